@@ -1,0 +1,13 @@
+-- Share of its CPU limit that a service used in a cluster, as its pods report it.
+CREATE TABLE IF NOT EXISTS cpu_1s
+(
+    at              DateTime('UTC'),
+    cluster         LowCardinality(String),
+    service         LowCardinality(String),
+    pod             LowCardinality(String),
+    utilisation     Float64                   -- 0..1
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toDate(at)
+ORDER BY (service, cluster, pod, at)
+TTL at + INTERVAL 30 DAY;

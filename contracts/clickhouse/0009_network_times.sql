@@ -1,0 +1,14 @@
+-- Round-trip network time between clusters, measured on calls.
+CREATE TABLE IF NOT EXISTS network_times
+(
+    window_end          DateTime64(3, 'UTC'),
+    source_cluster      LowCardinality(String),
+    destination_cluster LowCardinality(String),
+    mean_ms             Float64,
+    p50_ms              Float64,
+    p99_ms              Float64,
+    samples             UInt64
+)
+ENGINE = MergeTree
+PARTITION BY toYYYYMM(window_end)
+ORDER BY (source_cluster, destination_cluster, window_end);

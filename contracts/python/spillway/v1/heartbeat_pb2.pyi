@@ -1,0 +1,32 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Heartbeat(_message.Message):
+    __slots__ = ("cluster", "at", "ttl_seconds", "services", "ruleset_version")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SERVICES_FIELD_NUMBER: _ClassVar[int]
+    RULESET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    at: _timestamp_pb2.Timestamp
+    ttl_seconds: int
+    services: _containers.RepeatedCompositeFieldContainer[ServicePresence]
+    ruleset_version: int
+    def __init__(self, cluster: _Optional[str] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ttl_seconds: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServicePresence, _Mapping]]] = ..., ruleset_version: _Optional[int] = ...) -> None: ...
+
+class ServicePresence(_message.Message):
+    __slots__ = ("service", "connected_envoys")
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_ENVOYS_FIELD_NUMBER: _ClassVar[int]
+    service: str
+    connected_envoys: int
+    def __init__(self, service: _Optional[str] = ..., connected_envoys: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,73 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Topology(_message.Message):
+    __slots__ = ("clusters", "links", "services", "usd_per_ms_per_million_requests")
+    CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    SERVICES_FIELD_NUMBER: _ClassVar[int]
+    USD_PER_MS_PER_MILLION_REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    clusters: _containers.RepeatedCompositeFieldContainer[Cluster]
+    links: _containers.RepeatedCompositeFieldContainer[Link]
+    services: _containers.RepeatedCompositeFieldContainer[Service]
+    usd_per_ms_per_million_requests: float
+    def __init__(self, clusters: _Optional[_Iterable[_Union[Cluster, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[Service, _Mapping]]] = ..., usd_per_ms_per_million_requests: _Optional[float] = ...) -> None: ...
+
+class Cluster(_message.Message):
+    __slots__ = ("name", "region")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    region: str
+    def __init__(self, name: _Optional[str] = ..., region: _Optional[str] = ...) -> None: ...
+
+class Link(_message.Message):
+    __slots__ = ("source_cluster", "destination_cluster", "rtt_ms", "egress_usd_per_gb")
+    SOURCE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    DESTINATION_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    RTT_MS_FIELD_NUMBER: _ClassVar[int]
+    EGRESS_USD_PER_GB_FIELD_NUMBER: _ClassVar[int]
+    source_cluster: str
+    destination_cluster: str
+    rtt_ms: float
+    egress_usd_per_gb: float
+    def __init__(self, source_cluster: _Optional[str] = ..., destination_cluster: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., egress_usd_per_gb: _Optional[float] = ...) -> None: ...
+
+class Service(_message.Message):
+    __slots__ = ("name", "placements")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    placements: _containers.RepeatedCompositeFieldContainer[Placement]
+    def __init__(self, name: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ...) -> None: ...
+
+class Placement(_message.Message):
+    __slots__ = ("cluster", "threshold_rps")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_RPS_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    threshold_rps: float
+    def __init__(self, cluster: _Optional[str] = ..., threshold_rps: _Optional[float] = ...) -> None: ...
+
+class Endpoints(_message.Message):
+    __slots__ = ("cluster", "services")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SERVICES_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    services: _containers.RepeatedCompositeFieldContainer[ServiceEndpoints]
+    def __init__(self, cluster: _Optional[str] = ..., services: _Optional[_Iterable[_Union[ServiceEndpoints, _Mapping]]] = ...) -> None: ...
+
+class ServiceEndpoints(_message.Message):
+    __slots__ = ("service", "cluster", "addresses")
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    service: str
+    cluster: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, service: _Optional[str] = ..., cluster: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...

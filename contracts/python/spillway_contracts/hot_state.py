@@ -1,0 +1,52 @@
+"""The JSON values of the Redis hashes, one frozen class each. Times are Unix seconds."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from spillway_contracts import ContractError
+
+
+@dataclass(frozen=True)
+class _Entry:
+    at: float
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Raises ContractError when keys are missing, unknown, or it is no JSON object."""
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise ContractError(f"{cls.__name__}: {error}; got {text[:200]!r}") from error
+
+
+@dataclass(frozen=True)
+class LoadBoardEntry(_Entry):
+    """One class in one cluster over the last few seconds."""
+
+    rps: float  # arrivals, adjusted for sampling
+    failed_share: float
+    duration_ms: float  # mean, of calls that did not fail
+    exclusive_ms: float  # mean, of calls that did not fail
+    in_flight: float  # of the whole service, mean at arrival
+    cpu: float | None  # share of the service's CPU limit; None: not reported
+
+
+@dataclass(frozen=True)
+class DemandEntry(_Entry):
+    """One entry class in the cluster that users reach it in."""
+
+    rps: float
+    failed_share: float
+    duration_ms: float  # end-to-end mean, as the entry's proxy sees it
+
+
+@dataclass(frozen=True)
+class NetworkEntry(_Entry):
+    """Round-trip network time of one ordered pair of clusters."""
+
+    mean_ms: float
+    samples: int

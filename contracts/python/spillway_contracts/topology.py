@@ -1,0 +1,73 @@
+"""Reading topology files: YAML in the JSON names of spillway.v1.Topology."""
+
+import math
+from pathlib import Path
+
+import yaml
+from google.protobuf import json_format
+
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import ContractError
+
+
+def load(path: Path) -> Topology:
+    """Reads and checks a topology file; ContractError lists everything that is wrong in it."""
+    try:
+        document = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ContractError(f"{path}: cannot be read: {error}") from error
+    try:
+        topology = json_format.ParseDict(document if document is not None else {}, Topology())
+    except json_format.ParseError as error:
+        raise ContractError(f"{path}: {error}") from error
+    if problems := check(topology):
+        raise ContractError("\n".join(f"{path}: {problem}" for problem in problems))
+    return topology
+
+
+def check(topology: Topology) -> list[str]:
+    """Everything that is wrong, each naming its key, the value and what is allowed."""
+    names = [cluster.name for cluster in topology.clusters]
+    allowed = ", ".join(sorted(set(names))) or "none"
+    problems = []
+
+    def known(key: str, name: str) -> None:
+        if name not in names:
+            problems.append(f"{key}: unknown cluster {name!r}; clusters: {allowed}")
+
+    def unique(key: str, seen: set, value) -> None:
+        if value in seen:
+            problems.append(f"{key}: {value!r} is listed twice")
+        seen.add(value)
+
+    def not_negative(key: str, value: float) -> None:
+        if not (math.isfinite(value) and value >= 0):
+            problems.append(f"{key}: {value} must be a number of at least 0")
+
+    if not names:
+        problems.append("clusters: empty; at least one cluster is needed")
+    clusters: set[str] = set()
+    for i, name in enumerate(names):
+        unique(f"clusters[{i}].name", clusters, name)
+        if not name or "|" in name or "." in name or " " in name:
+            problems.append(f"clusters[{i}].name: {name!r} must be non-empty, without '|', '.' and spaces")
+    links: set[tuple[str, str]] = set()
+    for i, link in enumerate(topology.links):
+        known(f"links[{i}].source_cluster", link.source_cluster)
+        known(f"links[{i}].destination_cluster", link.destination_cluster)
+        unique(f"links[{i}]", links, (link.source_cluster, link.destination_cluster))
+        not_negative(f"links[{i}].rtt_ms", link.rtt_ms)
+        not_negative(f"links[{i}].egress_usd_per_gb", link.egress_usd_per_gb)
+        if link.source_cluster == link.destination_cluster:
+            problems.append(f"links[{i}]: leads from {link.source_cluster!r} to itself; only pairs are links")
+    services: set[str] = set()
+    for i, service in enumerate(topology.services):
+        unique(f"services[{i}].name", services, service.name)
+        placed: set[str] = set()
+        for j, placement in enumerate(service.placements):
+            key = f"services[{i}].placements[{j}]"
+            known(f"{key}.cluster", placement.cluster)
+            unique(f"{key}.cluster", placed, placement.cluster)
+            not_negative(f"{key}.threshold_rps", placement.threshold_rps)
+    not_negative("usd_per_ms_per_million_requests", topology.usd_per_ms_per_million_requests)
+    return problems
