@@ -1,0 +1,224 @@
+"""Real servers for tests: own ports, own secrets, own folders; gone when the `with` block ends.
+
+    with nats_server(tmp_path) as url: ...              # nats://user:pass@127.0.0.1:port, JetStream on
+    with redis_server(tmp_path) as url: ...             # redis://:pass@127.0.0.1:port/0, no persistence
+    with clickhouse_server(tmp_path) as url: ...        # clickhouse://user:pass@127.0.0.1:port/spillway, migrated
+
+Tests that stop, kill and restart a server take the handle instead (`nats_process`, `redis_process`,
+`clickhouse_process`): a `Server` keeps its port, secret and data folder over restarts.
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+_BIN = Path(sys.executable).parent
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass
+class Server:
+    """One server process; `url` stays the same over `stop`/`kill` and `start`.
+
+    Raises RuntimeError, with the end of the process's log, when it does not become ready.
+    """
+
+    url: str
+    command: list[str]
+    log: Path
+    ready: Callable[[], bool]
+    environment: dict[str, str] = field(default_factory=dict)
+    timeout_s: float = 30.0
+    process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=os.environ | self.environment
+            )
+        deadline = time.monotonic() + self.timeout_s
+        while not self.ready():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"{self.command[:4]} did not become ready:\n{self.log.read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """SIGKILL, as a machine that loses power."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL after 10 s."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self.process is None:
+            return
+        self.process.send_signal(how)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+
+@contextlib.contextmanager
+def _running(server: Server) -> Iterator[Server]:
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def _url_of(process: contextlib.AbstractContextManager[Server]) -> Iterator[str]:
+    with process as server:
+        yield server.url
+
+
+def nats_process(tmp_path: Path) -> contextlib.AbstractContextManager[Server]:
+    """NATS with JetStream in tmp_path/nats."""
+    folder, port = _folder(tmp_path, "nats"), free_port()
+    user, password = _secret("u"), _secret("p")
+    config = _private(
+        folder / "nats.conf",
+        f"listen: 127.0.0.1:{port}\n"
+        # Flushed on every write, so that a SIGKILL loses nothing that was acknowledged.
+        f'jetstream {{ store_dir: "{folder}/jetstream", sync_interval: always }}\n'
+        f'authorization {{ user: "{user}", password: "{password}" }}\n',
+    )
+    return _running(
+        Server(
+            url=f"nats://{user}:{password}@127.0.0.1:{port}",
+            command=[str(_BIN / "nats-server"), "-c", str(config)],
+            log=folder / "server.log",
+            ready=lambda: _answers(port, b"", b"INFO "),
+        )
+    )
+
+
+def redis_process(tmp_path: Path) -> contextlib.AbstractContextManager[Server]:
+    """Redis without persistence: a restart forgets everything."""
+    folder, port, password = _folder(tmp_path, "redis"), free_port(), _secret("p")
+    config = _private(
+        folder / "redis.conf",
+        f'bind 127.0.0.1\nport {port}\nrequirepass {password}\nsave ""\nappendonly no\ndir {folder}\n',
+    )
+    return _running(
+        Server(
+            url=f"redis://:{password}@127.0.0.1:{port}/0",
+            command=[str(_BIN / "redis-server"), str(config)],
+            log=folder / "server.log",
+            ready=lambda: _answers(port, f"AUTH {password}\r\nPING\r\n".encode(), b"+PONG"),
+        )
+    )
+
+
+def clickhouse_process(tmp_path: Path, migrated: bool = True) -> contextlib.AbstractContextManager[Server]:
+    """The local ClickHouse front; `migrated`: with the tables of contracts/clickhouse."""
+    folder, port, health = _folder(tmp_path, "clickhouse"), free_port(), free_port()
+    user, password = _secret("u"), _secret("p")
+    server = Server(
+        url=f"clickhouse://{user}:{password}@127.0.0.1:{port}/spillway",
+        command=[sys.executable, "-m", "spillway_clickhouse.server"],
+        environment={
+            "SPILLWAY_CLICKHOUSE_LISTEN": f"127.0.0.1:{port}",
+            "SPILLWAY_CLICKHOUSE_USER": user,
+            "SPILLWAY_CLICKHOUSE_PASSWORD": password,
+            "SPILLWAY_STATE_DIR": str(_folder(folder, "state")),
+            "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{health}",
+        },
+        log=folder / "server.log",
+        ready=lambda: _healthy(health),
+        timeout_s=60.0,
+    )
+    return _migrated(server) if migrated else _running(server)
+
+
+@contextlib.contextmanager
+def _migrated(server: Server) -> Iterator[Server]:
+    with _running(server):
+        done = subprocess.run(
+            [sys.executable, "-m", "spillway_clickhouse.migrate", "--ddl", str(ROOT / "contracts" / "clickhouse")],
+            env=os.environ | {"SPILLWAY_CLICKHOUSE_URL": server.url},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode:
+            raise RuntimeError(f"migrate ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        yield server
+
+
+def nats_server(tmp_path: Path) -> contextlib.AbstractContextManager[str]:
+    """Gives the URL of a running NATS server with JetStream."""
+    return _url_of(nats_process(tmp_path))
+
+
+def redis_server(tmp_path: Path) -> contextlib.AbstractContextManager[str]:
+    """Gives the URL of a running Redis server."""
+    return _url_of(redis_process(tmp_path))
+
+
+def clickhouse_server(tmp_path: Path, migrated: bool = True) -> contextlib.AbstractContextManager[str]:
+    """Gives the URL of a running ClickHouse with the contracts' tables (none when not `migrated`)."""
+    return _url_of(clickhouse_process(tmp_path, migrated))
+
+
+def _folder(parent: Path, name: str) -> Path:
+    folder = parent / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _secret(prefix: str) -> str:
+    # A letter first: NATS configuration reads a leading digit as a number.
+    return prefix + secrets.token_hex(12)
+
+
+def _private(path: Path, text: str) -> Path:
+    path.touch(mode=0o600)
+    path.write_text(text)
+    return path
+
+
+def _answers(port: int, question: bytes, expected: bytes) -> bool:
+    """Whether the server greets with, or answers the question with, the expected bytes."""
+    answer = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(question)
+            while expected not in answer:
+                piece = connection.recv(4096)
+                if not piece:
+                    return False
+                answer += piece
+    except OSError:
+        return False
+    return True
+
+
+def _healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
