@@ -31,6 +31,8 @@ const (
 	RedisKeyPapaCheckpoint          = "spillway:papa:checkpoint"
 	HttpHeaderServiceTime           = "x-spillway-service-time-us"
 	HttpHeaderCluster               = "x-spillway-cluster"
+	HttpHeaderSourceCluster         = "x-spillway-source-cluster"
+	HttpHeaderSourceService         = "x-spillway-source-service"
 	HttpHeaderTraceparent           = "traceparent"
 	HttpHeaderTracestate            = "tracestate"
 	SpanAttributeClass              = "spillway.class"
