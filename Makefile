@@ -1,0 +1,61 @@
+# `make demo` and `make test` are all that a newcomer needs; both set up what they use.
+SHELL := /bin/bash
+HOME_DIR := $(CURDIR)/.spillway
+export PATH := $(HOME_DIR)/bin:$(HOME_DIR)/venv/bin:$(PATH)
+export CARGO_TARGET_DIR := $(HOME_DIR)/target
+export SPILLWAY_ENVOY := $(HOME_DIR)/venv/bin/envoy
+export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
+PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
+GO_MODULES := contracts/go rule-publisher/relay lab/emulator
+
+.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean
+
+help: ## what can be made
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
+
+setup: ## bring servers, tools and our own builds into .spillway/ (called by the others)
+	@infra/local/setup
+
+demo: setup ## two clusters, west overloaded: local, Waterfall and Spillway under the same load (< 10 min)
+	@python -m spillway_lab demo --scenario lab/scenarios/two-clusters.yaml
+
+replay: setup ## TRACES='files': real traces (Jaeger JSON) through the same way
+	@test -n "$(TRACES)" || { echo "usage: make replay TRACES='<Jaeger JSON files, .gz allowed>'" >&2; exit 64; }
+	@python -m spillway_lab replay $(TRACES)
+
+stack: setup ## the two-cluster stack and its pods, until interrupted
+	@python -m spillway_lab stack --scenario lab/scenarios/two-clusters.yaml
+
+test: check test-unit test-component test-e2e ## everything CI runs
+
+test-unit: setup ## no server, seconds
+	python -m pytest -q -m "not component and not e2e" contracts infra streams optimizer rule-publisher/publisher lab tests
+	@for module in $(GO_MODULES); do echo "go test $$module"; (cd $$module && go test -short ./...) || exit 1; done
+	cd wasm && cargo test --quiet --locked
+
+test-component: setup ## each box against the real servers beside it
+	python -m pytest -q -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
+	cd rule-publisher/relay && go test -count=1 ./...
+
+test-e2e: setup ## the whole loop, and its faults: real processes are killed under load
+	python -m pytest -q -m e2e tests/e2e
+
+check: setup ## formatting, lint, stale generated code, imports between boxes, artefacts
+	@tools/check
+
+generate: setup ## constants and messages from contracts/
+	python contracts/generate/names.py
+	contracts/generate/protos.sh
+
+lock: setup ## pin every Python requirement with hashes
+	python -m uv pip compile -q --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	  $(PYTHON_BOXES:%=%/pyproject.toml) requirements-dev.in -o requirements-dev.txt
+	@for box in $(filter-out contracts/python,$(PYTHON_BOXES)); do \
+	  python -m uv pip compile -q --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	    -c requirements-dev.txt contracts/python/pyproject.toml $$box/pyproject.toml -o $$box/requirements.txt; done
+
+bench-%: setup ## measure one thing; ends in one JSON line (bench-solver, bench-streams)
+	@python -m spillway_lab.bench $*
+
+clean: ## remove what set-up and runs have made
+	rm -rf .spillway
