@@ -1,0 +1,77 @@
+"""`make check` fails on what it says it guards against."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    return tmp_path
+
+
+def tool(name: str, root: Path) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, ROOT / "tools" / name, root], capture_output=True, text=True)
+
+
+def write(root: Path, name: str, content: str | bytes) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    subprocess.run(["git", "add", "-f", name], cwd=root, check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("optimizer/a.py", "from spillway_streams import classify\n", "optimizer/a.py:1: optimizer/ imports"),
+        ("streams/a.py", "import os\nimport spillway_lab.render\n", "streams/a.py:2: streams/ imports"),
+        ("lab/x/a.go", 'package x\n\nimport "spillway.dev/relay/internal/table"\n', "lab/x/a.go:3: lab/ imports"),
+        ("streams/native/Cargo.toml", '[dependencies]\nspillway-filter-core = "0"\n', "streams/ depends on"),
+    ],
+)
+def test_a_box_that_imports_another_is_named_with_its_line(repository, name, content, said):
+    write(repository, name, content)
+    result = tool("layering.py", repository)
+    assert result.returncode == 1
+    assert said in result.stdout
+
+
+def test_contracts_and_test_servers_may_be_imported_by_every_box(repository):
+    write(repository, "optimizer/a.py", "import spillway_contracts\n")
+    write(repository, "optimizer/tests/component/test_a.py", "from spillway_lab.testing import servers\n")
+    assert tool("layering.py", repository).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.wasm", b"\0asm"), ("b", b"\x7fELF...."), ("c.txt", b"x" * (1 << 20) + b"x"), ("d.jar", b"PK")],
+)
+def test_a_committed_artefact_is_named(repository, name, content):
+    write(repository, name, content)
+    result = tool("artefacts.py", repository)
+    assert result.returncode == 1
+    assert result.stdout.startswith(name)
+
+
+def test_the_repository_itself_passes():
+    assert tool("layering.py", ROOT).returncode == 0, tool("layering.py", ROOT).stdout
+    assert tool("artefacts.py", ROOT).returncode == 0, tool("artefacts.py", ROOT).stdout
+
+
+def test_stale_constants_are_found(tmp_path):
+    """A changed names.yaml makes the check fail until the constants are generated again."""
+    copy = tmp_path / "contracts"
+    subprocess.run(["cp", "-r", ROOT / "contracts", copy], check=True)
+    command = [sys.executable, copy / "generate" / "names.py"]
+    assert subprocess.run([*command, "--check"], capture_output=True).returncode == 0
+    names = copy / "names.yaml"
+    names.write_text(names.read_text().replace("otlp_spans: otlp_spans", "otlp_spans: renamed"))
+    result = subprocess.run([*command, "--check"], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "stale: contracts/python/spillway_contracts/names.py" in result.stderr

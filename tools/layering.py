@@ -1,0 +1,92 @@
+"""No box imports another: they meet in contracts/. Names every import that crosses.
+
+Usage: python tools/layering.py [ROOT]
+"""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+# Python package of each box, and the folder that owns it.
+PACKAGES = {
+    "spillway_streams": "streams",
+    "spillway_optimizer": "optimizer",
+    "spillway_publisher": "rule-publisher",
+    "spillway_clickhouse": "infra",
+    "spillway_lab": "lab",
+}
+# Tests of any box may start real servers with these helpers, which import no box.
+SHARED_BY_TESTS = "spillway_lab.testing"
+MODULES = {"spillway.dev/relay": "rule-publisher", "spillway.dev/emulator": "lab"}
+CRATES = {"spillway-filter": "wasm", "spillway-filter-core": "wasm"}
+
+
+def sources(root: Path, pattern: str) -> list[Path]:
+    """Files of the pattern that git tracks or would track."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
+        cwd=root, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return [root / line for line in listed.stdout.splitlines() if (root / line).exists()]
+
+
+def python_imports(path: Path) -> list[tuple[int, str]]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            names += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.append((node.lineno, node.module))
+    return names
+
+
+def crossing_python(root: Path) -> list[str]:
+    problems = []
+    for path in sources(root, "*.py"):
+        relative = path.relative_to(root)
+        box, in_tests = relative.parts[0], "tests" in relative.parts
+        if box == "tests":
+            continue  # the repository's own tests look at all boxes together
+        for line, name in python_imports(path):
+            owner = PACKAGES.get(name.split(".")[0])
+            if owner is None or owner == box or (in_tests and name.startswith(SHARED_BY_TESTS)):
+                continue
+            problems.append(f"{relative}:{line}: {box}/ imports {name} of {owner}/")
+    return problems
+
+
+def crossing_go(root: Path) -> list[str]:
+    problems = []
+    for path in sources(root, "*.go"):
+        relative = path.relative_to(root)
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if match := re.match(r'\s*(?:import\s+)?(?:[\w.]+\s+)?"(spillway\.dev/[^"/]+)', line):
+                owner = MODULES.get(match[1])
+                if owner and owner != relative.parts[0]:
+                    problems.append(f"{relative}:{number}: {relative.parts[0]}/ imports {match[1]} of {owner}/")
+    return problems
+
+
+def crossing_rust(root: Path) -> list[str]:
+    problems = []
+    for path in sources(root, "*Cargo.toml"):
+        relative = path.relative_to(root)
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            name = re.match(r"\s*([\w-]+)\s*=", line)
+            owner = CRATES.get(name[1]) if name else None
+            if owner and owner != relative.parts[0]:
+                problems.append(f"{relative}:{number}: {relative.parts[0]}/ depends on {name[1]} of {owner}/")
+    return problems
+
+
+def main(root: Path) -> int:
+    problems = [*crossing_python(root), *crossing_go(root), *crossing_rust(root)]
+    print("\n".join(problems) if problems else json.dumps({"crossing_imports": 0}))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()))
