@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Application is the emulated application: its services, and what each endpoint does.
+type Application struct {
+	// CallTimeoutMs bounds every call from one service to the next, milliseconds.
+	CallTimeoutMs float64            `yaml:"call_timeout_ms"`
+	Services      map[string]Service `yaml:"services"`
+}
+
+// Service is one worker pool with a bounded FIFO queue before it, per pod.
+type Service struct {
+	Workers        int        `yaml:"workers"`
+	Queue          int        `yaml:"queue"`            // requests that may wait; more are refused at once
+	QueueTimeoutMs float64    `yaml:"queue_timeout_ms"` // longest wait for a worker
+	Endpoints      []Endpoint `yaml:"endpoints"`
+}
+
+// Endpoint is a method and a path template, the work of one request and the calls it then makes.
+type Endpoint struct {
+	Method        string      `yaml:"method"`
+	Path          string      `yaml:"path"`
+	ServiceTime   ServiceTime `yaml:"service_time"`
+	ResponseBytes int         `yaml:"response_bytes"`
+	Calls         []Stage     `yaml:"calls"`
+}
+
+// Stage is a set of calls made in parallel; the stages of an endpoint follow one another.
+type Stage []Call
+
+// Call is one call to another service. Path variables take the values of the inbound request.
+type Call struct {
+	Service      string   `yaml:"service"`
+	Method       string   `yaml:"method"`
+	Path         string   `yaml:"path"`
+	Probability  *float64 `yaml:"probability"` // 0..1 that a request makes this call; default 1
+	Count        *int     `yaml:"count"`       // how many times, in parallel; default 1
+	RequestBytes int      `yaml:"request_bytes"`
+	Optional     bool     `yaml:"optional"` // its failure does not fail the request
+}
+
+// ServiceTime is the distribution of the time that one request holds a worker.
+type ServiceTime struct {
+	Distribution string  `yaml:"distribution"`
+	MeanMs       float64 `yaml:"mean_ms"`
+	CV           float64 `yaml:"cv"` // standard deviation / mean; lognormal only
+}
+
+// LoadApplication reads and checks an application file. The problems name the key, the value and
+// what is allowed; a file that cannot be read or parsed is one problem.
+func LoadApplication(path string) (Application, []string) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return Application{}, []string{err.Error()}
+	}
+	application, problems := ParseApplication(content)
+	for i := range problems {
+		problems[i] = path + ": " + problems[i]
+	}
+	return application, problems
+}
+
+// ParseApplication decodes strictly (an unknown key is a problem) and checks the result.
+func ParseApplication(content []byte) (Application, []string) {
+	var application Application
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&application); err != nil {
+		var typed *yaml.TypeError
+		switch {
+		case errors.As(err, &typed):
+			return Application{}, typed.Errors
+		case errors.Is(err, io.EOF):
+			return Application{}, []string{"the file is empty; allowed: a mapping with `services`"}
+		default:
+			return Application{}, []string{err.Error()}
+		}
+	}
+	return application, application.problems()
+}
+
+// endpointName is how messages and the call graph name an endpoint.
+func endpointName(service string, endpoint Endpoint) string {
+	return fmt.Sprintf("%s %s %s", service, endpoint.Method, endpoint.Path)
+}

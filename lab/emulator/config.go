@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Config is what one pod is told by its environment. Nothing in it has a default.
+type Config struct {
+	Cluster, Service, Pod string
+	ApplicationPath       string
+	Listen                string // of the application itself
+	Outbound              string // the sidecar's outbound listener
+	Collector             string // OTLP gRPC, metrics
+	HealthListen          string
+}
+
+// ReadConfig takes an environment and returns every problem in it, each naming its variable.
+func ReadConfig(getenv func(string) string) (Config, []string) {
+	var problems []string
+	text := func(key string) string {
+		value := strings.TrimSpace(getenv(key))
+		if value == "" {
+			problems = append(problems, key+": not set; it has no default")
+		}
+		return value
+	}
+	name := func(key string) string {
+		value := text(key)
+		// ',' '@' and '+' have a meaning in the path header.
+		if strings.ContainsAny(value, ",@+ |") {
+			problems = append(problems, fmt.Sprintf("%s: %q; allowed: no ',', '@', '+', '|' and spaces", key, value))
+		}
+		return value
+	}
+	address := func(key string) string {
+		value := text(key)
+		if value != "" {
+			if err := checkAddress(value); err != nil {
+				problems = append(problems, fmt.Sprintf("%s: %q: %v; allowed: host:port", key, value, err))
+			}
+		}
+		return value
+	}
+	config := Config{
+		Cluster:         name("SPILLWAY_CLUSTER"),
+		Service:         name("SPILLWAY_SERVICE"),
+		Pod:             name("SPILLWAY_POD"),
+		ApplicationPath: text("LAB_APPLICATION"),
+		Listen:          address("LAB_LISTEN"),
+		Outbound:        address("SPILLWAY_OUTBOUND"),
+		Collector:       address("SPILLWAY_COLLECTOR"),
+		HealthListen:    address("SPILLWAY_HEALTH_LISTEN"),
+	}
+	return config, problems
+}
+
+func checkAddress(value string) error {
+	host, port, err := net.SplitHostPort(value)
+	if err != nil {
+		return err
+	}
+	if host == "" {
+		return fmt.Errorf("the host is empty")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("port %q is not 1..65535", port)
+	}
+	return nil
+}
+
+// serviceOf picks the pod's own service out of the application.
+func (c Config) serviceOf(application Application) (Service, []string) {
+	service, known := application.Services[c.Service]
+	if !known {
+		return Service{}, []string{fmt.Sprintf("SPILLWAY_SERVICE: unknown service %q; allowed: %s",
+			c.Service, strings.Join(slices.Sorted(maps.Keys(application.Services)), ", "))}
+	}
+	return service, nil
+}

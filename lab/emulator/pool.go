@@ -1,0 +1,120 @@
+package main
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Why a request got no worker.
+var (
+	errQueueFull    = errors.New("queue_full")
+	errQueueTimeout = errors.New("queue_timeout")
+	errCancelled    = errors.New("cancelled")
+)
+
+// Pool is a service's workers with a bounded first-in-first-out queue before them: an M/M/c queue
+// when arrivals are Poisson and holding times exponential.
+type Pool struct {
+	workers int
+	bound   int
+	timeout time.Duration
+
+	mu       sync.Mutex
+	busy     int
+	waiting  list.List // of chan time.Time, buffered: receives the start of service
+	busyTime time.Duration
+	since    time.Time // busyTime is complete up to here
+	taken    time.Time // of the last TakeUtilisation
+}
+
+// NewPool makes a pool of idle workers.
+func NewPool(workers, bound int, timeout time.Duration) *Pool {
+	now := time.Now()
+	return &Pool{workers: workers, bound: bound, timeout: timeout, since: now, taken: now}
+}
+
+// Acquire waits for a worker and returns the instant from which it is held. That instant may lie a
+// little in the past: see Release. A request that gives up while it waits leaves the queue.
+func (p *Pool) Acquire(ctx context.Context) (time.Time, error) {
+	p.mu.Lock()
+	if p.busy < p.workers {
+		now := time.Now()
+		p.account(now)
+		p.busy++
+		p.mu.Unlock()
+		return now, nil
+	}
+	if p.waiting.Len() >= p.bound {
+		p.mu.Unlock()
+		return time.Time{}, errQueueFull
+	}
+	granted := make(chan time.Time, 1)
+	place := p.waiting.PushBack(granted)
+	p.mu.Unlock()
+
+	timer := time.NewTimer(p.timeout)
+	defer timer.Stop()
+	select {
+	case start := <-granted:
+		return start, nil
+	case <-timer.C:
+		return p.leave(place, granted, errQueueTimeout)
+	case <-ctx.Done():
+		return p.leave(place, granted, errCancelled)
+	}
+}
+
+// leave gives up a place in the queue, unless a worker was handed over in the meantime.
+func (p *Pool) leave(place *list.Element, granted chan time.Time, reason error) (time.Time, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case start := <-granted:
+		return start, nil
+	default:
+		p.waiting.Remove(place)
+		return time.Time{}, reason
+	}
+}
+
+// Release frees a worker whose service was due to end at `end`. Timers fire late by up to a
+// millisecond or more on a busy machine; the next in the queue therefore starts at `end`, not now,
+// so that the pool's capacity is exactly workers / mean service time.
+func (p *Pool) Release(end time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.account(now)
+	if first := p.waiting.Front(); first != nil {
+		p.waiting.Remove(first).(chan time.Time) <- end
+		return
+	}
+	p.busy--
+	p.busyTime -= max(0, now.Sub(end)) // the worker was idle since then
+}
+
+func (p *Pool) account(now time.Time) {
+	p.busyTime += time.Duration(p.busy) * now.Sub(p.since)
+	p.since = now
+}
+
+// TakeUtilisation returns the busy share of the pool, 0..1, since it was last taken.
+func (p *Pool) TakeUtilisation() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.account(now)
+	interval := now.Sub(p.taken)
+	if interval <= 0 {
+		return 0
+	}
+	share := float64(p.busyTime) / (float64(interval) * float64(p.workers))
+	p.busyTime, p.taken = 0, now
+	return min(1, max(0, share))
+}
+
+// Hold waits until `end`, the planned end of a service; a cancelled request still uses its worker.
+func Hold(end time.Time) { time.Sleep(time.Until(end)) }

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+)
+
+var variableInPath = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// muxPath is the ServeMux form of a path template: "/" alone means exactly that path.
+func muxPath(template string) string {
+	if template == "/" {
+		return "/{$}"
+	}
+	return template
+}
+
+// register adds a pattern; ServeMux panics where two patterns conflict, this returns the error.
+func register(mux *http.ServeMux, pattern string, handler http.Handler) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("%v", reason)
+		}
+	}()
+	mux.Handle(pattern, handler)
+	return nil
+}
+
+// expandPath fills in a call's path template from the inbound request's path values.
+func expandPath(template string, value func(name string) string) string {
+	return variableInPath.ReplaceAllStringFunc(template, func(variable string) string {
+		return url.PathEscape(value(variable[1 : len(variable)-1]))
+	})
+}
