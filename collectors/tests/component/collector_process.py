@@ -1,0 +1,123 @@
+"""A running collector, and the two ends of it: OTLP in, Kafka out."""
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import httpx
+from aiokafka import AIOKafkaConsumer
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from spillway_lab.testing import servers
+
+RUN = Path(__file__).resolve().parents[2] / "run"
+TRACE_EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+CLUSTER = "cluster-under-test"
+
+
+@dataclass
+class Collector:
+    """A collector started by its launcher; ports and queue stay over stop, kill and start."""
+
+    server: servers.Server
+    ports: dict[str, int]
+
+    def export_grpc(self, payload: bytes) -> None:
+        """One OTLP/gRPC trace export of raw bytes; grpc.RpcError when it is refused."""
+        with grpc.insecure_channel(f"127.0.0.1:{self.ports['grpc']}") as channel:
+            channel.unary_unary(TRACE_EXPORT)(payload, timeout=10, wait_for_ready=True)
+
+    def export_http(self, path: str, payload: bytes, content_type: str = "application/x-protobuf") -> httpx.Response:
+        """One OTLP/HTTP export of raw bytes to /v1/traces or /v1/metrics."""
+        url = f"http://127.0.0.1:{self.ports['http']}{path}"
+        return httpx.post(url, content=payload, headers={"content-type": content_type}, timeout=10)
+
+    def metrics(self) -> str:
+        """The collector's own metrics, as Prometheus text."""
+        return httpx.get(f"http://127.0.0.1:{self.ports['metrics']}/metrics", timeout=10).text
+
+
+def collector(folder: Path, kafka: str, environment: dict[str, str]) -> Collector:
+    """A collector that is not started yet; its queue and log are in folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ports = {name: servers.free_port() for name in ("grpc", "http", "health", "metrics")}
+    own = {
+        "SPILLWAY_CLUSTER": CLUSTER,
+        "SPILLWAY_KAFKA": kafka,
+        "SPILLWAY_OTLP_GRPC_LISTEN": f"127.0.0.1:{ports['grpc']}",
+        "SPILLWAY_OTLP_HTTP_LISTEN": f"127.0.0.1:{ports['http']}",
+        "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{ports['health']}",
+        "SPILLWAY_METRICS_LISTEN": f"127.0.0.1:{ports['metrics']}",
+        "SPILLWAY_STATE_DIR": str(folder / "state"),
+    }
+    server = servers.Server(
+        url=f"http://127.0.0.1:{ports['health']}",
+        command=[str(RUN)],
+        log=folder / "collector.log",
+        ready=lambda: servers._healthy(ports["health"]),
+        environment=environment | own,
+    )
+    return Collector(server, ports)
+
+
+def read_topic(kafka: str, topic: str, enough: Callable[[list], bool], timeout_s: float = 30.0) -> list:
+    """All messages of a topic from its beginning, read until there are enough or the time is over."""
+    return asyncio.run(_read(kafka, topic, enough, timeout_s))
+
+
+async def _read(kafka: str, topic: str, enough: Callable[[list], bool], timeout_s: float) -> list:
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=kafka, auto_offset_reset="earliest", enable_auto_commit=False)
+    await consumer.start()
+    messages, deadline = [], time.monotonic() + timeout_s
+    try:
+        while not enough(messages) and time.monotonic() < deadline:
+            for batch in (await consumer.getmany(timeout_ms=200)).values():
+                messages.extend(batch)
+    finally:
+        await consumer.stop()
+    return messages
+
+
+def spans_request(trace_ids: list[bytes], spans_per_trace: int = 1, **resource: str) -> ExportTraceServiceRequest:
+    """Spans of several traces, mixed in one request as a proxy sends them; resource: attribute values."""
+    request = ExportTraceServiceRequest()
+    resource_spans = request.resource_spans.add()
+    for key, value in resource.items():
+        resource_spans.resource.attributes.add(key=key.replace("__", ".")).value.string_value = value
+    spans = resource_spans.scope_spans.add().spans
+    now = time.time_ns()
+    for index in range(spans_per_trace):
+        for trace_id in trace_ids:
+            span = spans.add(trace_id=trace_id, span_id=(index + 1).to_bytes(8, "big"), name=f"span {index}", kind=2)
+            span.start_time_unix_nano, span.end_time_unix_nano = now, now + 1_000_000
+    return request
+
+
+def gauge_request(name: str, value: float) -> ExportMetricsServiceRequest:
+    """One gauge with one data point."""
+    request = ExportMetricsServiceRequest()
+    metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name=name)
+    metric.gauge.data_points.add(time_unix_nano=time.time_ns()).as_double = value
+    return request
+
+
+def span_keys(messages: list) -> list[tuple[bytes, bytes]]:
+    """(trace id, span id) of every span in the messages; DecodeError when one is no trace export."""
+    requests = [ExportTraceServiceRequest.FromString(message.value) for message in messages]
+    return [
+        (span.trace_id, span.span_id)
+        for request in requests
+        for resource_spans in request.resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    ]
+
+
+def wait_for_end(process: subprocess.Popen, timeout_s: float) -> int:
+    """Exit code of a process that is expected to end."""
+    return process.wait(timeout_s)
