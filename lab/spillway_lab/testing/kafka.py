@@ -1,0 +1,63 @@
+"""A real Kafka broker (KRaft, one node) for tests: own ports, own data folder; gone when the `with` block ends.
+
+    with kafka_server(tmp_path) as address: ...         # "127.0.0.1:port"
+    with kafka_process(tmp_path) as server: ...         # a Server, for tests that stop, kill and restart it
+
+It runs the stack's own starter and settings (infra/), with two differences: topics appear when they are first
+used, and with several partitions. The jars are those of the local stack, or of SPILLWAY_TEST_KAFKA_HOME/libs.
+"""
+
+import contextlib
+import os
+import struct
+from pathlib import Path
+
+from spillway_lab.testing import servers
+
+PARTITIONS = 4
+_SETTINGS = f"\nauto.create.topics.enable=true\nnum.partitions={PARTITIONS}\n"
+_CORRELATION = struct.pack(">i", 0x5911)
+# ApiVersions, version 0, no client id (Kafka protocol guide: https://kafka.apache.org/protocol).
+_API_VERSIONS = struct.pack(">ihh", 10, 18, 0) + _CORRELATION + struct.pack(">h", -1)
+
+
+def kafka_process(tmp_path: Path) -> contextlib.AbstractContextManager[servers.Server]:
+    """A broker in tmp_path/kafka; `url` is its host:port. FileNotFoundError: there are no jars."""
+    libs = _libs()
+    folder, port, controller = tmp_path / "kafka", servers.free_port(), servers.free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "server.properties"
+    config.write_text((servers.ROOT / "infra" / "kafka" / "server.properties").read_text() + _SETTINGS)
+    return servers._running(
+        servers.Server(
+            url=f"127.0.0.1:{port}",
+            command=[str(servers.ROOT / "infra" / "local" / "kafka" / "run")],
+            environment={
+                "KAFKA_LIBS": str(libs),
+                "KAFKA_CONFIG": str(config),
+                "KAFKA_DATA_DIR": str(folder / "data"),
+                "KAFKA_LISTEN": f"127.0.0.1:{port}",
+                "KAFKA_ADVERTISED": f"127.0.0.1:{port}",
+                "KAFKA_CONTROLLER_LISTEN": f"127.0.0.1:{controller}",
+                "KAFKA_CONTROLLER_ADDRESS": f"127.0.0.1:{controller}",
+            },
+            log=folder / "server.log",
+            ready=lambda: servers._answers(port, _API_VERSIONS, _CORRELATION),
+            timeout_s=60.0,
+        )
+    )
+
+
+def kafka_server(tmp_path: Path) -> contextlib.AbstractContextManager[str]:
+    """Gives the host:port of a running broker."""
+    return servers._url_of(kafka_process(tmp_path))
+
+
+def _libs() -> Path:
+    home = os.environ.get("SPILLWAY_TEST_KAFKA_HOME") or str(servers.ROOT / ".spillway" / "kafka")
+    libs = Path(home) / "libs"
+    if not any(libs.glob("kafka_*.jar")):
+        raise FileNotFoundError(
+            f"{libs}: no Kafka jars; run `make setup`, or set SPILLWAY_TEST_KAFKA_HOME to a folder with libs/*.jar"
+        )
+    return libs
