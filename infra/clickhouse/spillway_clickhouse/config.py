@@ -1,0 +1,72 @@
+"""Configuration from environment variables, read once; a wrong one ends the process with 64."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+EXIT_USAGE = 64  # sysexits.h EX_USAGE
+
+
+def _host_port(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise ValueError("must be host:port with a port of 0 to 65535")
+    return value
+
+
+def _not_empty(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value():
+        raise ValueError("must not be empty")
+    return value
+
+
+HostPort = Annotated[str, AfterValidator(_host_port)]
+
+
+def split_host_port(value: str) -> tuple[str, int]:
+    """(host, port) of a checked host:port; brackets of an IPv6 host are dropped."""
+    host, _, port = value.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+class _Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="SPILLWAY_", extra="ignore")
+
+
+class ServerConfig(_Settings):
+    """What `spillway_clickhouse.server` needs. Sizes in bytes."""
+
+    clickhouse_user: str = Field(min_length=1)
+    clickhouse_password: Annotated[SecretStr, AfterValidator(_not_empty)]
+    clickhouse_listen: HostPort
+    health_listen: HostPort
+    state_dir: Path
+    clickhouse_max_threads: int = Field(2, ge=1, le=256)
+    clickhouse_max_memory: int = Field(4 << 30, ge=256 << 20)
+    clickhouse_max_connections: int = Field(128, ge=1, le=4096)
+
+
+class MigrateConfig(_Settings):
+    """What `spillway_clickhouse.migrate` needs; the wait is in seconds."""
+
+    clickhouse_url: str = Field(pattern=r"^clickhouses?://.+")
+    clickhouse_wait: float = Field(60, ge=0)
+
+
+Config = TypeVar("Config", bound=BaseSettings)
+
+
+def load(kind: type[Config]) -> Config:
+    """The configuration, or exit code 64 with a line for each wrong variable."""
+    try:
+        return kind()
+    except ValidationError as error:
+        for wrong in error.errors(include_input=False, include_url=False):
+            name = "SPILLWAY_" + "_".join(map(str, wrong["loc"])).upper()
+            print(f"{name}: {wrong['msg']}", file=sys.stderr)
+        raise SystemExit(EXIT_USAGE) from None

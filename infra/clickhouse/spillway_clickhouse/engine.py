@@ -1,0 +1,196 @@
+"""The ClickHouse engine inside this process (PyPI chdb), one connection per client.
+
+The extension is loaded without the package's `__init__`: that opens and closes a throw-away
+engine, which breaks re-opening and the Kafka engine. After loading, this process must not fork.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import quote
+
+_DEEPBIND = 0x00008  # RTLD_DEEPBIND: the extension must use its own allocator
+_ERROR = re.compile(r"Code: (\d+)\. (DB::.*)", re.DOTALL)
+_STREAM_REFUSED = "Streaming query is not supported"
+STD_EXCEPTION = 1001  # ClickHouse's code for errors without one of its own
+
+# What differs between the embedded engine's defaults and a server's.
+_SERVER_SETTINGS = {"implicit_select": "0", "async_insert": "0", "allow_introspection_functions": "0"}
+
+
+class EngineError(Exception):
+    """An error of the engine with ClickHouse's code and message."""
+
+    def __init__(self, code: int, message: str):
+        super().__init__(message)
+        self.code, self.message = code, message
+
+    @classmethod
+    def of(cls, error: Exception) -> EngineError:
+        found = _ERROR.search(str(error))
+        if not found:
+            return cls(STD_EXCEPTION, f"DB::Exception: {error}")
+        return cls(int(found[1]), found[2])
+
+
+class Engine:
+    """The engine of one data directory. `close` ends it; all connections must be closed before."""
+
+    def __init__(self, folder: Path, max_threads: int, max_memory: int):
+        folder.mkdir(parents=True, exist_ok=True)
+        data = (folder / "data").resolve()
+        configuration = folder / "config.xml"
+        configuration.write_text(_configuration(max_memory))
+        arguments = {"config-file": str(configuration.resolve()), "max_threads": str(max_threads)}
+        arguments |= _SERVER_SETTINGS
+        self.defaults = {"max_threads": str(max_threads)} | _SERVER_SETTINGS
+        self._address = f"{data}?" + "&".join(f"{k}={quote(v, safe='/')}" for k, v in arguments.items())
+        self._extension = _load_extension()
+        self._lock = threading.Lock()
+        self._admin = self.connect("")
+        self.version = str(self._admin.rows("SELECT version()")[0][0])
+
+    def connect(self, mark: str) -> EngineConnection:
+        """A new connection; `mark` names its queries for `kill`."""
+        try:
+            connection = EngineConnection(self._extension.connect(self._address))
+        except RuntimeError as error:
+            raise EngineError.of(error) from error
+        if mark:
+            connection.run(f"SET log_comment = '{mark}'")
+        return connection
+
+    def kill(self, mark: str) -> None:
+        """Asks the running query of that connection, if there is one, to stop."""
+        with self._lock:
+            self._admin.run(f"KILL QUERY WHERE Settings['log_comment'] = '{mark}' ASYNC")
+
+    def check(self) -> None:
+        """EngineError unless the engine answers."""
+        with self._lock:
+            self._admin.run("SELECT 1")
+
+    def close(self) -> None:
+        with self._lock:
+            self._admin.close()
+
+
+class EngineConnection:
+    """One session: its current database and settings. Not for two threads at once."""
+
+    def __init__(self, connection: Any):
+        self._connection = connection
+
+    def run(self, text: str, form: str = "Native") -> Any:
+        """The whole result of a statement; `.bytes()` is in the format named."""
+        try:
+            return self._connection.query(text, form)
+        except RuntimeError as error:
+            raise EngineError.of(error) from error
+
+    def rows(self, text: str) -> list[list[Any]]:
+        """Rows of a small result as Python values."""
+        return [json.loads(line) for line in self.run(text, "JSONCompactEachRow").bytes().splitlines()]
+
+    def stream(self, text: str) -> Iterator[Any]:
+        """Results of a SELECT as they come; a query that cannot stream comes as one."""
+        try:
+            handle = self._connection.send_query(text, "Native")
+        except RuntimeError as error:
+            if _STREAM_REFUSED not in str(error):
+                raise EngineError.of(error) from error
+            yield self.run(text)
+            return
+        done = False
+        try:
+            while (chunk := self._connection.streaming_fetch_result(handle)) and chunk.rows_read():
+                yield chunk
+            done = True
+        except RuntimeError as error:
+            done = True
+            raise EngineError.of(error) from error
+        finally:
+            if not done:
+                self._connection.streaming_cancel_query(handle)
+
+    def insert(self, head: str) -> Insert:
+        """Begins an INSERT that takes `FORMAT Native` bytes; `head` ends before VALUES or FORMAT."""
+        try:
+            return Insert(self._connection, self._connection.send_insert(head, "Native"))
+        except RuntimeError as error:
+            raise EngineError.of(error) from error
+
+    def parses(self, text: str) -> int:
+        """Number of statements in the text, 0 when it does not parse."""
+        return int(self._connection.classify_query(text)["statement_count"])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Insert:
+    """A running INSERT. Rows are in the table once `finish` returns."""
+
+    def __init__(self, connection: Any, handle: Any):
+        self._connection, self._handle = connection, handle
+
+    def append(self, native: bytes) -> None:
+        try:
+            self._connection.insert_append(self._handle, native)
+        except RuntimeError as error:
+            raise EngineError.of(error) from error
+
+    def finish(self) -> tuple[int, int]:
+        """(rows, bytes) written, those of materialized views included."""
+        try:
+            result = self._connection.insert_done(self._handle)
+        except RuntimeError as error:
+            raise EngineError.of(error) from error
+        return result.rows_written(), result.bytes_written()
+
+    def cancel(self) -> None:
+        try:
+            self._connection.insert_cancel(self._handle)
+        except RuntimeError:
+            pass  # it has ended by its own error already
+
+
+def _load_extension() -> ModuleType:
+    found = importlib.util.find_spec("chdb")
+    if found is None or found.origin is None:
+        raise EngineError(STD_EXCEPTION, "DB::Exception: package chdb is not installed")
+    path = str(Path(found.origin).with_name("_chdb.abi3.so"))
+    # Times without a zone mean UTC on every machine; read by the engine when it starts.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    ctypes.CDLL(path, mode=sys.getdlopenflags() | _DEEPBIND)
+    loader = importlib.machinery.ExtensionFileLoader("_chdb", path)
+    spec = importlib.util.spec_from_file_location("_chdb", path, loader=loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    module.set_signal_handlers_enabled(0)  # SIGTERM is ours
+    return module
+
+
+def _configuration(max_memory: int) -> str:
+    cache = max_memory // 8
+    return (
+        "<clickhouse>\n"
+        f"  <max_server_memory_usage>{max_memory}</max_server_memory_usage>\n"
+        f"  <mark_cache_size>{cache}</mark_cache_size>\n"
+        f"  <uncompressed_cache_size>{cache}</uncompressed_cache_size>\n"
+        "  <background_pool_size>2</background_pool_size>\n"
+        "</clickhouse>\n"
+    )

@@ -1,0 +1,175 @@
+"""Applies numbered SQL files in order: `python -m spillway_clickhouse.migrate --ddl <folder>`.
+
+Works on any ClickHouse server by SPILLWAY_CLICKHOUSE_URL; each applied file is recorded with its
+SHA-256 in `schema_migrations` of the database that the URL names. Running it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import logging
+import re
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from clickhouse_driver import Client
+from clickhouse_driver.errors import Error, NetworkError, ServerException, SocketTimeoutError
+
+from .config import EXIT_USAGE, MigrateConfig, load
+from .sql import tokens
+
+_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
+_RECORD = """
+CREATE TABLE IF NOT EXISTS schema_migrations
+(
+    file       String,
+    sha256     FixedString(64),
+    applied_at DateTime64(3, 'UTC') DEFAULT now64(3)
+)
+ENGINE = ReplacingMergeTree(applied_at)
+ORDER BY file
+"""
+
+
+class MigrationError(Exception):
+    """A folder, a file or a server that does not allow to go on; the message names it."""
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One SQL file: its name, its statements in order, and the SHA-256 (hex) of its bytes."""
+
+    file: str
+    statements: tuple[str, ...]
+    sha256: str
+
+
+def read_folder(folder: Path) -> list[Migration]:
+    """The folder's NNNN_*.sql by number. MigrationError for other names, a number twice, an empty file."""
+    if not folder.is_dir():
+        raise MigrationError(f"{folder}: not a folder")
+    found: dict[str, Migration] = {}
+    for path in sorted(folder.glob("*.sql")):
+        match = _NAME.fullmatch(path.name)
+        if not match:
+            raise MigrationError(f"{path.name}: name must be NNNN_lower_case.sql")
+        if match[1] in found:
+            raise MigrationError(f"{path.name}: number {match[1]} is taken by {found[match[1]].file}")
+        content = path.read_bytes()
+        statements = split_statements(content.decode())
+        if not statements:
+            raise MigrationError(f"{path.name}: has no statement")
+        found[match[1]] = Migration(path.name, statements, hashlib.sha256(content).hexdigest())
+    if not found:
+        raise MigrationError(f"{folder}: has no NNNN_*.sql file")
+    return list(found.values())
+
+
+def split_statements(text: str) -> tuple[str, ...]:
+    """Statements between semicolons; semicolons in quotes and comments do not count."""
+    statements, begin, end = [], None, 0
+    for token in tokens(text + "\n;END"):  # a word at the end keeps the last semicolon a token
+        if token.upper == ";":
+            if begin is not None:
+                statements.append(text[begin:end])
+            begin = None
+        else:
+            begin = token.start if begin is None else begin
+            end = token.end
+    return tuple(statements)
+
+
+def pending(migrations: list[Migration], applied: dict[str, str]) -> list[Migration]:
+    """Files not applied yet. MigrationError when an applied file changed or is no longer there."""
+    here = {migration.file: migration for migration in migrations}
+    for file, sha256 in sorted(applied.items()):
+        if file not in here:
+            raise MigrationError(f"{file}: was applied but is not in the folder")
+        if here[file].sha256 != sha256:
+            raise MigrationError(
+                f"{file}: changed after it was applied (SHA-256 {here[file].sha256[:12]}…, applied "
+                f"{sha256[:12]}…); put the change into a new file"
+            )
+    return [migration for migration in migrations if migration.file not in applied]
+
+
+def database_of(url: str) -> tuple[str, str]:
+    """(the URL without its database, the database); MigrationError when it names none."""
+    parts = urlsplit(url)
+    database = unquote(parts.path.lstrip("/"))
+    if not database:
+        raise MigrationError("SPILLWAY_CLICKHOUSE_URL: names no database; end it with /<database>")
+    return urlunsplit(parts._replace(path="")), database
+
+
+def wait(url: str, seconds: float) -> None:
+    """Returns once the server answers; MigrationError after that many seconds, or when it refuses us."""
+    where = urlsplit(url).netloc.rpartition("@")[2]
+    begin = time.monotonic()
+    while True:
+        client = Client.from_url(url)
+        try:
+            client.execute("SELECT 1")
+            return
+        except (NetworkError, SocketTimeoutError, EOFError, OSError) as error:
+            waited = time.monotonic() - begin
+            if waited >= seconds:
+                raise MigrationError(f"no ClickHouse at {where} after {seconds:g} s: {error}") from None
+            print(f"waiting for ClickHouse at {where}: {waited:.0f} of {seconds:g} s", file=sys.stderr)
+            time.sleep(min(1, seconds - waited))
+        finally:
+            client.disconnect()
+
+
+def migrate(url: str, folder: Path, seconds: float) -> list[str]:
+    """Names of the files that were applied now, in order."""
+    migrations = read_folder(folder)
+    server, database = database_of(url)
+    wait(server, seconds)
+    with Client.from_url(server) as client:
+        client.execute(f"CREATE DATABASE IF NOT EXISTS {_quoted(database)}")
+    with Client.from_url(url) as client:
+        client.execute(_RECORD)
+        applied = dict(client.execute("SELECT file, sha256 FROM schema_migrations FINAL"))
+        return [_apply(client, migration) for migration in pending(migrations, applied)]
+
+
+def _apply(client: Client, migration: Migration) -> str:
+    for statement in migration.statements:
+        try:
+            client.execute(statement)
+        except ServerException as error:
+            raise MigrationError(f"{migration.file}: {error}") from error
+    row = {"file": migration.file, "sha256": migration.sha256}
+    client.execute("INSERT INTO schema_migrations (file, sha256) VALUES", [row])
+    return migration.file
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="spillway_clickhouse.migrate", description=__doc__)
+    parser.add_argument("--ddl", type=Path, required=True, help="folder of NNNN_*.sql files")
+    try:
+        arguments = parser.parse_args()
+    except SystemExit as error:
+        raise SystemExit(EXIT_USAGE if error.code else 0) from None
+    config = load(MigrateConfig)
+    logging.getLogger("clickhouse_driver").setLevel(logging.ERROR)  # it warns of each try to connect
+    try:
+        for file in migrate(config.clickhouse_url, arguments.ddl, config.clickhouse_wait):
+            print(f"applied {file}", file=sys.stderr)
+    except (MigrationError, Error) as error:
+        print(f"migration failed: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    print("schema is up to date", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

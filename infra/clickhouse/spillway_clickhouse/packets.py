@@ -1,0 +1,110 @@
+"""Packets of the native protocol at our revision: client's read, server's written.
+
+Source: ClickHouse `src/Server/TCPHandler.cpp`, `src/Interpreters/ClientInfo.cpp`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .wire import REVISION, Reader, ServerPacket, WireError, string, varint
+
+_COMPLETE = 2  # QueryProcessingStage: the whole query runs here
+_IMPORTANT = 1  # settings flag: an unknown name is an error
+SERVER_NAME = "ClickHouse"
+MIN_CLIENT_REVISION = 54453
+
+
+@dataclass(frozen=True)
+class Hello:
+    client: str
+    revision: int
+    database: str
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Query:
+    """`settings`: name to (value, whether an unknown name is an error)."""
+
+    text: str
+    compressed: bool
+    complete: bool
+    settings: dict[str, tuple[str, bool]]
+
+
+def read_hello(reader: Reader) -> Hello:
+    client = reader.string()
+    reader.varint(), reader.varint()  # version of the client
+    return Hello(client, reader.varint(), reader.string(), reader.string(), reader.string())
+
+
+def read_query(reader: Reader) -> Query:
+    reader.string()  # query id: the engine gives its own
+    _skip_client_info(reader)
+    settings: dict[str, tuple[str, bool]] = {}
+    while name := reader.string():
+        flags = reader.varint()
+        settings[name] = (reader.string(), bool(flags & _IMPORTANT))
+    reader.string()  # secret between servers of a cluster
+    stage = reader.varint()
+    compressed = bool(reader.varint())
+    return Query(reader.string(), compressed, stage == _COMPLETE, settings)
+
+
+def _skip_client_info(reader: Reader) -> None:
+    if not reader.byte():
+        return
+    reader.string(), reader.string(), reader.string()  # initial user, query id, address
+    reader.skip(8)  # initial query's start time
+    if (interface := reader.byte()) != 1:
+        raise WireError(f"client interface {interface}, allowed is 1 (TCP)")
+    reader.string(), reader.string(), reader.string()  # OS user, host, client's name
+    reader.varint(), reader.varint(), reader.varint()  # version, revision
+    reader.string()  # quota key
+    reader.varint(), reader.varint()  # distributed depth, patch version
+    if reader.byte():  # OpenTelemetry trace id, span id, state, flags
+        reader.skip(24)
+        reader.string()
+        reader.skip(1)
+    reader.varint(), reader.varint(), reader.varint()  # parallel replicas
+
+
+def hello(version: str) -> bytes:
+    major, minor, patch = (int(part) for part in version.split(".")[:3])
+    return b"".join(
+        [
+            varint(ServerPacket.HELLO),
+            string(SERVER_NAME),
+            varint(major),
+            varint(minor),
+            varint(REVISION),
+            string("UTC"),
+            string("spillway"),
+            varint(patch),
+        ]
+    )
+
+
+def exception(code: int, message: str) -> bytes:
+    return b"".join(
+        [
+            varint(ServerPacket.EXCEPTION),
+            code.to_bytes(4, "little", signed=True),
+            string("DB::Exception"),
+            string(message),
+            string(""),  # stack trace
+            b"\0",  # nothing nested
+        ]
+    )
+
+
+def progress(read: tuple[int, int], written: tuple[int, int]) -> bytes:
+    """(rows, bytes) read and written; the rows in total are not known."""
+    numbers = (*read, 0, *written)
+    return varint(ServerPacket.PROGRESS) + b"".join(map(varint, numbers))
+
+
+PONG = varint(ServerPacket.PONG)
+END_OF_STREAM = varint(ServerPacket.END_OF_STREAM)

@@ -1,0 +1,122 @@
+"""The ClickHouse engine as a server of its own: `python -m spillway_clickhouse.server`.
+
+Wiring only: configuration, listening, one thread per client, a clean end on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+
+from . import packets
+from .config import ServerConfig, load, split_host_port
+from .engine import Engine, EngineError
+from .health import Health
+from .session import Credentials, Session
+from .watchdog import Watchdog
+
+log = logging.getLogger("spillway_clickhouse")
+
+_TOO_MANY_QUERIES = 202
+_GRACE = 2.0  # seconds for running queries at the end
+
+
+class Server:
+    """Listens and keeps the sessions. `run` returns once `stop` was called."""
+
+    def __init__(self, config: ServerConfig, engine: Engine):
+        password = config.clickhouse_password.get_secret_value()
+        self._credentials = Credentials(config.clickhouse_user, password)
+        self._engine, self._limit = engine, config.clickhouse_max_connections
+        self._watchdog = Watchdog()
+        self._lock = threading.Lock()
+        self._clients: dict[socket.socket, threading.Thread] = {}
+        self._stopping = False
+        host, port = split_host_port(config.clickhouse_listen)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=256)
+
+    def run(self) -> None:
+        while not self._stopping:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                break  # closed by `stop`
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._begin(client)
+
+    def _begin(self, client: socket.socket) -> None:
+        with self._lock:
+            if len(self._clients) >= self._limit:
+                text = f"DB::Exception: Too many connections, allowed are {self._limit}"
+                client.sendall(packets.exception(_TOO_MANY_QUERIES, text))
+                client.close()
+                return
+            thread = threading.Thread(target=self._serve, args=(client,), name="client", daemon=True)
+            self._clients[client] = thread
+        thread.start()
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            Session(client, self._engine, self._credentials, self._watchdog).serve()
+        finally:
+            with self._lock:
+                del self._clients[client]
+            client.close()
+
+    def stop(self) -> None:
+        """Ends listening and closes all clients; the watchdog stops their running queries."""
+        self._stopping = True
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            clients = dict(self._clients)
+        for client in clients:
+            try:
+                client.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it left meanwhile
+        for thread in clients.values():
+            thread.join(_GRACE / max(1, len(clients)))
+        self._watchdog.close()
+
+
+def main() -> None:
+    config = load(ServerConfig)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    state = {"reason": "the engine is starting"}
+    health = Health(*split_host_port(config.health_listen), lambda: state["reason"])
+    # Before any thread of the engine: only the main thread then takes these signals.
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    try:
+        engine = Engine(
+            config.state_dir / "clickhouse", config.clickhouse_max_threads, config.clickhouse_max_memory
+        )
+        server = Server(config, engine)
+    except (EngineError, OSError) as error:
+        log.error("cannot start: %s", error)
+        raise SystemExit(1) from None
+    threading.Thread(target=server.run, name="listener", daemon=True).start()
+    state["reason"] = ""
+    log.info("ClickHouse engine %s listens on %s", engine.version, config.clickhouse_listen)
+    ended.wait()
+    state["reason"] = "stopping"
+    server.stop()
+    engine.close()
+    health.close()
+    log.info("stopped")
+    logging.shutdown()
+    os._exit(0)  # the engine's own exit handlers may wait for its background threads
+
+
+if __name__ == "__main__":
+    main()

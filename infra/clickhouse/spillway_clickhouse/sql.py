@@ -1,0 +1,162 @@
+"""What the server must know of a statement's text: is it an INSERT with data, a SELECT, a SET?
+
+Reads tokens only (comments and quotes are respected); the engine does the real parsing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*|\#[!\ ][^\n]*|/\*.*?\*/)
+      | (?P<string>'(?:[^'\\]|\\.|'')*')
+      | (?P<heredoc>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
+      | (?P<quoted>`(?:[^`\\]|\\.|``)*`|"(?:[^"\\]|\\.|"")*")
+      | (?P<word>[A-Za-z_0-9]+)
+      | (?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_QUERY_WORDS = {"SELECT", "WITH", "FROM", "("}
+UNSUPPORTED = 48  # ClickHouse's NOT_IMPLEMENTED
+
+
+class Unsupported(Exception):
+    """A statement that this server refuses; the message says what and why."""
+
+
+@dataclass(frozen=True)
+class Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def upper(self) -> str:
+        """The keyword or sign, '' for quoted text."""
+        return self.text.upper() if self.kind in ("word", "sign") else ""
+
+    @property
+    def name(self) -> str:
+        """The identifier that the token spells."""
+        if self.kind != "quoted":
+            return self.text
+        quote = self.text[0]
+        return re.sub(r"\\(.)", r"\1", self.text[1:-1].replace(quote * 2, quote))
+
+
+@dataclass(frozen=True)
+class InsertData:
+    """An INSERT whose rows follow as blocks. `head` is the statement before VALUES or FORMAT."""
+
+    head: str
+    table: str
+    columns: tuple[str, ...] | None
+
+
+def tokens(text: str) -> list[Token]:
+    """Tokens without white space, comments, and semicolons at the end."""
+    found = [
+        Token("string" if m.lastgroup in ("heredoc", "tag") else m.lastgroup, m.group(), m.start(), m.end())
+        for m in _TOKEN.finditer(text)
+        if m.lastgroup != "space"
+    ]
+    while found and found[-1].upper == ";":
+        found.pop()
+    return found
+
+
+def is_select(found: list[Token]) -> bool:
+    """Whether the statement is a SELECT in any of its spellings."""
+    return bool(found) and found[0].upper in _QUERY_WORDS
+
+
+def without_format(text: str, found: list[Token]) -> str:
+    """The statement without semicolons and a FORMAT at its end: on this protocol blocks are Native."""
+    if len(found) > 2 and found[-2].upper == "FORMAT" and found[-1].kind == "word":
+        found = found[:-2]
+    return text[: found[-1].end] if found else text
+
+
+def check_supported(found: list[Token]) -> None:
+    """Unsupported for what the embedded engine would drop or misdirect without a word."""
+    words = [t.upper for t in found] + ["", ""]
+    for here, after, then in zip(words, words[1:], words[2:], strict=False):
+        if (here, after) == ("WITH", "TOTALS") and then not in ("AS", "("):
+            raise Unsupported("WITH TOTALS: the embedded engine drops the row of totals")
+        if (here, after) == ("INTO", "OUTFILE"):
+            raise Unsupported("INTO OUTFILE: it would write on the server's disk")
+    if words[0] == "SET" and "EXTREMES" in words:
+        raise Unsupported("setting extremes: the embedded engine drops them")
+
+
+def parse_set(text: str, found: list[Token]) -> dict[str, str]:
+    """Settings of a SET statement by name, each with the literal as written; {} for others."""
+    if not found or found[0].upper != "SET":
+        return {}
+    settings: dict[str, str] = {}
+    at, depth = 1, 0
+    while at + 2 < len(found) and found[at + 1].upper == "=":
+        end = at + 2
+        while end < len(found) and (depth or found[end].upper != ","):
+            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(found[end].upper, 0)
+            end += 1
+        settings[found[at].name] = text[found[at + 2].start : found[end - 1].end]
+        at = end + 1
+    return settings
+
+
+def parse_insert(text: str, found: list[Token]) -> InsertData | None:
+    """The INSERT that waits for blocks; None for other statements and for data in the text itself."""
+    if not found or found[0].upper != "INSERT":
+        return None
+    at = 1
+    while at < len(found) and found[at].upper in ("INTO", "TABLE"):
+        at += 1
+    if at >= len(found):
+        return None
+    if found[at].upper == "FUNCTION":
+        raise Unsupported("INSERT INTO FUNCTION with data")
+    begin, at = at, at + 1
+    while at + 1 < len(found) and found[at].upper == ".":
+        at += 2
+    table = text[found[begin].start : found[at - 1].end]
+    columns = None
+    if at < len(found) and found[at].upper == "(":
+        if at + 1 < len(found) and found[at + 1].upper in _QUERY_WORDS:
+            return None
+        columns, at = _column_list(found, at + 1)
+    head_end = _data_follows(found, at)
+    if head_end is None:
+        return None
+    return InsertData(text[: found[head_end - 1].end], table, columns)
+
+
+def _column_list(found: list[Token], at: int) -> tuple[tuple[str, ...], int]:
+    """Names between parentheses, and the position after them."""
+    names, name = [], ""
+    while at < len(found) and found[at].upper != ")":
+        token = found[at]
+        if token.upper in ("*", "("):
+            raise Unsupported("INSERT with an expression in its column list; name the columns")
+        if token.upper == ",":
+            names.append(name)
+            name = ""
+        else:
+            name += token.name
+        at += 1
+    return tuple([*names, name]), at + 1
+
+
+def _data_follows(found: list[Token], at: int) -> int | None:
+    """Position where the head of an INSERT ends when its rows follow as blocks, else None."""
+    while at < len(found):
+        word = found[at].upper
+        if word in _QUERY_WORDS or word in ("EXPLAIN", "WATCH"):
+            return None
+        if word in ("VALUES", "FORMAT"):
+            rest = len(found) - at - (1 if word == "VALUES" else 2)
+            return at if rest <= 0 else None
+        at += 1
+    return at

@@ -1,0 +1,66 @@
+"""Looks after clients whose query is running: a Cancel packet or a closed socket kills it."""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import threading
+from collections.abc import Callable
+
+from .wire import ClientPacket
+
+log = logging.getLogger(__name__)
+
+PERIOD = 0.05  # seconds between looks
+
+
+class Watchdog:
+    """One thread for all clients. `stop` is called again each period until the query has ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[socket.socket, Callable[[], None]] = {}
+        self._ended = threading.Event()
+        threading.Thread(target=self._loop, name="watchdog", daemon=True).start()
+
+    def watch(self, client: socket.socket, stop: Callable[[], None]) -> None:
+        with self._lock:
+            self._running[client] = stop
+
+    def unwatch(self, client: socket.socket) -> None:
+        with self._lock:
+            self._running.pop(client, None)
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def _loop(self) -> None:
+        while not self._ended.wait(PERIOD):
+            for client in list(self._running):
+                self._look(client)
+
+    def _look(self, client: socket.socket) -> None:
+        # Under the lock: a stop that came after `unwatch` would hit the client's next query.
+        with self._lock:
+            stop = self._running.get(client)
+            try:
+                if stop is not None and _wants_to_stop(client):
+                    stop()
+            except Exception:
+                log.exception("cannot stop a query")
+
+
+def _wants_to_stop(client: socket.socket) -> bool:
+    """Whether the client's next bytes are a Cancel, or it has gone."""
+    poller = select.poll()
+    try:
+        poller.register(client, select.POLLIN)
+        if not poller.poll(0):
+            return False
+        ahead = client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except (OSError, ValueError):
+        return True
+    return not ahead or ahead[0] == ClientPacket.CANCEL
