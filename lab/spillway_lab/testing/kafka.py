@@ -1,4 +1,4 @@
-"""A real Kafka broker (KRaft, one node) for tests: own ports, own data folder; gone when the `with` block ends.
+"""A real Kafka broker (KRaft, one node) for tests: own ports and data; gone when the `with` block ends.
 
     with kafka_server(tmp_path) as address: ...         # "127.0.0.1:port"
     with kafka_process(tmp_path) as server: ...         # a Server, for tests that stop, kill and restart it
@@ -58,6 +58,6 @@ def _libs() -> Path:
     libs = Path(home) / "libs"
     if not any(libs.glob("kafka_*.jar")):
         raise FileNotFoundError(
-            f"{libs}: no Kafka jars; run `make setup`, or set SPILLWAY_TEST_KAFKA_HOME to a folder with libs/*.jar"
+            f"{libs}: no Kafka jars; run `make setup`, or point SPILLWAY_TEST_KAFKA_HOME at a folder with libs/"
         )
     return libs

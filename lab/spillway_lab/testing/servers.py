@@ -50,13 +50,19 @@ class Server:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=os.environ | self.environment
+                self.command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=os.environ | self.environment,
             )
         deadline = time.monotonic() + self.timeout_s
         while not self.ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise RuntimeError(f"{self.command[:4]} did not become ready:\n{self.log.read_text()[-2000:]}")
+                raise RuntimeError(
+                    f"{self.command[:4]} did not become ready:\n{self.log.read_text()[-2000:]}"
+                )
             time.sleep(0.02)
 
     def kill(self) -> None:
@@ -157,11 +163,18 @@ def clickhouse_process(tmp_path: Path, migrated: bool = True) -> contextlib.Abst
 def _migrated(server: Server) -> Iterator[Server]:
     with _running(server):
         done = subprocess.run(
-            [sys.executable, "-m", "spillway_clickhouse.migrate", "--ddl", str(ROOT / "contracts" / "clickhouse")],
+            [
+                sys.executable,
+                "-m",
+                "spillway_clickhouse.migrate",
+                "--ddl",
+                str(ROOT / "contracts" / "clickhouse"),
+            ],
             env=os.environ | {"SPILLWAY_CLICKHOUSE_URL": server.url},
             capture_output=True,
             text=True,
             timeout=120,
+            check=False,
         )
         if done.returncode:
             raise RuntimeError(f"migrate ended with {done.returncode}:\n{done.stderr[-2000:]}")

@@ -1,0 +1,94 @@
+"""python -m spillway_publisher run | status | rollback | validate"""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import ContractError
+from spillway_contracts import topology as topologies
+
+from spillway_publisher import commands, config, operator, policy
+from spillway_publisher.service import Service
+from spillway_publisher.telemetry import Telemetry, log, set_up_logging
+
+
+def main(arguments: list[str] | None = None) -> int:
+    chosen = _parser().parse_args(arguments)
+    try:
+        return _COMMANDS[chosen.command](chosen)
+    except ContractError as error:
+        print(error, file=sys.stderr)
+        return config.EXIT_CONFIGURATION
+    except operator.OperatorError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="spillway_publisher", description="Guards, versions and publishes rulesets"
+    )
+    commands_of = parser.add_subparsers(dest="command", required=True)
+    commands_of.add_parser("run", help="publish proposals until SIGTERM")
+    status = commands_of.add_parser("status", help="what is in force in every cluster")
+    status.add_argument("--json", action="store_true")
+    rollback = commands_of.add_parser("rollback", help="publish an earlier version's rules as a new version")
+    rollback.add_argument("--to", type=int, metavar="VERSION", help="default: the latest with other rules")
+    rollback.add_argument("--reason", required=True, metavar="TEXT")
+    rollback.add_argument(
+        "--for", dest="lifetime_s", type=_lifetime, default=600.0, metavar="SECONDS",
+        help="how long it holds against other proposals and until it expires (default 600)",
+    )  # fmt: skip
+    validate = commands_of.add_parser("validate", help="check a ruleset file against the topology")
+    validate.add_argument("file", type=Path)
+    return parser
+
+
+def _lifetime(text: str) -> float:
+    value = float(text)
+    if not 1 <= value <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text}: must be 1 to 86400 seconds")
+    return value
+
+
+def _read(settings: config.TopologySettings) -> tuple[Topology, policy.Policy]:
+    topology = topologies.load(settings.topology)
+    if bad := [c.name for c in topology.clusters if not policy.is_bucket_key(c.name)]:
+        raise ContractError(
+            f"{settings.topology}: clusters {bad}: names must be of letters, digits, '-', '_', '/' and '=' only"
+        )
+    return topology, policy.load(settings.guardrails, topology)
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    settings = config.read(config.RunSettings)
+    topology, guardrails = _read(settings)
+    set_up_logging()
+    log.info("starting", extra={"fields": {"guardrails": guardrails.model_dump(mode="json")}})
+    asyncio.run(Service(settings, topology, guardrails, Telemetry()).run())
+    log.info("stopped")
+    return 0
+
+
+def _status(chosen: argparse.Namespace) -> int:
+    return asyncio.run(commands.status(config.read(config.OperatorSettings), chosen.json))
+
+
+def _rollback(chosen: argparse.Namespace) -> int:
+    settings = config.read(config.OperatorSettings)
+    return asyncio.run(commands.rollback(settings, chosen.to, chosen.reason, chosen.lifetime_s))
+
+
+def _validate(chosen: argparse.Namespace) -> int:
+    topology, _ = _read(config.read(config.TopologySettings))
+    problems = operator.validate(chosen.file, topology)
+    print("\n".join(problems) if problems else f"{chosen.file}: valid")
+    return 1 if problems else 0
+
+
+_COMMANDS = {"run": _run, "status": _status, "rollback": _rollback, "validate": _validate}
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,104 @@
+"""What a proposal is refused for before any rule is looked at: contract, time, authority. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Origin, Ruleset
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import ContractError, traffic_class
+from spillway_contracts import ruleset as contract
+
+from spillway_publisher.policy import Policy
+
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a decision depends on beside the proposal."""
+
+    topology: Topology
+    policy: Policy
+    in_force: Mapping[str, Ruleset]  # by cluster; without those never published
+    now_ns: int  # Unix nanoseconds
+    # A version was given before a crash: the proposal was fresh then, only its expiry counts now.
+    resumed: bool = False
+
+
+def contract_problems(proposal: Ruleset, topology: Topology) -> list[str]:
+    """What is wrong with a proposal whatever the time and the policy."""
+    problems = contract.check(proposal, topology)
+    if proposal.version:
+        problems.append(f"version: {proposal.version}; must be 0 in a proposal, the publisher gives it")
+    if proposal.origin not in Origin.values() or not proposal.origin:
+        allowed = ", ".join(name for name, value in Origin.items() if value)
+        problems.append(f"origin: {proposal.origin}; must be one of {allowed}")
+    for i, known in enumerate(proposal.traffic_classes):
+        try:
+            traffic_class.parse(traffic_class.format_id(known))
+        except ContractError as error:
+            problems.append(f"traffic_classes[{i}]: {error}")
+    window = proposal.input_window
+    for key, instant in (
+        ("created_at", proposal.created_at),
+        ("expires_at", proposal.expires_at),
+        ("input_window.start", window.start),
+        ("input_window.end", window.end),
+    ):
+        try:
+            instant.ToJsonString()
+        except ValueError as error:
+            problems.append(f"{key}: {error}")
+    return problems
+
+
+def freshness_problems(proposal: Ruleset, context: Context) -> list[str]:
+    """Expired, too old, from the future, or older than what the same origin has in force."""
+    problems = []
+    remaining = proposal.expires_at.ToNanoseconds() - context.now_ns
+    if remaining <= 0:
+        problems.append(f"expires_at: {-remaining / SECOND:.1f} s ago; must lie ahead")
+    if context.resumed:
+        return problems
+    age = context.now_ns - proposal.created_at.ToNanoseconds()
+    maximum = context.policy.maximum_age_seconds
+    if abs(age) > maximum * SECOND:
+        where = "ago" if age > 0 else "ahead"
+        problems.append(
+            f"created_at: {abs(age) / SECOND:.1f} s {where}; maximum_age_seconds allows {maximum:g} s"
+        )
+    newest = max(
+        (r.created_at.ToNanoseconds() for r in context.in_force.values() if r.origin == proposal.origin),
+        default=0,
+    )
+    if proposal.created_at.ToNanoseconds() < newest:
+        problems.append(
+            f"created_at: {(newest - proposal.created_at.ToNanoseconds()) / SECOND:.3f} s older than the ruleset in "
+            f"force of the same origin; must not be older"
+        )
+    return problems
+
+
+def authority_problems(proposal: Ruleset, context: Context) -> list[str]:
+    """The kill switch, and the operator's ruleset that others may not replace."""
+    if context.policy.frozen and not is_local_first(proposal):
+        return [
+            "frozen: true: only local-first is published (no rules, or each with all weight on its own cluster)"
+        ]
+    if context.policy.operator_hold and proposal.origin != ORIGIN_OPERATOR and not context.resumed:
+        for cluster, held in sorted(context.in_force.items()):
+            remaining = held.expires_at.ToNanoseconds() - context.now_ns
+            # Without rules it is the kill switch's, which holds by itself.
+            if held.origin == ORIGIN_OPERATOR and held.rules and remaining > 0:
+                who = f"version {held.version} of origin ORIGIN_OPERATOR in force in {cluster!r}"
+                return [
+                    f"operator_hold: true: {who} for {remaining / SECOND:.0f} s more; only the operator replaces it"
+                ]
+    return []
+
+
+def is_local_first(ruleset: Ruleset) -> bool:
+    """Whether it sends every request to the cluster that it comes from."""
+    return all(
+        d.cluster == rule.source_cluster for rule in ruleset.rules for d in rule.destinations if d.weight
+    )

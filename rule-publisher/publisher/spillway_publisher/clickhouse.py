@@ -1,0 +1,48 @@
+"""ClickHouse from asyncio: clickhouse-driver in one thread, one statement at a time."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from clickhouse_driver import Client
+from clickhouse_driver import errors as driver
+
+# Away, restarting or refusing. EOFError and OSError come through from the driver's socket.
+TROUBLE = (driver.Error, EOFError, OSError)
+
+
+class ClickHouse:
+    """Connects at the first statement, and again after every error."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client: Client | None = None
+        # Its own thread: a server that hangs never holds up the loop or another server's threads.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="clickhouse")
+
+    async def insert(self, statement: str, rows: Sequence[tuple], token: str) -> None:
+        """All rows or, on TROUBLE, perhaps none; the token keeps a repeated insert from counting twice
+        where the table deduplicates."""
+        await self._call(statement, list(rows), {"insert_deduplication_token": token})
+
+    async def select(self, statement: str, parameters: dict) -> list[tuple]:
+        return await self._call(statement, parameters, None)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _call(self, statement: str, parameters: list | dict, settings: dict | None) -> list[tuple]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._execute, statement, parameters, settings)
+
+    def _execute(self, statement: str, parameters: list | dict, settings: dict | None) -> list[tuple]:
+        if self._client is None:
+            self._client = Client.from_url(self._url)
+            self._client.connection.connect_timeout = 3
+            self._client.connection.send_receive_timeout = 10
+        try:
+            return self._client.execute(statement, parameters, settings=settings)
+        except BaseException:
+            self._client.disconnect()
+            self._client = None
+            raise

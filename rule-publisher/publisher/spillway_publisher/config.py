@@ -1,0 +1,80 @@
+"""Configuration, read once at start from environment variables (prefix SPILLWAY_)."""
+
+import sys
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+EXIT_CONFIGURATION = 64
+_SCHEMES = {
+    "nats_url": ("nats", "tls"),
+    "redis_url": ("redis", "rediss"),
+    "clickhouse_url": ("clickhouse", "clickhouses"),
+}
+S = TypeVar("S", bound=BaseSettings)
+
+
+class _Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="SPILLWAY_", frozen=True, hide_input_in_errors=True)
+
+    @field_validator("nats_url", "redis_url", "clickhouse_url", check_fields=False)
+    @classmethod
+    def _check_url(cls, value: SecretStr | None, info) -> SecretStr | None:
+        schemes = _SCHEMES[info.field_name]
+        if value is not None:
+            url = urlsplit(value.get_secret_value())
+            if url.scheme not in schemes or not url.hostname:
+                raise ValueError(f"must be {schemes[0]}://user:password@host:port")
+        return value
+
+
+class TopologySettings(_Settings):
+    """`validate`."""
+
+    topology: Path
+    guardrails: Path | None = None
+
+
+class OperatorSettings(_Settings):
+    """`status` and `rollback`. ClickHouse is asked for acknowledgements when it is given."""
+
+    nats_url: SecretStr
+    clickhouse_url: SecretStr | None = None
+
+
+class RunSettings(TopologySettings):
+    """`run`. URLs carry secrets: they are never logged."""
+
+    nats_url: SecretStr
+    redis_url: SecretStr
+    clickhouse_url: SecretStr
+    health_listen: str
+    refresh_seconds: float = Field(default=2, gt=0, le=60)  # in_force keys are written again this often
+    ack_wait_seconds: float = Field(default=10, gt=0.1)  # a proposal of a dead publisher comes again after
+    history_rows: int = Field(default=100_000, ge=1)  # bound of the rows that wait for ClickHouse
+    reports_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)  # bound of SPILLWAY_REPORTS
+
+    @field_validator("health_listen")
+    @classmethod
+    def _check_listen(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdigit() or int(port) > 65535:
+            raise ValueError(f"{value!r} must be host:port")
+        return value
+
+
+def read(kind: type[S]) -> S:
+    """The settings; on anything wrong prints a line for each variable and exits with 64."""
+    try:
+        return kind()
+    except ValidationError as error:
+        for problem in error.errors():
+            name = "SPILLWAY_" + str(problem["loc"][0]).upper()
+            why = (
+                "is not set" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")
+            )
+            print(f"{name}: {why}", file=sys.stderr)
+        raise SystemExit(EXIT_CONFIGURATION) from None

@@ -1,0 +1,184 @@
+"""What becomes of a proposal: published (perhaps changed), or refused with every reason. Pure.
+
+In order: contract, freshness, kill switch and operator's hold (checks.py); then per rule: pins, denied
+destinations (fail closed: one refuses the whole ruleset), minimum local share, maximum shift.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Destination, Rule, Ruleset
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import ruleset as contract
+from spillway_contracts import traffic_class
+
+from spillway_publisher import checks, weights
+from spillway_publisher.checks import SECOND, Context
+from spillway_publisher.policy import Policy
+
+RuleKey = tuple[str, str, str]  # source cluster, source service, class id
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to publish, or None: refused. `reason` names keys, values and what is allowed."""
+
+    ruleset: Ruleset | None
+    reason: str
+
+
+def decide(proposal: Ruleset, context: Context) -> Decision:
+    """The whole pipeline after decoding; never raises, whatever the proposal holds."""
+    problems = checks.contract_problems(proposal, context.topology)
+    problems = problems or checks.freshness_problems(proposal, context)
+    problems = problems or checks.authority_problems(proposal, context)
+    if problems:
+        return _refused(problems)
+    result, changes, problems = _guard(proposal, context)
+    # Whatever a guardrail did, nothing leaves that breaks the contract.
+    problems = problems or contract.check(result, context.topology)
+    if problems:
+        return _refused(problems)
+    if context.policy.shadow:
+        return _refused(["shadow: true: computed, not published", *changes])
+    # Every rule of an operator's ruleset says why it was sent: that is the audit's reason.
+    said = [rule.reason for rule in proposal.rules[:1]] if proposal.origin == ORIGIN_OPERATOR else []
+    return Decision(result, "; ".join(filter(None, said + changes)))
+
+
+def _refused(problems: list[str]) -> Decision:
+    return Decision(None, "; ".join(problems))
+
+
+def _guard(proposal: Ruleset, context: Context) -> tuple[Ruleset, list[str], list[str]]:
+    """The guarded ruleset, what was changed in it, and what it must be refused for."""
+    result, problems = Ruleset(), []
+    result.CopyFrom(proposal)
+    changes = _cut_expiry(result, context)
+    in_force = _rules_in_force(context)
+    pinned = _apply_pins(result, context.policy)
+    counts = {"pins": sum(pinned.values()), "minimum_local_share": 0, "maximum_shift": 0}
+    for i, rule in enumerate(result.rules):
+        if rule_key(rule) in pinned:
+            continue
+        denied = [
+            d.cluster for d in rule.destinations if d.weight and _denied(rule, d.cluster, context.policy)
+        ]
+        problems += [
+            f"rules[{i}].destinations: {cluster!r} is a denied destination of "
+            f"{traffic_class.format_id(rule.traffic_class)!r} from {rule.source_cluster!r}"
+            for cluster in denied
+        ]
+        if not denied:
+            counts["minimum_local_share"] += _keep_local(rule, context)
+            if context.policy.maximum_shift is not None and proposal.origin != ORIGIN_OPERATOR:
+                counts["maximum_shift"] += _limit_shift(rule, in_force.get(rule_key(rule)), context)
+    changes += [
+        f"{key}: changed {count} of {len(result.rules)} rules" for key, count in counts.items() if count
+    ]
+    return result, changes, problems
+
+
+def rule_key(rule: Rule) -> RuleKey:
+    return rule.source_cluster, rule.source_service, traffic_class.format_id(rule.traffic_class)
+
+
+def _cut_expiry(result: Ruleset, context: Context) -> list[str]:
+    maximum = context.policy.maximum_expiry_seconds
+    latest = context.now_ns + int(maximum * SECOND)
+    if result.expires_at.ToNanoseconds() <= latest:
+        return []
+    result.expires_at.FromNanoseconds(latest)
+    return [f"expires_at: cut to maximum_expiry_seconds {maximum:g}"]
+
+
+def _rules_in_force(context: Context) -> dict[RuleKey, Rule]:
+    """What relays route by now; an expired ruleset is local-first already."""
+    unexpired = [r for r in context.in_force.values() if r.expires_at.ToNanoseconds() > context.now_ns]
+    return {rule_key(rule): rule for ruleset in unexpired for rule in ruleset.rules}
+
+
+def _apply_pins(result: Ruleset, policy: Policy) -> dict[RuleKey, bool]:
+    """Makes every pinned rule what its pin says, adding the absent; not while frozen. Says of each: was it changed?"""
+    pins = [] if policy.frozen else policy.pins
+    rules = {rule_key(rule): rule for rule in result.rules}
+    pinned = {}
+    for pin in pins:
+        key = (pin.source_cluster, pin.source_service, pin.traffic_class)
+        rule = rules.get(key)
+        if rule is None:
+            rule = result.rules.add(source_cluster=pin.source_cluster, source_service=pin.source_service)
+            rule.traffic_class.CopyFrom(traffic_class.parse(pin.traffic_class))
+        pinned[key] = _set_weights(rule, pin.destinations, "pins: fixed by the operator", None)
+    return pinned
+
+
+def _denied(rule: Rule, cluster: str, policy: Policy) -> bool:
+    class_id = traffic_class.format_id(rule.traffic_class)
+    return any(
+        cluster in denial.clusters and denial.matches(rule.source_cluster, class_id)
+        for denial in policy.denied_destinations
+    )
+
+
+def _placed(topology: Topology, service: str, cluster: str) -> bool:
+    return any(p.cluster == cluster for s in topology.services if s.name == service for p in s.placements)
+
+
+def _keep_local(rule: Rule, context: Context) -> bool:
+    local, minimum = rule.source_cluster, context.policy.minimum_local_share
+    proposed = _weights(rule)
+    if local not in proposed and not _placed(context.topology, rule.traffic_class.service, local):
+        return False
+    if proposed.get(local, 0) >= minimum or _denied(rule, local, context.policy):
+        return False
+    why = f"minimum_local_share: {proposed.get(local, 0)} raised to {minimum}"
+    return _set_weights(rule, weights.raise_local(proposed, local, minimum), why, None)
+
+
+def _limit_shift(rule: Rule, base: Rule | None, context: Context) -> bool:
+    """Clamps the step from what is in force for this rule, if that is known and still allowed."""
+    maximum = context.policy.maximum_shift
+    if base is not None:
+        start = _weights(base)
+    elif _placed(context.topology, rule.traffic_class.service, rule.source_cluster):
+        start = {rule.source_cluster: weights.TOTAL}  # relays serve local-first without a rule
+    else:
+        return False
+    # There is no slow way out of where requests must not, or cannot, go any more.
+    reachable = {
+        link.destination_cluster
+        for link in context.topology.links
+        if link.source_cluster == rule.source_cluster
+    }
+    reachable.add(rule.source_cluster)
+    if any(w and (c not in reachable or _denied(rule, c, context.policy)) for c, w in start.items()):
+        return False
+    target = _weights(rule)
+    why = f"maximum_shift: a shift of {weights.shift(start, target)} clamped to {maximum}"
+    start = {c: w for c, w in start.items() if w}
+    return _set_weights(rule, weights.clamp(start, target, maximum), why, base)
+
+
+def _weights(rule: Rule) -> dict[str, int]:
+    return {d.cluster: d.weight for d in rule.destinations}
+
+
+def _set_weights(rule: Rule, target: Mapping[str, int], why: str, base: Rule | None) -> bool:
+    """Makes the rule's weights `target`, keeping predictions, and adds why to its reason.
+
+    False, and nothing changed: they were so. Clusters that the proposal left keep `base`'s predictions.
+    """
+    if {c: w for c, w in _weights(rule).items() if w} == {c: w for c, w in target.items() if w}:
+        return False
+    known = {d.cluster: d for d in [*(base.destinations if base else []), *rule.destinations]}
+    destinations = []
+    for cluster in sorted(target):
+        destination = Destination()
+        destination.CopyFrom(known.get(cluster, destination))
+        destination.cluster, destination.weight = cluster, target[cluster]
+        destinations.append(destination)
+    del rule.destinations[:]
+    rule.destinations.extend(destinations)
+    rule.reason = "; ".join(filter(None, [rule.reason, why]))
+    return True

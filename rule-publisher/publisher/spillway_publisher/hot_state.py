@@ -1,0 +1,98 @@
+"""Redis: the rulesets in force and the placements, as JSON of their messages.
+
+What should be there is kept here and written again every few seconds, so that a Redis that lost
+everything is whole again within one period.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import redis.asyncio
+from google.protobuf import json_format
+from redis.exceptions import RedisError
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import names
+
+from spillway_publisher.telemetry import Telemetry
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a key should hold; forgotten at `until` (Unix seconds; None: never)."""
+
+    text: str
+    until: float | None
+
+
+class HotState:
+    """`in_force` and `heartbeat` only note what should be there; `run` writes it."""
+
+    def __init__(self, url: str, telemetry: Telemetry, refresh_s: float) -> None:
+        self._redis = redis.asyncio.from_url(url, socket_timeout=2, socket_connect_timeout=2)
+        self._telemetry, self._refresh_s = telemetry, refresh_s
+        self._values: dict[str, Value] = {}
+        self._rulesets: dict[str, Ruleset] = {}
+        self._heartbeats: dict[str, int] = {}  # cluster -> time of the latest, nanoseconds
+        self._changed = asyncio.Event()
+
+    def in_force(self, rulesets: dict[str, Ruleset]) -> None:
+        """By cluster; the keys never expire."""
+        for cluster, ruleset in rulesets.items():
+            if self._rulesets.get(cluster) == ruleset:
+                continue
+            self._rulesets[cluster] = ruleset
+            self._put(names.REDIS_KEY_IN_FORCE.format(cluster=cluster), Value(to_json(ruleset), None))
+
+    def heartbeat(self, message: Heartbeat) -> bool:
+        """False: it is older than another one, or its time to live is over."""
+        at = message.at.ToNanoseconds()
+        # A relay whose clock runs ahead must not outlive its time to live.
+        until = min(at / 1e9, time.time()) + message.ttl_seconds
+        if until <= time.time() or at < self._heartbeats.get(message.cluster, 0):
+            return False
+        self._heartbeats[message.cluster] = at
+        self._put(names.REDIS_KEY_PLACEMENT.format(cluster=message.cluster), Value(to_json(message), until))
+        return True
+
+    async def run(self) -> None:
+        """Writes for ever: at once what changed, and all of it every period."""
+        while True:
+            try:
+                await self._write()
+                self._telemetry.up("redis")
+            except (RedisError, OSError, TimeoutError) as error:
+                self._telemetry.down("redis", error)
+                await asyncio.sleep(min(0.5, self._refresh_s))
+                continue
+            try:
+                await asyncio.wait_for(self._changed.wait(), self._refresh_s)
+            except TimeoutError:
+                pass
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    def _put(self, key: str, value: Value) -> None:
+        if self._values.get(key) != value:
+            self._values[key] = value
+            self._changed.set()
+
+    async def _write(self) -> None:
+        self._changed.clear()
+        now = time.time()
+        self._values = {k: v for k, v in self._values.items() if v.until is None or v.until > now}
+        if not self._values:
+            await self._redis.ping()
+            return
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for key, value in self._values.items():
+                ttl_ms = None if value.until is None else max(1, int((value.until - now) * 1000))
+                pipeline.set(key, value.text, px=ttl_ms)
+            await pipeline.execute()
+
+
+def to_json(message: Ruleset | Heartbeat) -> str:
+    """One line of protobuf JSON with the names of the .proto files."""
+    return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None)

@@ -1,0 +1,119 @@
+"""NATS: the connection, the streams and the bucket that the publisher owns, and its consumers."""
+
+import nats
+from nats.aio.client import Client
+from nats.js import JetStreamContext, api
+from nats.js.errors import BadRequestError
+from nats.js.kv import KeyValue
+from spillway_contracts import names
+
+from spillway_publisher.telemetry import Telemetry, log
+
+# What NATS being away, restarting or refusing looks like from nats-py.
+TROUBLE = (nats.errors.Error, TimeoutError, OSError)
+
+HOUR = 3600.0
+HISTORY = 64  # versions kept per cluster: JetStream's maximum for a bucket
+_WRONG_CONFIG = 10058  # JSStreamNameExistErr: same name, other configuration
+
+
+def stream_configs(reports_bytes: int) -> list[api.StreamConfig]:
+    """Both streams: what is proposed, and what relays report; full reports drop their oldest."""
+    return [
+        api.StreamConfig(
+            name=names.NATS_STREAM_PROPOSALS,
+            subjects=[names.NATS_SUBJECT_PROPOSALS_ALL],
+            storage=api.StorageType.FILE,
+            max_age=HOUR,
+            duplicate_window=120.0,
+        ),
+        api.StreamConfig(
+            name=names.NATS_STREAM_REPORTS,
+            subjects=[names.NATS_SUBJECT_ACKS_ALL, names.NATS_SUBJECT_HEARTBEATS_ALL],
+            storage=api.StorageType.FILE,
+            max_age=HOUR,
+            max_bytes=reports_bytes,
+            discard=api.DiscardPolicy.OLD,
+        ),
+    ]
+
+
+async def connect(url: str, telemetry: Telemetry) -> Client:
+    """One attempt; afterwards the client reconnects by itself for ever. Raises one of TROUBLE."""
+
+    async def disconnected() -> None:
+        telemetry.down("nats", "disconnected")
+
+    async def silent(error: Exception) -> None:
+        telemetry.counters["nats.errors"] += 1
+
+    return await nats.connect(
+        url,
+        name="spillway-publisher",
+        connect_timeout=2,
+        reconnect_time_wait=0.25,
+        max_reconnect_attempts=-1,
+        ping_interval=10,
+        allow_reconnect=True,
+        disconnected_cb=disconnected,
+        error_cb=silent,
+        # While disconnected a write fails at once instead of landing some time later.
+        pending_size=0,
+    )
+
+
+async def ensure(js: JetStreamContext, reports_bytes: int) -> KeyValue:
+    """Creates what is missing and gives the bucket of rulesets; what is there with another
+    configuration is brought to ours (streams) or left and said (bucket). Raises one of TROUBLE."""
+    for config in stream_configs(reports_bytes):
+        try:
+            await js.add_stream(config)
+        except BadRequestError as error:
+            if error.err_code != _WRONG_CONFIG:
+                raise
+            await js.update_stream(config)
+            log.info("stream %s had another configuration; updated", config.name)
+    try:
+        return await js.create_key_value(
+            api.KeyValueConfig(
+                bucket=names.NATS_BUCKET_RULESETS, history=HISTORY, storage=api.StorageType.FILE
+            )
+        )
+    except BadRequestError as error:
+        if error.err_code != _WRONG_CONFIG:
+            raise
+        log.warning("bucket %s has another configuration; used as it is", names.NATS_BUCKET_RULESETS)
+        return await js.key_value(names.NATS_BUCKET_RULESETS)
+
+
+async def proposals_consumer(js: JetStreamContext, ack_wait_s: float) -> JetStreamContext.PullSubscription:
+    """Durable, shared by all publishers; one proposal in flight at a time keeps their order."""
+    return await js.pull_subscribe(
+        names.NATS_SUBJECT_PROPOSALS_ALL,
+        durable="publisher-proposals",
+        stream=names.NATS_STREAM_PROPOSALS,
+        config=api.ConsumerConfig(ack_policy=api.AckPolicy.EXPLICIT, ack_wait=ack_wait_s, max_ack_pending=1),
+    )
+
+
+async def acks_consumer(js: JetStreamContext) -> JetStreamContext.PullSubscription:
+    """Durable, shared by all publishers: each acknowledgement is stored by one of them."""
+    return await js.pull_subscribe(
+        names.NATS_SUBJECT_ACKS_ALL,
+        durable="publisher-acks",
+        stream=names.NATS_STREAM_REPORTS,
+        config=api.ConsumerConfig(ack_policy=api.AckPolicy.EXPLICIT, ack_wait=30.0, max_ack_pending=10_000),
+    )
+
+
+async def heartbeats_consumer(js: JetStreamContext) -> JetStreamContext.PullSubscription:
+    """This process's own: every publisher knows every placement. Starts from each cluster's latest."""
+    return await js.pull_subscribe(
+        names.NATS_SUBJECT_HEARTBEATS_ALL,
+        stream=names.NATS_STREAM_REPORTS,
+        config=api.ConsumerConfig(
+            ack_policy=api.AckPolicy.EXPLICIT,
+            deliver_policy=api.DeliverPolicy.LAST_PER_SUBJECT,
+            inactive_threshold=60.0,
+        ),
+    )

@@ -1,0 +1,133 @@
+"""What operators ask for and do: status, rollback, validate. The thinking is pure, the commands thin."""
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from google.protobuf import json_format
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Origin, Ruleset
+from spillway.v1.topology_pb2 import Topology
+
+from spillway_publisher import slices
+from spillway_publisher.checks import contract_problems
+
+SECOND = 10**9
+
+
+class OperatorError(Exception):
+    """What the operator asked for cannot be done; the message says what is allowed."""
+
+
+def status_rows(
+    in_force: Mapping[str, Ruleset],
+    acknowledged: Mapping[tuple[str, int], tuple[int, int]] | None,
+    now_ns: int,
+) -> list[dict]:
+    """One row per cluster: what is in force, how old, how long still, and how many Envoys answered.
+
+    `acknowledged`: (cluster, version) -> (acks, nacks); None: ClickHouse did not tell.
+    """
+    result = []
+    for cluster, ruleset in sorted(in_force.items()):
+        acks, nacks = (
+            (None, None) if acknowledged is None else acknowledged.get((cluster, ruleset.version), (0, 0))
+        )
+        result.append(
+            {
+                "cluster": cluster,
+                "version": ruleset.version,
+                "policy": ruleset.policy,
+                "origin": Origin.Name(ruleset.origin).removeprefix("ORIGIN_").lower(),
+                "rules": len(ruleset.rules),
+                "age_s": round((now_ns - ruleset.created_at.ToNanoseconds()) / SECOND, 1),
+                "expires_in_s": round((ruleset.expires_at.ToNanoseconds() - now_ns) / SECOND, 1),
+                "acks": acks,
+                "nacks": nacks,
+            }
+        )
+    return result
+
+
+def format_table(table: list[dict]) -> str:
+    """Columns for people; a negative expires_in_s means local-first."""
+    if not table:
+        return "no ruleset was published yet"
+    lines = [list(table[0]), *([("?" if v is None else str(v)) for v in row.values()] for row in table)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def choose_version(history: Mapping[str, list[Ruleset]], wanted: int | None) -> int:
+    """The version to go back to: the wanted one, or the latest whose rules differ from those in force.
+
+    Raises OperatorError, with the versions that every cluster still has.
+    """
+    complete = (
+        set.intersection(*({r.version for r in found} for found in history.values())) if history else set()
+    )
+    newest = max((r.version for found in history.values() for r in found), default=0)
+    allowed = sorted(complete - {newest})
+    if not allowed:
+        raise OperatorError("there is no earlier version to go back to")
+    if wanted is None:
+        now = _weights(whole(history, newest))
+        wanted = next((v for v in reversed(allowed) if _weights(whole(history, v)) != now), None)
+        if wanted is None:
+            raise OperatorError(
+                f"versions {allowed[0]} to {allowed[-1]} all have the rules in force; name one by --to"
+            )
+    elif wanted not in allowed:
+        raise OperatorError(
+            f"--to {wanted}: not in the history of every cluster; versions: {_ranges(allowed)}"
+        )
+    return wanted
+
+
+def whole(history: Mapping[str, list[Ruleset]], version: int) -> Ruleset:
+    """The ruleset of all clusters that was published under this version."""
+    return slices.join(r for cluster in sorted(history) for r in history[cluster] if r.version == version)
+
+
+def rollback(old: Ruleset, reason: str, lifetime_s: float, now_ns: int) -> Ruleset:
+    """A proposal of the operator with an earlier version's rules; the input window stays that of the rules."""
+    proposal = Ruleset()
+    proposal.CopyFrom(old)
+    proposal.id = f"rollback-{old.version}-{uuid.uuid4()}"
+    proposal.version = 0
+    proposal.origin = ORIGIN_OPERATOR
+    proposal.created_at.FromNanoseconds(now_ns)
+    proposal.expires_at.FromNanoseconds(now_ns + int(lifetime_s * SECOND))
+    for rule in proposal.rules:
+        rule.reason = f"rollback to version {old.version}: {reason}"
+    return proposal
+
+
+def validate(path: Path, topology: Topology) -> list[str]:
+    """Everything that is wrong in a ruleset file (protobuf JSON), each line naming the file and the key."""
+    try:
+        ruleset = json_format.Parse(path.read_text(), Ruleset())
+    except (OSError, UnicodeDecodeError, json_format.ParseError) as error:
+        return [f"{path}: cannot be read: {error}"]
+    return [f"{path}: {problem}" for problem in contract_problems(ruleset, topology)]
+
+
+def _weights(ruleset: Ruleset) -> dict:
+    return {
+        (r.source_cluster, r.source_service, r.traffic_class.SerializeToString()): {
+            d.cluster: d.weight for d in r.destinations if d.weight
+        }
+        for r in ruleset.rules
+    }
+
+
+def _ranges(versions: list[int]) -> str:
+    """1, 2, 3, 7 -> "1-3, 7"."""
+    parts: list[list[int]] = []
+    for version in versions:
+        if parts and version == parts[-1][1] + 1:
+            parts[-1][1] = version
+        else:
+            parts.append([version, version])
+    return ", ".join(f"{a}-{b}" if a != b else str(a) for a, b in parts)

@@ -1,0 +1,139 @@
+"""Proposals in, versions out: the order of effects around one proposal.
+
+decided (guardrails) -> version claimed -> every cluster's key written -> Redis, ClickHouse noted ->
+acknowledged. A crash anywhere before the end brings the message again; the claim key's history then
+says that it has a version, and only what is missing is written.
+"""
+
+import time
+
+from google.protobuf.message import DecodeError
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway.v1.topology_pb2 import Topology
+
+from spillway_publisher import slices
+from spillway_publisher.bucket import Bucket, ConflictError
+from spillway_publisher.checks import Context
+from spillway_publisher.guardrails import Decision, decide
+from spillway_publisher.history import History
+from spillway_publisher.hot_state import HotState
+from spillway_publisher.jetstream import TROUBLE
+from spillway_publisher.policy import Policy
+from spillway_publisher.telemetry import Telemetry, log
+
+FETCH_S = 2.0
+
+
+class Proposals:
+    """Handles one message at a time."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        policy: Policy,
+        bucket: Bucket,
+        hot_state: HotState,
+        history: History,
+        telemetry: Telemetry,
+    ) -> None:
+        self._topology, self._policy, self._bucket = topology, policy, bucket
+        self._hot_state, self._history, self._telemetry = hot_state, history, telemetry
+        self._clusters = [cluster.name for cluster in topology.clusters]
+        self._unsettled: Msg | None = None
+        # What was last tried to be published: a write may have landed though its answer was lost.
+        self._attempt: tuple[str, int, Decision] | None = None
+
+    def forget(self) -> None:
+        """The connection that brought the message in hand is closed: it will come again on another."""
+        self._unsettled = None
+
+    async def run(self, consumer: JetStreamContext.PullSubscription) -> None:
+        """Handles messages for ever. Raises jetstream.TROUBLE: mend the connection, and call again; the
+        message in hand comes first then."""
+        while True:
+            if self._unsettled is None:
+                try:
+                    (self._unsettled,) = await consumer.fetch(1, timeout=FETCH_S)
+                except TimeoutError:
+                    await consumer.consumer_info()  # gone with a server that lost its data: raises
+                    continue
+            await self.handle(self._unsettled)
+            self._unsettled = None
+
+    async def handle(self, message: Msg) -> None:
+        """Publishes or refuses; the message is settled unless jetstream.TROUBLE is raised."""
+        try:
+            proposal = Ruleset.FromString(message.data)
+        except DecodeError as error:
+            sequence = message.metadata.sequence.stream
+            self._telemetry.malformed("proposal", message.subject, sequence, str(error))
+            self._refuse(Ruleset(), f"does not decode: {message.subject} sequence {sequence}: {error}")
+            await message.term()
+            return
+        try:
+            published = await self._settle(proposal, message)
+        except TROUBLE:
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not stop the proposals behind it
+            log.exception("proposal %s could not be handled", proposal.id)
+            self._refuse(proposal, f"internal error: {type(error).__name__}: {error}")
+            published = False
+        await (message.ack() if published else message.term())
+
+    async def _settle(self, proposal: Ruleset, message: Msg) -> bool:
+        """True: it is, or already was, published. False: refused."""
+        while True:
+            given = self._bucket.version_of(proposal.id)
+            if given is not None and not self._bucket.missing(given):
+                self._note_written(proposal.id, given)
+                return True
+            context = Context(
+                self._topology,
+                self._policy,
+                self._bucket.in_force(),
+                time.time_ns(),
+                resumed=given is not None,
+            )
+            decision = decide(proposal, context)
+            if decision.ruleset is None:
+                written = f" (version {given} had been written to some clusters)" if given else ""
+                self._refuse(proposal, decision.reason + written)
+                return False
+            version = given or self._bucket.next_version()
+            self._attempt = (proposal.id, version, decision)
+            try:
+                await self._write(decision.ruleset, version, claimed=given is not None)
+            except ConflictError:
+                self._telemetry.counters["proposals.conflict"] += 1
+                await self._bucket.load()
+
+    async def _write(self, ruleset: Ruleset, version: int, claimed: bool) -> None:
+        """Claims the version, then writes where it is missing. Raises ConflictError and jetstream.TROUBLE;
+        calling again with the version that was claimed goes on where this ended."""
+        parts = slices.cut(ruleset, self._clusters, version)
+        if not claimed:
+            await self._bucket.claim(parts[self._bucket.claim_cluster])
+        for cluster in self._bucket.missing(version):
+            await self._bucket.write(cluster, parts[cluster])
+
+    def _note_written(self, ruleset_id: str, version: int) -> None:
+        """Every cluster has this version or a newer one."""
+        if self._attempt is None or self._attempt[:2] != (ruleset_id, version):
+            self._telemetry.counters["proposals.duplicate"] += 1
+            return
+        decision, self._attempt = self._attempt[2], None
+        self._publish_noted(decision.ruleset, version, decision.reason)
+
+    def _publish_noted(self, ruleset: Ruleset, version: int, reason: str) -> None:
+        self._telemetry.counters["proposals.published"] += 1
+        self._hot_state.in_force(self._bucket.in_force())
+        self._history.published(ruleset, version, reason)
+        fields = {"version": version, "id": ruleset.id, "policy": ruleset.policy, "reason": reason}
+        log.info("ruleset published", extra={"fields": {**fields, "rules": len(ruleset.rules)}})
+
+    def _refuse(self, proposal: Ruleset, reason: str) -> None:
+        self._telemetry.counters["proposals.refused"] += 1
+        self._history.refused(proposal, reason)
+        log.warning("proposal refused", extra={"fields": {"id": proposal.id, "reason": reason}})

@@ -1,0 +1,138 @@
+"""What relays report: acknowledgements into ClickHouse, heartbeats into Redis.
+
+An acknowledgement is settled in JetStream only when ClickHouse has it, so the stream is the buffer
+while ClickHouse is away; what is stored twice collapses in the table (ReplacingMergeTree).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from spillway.v1.acknowledgement_pb2 import Acknowledgement
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway_contracts import names
+
+from spillway_publisher import rows
+from spillway_publisher.bucket import LARGEST_VERSION, Bucket
+from spillway_publisher.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
+from spillway_publisher.clickhouse import ClickHouse
+from spillway_publisher.hot_state import HotState
+from spillway_publisher.telemetry import Telemetry
+
+BATCH = 500
+FETCH_S = 2.0
+RETRY_S = 1.0
+M = TypeVar("M", Acknowledgement, Heartbeat)
+
+
+class Malformed(Exception):
+    """A report that means nothing; `reason` groups, the text tells key, value and what is allowed."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+def read_report(kind: type[M], data: bytes, subject: str, pattern: str, clusters: set[str]) -> M:
+    """Decodes and checks one report. Pure. Raises Malformed."""
+    try:
+        message = kind.FromString(data)
+        message.at.ToJsonString()
+    except DecodeError as error:
+        raise Malformed("undecodable", str(error)) from error
+    except ValueError as error:
+        raise Malformed("time", f"at: {error}") from error
+    if message.cluster not in clusters:
+        allowed = ", ".join(sorted(clusters))
+        raise Malformed(
+            "unknown_cluster", f"cluster: unknown cluster {message.cluster!r}; clusters: {allowed}"
+        )
+    if subject != pattern.format(cluster=message.cluster):
+        raise Malformed("subject", f"cluster: {message.cluster!r} does not belong to subject {subject!r}")
+    if message.ruleset_version >= LARGEST_VERSION:
+        raise Malformed("version", f"ruleset_version: {message.ruleset_version}; must be below 2^63")
+    return message
+
+
+class Reports:
+    """Two loops, `acks` and `heartbeats`; both raise jetstream.TROUBLE: connect, and call again."""
+
+    def __init__(
+        self,
+        clusters: set[str],
+        bucket: Bucket,
+        hot_state: HotState,
+        clickhouse: ClickHouse,
+        telemetry: Telemetry,
+    ) -> None:
+        self._clusters, self._bucket = clusters, bucket
+        self._hot_state, self._clickhouse, self._telemetry = hot_state, clickhouse, telemetry
+
+    async def acks(self, consumer: JetStreamContext.PullSubscription) -> None:
+        async for batch in _batches(consumer):
+            good = await self._sort_out(batch, self._acknowledgement_row)
+            await self._store([row for _, row in good], batch)
+            for message, _ in good:
+                await message.ack()
+            self._telemetry.counters["acks"] += len(good)
+
+    async def heartbeats(self, consumer: JetStreamContext.PullSubscription) -> None:
+        async for batch in _batches(consumer):
+            for message, heartbeat in await self._sort_out(batch, self._heartbeat):
+                late = not self._hot_state.heartbeat(heartbeat)
+                self._telemetry.counters["heartbeats.late" if late else "heartbeats"] += 1
+                self._bucket.raise_floor(heartbeat.ruleset_version)
+                await message.ack()
+
+    async def _sort_out(self, batch: list[Msg], read: Callable[[Msg], object]) -> list[tuple[Msg, object]]:
+        """The good ones with what was read from them; the others are counted and terminated."""
+        good = []
+        for message in batch:
+            try:
+                good.append((message, read(message)))
+            except Malformed as error:
+                kind = message.subject.split(".")[1]
+                sequence = message.metadata.sequence.stream
+                self._telemetry.malformed(f"{kind}.{error.reason}", message.subject, sequence, str(error))
+                await message.term()
+        return good
+
+    def _acknowledgement_row(self, message: Msg) -> tuple:
+        pattern = names.NATS_SUBJECT_ACKS
+        report = read_report(Acknowledgement, message.data, message.subject, pattern, self._clusters)
+        try:
+            return rows.acknowledgement_row(report)
+        except ValueError as error:
+            raise Malformed("value", str(error)) from error
+
+    def _heartbeat(self, message: Msg) -> Heartbeat:
+        pattern = names.NATS_SUBJECT_HEARTBEATS
+        return read_report(Heartbeat, message.data, message.subject, pattern, self._clusters)
+
+    async def _store(self, acknowledgements: list[tuple], batch: list[Msg]) -> None:
+        """Returns when ClickHouse has them, however long that takes."""
+        if not acknowledgements:
+            return
+        first, last = (message.metadata.sequence.stream for message in (batch[0], batch[-1]))
+        while True:
+            try:
+                statement = rows.sql("insert_acknowledgements")
+                await self._clickhouse.insert(
+                    statement, acknowledgements, f"acks-{first}-{last}-{len(batch)}"
+                )
+                self._telemetry.up("clickhouse")
+                return
+            except CLICKHOUSE_TROUBLE as error:
+                self._telemetry.down("clickhouse", error)
+                await asyncio.sleep(RETRY_S)
+
+
+async def _batches(consumer: JetStreamContext.PullSubscription):
+    while True:
+        try:
+            yield await consumer.fetch(BATCH, timeout=FETCH_S)
+        except TimeoutError:
+            await consumer.consumer_info()  # gone with a server that lost its data: raises

@@ -1,0 +1,64 @@
+"""Messages -> rows of contracts/clickhouse (0011, 0012, 0013), in the column order of sql/. Pure."""
+
+from datetime import UTC, datetime
+from importlib import resources
+
+from spillway.v1.acknowledgement_pb2 import OUTCOME_ACK, OUTCOME_NACK, Acknowledgement
+from spillway.v1.ruleset_pb2 import Origin, Ruleset
+from spillway_contracts import traffic_class
+
+PUBLISHED, REFUSED = "published", "refused"
+OUTCOMES = {OUTCOME_ACK: "ack", OUTCOME_NACK: "nack"}
+
+
+def sql(name: str) -> str:
+    """The statement in sql/<name>.sql."""
+    return resources.files("spillway_publisher").joinpath("sql", f"{name}.sql").read_text()
+
+
+def ruleset_row(ruleset: Ruleset, version: int, outcome: str, reason: str, at: datetime) -> tuple:
+    """The audit row of one proposal; version 0 when it was refused."""
+    known = ruleset.origin in Origin.values() and ruleset.origin
+    origin = Origin.Name(ruleset.origin).removeprefix("ORIGIN_").lower() if known else ""
+    return at, ruleset.id, version, origin, ruleset.policy, ruleset.input_window.id, outcome, reason
+
+
+def rule_rows(ruleset: Ruleset, version: int, at: datetime) -> list[tuple]:
+    """One row per rule and destination of a published ruleset."""
+    return [
+        (
+            at,
+            version,
+            ruleset.id,
+            rule.source_cluster,
+            rule.source_service,
+            traffic_class.format_id(rule.traffic_class),
+            destination.cluster,
+            destination.weight,
+            destination.predicted_compute_ms,
+            destination.predicted_network_ms,
+            rule.reason,
+        )
+        for rule in ruleset.rules
+        for destination in rule.destinations
+    ]
+
+
+def acknowledgement_row(message: Acknowledgement) -> tuple:
+    """Raises ValueError when its time or outcome is none."""
+    if message.outcome not in OUTCOMES:
+        raise ValueError(f"outcome: {message.outcome}; must be OUTCOME_ACK or OUTCOME_NACK")
+    message.at.ToJsonString()  # raises ValueError outside of years 1 to 9999
+    at = datetime.fromtimestamp(message.at.ToNanoseconds() / 1e9, UTC)
+    if not 2000 <= at.year < 2200:
+        raise ValueError(f"at: {message.at.ToJsonString()}; must lie in the years 2000 to 2199")
+    return (
+        at,
+        message.cluster,
+        message.service,
+        message.envoy,
+        message.ruleset_version,
+        message.type_url,
+        OUTCOMES[message.outcome],
+        message.detail,
+    )

@@ -1,0 +1,153 @@
+"""The running publisher: loops for NATS, Redis and ClickHouse side by side until SIGTERM."""
+
+import asyncio
+import contextlib
+import signal
+import time
+import uuid
+
+from nats.aio.client import Client
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Ruleset
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import names
+
+from spillway_publisher import jetstream, slices
+from spillway_publisher.bucket import Bucket, Stored, read_history
+from spillway_publisher.checks import is_local_first
+from spillway_publisher.clickhouse import ClickHouse
+from spillway_publisher.config import RunSettings
+from spillway_publisher.history import History
+from spillway_publisher.hot_state import HotState
+from spillway_publisher.policy import Policy
+from spillway_publisher.proposals import Proposals
+from spillway_publisher.reports import Reports
+from spillway_publisher.telemetry import Telemetry, log, serve_health
+
+RETRY_S = 0.5
+FLUSH_S = 2.0
+FROZEN_EXPIRY_S = 120
+
+
+class Service:
+    def __init__(
+        self, settings: RunSettings, topology: Topology, policy: Policy, telemetry: Telemetry
+    ) -> None:
+        self._settings, self._policy, self._telemetry = settings, policy, telemetry
+        self._clusters = sorted(cluster.name for cluster in topology.clusters)
+        self._bucket = Bucket(self._clusters, telemetry)
+        self._clickhouse = ClickHouse(settings.clickhouse_url.get_secret_value())
+        self._history = History(self._clickhouse, telemetry, settings.history_rows)
+        self._hot_state = HotState(settings.redis_url.get_secret_value(), telemetry, settings.refresh_seconds)
+        self._proposals = Proposals(topology, policy, self._bucket, self._hot_state, self._history, telemetry)
+        self._reports = Reports(
+            set(self._clusters), self._bucket, self._hot_state, self._clickhouse, telemetry
+        )
+        self._recovered = False
+
+    async def run(self) -> None:
+        """Returns after SIGTERM or SIGINT."""
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        health = serve_health(self._settings.health_listen, self._telemetry)
+        try:
+            await _until(stop, [self._nats(), self._hot_state.run(), self._history.run()])
+            with contextlib.suppress(TimeoutError, *jetstream.TROUBLE):
+                await asyncio.wait_for(self._history.flush(), FLUSH_S)
+        finally:
+            await self._hot_state.close()
+            self._clickhouse.close()
+            health.shutdown()
+
+    async def _nats(self) -> None:
+        """Connects, prepares and works; again from the start after any trouble."""
+        client: Client | None = None
+        try:
+            while True:
+                try:
+                    if client is None or client.is_closed:
+                        client = await jetstream.connect(
+                            self._settings.nats_url.get_secret_value(), self._telemetry
+                        )
+                        self._proposals.forget()
+                    await self._session(client)
+                except* jetstream.TROUBLE as errors:
+                    self._telemetry.down("nats", _first(errors))
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            if client is not None:
+                with contextlib.suppress(*jetstream.TROUBLE):
+                    await asyncio.wait_for(client.close(), 1)
+
+    async def _session(self, client: Client) -> None:
+        js = client.jetstream(timeout=3)
+        kv = await jetstream.ensure(js, self._settings.reports_bytes)
+        self._bucket.attach(js, kv)
+        await self._bucket.load()
+        if not self._recovered:
+            self._history.recover(await self._stored(js))
+            self._recovered = True
+        proposals = await jetstream.proposals_consumer(js, self._settings.ack_wait_seconds)
+        acks = await jetstream.acks_consumer(js)
+        heartbeats = await jetstream.heartbeats_consumer(js)
+        if self._policy.frozen and not all(is_local_first(r) for r in self._bucket.in_force().values()):
+            await self._propose_local_first(js)
+        self._telemetry.up("nats")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._proposals.run(proposals))
+                tasks.create_task(self._reports.acks(acks))
+                tasks.create_task(self._reports.heartbeats(heartbeats))
+                tasks.create_task(self._refresh())
+        finally:
+            for consumer in (proposals, acks, heartbeats):
+                with contextlib.suppress(*jetstream.TROUBLE):
+                    await consumer.unsubscribe()
+
+    async def _refresh(self) -> None:
+        """Redis follows the bucket, whoever wrote it."""
+        while True:
+            self._hot_state.in_force(self._bucket.in_force())
+            await asyncio.sleep(self._settings.refresh_seconds)
+            await self._bucket.refresh()
+
+    async def _stored(self, js) -> list[Stored]:
+        """The bucket's history, one whole ruleset per version, without one that is still being written."""
+        parts: dict[int, list[Stored]] = {}
+        for cluster in self._clusters:
+            for stored in await read_history(js, cluster, self._telemetry):
+                parts.setdefault(stored.ruleset.version, []).append(stored)
+        return [
+            Stored(slices.join(part.ruleset for part in found), found[0].at)
+            for version, found in sorted(parts.items())
+            if not self._bucket.missing(version)
+        ]
+
+    async def _propose_local_first(self, js) -> None:
+        """The kill switch acts at once: it replaces what is in force, by the same way as any proposal."""
+        now = time.time_ns()
+        proposal = Ruleset(id=f"frozen-{uuid.uuid4()}", origin=ORIGIN_OPERATOR, policy="frozen")
+        proposal.input_window.id = "none"
+        proposal.created_at.FromNanoseconds(now)
+        proposal.expires_at.FromNanoseconds(now + FROZEN_EXPIRY_S * 10**9)
+        known = next(iter(self._bucket.in_force().values()), Ruleset())
+        proposal.traffic_classes.extend(known.traffic_classes)
+        subject = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
+        await js.publish(subject, proposal.SerializeToString(), headers={"Nats-Msg-Id": proposal.id})
+        log.warning("frozen: true: local-first proposed in place of the rulesets in force")
+
+
+async def _until(stop: asyncio.Event, loops: list) -> None:
+    """Runs the loops until the event is set. Raises what a loop raises: no loop ends by itself."""
+    tasks = [asyncio.create_task(loop) for loop in (stop.wait(), *loops)]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+def _first(errors: BaseExceptionGroup) -> BaseException:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
