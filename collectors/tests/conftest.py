@@ -8,11 +8,7 @@ import pytest
 BOX = Path(__file__).resolve().parents[1]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "component: starts real servers on free ports")
-
-
-@pytest.fixture
+@pytest.fixture(scope="session")
 def clean_environment() -> dict[str, str]:
     """This process's environment without anything of ours, the built collector first in PATH."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}

@@ -1,7 +1,6 @@
 """A running collector, and the two ends of it: OTLP in, Kafka out."""
 
 import asyncio
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ import httpx
 from aiokafka import AIOKafkaConsumer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
 from spillway_lab.testing import servers
 
 RUN = Path(__file__).resolve().parents[2] / "run"
@@ -32,7 +30,9 @@ class Collector:
         with grpc.insecure_channel(f"127.0.0.1:{self.ports['grpc']}") as channel:
             channel.unary_unary(TRACE_EXPORT)(payload, timeout=10, wait_for_ready=True)
 
-    def export_http(self, path: str, payload: bytes, content_type: str = "application/x-protobuf") -> httpx.Response:
+    def export_http(
+        self, path: str, payload: bytes, content_type: str = "application/x-protobuf"
+    ) -> httpx.Response:
         """One OTLP/HTTP export of raw bytes to /v1/traces or /v1/metrics."""
         url = f"http://127.0.0.1:{self.ports['http']}{path}"
         return httpx.post(url, content=payload, headers={"content-type": content_type}, timeout=10)
@@ -42,8 +42,11 @@ class Collector:
         return httpx.get(f"http://127.0.0.1:{self.ports['metrics']}/metrics", timeout=10).text
 
 
-def collector(folder: Path, kafka: str, environment: dict[str, str]) -> Collector:
-    """A collector that is not started yet; its queue and log are in folder."""
+def collector(folder: Path, kafka: str, environment: dict[str, str], *overrides: str) -> Collector:
+    """A collector that is not started yet; its queue and log are in folder.
+
+    overrides: settings over config.yaml, as the collector's `yaml:` provider takes them ("a::b: value").
+    """
     folder.mkdir(parents=True, exist_ok=True)
     ports = {name: servers.free_port() for name in ("grpc", "http", "health", "metrics")}
     own = {
@@ -55,9 +58,12 @@ def collector(folder: Path, kafka: str, environment: dict[str, str]) -> Collecto
         "SPILLWAY_METRICS_LISTEN": f"127.0.0.1:{ports['metrics']}",
         "SPILLWAY_STATE_DIR": str(folder / "state"),
     }
+    configuration = [
+        f"--config={source}" for source in (RUN.parent / "config.yaml", *(f"yaml:{o}" for o in overrides))
+    ]
     server = servers.Server(
         url=f"http://127.0.0.1:{ports['health']}",
-        command=[str(RUN)],
+        command=[str(RUN), *configuration],
         log=folder / "collector.log",
         ready=lambda: servers._healthy(ports["health"]),
         environment=environment | own,
@@ -71,7 +77,9 @@ def read_topic(kafka: str, topic: str, enough: Callable[[list], bool], timeout_s
 
 
 async def _read(kafka: str, topic: str, enough: Callable[[list], bool], timeout_s: float) -> list:
-    consumer = AIOKafkaConsumer(topic, bootstrap_servers=kafka, auto_offset_reset="earliest", enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(
+        topic, bootstrap_servers=kafka, auto_offset_reset="earliest", enable_auto_commit=False
+    )
     await consumer.start()
     messages, deadline = [], time.monotonic() + timeout_s
     try:
@@ -83,7 +91,9 @@ async def _read(kafka: str, topic: str, enough: Callable[[list], bool], timeout_
     return messages
 
 
-def spans_request(trace_ids: list[bytes], spans_per_trace: int = 1, **resource: str) -> ExportTraceServiceRequest:
+def spans_request(
+    trace_ids: list[bytes], spans_per_trace: int = 1, **resource: str
+) -> ExportTraceServiceRequest:
     """Spans of several traces, mixed in one request as a proxy sends them; resource: attribute values."""
     request = ExportTraceServiceRequest()
     resource_spans = request.resource_spans.add()
@@ -93,7 +103,9 @@ def spans_request(trace_ids: list[bytes], spans_per_trace: int = 1, **resource: 
     now = time.time_ns()
     for index in range(spans_per_trace):
         for trace_id in trace_ids:
-            span = spans.add(trace_id=trace_id, span_id=(index + 1).to_bytes(8, "big"), name=f"span {index}", kind=2)
+            span = spans.add(
+                trace_id=trace_id, span_id=(index + 1).to_bytes(8, "big"), name=f"span {index}", kind=2
+            )
             span.start_time_unix_nano, span.end_time_unix_nano = now, now + 1_000_000
     return request
 
@@ -116,8 +128,3 @@ def span_keys(messages: list) -> list[tuple[bytes, bytes]]:
         for scope_spans in resource_spans.scope_spans
         for span in scope_spans.spans
     ]
-
-
-def wait_for_end(process: subprocess.Popen, timeout_s: float) -> int:
-    """Exit code of a process that is expected to end."""
-    return process.wait(timeout_s)

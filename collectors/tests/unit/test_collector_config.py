@@ -42,7 +42,7 @@ def test_what_comes_from_the_environment_has_no_default():
 
 
 def test_an_accepted_request_is_on_disk():
-    """The persistent queue is the first thing after the receiver that holds data, bounded, retried for ever."""
+    """Nothing before the persistent queue holds data; it is bounded, and retried for ever."""
     for pipeline in CONFIG["service"]["pipelines"].values():
         assert pipeline["processors"] == ["memory_limiter", "resource"]
     assert QUEUE["storage"] in CONFIG["extensions"] and QUEUE["storage"] in CONFIG["service"]["extensions"]
@@ -60,7 +60,9 @@ def test_producer_stays_within_the_stack_brokers_message_size():
 def test_every_component_in_the_configuration_is_in_the_manifest():
     """Nothing is configured that the distribution does not carry."""
     for kind in ("receivers", "processors", "exporters", "extensions"):
-        carried = {re.sub(r"[^a-z]", "", entry["gomod"].split()[0].rsplit("/", 1)[1]) for entry in MANIFEST[kind]}
+        carried = {
+            re.sub(r"[^a-z]", "", entry["gomod"].split()[0].rsplit("/", 1)[1]) for entry in MANIFEST[kind]
+        }
         for component in CONFIG[kind]:
             name = component.replace("_", "")
             assert name in carried or name + kind[:-1] in carried, f"{kind}: {component} is not in {carried}"

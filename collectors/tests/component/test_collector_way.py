@@ -1,0 +1,141 @@
+"""OTLP in, Kafka out, through the real collector and a real broker."""
+
+import re
+import secrets
+from collections import defaultdict
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from collector_process import (
+    CLUSTER,
+    Collector,
+    collector,
+    gauge_request,
+    read_topic,
+    span_keys,
+    spans_request,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from spillway_contracts import names
+from spillway_lab.testing.kafka import PARTITIONS, kafka_server
+
+pytestmark = [pytest.mark.component, pytest.mark.timeout(120)]
+GARBAGE = b"\xff\xffno protobuf"
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory) -> Iterator[str]:
+    with kafka_server(tmp_path_factory.mktemp("broker")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory, kafka, clean_environment) -> Iterator[Collector]:
+    running = collector(tmp_path_factory.mktemp("collector"), kafka, clean_environment)
+    running.server.start()
+    yield running
+    running.server.stop()
+
+
+def traces_in_kafka(kafka: str, trace_ids: list[bytes], spans: int) -> list:
+    """The messages of otlp_spans that carry these traces, once they hold so many spans."""
+    keys = {trace_id.hex().encode() for trace_id in trace_ids}
+
+    def mine(messages: list) -> list:
+        return [message for message in messages if message.key in keys]
+
+    def enough(messages: list) -> bool:
+        return len(span_keys(mine(messages))) >= spans
+
+    return mine(read_topic(kafka, names.KAFKA_TOPIC_OTLP_SPANS, enough))
+
+
+def clusters(message) -> set[str]:
+    """The cluster attributes of every resource in one message; None where it is missing."""
+    request = ExportTraceServiceRequest.FromString(message.value)
+    return {
+        {a.key: a.value.string_value for a in resource_spans.resource.attributes}.get(
+            names.SPAN_ATTRIBUTE_CLUSTER
+        )
+        for resource_spans in request.resource_spans
+    }
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_spans_land_keyed_by_trace_with_their_cluster(running, kafka, protocol):
+    """Every span arrives once; a message holds one trace, is keyed by its id and names the cluster."""
+    trace_ids = [secrets.token_bytes(16) for _ in range(8)]
+    payload = spans_request(trace_ids, spans_per_trace=5, service__name="frontend").SerializeToString()
+    if protocol == "grpc":
+        running.export_grpc(payload)
+    else:
+        assert running.export_http("/v1/traces", payload).status_code == 200
+    messages = traces_in_kafka(kafka, trace_ids, 40)
+    expected = [(trace_id, n.to_bytes(8, "big")) for trace_id in trace_ids for n in range(1, 6)]
+    assert sorted(span_keys(messages)) == sorted(expected)
+    for message in messages:
+        assert {trace_id.hex().encode() for trace_id, _ in span_keys([message])} == {message.key}
+        assert clusters(message) == {CLUSTER}
+
+
+def test_a_trace_stays_in_one_partition(running, kafka):
+    """Spans of a trace that come in different requests meet in one partition, and all partitions are used."""
+    trace_ids = [secrets.token_bytes(16) for _ in range(64)]
+    for _ in range(3):
+        running.export_grpc(spans_request(trace_ids).SerializeToString())
+    partitions = defaultdict(set)
+    for message in traces_in_kafka(kafka, trace_ids, 3 * 64):
+        partitions[message.key].add(message.partition)
+    assert len(partitions) == 64 and all(len(seen) == 1 for seen in partitions.values())
+    assert set.union(*partitions.values()) == set(range(PARTITIONS))
+
+
+def test_a_span_that_names_its_cluster_keeps_it(running, kafka):
+    """The collector's cluster is only put in where there is none."""
+    trace_id = secrets.token_bytes(16)
+    running.export_grpc(spans_request([trace_id], spillway__cluster="elsewhere").SerializeToString())
+    assert [clusters(message) for message in traces_in_kafka(kafka, [trace_id], 1)] == [{"elsewhere"}]
+
+
+def test_metrics_land(running, kafka):
+    """A gauge sent over OTLP/HTTP is in otlp_metrics, with its value and the cluster."""
+    payload = gauge_request(names.OTEL_METRIC_CPU_LIMIT_UTILIZATION, 0.25).SerializeToString()
+    assert running.export_http("/v1/metrics", payload).status_code == 200
+    [message] = read_topic(kafka, names.KAFKA_TOPIC_OTLP_METRICS, lambda messages: len(messages) >= 1)
+    [resource_metrics] = ExportMetricsServiceRequest.FromString(message.value).resource_metrics
+    [metric] = resource_metrics.scope_metrics[0].metrics
+    assert (metric.name, metric.gauge.data_points[0].as_double) == (
+        names.OTEL_METRIC_CPU_LIMIT_UTILIZATION,
+        0.25,
+    )
+    attributes = {a.key: a.value.string_value for a in resource_metrics.resource.attributes}
+    assert attributes == {names.SPAN_ATTRIBUTE_CLUSTER: CLUSTER}
+
+
+def test_what_does_not_decode_is_refused_and_counted_and_the_rest_goes_on(running, kafka):
+    """Garbage gets its sender a final error with the reason, is counted, and good spans keep flowing."""
+    with pytest.raises(grpc.RpcError) as refused:
+        running.export_grpc(GARBAGE)
+    # OTLP calls both of these codes final; gRPC's own decoder answers with INTERNAL.
+    assert refused.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT)
+    assert "unmarshal" in refused.value.details()
+    for path, payload, content_type in [
+        ("/v1/traces", GARBAGE, "application/x-protobuf"),
+        ("/v1/traces", b"{no json", "application/json"),
+        ("/v1/metrics", GARBAGE, "application/x-protobuf"),
+    ]:
+        answer = running.export_http(path, payload, content_type)
+        assert answer.status_code == 400 and answer.content
+    trace_id = secrets.token_bytes(16)
+    running.export_grpc(spans_request([trace_id]).SerializeToString())
+    assert len(traces_in_kafka(kafka, [trace_id], 1)) == 1
+    metrics = running.metrics()
+    assert counted(metrics, "http_server_request_duration.*_count", 'http_response_status_code="400"') == 3
+    assert counted(metrics, "rpc_server_call_duration.*_count", 'rpc_response_status_code="INTERNAL"') == 1
+
+
+def counted(prometheus: str, name: str, labels: str) -> float:
+    """Sum of the samples whose name and labels match."""
+    return sum(float(v) for v in re.findall(rf"^{name}\{{.*{labels}.*\}} (\S+)$", prometheus, re.MULTILINE))
