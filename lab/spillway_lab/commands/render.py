@@ -1,0 +1,80 @@
+"""`render`: a scenario -> a run folder."""
+
+import argparse
+import json
+from pathlib import Path
+
+from spillway_lab import files, pods, scenario
+from spillway_lab.errors import InvalidInput
+from spillway_lab.render import Surroundings, render
+from spillway_lab.settings import RenderSettings, read
+
+HELP = "writes the files of a scenario: topology, endpoints, Envoy bootstraps, WAN, supervisor's processes"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scenario", type=Path, required=True)
+    parser.add_argument("--port-base", type=int, required=True, help="first port of the lab; the rest follow")
+    parser.add_argument("--out", type=Path, required=True, help="run folder")
+    parser.add_argument(
+        "--xds", help="host:port of each cluster's relay, comma-separated, in the scenario's order"
+    )
+    parser.add_argument("--otlp", help="host:port (OTLP gRPC) of each cluster's collector, likewise")
+    parser.add_argument("--toxiproxy", help="host:port of Toxiproxy's HTTP API")
+    parser.add_argument("--envoy-template", type=Path, help="Envoy bootstrap of a pod with ${PLACEHOLDERS}")
+    parser.add_argument("--filter-wasm", type=Path, help="the telemetry filter that Envoy loads")
+    parser.add_argument("--json", action="store_true", help="prints what was rendered as one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    given = {
+        name: getattr(arguments, name)
+        for name in ("xds", "otlp", "toxiproxy", "envoy_template", "filter_wasm")
+    }
+    settings = read(RenderSettings, **given)
+    loaded = scenario.load(arguments.scenario)
+    rendered = render(loaded, arguments.port_base, surroundings(settings, arguments.out))
+    written = files.write(arguments.out.resolve(), rendered)
+    layout = pods.plan(loaded, arguments.port_base)
+    if arguments.json:
+        print(json.dumps(_described(loaded, layout, arguments.out.resolve(), written)))
+    else:
+        for path in written:
+            print(path)
+    return 0
+
+
+def surroundings(settings: RenderSettings, out: Path) -> Surroundings:
+    """What render needs from outside; InvalidInput when the Envoy template cannot be read."""
+    try:
+        template = settings.envoy_template.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput([f"SPILLWAY_LAB_ENVOY_TEMPLATE: cannot be read: {error}"]) from error
+    return Surroundings(
+        xds=settings.xds,
+        otlp=settings.otlp,
+        toxiproxy=settings.toxiproxy,
+        envoy_template=template,
+        filter_wasm=settings.filter_wasm.resolve(),
+        out=out.resolve(),
+        emulator=settings.emulator,
+        envoy=settings.envoy,
+        python=settings.python,
+    )
+
+
+def _described(loaded: scenario.Scenario, layout: pods.Plan, out: Path, written: list[Path]) -> dict:
+    entries = {
+        request.service: {
+            c: [f"{pods.HOST}:{p}" for p in layout.entry_ports(request.service, c)] for c in loaded.clusters
+        }
+        for request in loaded.document.requests
+    }
+    return {
+        "out": str(out),
+        "files": [str(path.relative_to(out)) for path in written],
+        "clusters": loaded.clusters,
+        "pods": [pod.name for pod in layout.pods],
+        "entries": entries,
+        "ports_used": layout.ports_used,
+    }

@@ -1,0 +1,25 @@
+"""`wan`: keeps Toxiproxy's proxies and delays as planned."""
+
+import argparse
+from pathlib import Path
+
+from spillway_lab.settings import WanSettings, read
+from spillway_lab.wan import Wan, load_plan
+from spillway_lab.wan_keeper import Keeper, serve
+
+HELP = "keeps the delays between clusters in Toxiproxy, over its restarts"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plan", type=Path, required=True, help="wan.json of a run folder")
+    parser.add_argument("--toxiproxy", required=True, help="host:port of Toxiproxy's HTTP API")
+    parser.add_argument("--once", action="store_true", help="applies the plan and ends")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    wan = Wan(arguments.toxiproxy, load_plan(arguments.plan))
+    if arguments.once:
+        print(f"{wan.apply()} changes")
+        return 0
+    serve(Keeper(wan), read(WanSettings).health_listen)
+    return 0

@@ -1,0 +1,202 @@
+"""Scenario -> the files that the stack runs on. Pure: nothing here reads or writes.
+
+topology.yaml              optimizer, publisher, streams
+endpoints-<cluster>.yaml   that cluster's relay
+application-<cluster>.yaml that cluster's emulators
+toxiproxy.json             toxiproxy-server -config
+wan.json                   `python -m spillway_lab wan`: the delays, which the file above cannot carry
+pods.yaml                  every pod with its ports and environment, for people and tools
+envoy/<pod>.yaml           Envoy bootstrap of a pod
+lab.process-compose.yaml   the supervisor's part of the lab
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from string import Template
+
+import yaml
+from google.protobuf import json_format
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import topology as topologies
+
+from spillway_lab import application as applications
+from spillway_lab.compose import compose
+from spillway_lab.errors import InvalidInput
+from spillway_lab.pods import HOST, Plan, Pod, plan
+from spillway_lab.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the lab does not decide: where the servers around it listen, and which files it runs.
+
+    Lists are in the scenario's order of clusters; addresses are host:port.
+    """
+
+    xds: list[str]  # of each cluster's relay
+    otlp: list[str]  # gRPC, of each cluster's collector
+    toxiproxy: str  # its HTTP API
+    envoy_template: str  # text with ${VARIABLES}
+    filter_wasm: Path
+    out: Path  # absolute: where the rendered files will be
+    emulator: str = "spillway-emulator"  # programs, found on PATH
+    envoy: str = "envoy"
+    python: str = "python"
+
+
+def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str, str]:
+    """File name -> content. Raises InvalidInput for what does not fit the contracts."""
+    _check_addresses(scenario, around)
+    layout = plan(scenario, port_base)
+    files = {"topology.yaml": _yaml(topology(scenario))}
+    for cluster in scenario.clusters:
+        files[f"endpoints-{cluster}.yaml"] = _yaml(endpoints(layout, cluster))
+        files[f"application-{cluster}.yaml"] = applications.to_yaml(scenario.application_of(cluster))
+    files["toxiproxy.json"] = _json(proxies(layout))
+    files["wan.json"] = _json(wan(scenario, layout))
+    environments = {pod.name: environment(scenario, pod, around) for pod in layout.pods}
+    files["pods.yaml"] = _yaml(
+        [asdict(pod) | {"name": pod.name, "env": environments[pod.name]} for pod in layout.pods]
+    )
+    for pod in layout.pods:
+        files[f"envoy/{pod.name}.yaml"] = bootstrap(scenario, pod, around)
+    files["lab.process-compose.yaml"] = _yaml(compose(layout, environments, around))
+    return files
+
+
+def topology(scenario: Scenario) -> dict:
+    """spillway.v1.Topology as a document, checked against the contract."""
+    document = {
+        "clusters": [{"name": name, "region": c.region} for name, c in scenario.document.clusters.items()],
+        "links": [link.model_dump(exclude={"both_ways"}) for link in scenario.links()],
+        "services": [
+            {
+                "name": service,
+                "placements": [
+                    {"cluster": cluster, "threshold_rps": placement.threshold_rps}
+                    for cluster, placement in placements.items()
+                ],
+            }
+            for service, placements in scenario.document.placement.items()
+        ],
+        "usd_per_ms_per_million_requests": scenario.document.usd_per_ms_per_million_requests,
+    }
+    if problems := topologies.check(json_format.ParseDict(document, Topology())):
+        raise InvalidInput([f"scenario {scenario.name}: {problem}" for problem in problems])
+    return document
+
+
+def endpoints(layout: Plan, cluster: str) -> dict:
+    """spillway.v1.Endpoints as seen from a cluster: its own pods directly, others over the WAN.
+    Clusters without a link from here are not listed."""
+    services: dict[tuple[str, str], list[str]] = {}
+    for pod in layout.pods:
+        if pod.cluster == cluster:
+            services.setdefault((pod.service, pod.cluster), []).append(f"{HOST}:{pod.inbound_port}")
+    for proxy in layout.wan:
+        if proxy.source_cluster == cluster:
+            key = (proxy.pod.service, proxy.destination_cluster)
+            services.setdefault(key, []).append(f"{HOST}:{proxy.listen_port}")
+    rows = [{"service": s, "cluster": c, "addresses": addresses} for (s, c), addresses in services.items()]
+    return {"cluster": cluster, "services": rows}
+
+
+def proxies(layout: Plan) -> list[dict]:
+    """Toxiproxy's configuration file."""
+    return [
+        {
+            "name": proxy.name,
+            "listen": f"{HOST}:{proxy.listen_port}",
+            "upstream": f"{HOST}:{proxy.pod.inbound_port}",
+            "enabled": True,
+        }
+        for proxy in layout.wan
+    ]
+
+
+def wan(scenario: Scenario, layout: Plan) -> list[dict]:
+    """What `spillway_lab.wan` needs of each proxy: its delay, and the price of a byte each way."""
+    price = {
+        (link.source_cluster, link.destination_cluster): link.egress_usd_per_gb for link in scenario.links()
+    }
+    return [
+        proxy
+        | {
+            "source_cluster": way.source_cluster,
+            "destination_cluster": way.destination_cluster,
+            "rtt_ms": way.rtt_ms,
+            "request_usd_per_gb": price[way.source_cluster, way.destination_cluster],
+            # Responses leave the destination; a pair linked one way only has one price.
+            "response_usd_per_gb": price.get(
+                (way.destination_cluster, way.source_cluster),
+                price[way.source_cluster, way.destination_cluster],
+            ),
+        }
+        for proxy, way in zip(proxies(layout), layout.wan, strict=True)
+    ]
+
+
+def environment(scenario: Scenario, pod: Pod, around: Surroundings) -> dict[str, str]:
+    """The emulator's environment."""
+    index = scenario.clusters.index(pod.cluster)
+    return {
+        "SPILLWAY_CLUSTER": pod.cluster,
+        "SPILLWAY_SERVICE": pod.service,
+        "SPILLWAY_POD": pod.name,
+        "SPILLWAY_OUTBOUND": f"{HOST}:{pod.outbound_port}",
+        "SPILLWAY_COLLECTOR": around.otlp[index],
+        "SPILLWAY_HEALTH_LISTEN": f"{HOST}:{pod.health_port}",
+        "LAB_APPLICATION": str(around.out / f"application-{pod.cluster}.yaml"),
+        "LAB_LISTEN": f"{HOST}:{pod.app_port}",
+    }
+
+
+def bootstrap(scenario: Scenario, pod: Pod, around: Surroundings) -> str:
+    """The pod's Envoy bootstrap; InvalidInput names a placeholder that nothing fills in."""
+    index = scenario.clusters.index(pod.cluster)
+    values = {
+        "SPILLWAY_CLUSTER": pod.cluster,
+        "SPILLWAY_SERVICE": pod.service,
+        "SPILLWAY_POD": pod.name,
+        "SPILLWAY_FILTER_WASM": str(around.filter_wasm),
+    }
+    ports = {"APP": pod.app_port, "ENVOY_ADMIN": pod.admin_port}
+    ports |= {"ENVOY_INBOUND": pod.inbound_port, "ENVOY_OUTBOUND": pod.outbound_port}
+    addresses = {name: (HOST, str(port)) for name, port in ports.items()}
+    addresses["XDS"] = _split(around.xds[index])
+    addresses["COLLECTOR"] = _split(around.otlp[index])
+    for name, (host, port) in addresses.items():
+        values |= {f"{name}_HOST": host, f"{name}_PORT": port}
+    try:
+        return Template(around.envoy_template).substitute(values)
+    except (KeyError, ValueError) as error:
+        raise InvalidInput([f"Envoy template: {error}; placeholders: {', '.join(values)}"]) from error
+
+
+def _check_addresses(scenario: Scenario, around: Surroundings) -> None:
+    problems = []
+    for key, addresses in (("xds", around.xds), ("otlp", around.otlp)):
+        if len(addresses) != len(scenario.clusters):
+            problems.append(
+                f"{key}: {len(addresses)} addresses; allowed: one for each of {', '.join(scenario.clusters)}, in order"
+            )
+    for key, address in [("xds", a) for a in around.xds] + [("otlp", a) for a in around.otlp]:
+        host, port = _split(address)
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            problems.append(f"{key}: {address!r}; allowed: host:port")
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _split(address: str) -> tuple[str, str]:
+    host, _, port = address.rpartition(":")
+    return host, port
+
+
+def _yaml(document: object) -> str:
+    return yaml.safe_dump(document, sort_keys=False, width=110)
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, indent=2) + "\n"
