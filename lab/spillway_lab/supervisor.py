@@ -44,8 +44,9 @@ class Supervisor:
             transport=httpx.HTTPTransport(uds=str(self._socket)), base_url="http://supervisor", timeout=20
         )
 
-    def start(self) -> None:
-        command = ["process-compose", "up", "--tui=false", "--keep-project", "--disable-dotenv"]
+    def start(self, only: list[str]) -> None:
+        """Starts the named processes and what they depend on; all of them when none is named."""
+        command = ["process-compose", "up", *only, "--tui=false", "--keep-project", "--disable-dotenv"]
         command += ["--use-uds", "--unix-socket", str(self._socket), "--log-file", str(self._run / "supervisor.log")]
         for file in self._files:
             command += ["--config", str(file)]

@@ -1,0 +1,127 @@
+"""The loop as an operator sees it: the policy, what is in force where, what the boards say."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+import redis
+from google.protobuf import json_format
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import names
+from spillway_contracts.hot_state import DemandEntry
+
+from spillway_lab import envoys
+from spillway_lab.errors import LabError
+from spillway_lab.stack import Stack
+
+
+@dataclass(frozen=True)
+class InForce:
+    """What is published for all clusters together."""
+
+    version: int
+    policy: str
+    predicted_mean_ms: float
+    rulesets: dict[str, Ruleset]  # by source cluster
+
+
+class Control:
+    """Reads the hot state of one stack and sets its policy."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._redis = redis.Redis.from_url(stack.redis_url, socket_timeout=5)
+
+    def set_policy(self, policy: str) -> None:
+        self._redis.set(names.REDIS_KEY_POLICY, policy)
+
+    def in_force(self) -> InForce | None:
+        """None until every cluster has a ruleset of one version."""
+        found = {}
+        for cluster in self._stack.scenario.clusters:
+            text = self._redis.get(names.REDIS_KEY_IN_FORCE.format(cluster=cluster))
+            if text is None:
+                return None
+            found[cluster] = json_format.Parse(text, Ruleset())
+        versions = {ruleset.version for ruleset in found.values()}
+        if len(versions) != 1:
+            return None
+        ruleset = next(iter(found.values()))
+        return InForce(ruleset.version, ruleset.policy, ruleset.predicted.mean_latency_ms, found)
+
+    def demand_rps(self) -> float:
+        total = 0.0
+        for cluster in self._stack.scenario.clusters:
+            entries = self._redis.hvals(names.REDIS_KEY_DEMAND.format(cluster=cluster))
+            total += sum(DemandEntry.from_json(entry).rps for entry in entries)
+        return total
+
+    def versions_at_envoys(self) -> set[int]:
+        """The lowest version in force at each Envoy that has outbound routes; 0: only the fallback."""
+        found = set()
+        for pod in self._stack.plan.pods:
+            try:
+                routes = envoys.outbound_routes(pod)
+            except httpx.HTTPError:
+                return {0}
+            found.add(min(envoys.ruleset_versions(routes), default=0) if routes else 0)
+        return found
+
+    def wait_policy(self, policy: str, timeout: float, progress: Callable[[str], None]) -> InForce:
+        """Returns once a ruleset of the policy is in force in every Envoy. LabError after the timeout."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            current = self.in_force()
+            if current and current.policy == policy:
+                reached = self.versions_at_envoys()
+                if min(reached) >= 1 and self._same_policy(policy):
+                    return current
+                progress(f"version {current.version} is published; Envoys have {sorted(reached)}")
+            else:
+                progress(f"waiting for a ruleset of {policy!r}")
+            time.sleep(0.5)
+        raise LabError(f"no ruleset of policy {policy!r} reached every Envoy within {timeout:.0f} s; in force: {current}")
+
+    def _same_policy(self, policy: str) -> bool:
+        """Whether each relay serves that policy: relays say so on their status page."""
+        for ports in self._stack.cluster_ports.values():
+            status = httpx.get(f"http://127.0.0.1:{ports['RELAY_HEALTH_PORT']}/status", timeout=5, trust_env=False).json()
+            if status.get("policy") != policy:
+                return False
+        return True
+
+    def line(self) -> str:
+        """One line on the loop, for progress."""
+        try:
+            current, demand = self.in_force(), self.demand_rps()
+        except (redis.RedisError, ValueError) as error:
+            return f"hot state away: {type(error).__name__}"
+        if current is None:
+            return f"{demand:.0f} req/s · no ruleset yet"
+        shares = [_remote_share(ruleset, cluster) for cluster, ruleset in current.rulesets.items()]
+        sent = " ".join(f"{c}↗{s:.0%}" for c, s in zip(current.rulesets, shares, strict=True) if s > 0.0005)
+        predicted = f"{current.predicted_mean_ms:.0f} ms predicted"
+        return f"{demand:.0f} req/s · ruleset v{current.version} ({current.policy}, {predicted}) {sent}"
+
+
+def _remote_share(ruleset: Ruleset, cluster: str) -> float:
+    """Largest share that one rule of the cluster sends away."""
+    away = [sum(d.weight for d in rule.destinations if d.cluster != cluster) for rule in ruleset.rules]
+    return max(away, default=0) / names.VALUE_WEIGHT_TOTAL
+
+
+def describe(in_force: InForce) -> str:
+    """The rules in force with their reasons, for people."""
+    lines = []
+    for cluster, ruleset in in_force.rulesets.items():
+        for rule in ruleset.rules:
+            split = ", ".join(f"{d.cluster} {d.weight / 100:.2f} %" for d in rule.destinations if d.weight)
+            lines.append(f"{cluster} {rule.source_service} → {rule.traffic_class.service}: {split}")
+            lines.append(f"    {rule.reason}")
+    return "\n".join(lines)
+
+
+def to_json(in_force: InForce) -> str:
+    return json.dumps({c: json_format.MessageToDict(r) for c, r in in_force.rulesets.items()}, indent=2)

@@ -1,0 +1,98 @@
+"""The demo: one overloaded cluster, the same load under several policies, and why the best one won."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from clickhouse_driver import Client
+
+from spillway_lab import load, report, stack, tables, targets
+from spillway_lab.control import Control, InForce, describe
+from spillway_lab.pods import HOST
+from spillway_lab.progress import Progress
+from spillway_lab.report import Result
+from spillway_lab.samples import concatenate
+from spillway_lab.scenario import Scenario
+from spillway_lab.stack import ROOT, Stack
+from spillway_lab.wan import Traffic, Wan, egress, load_plan
+
+_START_S, _POLICY_S = 180.0, 60.0
+WHY = ROOT / "docs/sql/why.sql"
+
+
+def run(scenario: Scenario, name: str, policies: list[str]) -> None:
+    """Prints progress to stderr and the findings to stdout; the last line is the JSON of report.py."""
+    progress = Progress()
+    # Profiling needs a known routing, whatever is compared afterwards.
+    prepared = stack.prepare(scenario, name, policy="local")
+    with stack.running(prepared):
+        prepared.supervisor.wait_ready(_START_S, progress.starting)
+        progress.end(f"{len(prepared.supervisor.processes())} processes ready")
+        control = Control(prepared)
+        _profile(prepared, control, progress)
+        results, last = {}, None
+        for policy in policies:
+            results[policy], last = _measure(prepared, control, policy, progress)
+        _print(prepared, results, last)
+
+
+def _profile(running: Stack, control: Control, progress: Progress) -> None:
+    """Shows the curves every load, step by step; what the clients see is not kept."""
+    steps = running.scenario.document.load.profile
+    for i, step in enumerate(steps, 1):
+        progress.stage(f"profile {i} of {len(steps)}")
+        _load(running, f"profile-{i}", step.rps, step.seconds, 0, lambda _: progress.show(control.line()))
+    progress.end(control.line())
+
+
+def _measure(running: Stack, control: Control, policy: str, progress: Progress) -> tuple[Result, InForce]:
+    """The measured load under one policy, from the moment that every Envoy has it."""
+    measure = running.scenario.document.load.measure
+    progress.stage(policy)
+    control.set_policy(policy)
+    control.wait_policy(policy, _POLICY_S, progress.show)
+    wan = Wan(f"{HOST}:{running.port('toxiproxy')}", load_plan(running.run / "wan.json"))
+    before: list[Traffic] = []
+
+    def watch(at: load.Progress) -> None:
+        # Bytes are counted over the measured part alone, as latencies are.
+        if at.elapsed_s >= measure.warm_up_seconds and not before:
+            before.append(wan.traffic())
+        phase = "measuring" if before else "warming up"
+        progress.show(f"{phase} {at.elapsed_s:.0f}/{at.total_s:.0f} s · {control.line()}")
+
+    seconds = measure.warm_up_seconds + measure.measured_seconds
+    samples = concatenate(
+        _load(running, policy, measure.rps, seconds, measure.warm_up_seconds, watch).values()
+    )
+    cost = egress(load_plan(running.run / "wan.json"), before[0], wan.traffic(), measure.measured_seconds)
+    result = Result(samples, cost.usd_per_hour)
+    progress.end(f"mean {result.summary.mean_ms:.1f} ms, {result.summary.failed_share:.1%} failed · {control.line()}")
+    in_force = control.in_force()
+    assert in_force is not None, "a policy was in force before the load"
+    return result, in_force
+
+
+def _load(running: Stack, name: str, rps: Mapping[str, float], seconds: float, warm_up: float, watch) -> dict:
+    attacks = [
+        load.Attack(cluster, targets.targets(running.scenario, running.plan, cluster), rate, seconds)
+        for cluster, rate in rps.items()
+    ]
+    return load.run(attacks, load.Generator(running.run / "load"), name, warm_up, watch)
+
+
+def _print(running: Stack, results: Mapping[str, Result], last: InForce) -> None:
+    plot = running.run / "latency-cdf.png"
+    title = f"{running.scenario.name}: the same load under {len(results)} policies"
+    report.plot_cdf(results, plot, title)
+    print(f"\nMeasured at the clients; egress counted on the wire between clusters.\n\n{report.table(results)}")
+    print(f"\nLatency CDF: {plot}")
+    print(f"\nRuleset {last.version} ({last.policy}), predicted mean {last.predicted_mean_ms:.1f} ms:\n")
+    print(describe(last))
+    print(f"\nWhy, in SQL ({_relative(WHY)}):\n\n{WHY.read_text().strip()}\n")
+    client = Client.from_url(running.clickhouse_url)
+    print(tables.answer(client, WHY))
+    print(f"\n{report.policies_json(results)}", flush=True)
+
+
+def _relative(path: Path) -> Path:
+    return path.relative_to(ROOT)

@@ -1,0 +1,37 @@
+"""What the pods' Envoys have in force, from their admin pages."""
+
+import httpx
+from spillway_contracts import names
+
+from spillway_lab.pods import HOST, Pod
+
+
+def outbound_routes(pod: Pod) -> dict | None:
+    """The outbound RouteConfiguration in force (JSON of the xDS message), None before there is one."""
+    url = f"http://{HOST}:{pod.admin_port}/config_dump?resource=dynamic_route_configs"
+    for entry in httpx.get(url, timeout=10, trust_env=False).raise_for_status().json().get("configs", []):
+        if entry.get("route_config", {}).get("name") == names.XDS_OUTBOUND_ROUTE:
+            return entry["route_config"]
+    return None
+
+
+def ruleset_versions(route_config: dict) -> set[int]:
+    """Versions of the ruleset that the routes carry; empty when only the fallback is in force."""
+    return {
+        int(route["metadata"]["filter_metadata"][names.XDS_METADATA_NAMESPACE]["ruleset_version"])
+        for host in route_config.get("virtual_hosts", [])
+        for route in host.get("routes", [])
+        if names.XDS_METADATA_NAMESPACE in route.get("metadata", {}).get("filter_metadata", {})
+    }
+
+
+def weights(route_config: dict, service: str) -> dict[str, dict[str, int]]:
+    """Route name -> destination cluster -> weight, of one destination service."""
+    found: dict[str, dict[str, int]] = {}
+    for host in route_config.get("virtual_hosts", []):
+        for route in host.get("routes", []):
+            for entry in route.get("route", {}).get("weighted_clusters", {}).get("clusters", []):
+                destination, _, cluster = entry["name"].partition(names.XDS_CLUSTER_SEPARATOR)
+                if destination == service:
+                    found.setdefault(route["name"], {})[cluster] = entry.get("weight", 0)
+    return found
