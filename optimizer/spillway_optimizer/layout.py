@@ -1,0 +1,115 @@
+"""A Problem as arrays: the one place that knows which index is what.
+
+Axes: K classes (callers before callees), S services, E edges, C clusters.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from spillway_optimizer.problem import Problem
+
+_BYTES_PER_GB = 1e9
+
+
+@dataclass(frozen=True)
+class Layout:
+    clusters: tuple[str, ...]
+    classes: tuple[str, ...]
+    services: tuple[str, ...]
+    class_service: np.ndarray  # [K] index of the service
+    edge_source: np.ndarray  # [E] index of the class
+    edge_target: np.ndarray  # [E] index of the class
+    out_edges: tuple[tuple[int, ...], ...]  # [K] edges that leave each class
+    ratio: np.ndarray  # [E] calls per request
+    demand: np.ndarray  # [K, C] rps
+    a: np.ndarray  # [K] ms
+    b: np.ndarray  # [K] ms
+    weight: np.ndarray  # [K] normalised cost of one request
+    capacity: np.ndarray  # [S, C] normalised rps; 1 where the service is not placed (and has no load)
+    placed: np.ndarray  # [S, C] bool
+    rtt: np.ndarray  # [C, C] ms; inf: no link
+    egress: np.ndarray  # [E, C, C] US dollars per call
+    usable: np.ndarray  # [E, C, C] bool: from where to where an edge's calls may go and be completed
+
+    @classmethod
+    def of(cls, problem: "Problem") -> Self:
+        clusters, classes = problem.clusters, problem.class_order
+        services = tuple(sorted(set(problem.classes.values())))
+        k_of, s_of = _index(classes), _index(services)
+        source = np.array([k_of[e.source] for e in problem.edges], dtype=int)
+        target = np.array([k_of[e.target] for e in problem.edges], dtype=int)
+        class_service = np.array([s_of[problem.classes[k]] for k in classes], dtype=int)
+        placed = np.array([[(s, c) in problem.placement for c in clusters] for s in services], dtype=bool)
+        rtt = _pairs(clusters, problem.rtt_ms, np.inf)
+        out_edges = tuple(tuple(np.flatnonzero(source == k).tolist()) for k in range(len(classes)))
+        return cls(
+            clusters=clusters,
+            classes=classes,
+            services=services,
+            class_service=class_service,
+            edge_source=source,
+            edge_target=target,
+            out_edges=out_edges,
+            ratio=np.array([e.calls_per_request for e in problem.edges], dtype=float),
+            demand=np.array(
+                [[problem.demand_rps.get((c, k), 0.0) for c in clusters] for k in classes], dtype=float
+            ).reshape(len(classes), len(clusters)),
+            a=np.array([problem.curves[k].a_ms for k in classes], dtype=float),
+            b=np.array([problem.curves[k].b_ms for k in classes], dtype=float),
+            weight=np.array([problem.curves[k].norm_weight for k in classes], dtype=float),
+            capacity=np.array(
+                [[problem.capacity_rps[s, c] if (s, c) in problem.placement else 1.0 for c in clusters] for s in services],
+                dtype=float,
+            ).reshape(len(services), len(clusters)),
+            placed=placed.reshape(len(services), len(clusters)),
+            rtt=rtt,
+            egress=_egress(problem, clusters),
+            usable=_usable(out_edges, target, class_service, placed, np.isfinite(rtt)),
+        )
+
+    def stranded(self) -> list[str]:
+        """Demand that no routing can complete, each as a sentence; empty when all is well."""
+        found = []
+        for k, c in zip(*np.nonzero(self.demand > 0), strict=True):
+            where = f"{self.classes[k]!r} entering in {self.clusters[c]!r}"
+            if not self.placed[self.class_service[k], c]:
+                found.append(f"placement: {self.services[self.class_service[k]]!r} is not placed for {where}")
+            for e in self.out_edges[k]:
+                if not self.usable[e, c].any():
+                    found.append(f"placement: nothing reachable can serve {self.classes[self.edge_target[e]]!r} for {where}")
+        return found
+
+
+def _index(names: tuple[str, ...]) -> dict[str, int]:
+    return {name: i for i, name in enumerate(names)}
+
+
+def _pairs(clusters, values, default: float) -> np.ndarray:
+    return np.array([[values.get((i, j), 0.0 if i == j else default) for j in clusters] for i in clusters], dtype=float)
+
+
+def _egress(problem: "Problem", clusters) -> np.ndarray:
+    """Request bytes leave the caller's cluster, response bytes the callee's: each at its own price."""
+    price = _pairs(clusters, problem.egress_usd_per_gb, 0.0) / _BYTES_PER_GB
+    np.fill_diagonal(price, 0.0)
+    there = np.array([e.request_bytes for e in problem.edges], dtype=float)
+    back = np.array([e.response_bytes for e in problem.edges], dtype=float)
+    return there[:, None, None] * price + back[:, None, None] * price.T
+
+
+def _usable(out_edges, target, class_service, placed, linked) -> np.ndarray:
+    """Callees last in order, so walked backwards: a class can be completed in a cluster when its service
+    is placed there and each of its calls can be completed from there."""
+    usable = np.zeros((len(target), *linked.shape), dtype=bool)
+    completes = placed[class_service].copy()
+    for k in reversed(range(len(out_edges))):
+        for e in out_edges[k]:
+            usable[e] = linked & completes[target[e]][None, :]
+            completes[k] &= usable[e].any(axis=1)
+    for k, edges in enumerate(out_edges):
+        for e in edges:
+            usable[e] &= placed[class_service[k]][:, None]
+    return usable

@@ -1,0 +1,21 @@
+"""Distance, as the baselines see it: itself first, then the others in order of round-trip time."""
+
+import numpy as np
+
+from spillway_optimizer.layout import Layout
+from spillway_optimizer.problem import Problem
+
+
+def nearest_first(layout: Layout, usable: np.ndarray, i: int) -> list[int]:
+    """Indices of the usable [C] clusters as seen from cluster `i`; ties in the problem's order."""
+    return sorted(np.flatnonzero(usable).tolist(), key=lambda j: (j != i, layout.rtt[i, j], j))
+
+
+def nearest_shares(problem: Problem) -> np.ndarray:
+    """[E, from, to] everything to the nearest cluster that can serve it."""
+    layout = problem.layout
+    shares = np.zeros(layout.usable.shape)
+    for e, usable in enumerate(layout.usable):
+        for i in np.flatnonzero(usable.any(axis=1)):
+            shares[e, i, nearest_first(layout, usable[i], int(i))[0]] = 1.0
+    return shares

@@ -1,0 +1,1 @@
+"""Solvers: policies that minimise the objective."""

@@ -1,0 +1,139 @@
+"""What the optimizer is told: rows of ClickHouse and boards of Redis as typed values.
+
+Rows that cannot be read are not errors of the whole: they are left out and named in `malformed`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any, Self, TypeVar
+
+from spillway_contracts import ContractError, traffic_class
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry
+
+
+@dataclass(frozen=True)
+class _Row:
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """Takes the columns it knows; raises ValueError naming the column."""
+        values = {}
+        for column in fields(cls):
+            if column.name not in row:
+                raise ValueError(f"{cls.__name__}.{column.name}: missing")
+            value = row[column.name]
+            values[column.name] = str(value) if column.type == "str" or column.type is str else _number(column.name, value)
+        for key in ("class_id", "source_class"):
+            if key in values:
+                traffic_class.parse(values[key])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class CurveRow(_Row):
+    """Table curves; `class_id` is its column `class`."""
+
+    fitted_at: float  # Unix seconds
+    input_window: str
+    service: str
+    class_id: str
+    a_ms: float
+    b_ms: float
+    norm_weight: float
+
+
+@dataclass(frozen=True)
+class CapacityRow(_Row):
+    """Table capacities."""
+
+    measured_at: float
+    input_window: str
+    cluster: str
+    service: str
+    capacity_rps: float
+
+
+@dataclass(frozen=True)
+class RatioRow(_Row):
+    """Table call_ratios."""
+
+    window_end: float
+    input_window: str
+    source_class: str
+    class_id: str
+    calls_per_request: float
+    request_bytes: float
+    response_bytes: float
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Boards by cluster and class id; `placement` by cluster: services with connected Envoys, None
+    where no heartbeat is known."""
+
+    curves: tuple[CurveRow, ...] = ()
+    capacities: tuple[CapacityRow, ...] = ()
+    call_ratios: tuple[RatioRow, ...] = ()
+    load: Mapping[str, Mapping[str, LoadBoardEntry]] = field(default_factory=dict)
+    demand: Mapping[str, Mapping[str, DemandEntry]] = field(default_factory=dict)
+    network: Mapping[tuple[str, str], NetworkEntry] = field(default_factory=dict)
+    placement: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    malformed: tuple[str, ...] = ()
+
+
+_R = TypeVar("_R", bound=_Row)
+
+
+def read_rows(kind: type[_R], rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[_R, ...], tuple[str, ...]]:
+    """The rows that can be read, and a reason for each that cannot."""
+    good, bad = [], []
+    for row in rows:
+        try:
+            good.append(kind.of({"class_id": row.get("class"), **row} if "class" in row else row))
+        except (ValueError, ContractError) as error:
+            bad.append(f"{kind.__name__}: {error}")
+    return tuple(good), tuple(bad)
+
+
+def from_document(document: Mapping[str, Any]) -> Telemetry:
+    """The shape of contracts/golden/3_model.json. Raises ContractError for a wrong shape."""
+    try:
+        curves, bad1 = read_rows(CurveRow, document["curves"])
+        capacities, bad2 = read_rows(CapacityRow, document["capacities"])
+        ratios, bad3 = read_rows(RatioRow, document["call_ratios"])
+        return Telemetry(
+            curves,
+            capacities,
+            ratios,
+            load={c: {k: LoadBoardEntry(**v) for k, v in board.items()} for c, board in document["load"].items()},
+            demand={c: {k: DemandEntry(**v) for k, v in board.items()} for c, board in document["demand"].items()},
+            network={_pair(pair): NetworkEntry(**v) for pair, v in document.get("network", {}).items()},
+            placement={c: None if v is None else frozenset(v) for c, v in document.get("placement", {}).items()},
+            malformed=bad1 + bad2 + bad3,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ContractError(
+            f"model: {type(error).__name__} {error}; expected an object with curves, capacities, call_ratios, load, "
+            "demand, network and optionally placement"
+        ) from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    source, arrow, destination = text.partition(">")
+    if not arrow:
+        raise ContractError(f"network[{text!r}]: expected 'from>to'")
+    return source, destination
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value).replace(tzinfo=UTC).timestamp()
+        except ValueError as error:
+            raise ValueError(f"{key}: {value!r} must be a number or a UTC time") from error
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{key}: {value!r} must be a finite number")
+    return float(value)
