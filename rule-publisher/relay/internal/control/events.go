@@ -1,0 +1,152 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/table"
+)
+
+// rulesetType is the type_url under which the relay itself refuses a ruleset.
+const rulesetType = "type.googleapis.com/spillway.v1.Ruleset"
+
+// Ruleset takes a value of this cluster's key: bytes of a spillway.v1.Ruleset. What does not
+// decode, breaks the contract or is not newer is counted by reason, and the old one stays.
+func (l *Loop) Ruleset(ctx context.Context, value []byte) {
+	l.post(func() { l.takeRuleset(ctx, value) })
+}
+
+func (l *Loop) takeRuleset(ctx context.Context, value []byte) {
+	ruleset := &spillwayv1.Ruleset{}
+	if err := proto.Unmarshal(value, ruleset); err != nil {
+		l.refuseRuleset(0, "rulesets_undecodable", fmt.Errorf("%d bytes that are no spillway.v1.Ruleset: %w", len(value), err))
+		return
+	}
+	rules, err := table.ParseRules(ruleset, l.cluster)
+	if err != nil {
+		l.refuseRuleset(ruleset.GetVersion(), "rulesets_refused", err)
+		return
+	}
+	// Once the newest has expired any other is better, also a lower one: versions begin anew when
+	// the publisher's store was lost.
+	if l.rules != nil && !l.rules.Expired(time.Now()) && rules.Version <= l.rules.Version {
+		l.ignore(rules.Version)
+		return
+	}
+	if err := l.ports.Save(ruleset); err != nil {
+		l.ports.Counters.Add("state_errors")
+		l.ports.Log.Error("the ruleset is served but cannot be kept over a restart", "version", rules.Version, "error", err)
+	}
+	l.rules = rules
+	l.ports.Counters.Add("rulesets_taken")
+	l.report(nil, rules)
+	l.rebuild(ctx)
+}
+
+func (l *Loop) ignore(version uint64) {
+	if version == l.rules.Version {
+		l.ports.Counters.Add("rulesets_duplicate")
+		return
+	}
+	l.ports.Counters.Add("rulesets_older")
+	l.ports.Log.Warn("a ruleset older than the one in force is ignored", "version", version, "in_force", l.rules.Version)
+}
+
+func (l *Loop) refuseRuleset(version uint64, counter string, err error) {
+	l.ports.Counters.Add(counter)
+	l.ports.Log.Error("a ruleset is refused; the old one stays", "version", version, "error", err)
+	l.ports.Acknowledge(&spillwayv1.Acknowledgement{
+		Cluster: l.cluster, Envoy: l.cluster + "/relay", RulesetVersion: version,
+		TypeUrl: rulesetType, Outcome: spillwayv1.Outcome_OUTCOME_NACK, Detail: err.Error(), At: timestamppb.Now(),
+	})
+}
+
+// Network takes a new version of the topology and endpoints.
+func (l *Loop) Network(ctx context.Context, network *table.Network) {
+	l.post(func() {
+		l.network = network
+		l.ports.Log.Info("topology and endpoints reloaded", "services", len(network.Services()))
+		l.report(network, nil)
+		l.rebuild(ctx)
+	})
+}
+
+// Observer is the loop as the streams see it.
+func (l *Loop) Observer(ctx context.Context) serve.Observer { return observer{ctx, l} }
+
+type observer struct {
+	ctx  context.Context
+	loop *Loop
+}
+
+// Connected makes the service's resources when it is new.
+func (o observer) Connected(name string) {
+	o.loop.post(func() { o.loop.connected(o.ctx, name) })
+}
+
+func (l *Loop) connected(ctx context.Context, name string) {
+	if l.services[name] != nil {
+		return
+	}
+	s := newService(name)
+	l.services[name] = s
+	now := time.Now()
+	l.retarget(s, now)
+	l.advance(ctx)
+	l.publishStatus(now)
+}
+
+// Answered reports the answer, and takes back what was refused.
+func (o observer) Answered(answer serve.Answer) {
+	o.loop.ports.Acknowledge(acknowledgement(o.loop.cluster, answer))
+	o.loop.post(func() { o.loop.answered(o.ctx, answer) })
+}
+
+func (l *Loop) answered(ctx context.Context, answer serve.Answer) {
+	outcome := "answers_accepted"
+	if answer.Refused {
+		outcome = "answers_refused"
+		l.ports.Log.Error("an Envoy refused a version", "envoy", answer.Envoy, "type", answer.TypeURL,
+			"version", answer.Version, "detail", answer.Detail)
+	}
+	l.ports.Counters.Add(outcome)
+	s := l.services[answer.Service]
+	if s == nil || !s.answered(answer) {
+		return
+	}
+	s.target = s.withoutRefused(s.target)
+	l.advance(ctx)
+}
+
+func acknowledgement(cluster string, a serve.Answer) *spillwayv1.Acknowledgement {
+	outcome := spillwayv1.Outcome_OUTCOME_ACK
+	if a.Refused {
+		outcome = spillwayv1.Outcome_OUTCOME_NACK
+	}
+	return &spillwayv1.Acknowledgement{
+		Cluster: cluster, Service: a.Service, Envoy: a.Envoy, RulesetVersion: serve.RulesetVersion(a.Version),
+		TypeUrl: a.TypeURL, Outcome: outcome, Detail: a.Detail, At: timestamppb.Now(),
+	}
+}
+
+// report says what of new inputs cannot be used.
+func (l *Loop) report(network *table.Network, rules *table.Rules) {
+	if network != nil {
+		for _, text := range network.Unreachable {
+			l.ports.Counters.Add("endpoints_unreachable")
+			l.ports.Log.Warn("endpoints cannot be routed to", "endpoints", text)
+		}
+	}
+	if rules != nil {
+		for _, text := range rules.Skipped {
+			l.ports.Counters.Add("classes_skipped")
+			l.ports.Log.Warn("a traffic class is routed as catch-all", "reason", text)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+// Package control is the relay's one loop: all state that steers lives here and is touched by it
+// alone. Everything that happens comes in as an event; what shall be served goes out to the cache.
+package control
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/table"
+)
+
+// settle is how long Envoys get to take in new clusters before routes name them, and to leave old
+// ones before they go. An Envoy that needs longer answers 503 on that route meanwhile.
+const settle = 500 * time.Millisecond
+
+// Ports are what the loop acts upon.
+type Ports struct {
+	Cache *serve.Cache
+	// Save keeps the ruleset over restarts.
+	Save func(*spillwayv1.Ruleset) error
+	// Acknowledge reports an answer.
+	Acknowledge func(*spillwayv1.Acknowledgement)
+	Counters    *count.Counters
+	Log         *slog.Logger
+}
+
+// Status is what the loop serves now.
+type Status struct {
+	Version      uint64    // 0: local-first
+	KnownVersion uint64    // newest ruleset taken, also when it has expired
+	ExpiresAt    time.Time // of the newest ruleset
+	InputWindow  string
+	Services     int // that have asked for resources
+}
+
+// Loop steers.
+type Loop struct {
+	ports    Ports
+	events   chan func()
+	done     <-chan struct{}
+	status   atomic.Pointer[Status]
+	cluster  string
+	network  *table.Network
+	rules    *table.Rules
+	services map[string]*service
+	backends serve.Bundle
+	expiry   *time.Timer
+	step     *time.Timer
+	serving  uint64
+}
+
+// NewLoop starts from the network and the ruleset kept from before, if any.
+func NewLoop(ctx context.Context, ports Ports, network *table.Network, rules *table.Rules) *Loop {
+	l := &Loop{ports: ports, events: make(chan func(), 1024), done: ctx.Done(), cluster: network.Cluster,
+		network: network, rules: rules, services: map[string]*service{}, expiry: time.NewTimer(time.Hour), step: time.NewTimer(time.Hour)}
+	l.report(network, rules)
+	l.publishStatus(time.Now())
+	return l
+}
+
+// Run handles events until the context ends.
+func (l *Loop) Run(ctx context.Context) {
+	l.rebuild(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event := <-l.events:
+			event()
+		case <-l.expiry.C:
+			l.rebuild(ctx)
+		case <-l.step.C:
+			l.advance(ctx)
+		}
+	}
+}
+
+// Status of the loop, from any goroutine.
+func (l *Loop) Status() Status { return *l.status.Load() }
+
+// post gives the loop an event. The loop never waits for its callers, so this cannot lock up.
+func (l *Loop) post(event func()) {
+	select {
+	case l.events <- event:
+	case <-l.done:
+	}
+}
+
+// rebuild makes every service's target anew and begins to serve it.
+func (l *Loop) rebuild(ctx context.Context) {
+	now := time.Now()
+	version := uint64(0)
+	if l.rules != nil && !l.rules.Expired(now) {
+		version = l.rules.Version
+		l.expiry.Reset(l.rules.ExpiresAt.Sub(now))
+	}
+	l.announce(version)
+	backends, err := buildBackends(l.network, version, l.backends)
+	if err != nil {
+		l.refuse("backends", err)
+		return
+	}
+	l.backends = backends
+	for _, s := range l.services {
+		l.retarget(s, now)
+	}
+	l.advance(ctx)
+	l.publishStatus(now)
+}
+
+// retarget makes one service's target.
+func (l *Loop) retarget(s *service, now time.Time) {
+	t := table.Build(s.name, l.network, l.rules, now)
+	l.tellAdapted(s, t.Adapted)
+	target, err := build(t, l.backends, s.target)
+	if err == nil {
+		target = s.withoutRefused(target)
+		err = target.Consistent()
+	}
+	if err != nil {
+		l.refuse(s.name, err)
+		return
+	}
+	s.target = target
+}
+
+// advance serves every service's next step.
+func (l *Loop) advance(ctx context.Context) {
+	again := false
+	for _, s := range l.services {
+		if s.target == nil {
+			continue
+		}
+		more, err := s.advance(ctx, l.ports.Cache)
+		if err != nil {
+			l.refuse(s.name, err)
+		}
+		again = again || more
+	}
+	if again {
+		l.step.Reset(settle)
+	}
+}
+
+// tellAdapted logs once per change, not with every ruleset.
+func (l *Loop) tellAdapted(s *service, adapted []string) {
+	l.ports.Counters.AddN("rules_adapted", len(adapted))
+	for _, text := range adapted {
+		if !slices.Contains(s.adapted, text) {
+			l.ports.Log.Warn("a rule cannot be followed to the letter", "rule", text)
+		}
+	}
+	s.adapted = adapted
+}
+
+func (l *Loop) refuse(what string, err error) {
+	l.ports.Counters.Add("snapshots_refused")
+	l.ports.Log.Error("resources are not consistent; the old ones stay", "what", what, "error", err)
+}
+
+// announce logs each change between a ruleset and local-first once.
+func (l *Loop) announce(version uint64) {
+	switch {
+	case version == l.serving:
+	case version == 0:
+		l.ports.Counters.Add("rulesets_expired")
+		l.ports.Log.Warn("the ruleset has expired; serving local-first", "version", l.serving)
+	case l.serving == 0:
+		l.ports.Log.Info("serving a ruleset", "version", version)
+	}
+	l.serving = version
+}
+
+func (l *Loop) publishStatus(now time.Time) {
+	status := Status{Services: len(l.services)}
+	if l.rules != nil {
+		status.KnownVersion, status.ExpiresAt, status.InputWindow = l.rules.Version, l.rules.ExpiresAt, l.rules.InputWindow
+		if !l.rules.Expired(now) {
+			status.Version = l.rules.Version
+		}
+	}
+	l.status.Store(&status)
+}

@@ -1,0 +1,164 @@
+// Package envoy builds xDS v3 messages from tables: pure functions, sorted, deterministic output.
+package envoy
+
+import (
+	"fmt"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	uritemplate "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
+	previoushosts "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	previouspriorities "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"spillway.dev/contracts/names"
+	"spillway.dev/relay/internal/table"
+)
+
+// requestTimeout bounds a request from the caller's side, retry included.
+const requestTimeout = 15 * time.Second
+
+// ClusterName is the Envoy cluster of a service's endpoints in a cluster.
+func ClusterName(service, cluster string) string {
+	return service + names.XdsClusterSeparator + cluster
+}
+
+// InboundRoutes names each class of the service by its route; everything leads to the application.
+func InboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
+	// No timeout here: the caller's own proxy bounds the request, and its reset ends it.
+	action := &route.RouteAction{
+		ClusterSpecifier: &route.RouteAction_Cluster{Cluster: names.XdsInboundCluster},
+		Timeout:          durationpb.New(0),
+	}
+	host := &route.VirtualHost{Name: names.ValueDirectionInbound, Domains: []string{"*"}}
+	for _, class := range t.Inbound {
+		match, err := classMatch(class)
+		if err != nil {
+			return nil, err
+		}
+		host.Routes = append(host.Routes, newRoute(class.ID(), match, action, nil))
+	}
+	host.Routes = append(host.Routes, newRoute(names.XdsCatchAllRoute, anyMatch(), action, nil))
+	return &route.RouteConfiguration{Name: names.XdsInboundRoute, VirtualHosts: []*route.VirtualHost{host}}, nil
+}
+
+// OutboundRoutes has one virtual host per destination service with a route per class and a
+// catch-all. Every route carries the ruleset version and input window that steer it.
+func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
+	metadata, err := provenance(t)
+	if err != nil {
+		return nil, err
+	}
+	config := &route.RouteConfiguration{Name: names.XdsOutboundRoute}
+	for _, h := range t.Hosts {
+		host := &route.VirtualHost{Name: h.Service, Domains: []string{h.Service, h.Service + ":*"}, RetryPolicy: retryUnhandled()}
+		for _, r := range h.Routes {
+			match, err := classMatch(r.Class)
+			if err != nil {
+				return nil, err
+			}
+			host.Routes = append(host.Routes, newRoute(r.Class.ID(), match, weighted(h.Service, r.Weights), metadata))
+		}
+		fallback := weighted(h.Service, []table.Weighted{{Cluster: h.Fallback, Weight: names.ValueWeightTotal}})
+		host.Routes = append(host.Routes, newRoute(names.XdsCatchAllRoute, anyMatch(), fallback, metadata))
+		config.VirtualHosts = append(config.VirtualHosts, host)
+	}
+	return config, nil
+}
+
+func newRoute(name string, match *route.RouteMatch, action *route.RouteAction, metadata *core.Metadata) *route.Route {
+	return &route.Route{Name: name, Match: match, Action: &route.Route_Route{Route: action}, Metadata: metadata}
+}
+
+func anyMatch() *route.RouteMatch {
+	return &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: "/"}}
+}
+
+func classMatch(class table.Class) (*route.RouteMatch, error) {
+	pattern, err := class.Template.Pattern()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := marshalAny(&uritemplate.UriTemplateMatchConfig{PathTemplate: pattern})
+	if err != nil {
+		return nil, err
+	}
+	method := &route.HeaderMatcher{
+		Name: ":method",
+		HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: &matcher.StringMatcher{
+			MatchPattern: &matcher.StringMatcher_Exact{Exact: class.Method}}},
+	}
+	return &route.RouteMatch{
+		PathSpecifier: &route.RouteMatch_PathMatchPolicy{PathMatchPolicy: &core.TypedExtensionConfig{
+			Name: "envoy.path.match.uri_template.uri_template_matcher", TypedConfig: policy}},
+		Headers: []*route.HeaderMatcher{method},
+	}, nil
+}
+
+// weighted uses weighted_clusters also for a single destination, so that every route of a
+// config_dump reads alike.
+func weighted(service string, weights []table.Weighted) *route.RouteAction {
+	clusters := make([]*route.WeightedCluster_ClusterWeight, 0, len(weights))
+	for _, w := range weights {
+		clusters = append(clusters, &route.WeightedCluster_ClusterWeight{
+			Name: ClusterName(service, w.Cluster), Weight: wrapperspb.UInt32(w.Weight)})
+	}
+	return &route.RouteAction{
+		ClusterSpecifier: &route.RouteAction_WeightedClusters{WeightedClusters: &route.WeightedCluster{Clusters: clusters}},
+		Timeout:          durationpb.New(requestTimeout),
+	}
+}
+
+// retryUnhandled repeats once, in the next priority, what no endpoint has begun to handle. Answers
+// are never retried: refusal under overload is information for the optimizer, and a retry is load.
+func retryUnhandled() *route.RetryPolicy {
+	return &route.RetryPolicy{
+		RetryOn:    "connect-failure,refused-stream,reset-before-request",
+		NumRetries: wrapperspb.UInt32(1),
+		RetryPriority: &route.RetryPolicy_RetryPriority{
+			Name: "envoy.retry_priorities.previous_priorities",
+			ConfigType: &route.RetryPolicy_RetryPriority_TypedConfig{
+				TypedConfig: mustAny(&previouspriorities.PreviousPrioritiesConfig{UpdateFrequency: 1})},
+		},
+		RetryHostPredicate: []*route.RetryPolicy_RetryHostPredicate{{
+			Name: "envoy.retry_host_predicates.previous_hosts",
+			ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{
+				TypedConfig: mustAny(&previoushosts.PreviousHostsPredicate{})},
+		}},
+		HostSelectionRetryMaxAttempts: 3,
+	}
+}
+
+func provenance(t table.Table) (*core.Metadata, error) {
+	fields, err := structpb.NewStruct(map[string]any{
+		"ruleset_version": float64(t.Version),
+		"input_window":    t.InputWindow,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("route metadata: %w", err)
+	}
+	return &core.Metadata{FilterMetadata: map[string]*structpb.Struct{names.XdsMetadataNamespace: fields}}, nil
+}
+
+func marshalAny(message proto.Message) (*anypb.Any, error) {
+	packed := &anypb.Any{}
+	if err := anypb.MarshalFrom(packed, message, proto.MarshalOptions{Deterministic: true}); err != nil {
+		return nil, fmt.Errorf("%s: %w", message.ProtoReflect().Descriptor().FullName(), err)
+	}
+	return packed, nil
+}
+
+// mustAny packs constants.
+func mustAny(message proto.Message) *anypb.Any {
+	packed, err := marshalAny(message)
+	if err != nil {
+		panic(err)
+	}
+	return packed
+}

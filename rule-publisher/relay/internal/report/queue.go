@@ -1,0 +1,57 @@
+// Package report tells the publisher, over NATS, what the Envoys answered and which are connected.
+package report
+
+import "sync"
+
+// Queue holds what is yet to be told. It never blocks: when full, the oldest is dropped.
+type Queue[T any] struct {
+	mu     sync.Mutex
+	items  []T
+	limit  int
+	signal chan struct{}
+	onDrop func()
+}
+
+// NewQueue of at most `limit` items; onDrop is called for each that is dropped.
+func NewQueue[T any](limit int, onDrop func()) *Queue[T] {
+	return &Queue[T]{limit: limit, signal: make(chan struct{}, 1), onDrop: onDrop}
+}
+
+// Put an item at the end.
+func (q *Queue[T]) Put(item T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.items) >= q.limit {
+		q.items = q.items[1:]
+		q.onDrop()
+	}
+	q.items = append(q.items, item)
+	select {
+	case q.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Take the oldest item; ok is false when there is none.
+func (q *Queue[T]) Take() (item T, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.items) == 0 {
+		return item, false
+	}
+	item = q.items[0]
+	var none T
+	q.items[0] = none
+	q.items = q.items[1:]
+	return item, true
+}
+
+// Len is how many wait.
+func (q *Queue[T]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items)
+}
+
+// Signal is sent to after Put.
+func (q *Queue[T]) Signal() <-chan struct{} { return q.signal }

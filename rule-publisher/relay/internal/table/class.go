@@ -1,0 +1,45 @@
+// Package table is the relay's domain in plain Go values: what one service's proxies in one
+// cluster should do with each traffic class. It knows neither NATS nor Envoy.
+package table
+
+import (
+	"fmt"
+	"regexp"
+
+	"spillway.dev/contracts/spillwayv1"
+)
+
+var (
+	serviceName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+	methodName  = regexp.MustCompile(`^[A-Z]+$`)
+)
+
+// Class is a traffic class whose template and method Envoy can match.
+type Class struct {
+	Service  string
+	Method   string
+	Template Template
+}
+
+// ID is the class id of the glossary: `service METHOD /path/{template}`.
+func (c Class) ID() string {
+	return c.Service + " " + c.Method + " " + c.Template.text
+}
+
+// ParseClass reads a contract's class. The error names the class and what is wrong with it.
+func ParseClass(class *spillwayv1.TrafficClass) (Class, error) {
+	if !serviceName.MatchString(class.GetService()) {
+		return Class{}, fmt.Errorf("traffic class service %q: must be letters, digits and inner '._-'", class.GetService())
+	}
+	if !methodName.MatchString(class.GetMethod()) {
+		return Class{}, fmt.Errorf("traffic class %s: method %q must be upper case letters", class.GetService(), class.GetMethod())
+	}
+	template, err := ParseTemplate(class.GetPathTemplate())
+	if err == nil {
+		_, err = template.Pattern()
+	}
+	if err != nil {
+		return Class{}, fmt.Errorf("traffic class %s %s: %w", class.GetService(), class.GetMethod(), err)
+	}
+	return Class{Service: class.GetService(), Method: class.GetMethod(), Template: template}, nil
+}

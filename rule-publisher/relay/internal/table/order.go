@@ -1,0 +1,56 @@
+package table
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Rank of a segment: the fewer paths it matches, the smaller.
+func (s segment) rank() int {
+	switch {
+	case s.variable == "":
+		return 0
+	case s.prefix != "" || s.suffix != "":
+		return 1
+	default:
+		return 2
+	}
+}
+
+// compareTemplates is a total order in which, of two templates that match the same path, the more
+// specific comes first: at the first segment that differs a literal goes before a variable, and a
+// variable with more text around it before one with less.
+func compareTemplates(a, b Template) int {
+	for i := range min(len(a.segments), len(b.segments)) {
+		if c := compareSegments(a.segments[i], b.segments[i]); c != 0 {
+			return c
+		}
+	}
+	// Templates of different length match no path in common; the text breaks ties between
+	// templates that differ in their variables' names only.
+	return cmp.Or(cmp.Compare(len(a.segments), len(b.segments)), strings.Compare(a.text, b.text))
+}
+
+func compareSegments(a, b segment) int {
+	return cmp.Or(
+		cmp.Compare(a.rank(), b.rank()),
+		cmp.Compare(len(b.prefix)+len(b.suffix), len(a.prefix)+len(a.suffix)),
+		strings.Compare(a.prefix, b.prefix),
+		strings.Compare(a.suffix, b.suffix),
+	)
+}
+
+// compareClasses orders classes by service, then most specific template, then method.
+func compareClasses(a, b Class) int {
+	return cmp.Or(
+		strings.Compare(a.Service, b.Service),
+		compareTemplates(a.Template, b.Template),
+		strings.Compare(a.Method, b.Method),
+	)
+}
+
+// SortClasses sorts in place, most specific first; the result does not depend on the order given.
+func SortClasses(classes []Class) {
+	slices.SortFunc(classes, compareClasses)
+}

@@ -1,0 +1,64 @@
+package table
+
+import "time"
+
+// Route is what one class of a destination service gets. Weights are in order of cluster
+// and sum to names.ValueWeightTotal; local-first is one destination with all of it.
+type Route struct {
+	Class   Class
+	Weights []Weighted
+}
+
+// Host is one destination service.
+type Host struct {
+	Service  string
+	Routes   []Route // most specific first
+	Fallback string  // cluster for requests of no class: the service's nearest
+}
+
+// Table is what the proxies of one service do.
+type Table struct {
+	Service string
+	// Version and InputWindow of the ruleset that steers; 0 and "" when it is local-first.
+	Version     uint64
+	InputWindow string
+	Inbound     []Class // the service's own classes, most specific first
+	Hosts       []Host  // by name
+	// Adapted says which rules could not be followed to the letter, and why.
+	Adapted []string
+}
+
+// Build makes the table of one source service. Without rules, or when they have expired, every
+// class goes to the nearest cluster that has the service: local-first with failover. The classes
+// of expired rules stay, since telemetry is named after them.
+func Build(service string, network *Network, rules *Rules, now time.Time) Table {
+	table := Table{Service: service}
+	var classes []Class
+	if rules != nil {
+		classes = rules.classes
+		if !rules.Expired(now) {
+			table.Version, table.InputWindow = rules.Version, rules.InputWindow
+		}
+	}
+	byService := map[string][]Class{}
+	for _, class := range classes { // keeps their order
+		byService[class.Service] = append(byService[class.Service], class)
+	}
+	table.Inbound = byService[service]
+	for _, destination := range network.Services() {
+		tiers := network.Tiers(destination)
+		host := Host{Service: destination, Fallback: tiers[0].Cluster}
+		for _, class := range byService[destination] {
+			weights, adapted := localFirst(tiers), ""
+			if table.Version != 0 {
+				weights, adapted = follow(rules.weights[ruleKey{service, class.ID()}], tiers)
+			}
+			if adapted != "" {
+				table.Adapted = append(table.Adapted, service+" to "+class.ID()+": "+adapted)
+			}
+			host.Routes = append(host.Routes, Route{Class: class, Weights: weights})
+		}
+		table.Hosts = append(table.Hosts, host)
+	}
+	return table
+}

@@ -1,0 +1,65 @@
+package table
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"spillway.dev/contracts/names"
+)
+
+// localFirst sends everything to the nearest tier; Envoy fails over from there.
+func localFirst(tiers []Tier) []Weighted {
+	return []Weighted{{Cluster: tiers[0].Cluster, Weight: names.ValueWeightTotal}}
+}
+
+// follow turns a rule's weights into those of clusters that have endpoints. Shares of clusters that
+// have none go to the others in proportion; `adapted` then says so. No weights: local-first.
+func follow(rule []Weighted, tiers []Tier) (weights []Weighted, adapted string) {
+	if len(rule) == 0 {
+		return localFirst(tiers), ""
+	}
+	var missing []string
+	for _, w := range rule {
+		has := slices.ContainsFunc(tiers, func(t Tier) bool { return t.Cluster == w.Cluster })
+		switch {
+		case w.Weight == 0:
+		case has:
+			weights = append(weights, w)
+		default:
+			missing = append(missing, w.Cluster)
+		}
+	}
+	if len(missing) == 0 {
+		return weights, ""
+	}
+	adapted = fmt.Sprintf("no reachable endpoints in %s", strings.Join(missing, ", "))
+	if len(weights) == 0 {
+		return localFirst(tiers), adapted
+	}
+	return normalise(weights), adapted
+}
+
+// normalise scales positive weights to names.ValueWeightTotal exactly, by largest remainder.
+func normalise(weights []Weighted) []Weighted {
+	var sum uint64
+	for _, w := range weights {
+		sum += uint64(w.Weight)
+	}
+	out := slices.Clone(weights)
+	order := make([]int, len(out))
+	remainders := make([]uint64, len(out))
+	left := uint32(names.ValueWeightTotal)
+	for i, w := range weights {
+		scaled := uint64(w.Weight) * names.ValueWeightTotal
+		out[i].Weight = uint32(scaled / sum)
+		remainders[i], order[i] = scaled%sum, i
+		left -= out[i].Weight
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(remainders[b], remainders[a]) })
+	for _, i := range order[:left] {
+		out[i].Weight++
+	}
+	return out
+}

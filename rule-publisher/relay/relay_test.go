@@ -1,0 +1,348 @@
+package main
+
+import (
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"spillway.dev/contracts/names"
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/serve"
+)
+
+const itemClass = "shop GET /items/{id}"
+
+var (
+	local       = map[string]uint32{"shop|north": 10000}
+	routeTables = []string{names.XdsInboundRoute, names.XdsOutboundRoute}
+)
+
+// eachVariant runs the test with both protocol variants.
+func eachVariant(t *testing.T, test func(t *testing.T, open func(*testing.T, *running, string) client)) {
+	for _, name := range slices.Sorted(maps.Keys(variants)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, func(t *testing.T, r *running, pod string) client {
+				return variants[name](t, r.listener.Addr().String(), node("gate", pod))
+			})
+		})
+	}
+}
+
+// boot subscribes to routes and accepts the first answer.
+func boot(t *testing.T, c client) update {
+	t.Helper()
+	c.subscribe(serve.RouteType, routeTables...)
+	u := next(t, c)
+	c.answer(u, "")
+	return u
+}
+
+// expect the next response to have these weights, and accept it.
+func expect(t *testing.T, c client, want map[string]uint32) update {
+	t.Helper()
+	u := next(t, c)
+	if got := weights(t, u, "shop", itemClass); !maps.Equal(got, want) {
+		t.Fatalf("version %s: weights %v, want %v", u.version, got, want)
+	}
+	c.answer(u, "")
+	return u
+}
+
+// With NATS absent an Envoy gets local-first routes at once; health is good and says version 0.
+func TestStartsWithoutNATS(t *testing.T) {
+	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
+		r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
+		u := boot(t, open(t, r, "a"))
+		if !strings.HasPrefix(u.version, "0.") {
+			t.Errorf("version %s, want 0.…", u.version)
+		}
+		if got := weights(t, u, "shop", names.XdsCatchAllRoute); !maps.Equal(got, local) {
+			t.Errorf("shop goes to %v, want %v", got, local)
+		}
+		want := map[string]uint32{"stock|south": 10000}
+		if got := weights(t, u, "stock", names.XdsCatchAllRoute); !maps.Equal(got, want) {
+			t.Errorf("stock, which is not in this cluster, goes to %v, want the nearest %v", got, want)
+		}
+		response, err := http.Get("http://" + r.health.Addr().String() + "/healthz")
+		must(t, err)
+		response.Body.Close()
+		if status := r.status(); response.StatusCode != 200 || status.NatsConnected || status.ServedVersion != 0 || status.Envoys["gate"] != 1 {
+			t.Errorf("health %d, status %+v", response.StatusCode, status)
+		}
+	})
+}
+
+// A published ruleset reaches the Envoy, its ACK and the heartbeat reach NATS; the next version
+// changes the weights; one that is older or the same changes nothing.
+func TestRulesetReachesEnvoyAndAckReturns(t *testing.T) {
+	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
+		server := startNATS(t, t.TempDir(), 0)
+		r := startRelay(t, testConfig(t, server.ClientURL()))
+		c := open(t, r, "a")
+		boot(t, c)
+		p := newPublisher(t, server) // the bucket appears after the relay
+		p.put(ruleset(5, time.Minute, 6000, 3000, 1000))
+		u := expect(t, c, map[string]uint32{"shop|north": 6000, "shop|south": 3000, "shop|far": 1000})
+		if serve.RulesetVersion(u.version) != 5 {
+			t.Errorf("version %s, want 5.…", u.version)
+		}
+		p.ack(func(a *spillwayv1.Acknowledgement) bool {
+			return a.GetRulesetVersion() == 5 && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK &&
+				a.GetEnvoy() == "north/gate/a" && a.GetService() == "gate" && a.GetTypeUrl() == serve.RouteType && a.GetCluster() == "north"
+		})
+		p.put(ruleset(6, time.Minute, 2500, 7500))
+		expect(t, c, map[string]uint32{"shop|north": 2500, "shop|south": 7500})
+		p.put(ruleset(4, time.Minute, 10000))
+		p.put(ruleset(6, time.Minute, 10000))
+		eventually(t, "older and duplicate are counted", func() bool {
+			counters := r.status().Counters
+			return counters["rulesets_older"] == 1 && counters["rulesets_duplicate"] == 1
+		})
+		silent(t, c)
+		p.reports("spillway.heartbeats.north", func(data []byte) bool {
+			h := &spillwayv1.Heartbeat{}
+			must(t, proto.Unmarshal(data, h))
+			return h.GetRulesetVersion() == 6 && h.GetTtlSeconds() == 10 && len(h.GetServices()) == 1 &&
+				h.GetServices()[0].GetService() == "gate" && h.GetServices()[0].GetConnectedEnvoys() == 1
+		})
+	})
+}
+
+// At its expiry the ruleset gives way to local-first, its classes keep their names, and a newer
+// ruleset restores weights.
+func TestExpiryFallsBackToLocalFirst(t *testing.T) {
+	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
+		server := startNATS(t, t.TempDir(), 0)
+		p := newPublisher(t, server)
+		r := startRelay(t, testConfig(t, server.ClientURL()))
+		c := open(t, r, "a")
+		boot(t, c)
+		p.put(ruleset(1, 1500*time.Millisecond, 0, 10000))
+		expect(t, c, map[string]uint32{"shop|south": 10000})
+		if u := expect(t, c, local); serve.RulesetVersion(u.version) != 0 {
+			t.Errorf("version %s after expiry, want 0.…", u.version)
+		}
+		p.put(ruleset(2, time.Minute, 5000, 5000))
+		expect(t, c, map[string]uint32{"shop|north": 5000, "shop|south": 5000})
+	})
+}
+
+// A refused version is reported with Envoy's words, sent once and not again, and the service goes
+// back to the last version that was accepted; the next version is tried.
+func TestRefusedVersionIsTakenBack(t *testing.T) {
+	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
+		server := startNATS(t, t.TempDir(), 0)
+		p := newPublisher(t, server)
+		r := startRelay(t, testConfig(t, server.ClientURL()))
+		c := open(t, r, "a")
+		boot(t, c)
+		p.put(ruleset(1, time.Minute, 8000, 2000))
+		accepted := expect(t, c, map[string]uint32{"shop|north": 8000, "shop|south": 2000})
+		eventually(t, "the answer is counted", func() bool { return r.status().Counters["answers_accepted"] == 2 })
+		p.put(ruleset(2, time.Minute, 1000, 9000))
+		c.answer(next(t, c), "no such thing")
+		p.ack(func(a *spillwayv1.Acknowledgement) bool {
+			return a.GetRulesetVersion() == 2 && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK && a.GetDetail() == "no such thing"
+		})
+		if u := expect(t, c, map[string]uint32{"shop|north": 8000, "shop|south": 2000}); u.version != accepted.version {
+			t.Errorf("went back to %s, want %s", u.version, accepted.version)
+		}
+		silent(t, c)
+		p.put(ruleset(3, time.Minute, 7000, 3000))
+		expect(t, c, map[string]uint32{"shop|north": 7000, "shop|south": 3000})
+	})
+}
+
+// An Envoy that refuses the very first version is not sent it again and again.
+func TestFirstVersionRefused(t *testing.T) {
+	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
+		r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
+		c := open(t, r, "a")
+		c.subscribe(serve.RouteType, routeTables...)
+		c.answer(next(t, c), "no")
+		silent(t, c)
+	})
+}
+
+// Clusters come before endpoints before routes, and a new ruleset moves routes only.
+func TestOnlyWhatChangedIsSent(t *testing.T) {
+	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
+		server := startNATS(t, t.TempDir(), 0)
+		p := newPublisher(t, server)
+		r := startRelay(t, testConfig(t, server.ClientURL()))
+		c := open(t, r, "a")
+		c.subscribe(serve.ClusterType)
+		clusters := next(t, c)
+		c.answer(clusters, "")
+		if clusters.typeURL != serve.ClusterType || len(clusters.resources) != 4 {
+			t.Fatalf("%d resources of %s, want 4 clusters", len(clusters.resources), clusters.typeURL)
+		}
+		c.subscribe(serve.EndpointType, "shop|north", "shop|south", "shop|far", "stock|south")
+		c.answer(next(t, c), "")
+		boot(t, c)
+		p.put(ruleset(1, time.Minute, 8000, 2000))
+		if u := expect(t, c, map[string]uint32{"shop|north": 8000, "shop|south": 2000}); u.typeURL != serve.RouteType {
+			t.Errorf("%s was sent", u.typeURL)
+		}
+		silent(t, c)
+	})
+}
+
+// A cluster that endpoints no longer have leaves in the order that never leaves a route without its
+// cluster: routes first, then the cluster.
+func TestClusterIsRemovedAfterItsRoutes(t *testing.T) {
+	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
+		server := startNATS(t, t.TempDir(), 0)
+		p := newPublisher(t, server)
+		conf := testConfig(t, server.ClientURL())
+		r := startRelay(t, conf)
+		c := open(t, r, "a")
+		c.subscribe(serve.ClusterType)
+		c.answer(next(t, c), "")
+		boot(t, c)
+		p.put(ruleset(1, time.Minute, 4000, 4000, 2000))
+		expect(t, c, map[string]uint32{"shop|north": 4000, "shop|south": 4000, "shop|far": 2000})
+		fewer := strings.Replace(testEndpoints, `  - {service: shop, cluster: far, addresses: ["127.0.0.1:9103"]}`+"\n", "", 1)
+		must(t, os.WriteFile(conf.Endpoints, []byte(fewer), 0o600))
+		if u := expect(t, c, map[string]uint32{"shop|north": 5000, "shop|south": 5000}); u.typeURL != serve.RouteType {
+			t.Errorf("%s came before the routes", u.typeURL)
+		}
+		if u := next(t, c); u.typeURL != serve.ClusterType {
+			t.Errorf("%s came after the routes, want the clusters", u.typeURL)
+		}
+	})
+}
+
+// What comes over NATS broken is counted by reason and refused by name, the rest goes on.
+func TestBrokenRulesetsAreRefused(t *testing.T) {
+	server := startNATS(t, t.TempDir(), 0)
+	p := newPublisher(t, server)
+	r := startRelay(t, testConfig(t, server.ClientURL()))
+	c := newDelta(t, r.listener.Addr().String(), node("gate", "a"))
+	boot(t, c)
+	p.putBytes([]byte{0xff, 0xff, 0xff})
+	p.put(ruleset(7, time.Minute, 6000, 3000))
+	foreign := ruleset(8, time.Minute, 10000)
+	foreign.Rules[0].SourceCluster = "south"
+	p.put(foreign)
+	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+		return a.GetRulesetVersion() == 7 && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK &&
+			strings.Contains(a.GetDetail(), "rules[0].destinations: weights sum to 9000, must be 10000")
+	})
+	p.put(ruleset(9, time.Minute, 9000, 1000))
+	expect(t, c, map[string]uint32{"shop|north": 9000, "shop|south": 1000})
+	counters := r.status().Counters
+	if counters["rulesets_undecodable"] != 1 || counters["rulesets_refused"] != 2 || counters["rulesets_taken"] != 1 {
+		t.Errorf("counters %v", counters)
+	}
+}
+
+// A relay that restarts while NATS is away serves the ruleset that it kept; a damaged file is moved
+// aside and the relay starts without it.
+func TestRestartWithoutNATS(t *testing.T) {
+	server := startNATS(t, t.TempDir(), 0)
+	p := newPublisher(t, server)
+	conf := testConfig(t, server.ClientURL())
+	first := startRelay(t, conf)
+	p.put(ruleset(3, time.Minute, 1000, 9000))
+	eventually(t, "version 3 is served", func() bool { return first.status().ServedVersion == 3 })
+	first.stop()
+	server.Shutdown()
+	second := startRelay(t, conf)
+	u := boot(t, newSotw(t, second.listener.Addr().String(), node("gate", "a")))
+	if got := weights(t, u, "shop", itemClass); got["shop|south"] != 9000 {
+		t.Errorf("weights %v after the restart", got)
+	}
+	second.stop()
+	must(t, os.WriteFile(conf.StateDir+"/ruleset.pb", []byte("SPILLWAY-RULESET-1\nrubbish"), 0o600))
+	third := startRelay(t, conf)
+	if status := third.status(); status.KnownVersion != 0 || status.Counters["state_errors"] != 1 {
+		t.Errorf("status %+v with a damaged file", status)
+	}
+}
+
+// While NATS is away answers wait in the queue; when it is back, with its store, they are stored
+// and rulesets flow again, in the same relay.
+func TestNATSGoesAndComesBack(t *testing.T) {
+	folder := t.TempDir()
+	server := startNATS(t, folder, 0)
+	port := server.Addr().String()
+	p := newPublisher(t, server)
+	r := startRelay(t, testConfig(t, server.ClientURL()))
+	p.put(ruleset(1, time.Minute, 5000, 5000))
+	eventually(t, "version 1 is served", func() bool { return r.status().ServedVersion == 1 })
+	server.Shutdown()
+	server.WaitForShutdown()
+	eventually(t, "the relay sees that NATS is away", func() bool { return !r.status().NatsConnected })
+	c := newDelta(t, r.listener.Addr().String(), node("gate", "late"))
+	boot(t, c)
+	again := startNATS(t, folder, portOf(t, port))
+	p = newPublisher(t, again)
+	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+		return a.GetEnvoy() == "north/gate/late" && a.GetRulesetVersion() == 1
+	})
+	p.put(ruleset(2, time.Minute, 4000, 6000))
+	expect(t, c, map[string]uint32{"shop|north": 4000, "shop|south": 6000})
+}
+
+// When NATS loses its store and begins anew, the relay finds the new bucket.
+func TestBucketIsMadeAnew(t *testing.T) {
+	server := startNATS(t, t.TempDir(), 0)
+	p := newPublisher(t, server)
+	r := startRelay(t, testConfig(t, server.ClientURL()))
+	p.put(ruleset(1, time.Minute, 5000, 5000))
+	eventually(t, "version 1 is served", func() bool { return r.status().ServedVersion == 1 })
+	must(t, p.js.DeleteKeyValue(t.Context(), names.NatsBucketRulesets))
+	p = newPublisher(t, server)
+	p.put(ruleset(2, time.Minute, 4000, 6000))
+	eventually(t, "version 2 is served", func() bool { return r.status().ServedVersion == 2 })
+}
+
+// An Envoy without a name, or of another cluster, is turned away with the key and what is allowed.
+func TestForeignEnvoysAreRefused(t *testing.T) {
+	r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
+	foreign := node("gate", "a")
+	foreign.Locality.Zone = "south"
+	nameless := node("", "a")
+	for want, n := range map[string]func() client{
+		`node.locality.zone: "south"; this relay serves cluster "north"`: func() client { return newDelta(t, r.listener.Addr().String(), foreign) },
+		"node.cluster: empty": func() client { return newSotw(t, r.listener.Addr().String(), nameless) },
+	} {
+		c := n()
+		c.subscribe(serve.ClusterType)
+		select {
+		case err := <-c.failed():
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("error %q, want %q", err, want)
+			}
+		case <-time.After(patience):
+			t.Error("not refused")
+		}
+	}
+	if got := r.status().Counters["streams_refused"]; got != 2 {
+		t.Errorf("streams_refused %d", got)
+	}
+}
+
+// A bad new version of the files is refused and counted, the old stays; a good one is served.
+func TestFilesAreReloaded(t *testing.T) {
+	conf := testConfig(t, "nats://127.0.0.1:1")
+	r := startRelay(t, conf)
+	c := newDelta(t, r.listener.Addr().String(), node("gate", "a"))
+	c.subscribe(serve.ClusterType)
+	c.answer(next(t, c), "")
+	must(t, os.WriteFile(conf.Endpoints, []byte(testEndpoints+"  - {service: shop, cluster: mars, addresses: []}\n"), 0o600))
+	eventually(t, "the bad version is counted", func() bool { return r.status().Counters["files_refused"] == 1 })
+	silent(t, c)
+	must(t, os.WriteFile(conf.Endpoints, []byte(testEndpoints+"  - {service: stock, cluster: far, addresses: ['127.0.0.1:9203']}\n"), 0o600))
+	if u := next(t, c); len(u.resources) != 1 || u.typeURL != serve.ClusterType {
+		t.Errorf("%d resources of %s, want the new cluster", len(u.resources), u.typeURL)
+	}
+}
