@@ -1,0 +1,32 @@
+//! Fixed-size identifiers as lower-case hexadecimal, as trace headers carry them.
+
+/// Reads exactly `2 * N` hexadecimal digits; upper case only where `upper` allows it.
+pub fn decode<const N: usize>(text: &[u8], upper: bool) -> Option<[u8; N]> {
+    if text.len() != N * 2 {
+        return None;
+    }
+    let mut out = [0u8; N];
+    for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
+        let [high, low] = pair else { return None };
+        *byte = (nibble(*high, upper)? << 4) | nibble(*low, upper)?;
+    }
+    Some(out)
+}
+
+/// Appends the bytes to `out`, two digits each.
+pub fn encode(bytes: &[u8], out: &mut String) {
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 0x0f] {
+            out.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+        }
+    }
+}
+
+fn nibble(digit: u8, upper: bool) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' if upper => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}

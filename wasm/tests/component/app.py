@@ -1,0 +1,58 @@
+"""A small application for the tests: answers what it was asked for, and tells what it received."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        action, _, argument = self.path.partition("?")[0].strip("/").partition("/")
+        if action == "slow":
+            time.sleep(int(argument) / 1000)
+        if action == "reset":
+            self.close_connection = True
+            return
+        if action == "upgrade":
+            self.upgrade()
+            return
+        status = int(argument) if action == "status" else 200
+        kind = "text/event-stream" if action == "events" else "application/json"
+        self.answer(status, kind)
+
+    do_POST = do_GET
+
+    def answer(self, status: int, kind: str) -> None:
+        received = self.rfile.read(int(self.headers.get("content-length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        body = json.dumps({"headers": headers, "received": len(received)}).encode()
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def upgrade(self) -> None:
+        self.send_response(101)
+        self.send_header("connection", "upgrade")
+        self.send_header("upgrade", "websocket")
+        self.end_headers()
+        self.close_connection = True
+        time.sleep(0.5)
+
+    def log_message(self, *_: object) -> None:
+        """Silence."""
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+
+def start(port: int) -> Server:
+    server = Server(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server

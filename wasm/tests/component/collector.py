@@ -1,0 +1,87 @@
+"""A collector that keeps what it receives: the real OTLP gRPC service, decoded by the published types."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as messages
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service
+
+SERVER, CLIENT = 2, 3
+
+
+@dataclass(frozen=True)
+class Received:
+    """One span, flattened: attributes and its resource's attributes as Python values."""
+
+    name: str
+    kind: int
+    trace_id: str
+    span_id: str
+    parent: str
+    state: str
+    start_ns: int
+    end_ns: int
+    failed: bool
+    attributes: dict
+    resource: dict
+
+
+def values(pairs) -> dict:
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
+
+
+def flatten(request: messages.ExportTraceServiceRequest) -> list[Received]:
+    return [
+        Received(
+            name=span.name, kind=span.kind, trace_id=span.trace_id.hex(), span_id=span.span_id.hex(),
+            parent=span.parent_span_id.hex(), state=span.trace_state, start_ns=span.start_time_unix_nano,
+            end_ns=span.end_time_unix_nano, failed=span.status.code == 2, attributes=values(span.attributes),
+            resource=values(group.resource.attributes),
+        )
+        for group in request.resource_spans
+        for scope in group.scope_spans
+        for span in scope.spans
+    ]  # fmt: skip
+
+
+class Collector(service.TraceServiceServicer):
+    """Listens on a given port; `spans` grows; `refuse` makes every export fail."""
+
+    def __init__(self, port: int) -> None:
+        self.spans: list[Received] = []
+        self.batches: list[int] = []
+        self.refuse = False
+        self._lock = threading.Lock()
+        self._server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
+        service.add_TraceServiceServicer_to_server(self, self._server)
+        if self._server.add_insecure_port(f"127.0.0.1:{port}") != port:
+            raise OSError(f"port {port} is taken")
+        self._server.start()
+
+    def Export(self, request, context):
+        if self.refuse:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "refusing")
+        spans = flatten(request)
+        with self._lock:
+            self.spans += spans
+            self.batches.append(len(spans))
+        return messages.ExportTraceServiceResponse()
+
+    def stop(self) -> None:
+        self._server.stop(0).wait()
+
+    def wait_for(self, wanted: Callable[[Received], bool], count: int, seconds: float = 8) -> list[Received]:
+        """The spans that match, once there are `count`; fails with what came instead."""
+        deadline = time.monotonic() + seconds
+        while True:
+            with self._lock:
+                found = [span for span in self.spans if wanted(span)]
+            if len(found) >= count:
+                return found
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{len(found)} of {count} spans after {seconds} s; all: {self.spans[-5:]}")
+            time.sleep(0.05)

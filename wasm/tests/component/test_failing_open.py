@@ -1,0 +1,93 @@
+"""What goes wrong around the filter never reaches a request, and is counted."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import app as application
+import pytest
+from client import get
+from collector import Collector
+from proxy import Proxy, free_ports
+
+pytestmark = pytest.mark.component
+
+
+@pytest.fixture
+def away(tmp_path):
+    """An application and an Envoy whose collector is not there, with small bounds."""
+    app_port, collector_port = free_ports(2)
+    app = application.start(app_port)
+    proxies: list[Proxy] = []
+
+    def start(overrides: dict | None = None) -> tuple[Proxy, int]:
+        bounds = {"max_batch_spans": 8, "max_queue_spans": 16}
+        proxies.append(Proxy(tmp_path, app_port, collector_port, {**bounds, **(overrides or {})}))
+        return proxies[-1], collector_port
+
+    yield start
+    for proxy in proxies:
+        proxy.stop()
+    app.shutdown()
+
+
+def requests(proxy: Proxy, count: int) -> int:
+    """Sends `count` requests, eight at a time, through both listeners; returns how many failed."""
+    with ThreadPoolExecutor(8) as pool:
+        return sum(a.status != 200 for a in pool.map(lambda _: get(proxy.outbound, "/users/1"), range(count)))
+
+
+def test_collector_away(away) -> None:
+    """No request fails; what does not fit is dropped and counted; with the collector back spans flow."""
+    proxy, port = away()
+    assert requests(proxy, 400) == 0
+    proxy.wait_stat("callout_failures", lambda value: value > 0)
+    # Two sides, two workers: at most 16 waiting and 4 batches of 8 outstanding each are not yet given up.
+    held = 2 * 2 * (16 + 4 * 8)
+    dropped = proxy.wait_stat("spans_dropped", lambda value: value >= 800 - held)
+    assert dropped <= 800 and proxy.stats()["spans_sent"] == 0
+    collector = Collector(port)
+    try:
+        deadline = time.monotonic() + 10
+        while not collector.spans and time.monotonic() < deadline:
+            assert requests(proxy, 4) == 0
+            time.sleep(0.2)
+        proxy.wait_stat("spans_sent", lambda value: value > 0)
+        assert max(collector.batches) <= 8
+    finally:
+        collector.stop()
+
+
+def test_every_span_is_sent_or_counted(away) -> None:
+    """With a collector that refuses at first: sent + dropped is what was made, and no span comes twice."""
+    proxy, port = away({"max_batch_spans": 64, "max_queue_spans": 4096})
+    collector = Collector(port)
+    collector.refuse = True
+    try:
+        assert requests(proxy, 100) == 0
+        proxy.wait_stat("callout_failures", lambda value: value > 0)
+        collector.refuse = False
+        assert requests(proxy, 100) == 0
+        made = 2 * 200
+        deadline = time.monotonic() + 10
+        while (s := proxy.stats())["spans_sent"] + s["spans_dropped"] < made and time.monotonic() < deadline:
+            time.sleep(0.1)
+        stats = proxy.stats()
+        assert stats["spans_sent"] + stats["spans_dropped"] == made
+        ids = [(span.trace_id, span.span_id) for span in collector.spans]
+        assert len(ids) == len(set(ids)) == stats["spans_sent"]
+    finally:
+        collector.stop()
+
+
+def test_bad_configuration_keeps_envoy_from_starting(away) -> None:
+    """An unknown key and a missing identity are named in the log, and Envoy does not start."""
+    with pytest.raises(RuntimeError, match="colour: unknown key.*service: \"\" is not allowed"):
+        away({"service": "", "colour": "red"})
+
+
+def test_unknown_collector_cluster(away) -> None:
+    """A collector cluster that Envoy does not know costs the spans, which are counted, and no request."""
+    proxy, _ = away({"collector_cluster": "nowhere"})
+    assert requests(proxy, 50) == 0
+    proxy.wait_stat("spans_dropped", lambda value: value > 0)
+    assert requests(proxy, 50) == 0
