@@ -57,7 +57,7 @@ def _read(settings: config.TopologySettings) -> tuple[Topology, policy.Policy]:
     topology = topologies.load(settings.topology)
     if bad := [c.name for c in topology.clusters if not policy.is_bucket_key(c.name)]:
         raise ContractError(
-            f"{settings.topology}: clusters {bad}: names must be of letters, digits, '-', '_', '/' and '=' only"
+            f"{settings.topology}: clusters: {bad}: only letters, digits, '-', '_', '/' and '=' are allowed"
         )
     return topology, policy.load(settings.guardrails, topology)
 

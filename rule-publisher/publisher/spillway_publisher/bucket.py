@@ -19,6 +19,7 @@ from nats.js.kv import KV_DEL, KV_OP, KV_PURGE, KeyValue
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 
+from spillway_publisher.checks import timestamp_problems
 from spillway_publisher.telemetry import Telemetry
 
 _STREAM = f"KV_{names.NATS_BUCKET_RULESETS}"
@@ -152,12 +153,12 @@ class Bucket:
 
 
 def decode(value: bytes | None) -> Ruleset | None:
-    """A value of the bucket, or None when it is no Ruleset with a version."""
+    """A value of the bucket, or None when it is no Ruleset with a version and valid times."""
     try:
         ruleset = Ruleset.FromString(value or b"")
     except DecodeError:
         return None
-    return ruleset if ruleset.version else None
+    return ruleset if ruleset.version and not timestamp_problems(ruleset) else None
 
 
 async def read_keys(js: JetStreamContext) -> list[str]:
@@ -166,8 +167,16 @@ async def read_keys(js: JetStreamContext) -> list[str]:
     return sorted(subject.removeprefix(_SUBJECT) for subject in info.state.subjects or {})
 
 
+async def read_latest(js: JetStreamContext, key: str) -> Ruleset | None:
+    """What the key holds; None when that is no ruleset. Raises jetstream.TROUBLE."""
+    try:
+        return decode((await js.get_msg(_STREAM, subject=_SUBJECT + key)).data)
+    except NotFoundError:
+        return None
+
+
 async def read_history(js: JetStreamContext, key: str, telemetry: Telemetry) -> list[Stored]:
-    """The key's values, oldest first, without deletions and what does not decode. Raises jetstream.TROUBLE."""
+    """The key's values, oldest first, without what does not decode. Raises jetstream.TROUBLE."""
     history, sequence = [], 1
     while True:
         try:

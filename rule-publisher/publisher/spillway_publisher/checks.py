@@ -27,6 +27,9 @@ class Context:
 
 def contract_problems(proposal: Ruleset, topology: Topology) -> list[str]:
     """What is wrong with a proposal whatever the time and the policy."""
+    # Times first: comparing instants that are none raises.
+    if problems := timestamp_problems(proposal):
+        return problems
     problems = contract.check(proposal, topology)
     if proposal.version:
         problems.append(f"version: {proposal.version}; must be 0 in a proposal, the publisher gives it")
@@ -38,12 +41,17 @@ def contract_problems(proposal: Ruleset, topology: Topology) -> list[str]:
             traffic_class.parse(traffic_class.format_id(known))
         except ContractError as error:
             problems.append(f"traffic_classes[{i}]: {error}")
-    window = proposal.input_window
+    return problems
+
+
+def timestamp_problems(ruleset: Ruleset) -> list[str]:
+    """Instants outside of the years 1 to 9999, which no language's protobuf can turn into a time."""
+    problems = []
     for key, instant in (
-        ("created_at", proposal.created_at),
-        ("expires_at", proposal.expires_at),
-        ("input_window.start", window.start),
-        ("input_window.end", window.end),
+        ("created_at", ruleset.created_at),
+        ("expires_at", ruleset.expires_at),
+        ("input_window.start", ruleset.input_window.start),
+        ("input_window.end", ruleset.input_window.end),
     ):
         try:
             instant.ToJsonString()
@@ -71,29 +79,24 @@ def freshness_problems(proposal: Ruleset, context: Context) -> list[str]:
         (r.created_at.ToNanoseconds() for r in context.in_force.values() if r.origin == proposal.origin),
         default=0,
     )
-    if proposal.created_at.ToNanoseconds() < newest:
-        problems.append(
-            f"created_at: {(newest - proposal.created_at.ToNanoseconds()) / SECOND:.3f} s older than the ruleset in "
-            f"force of the same origin; must not be older"
-        )
+    behind = newest - proposal.created_at.ToNanoseconds()
+    if behind > 0:
+        problems.append(f"created_at: {behind / SECOND:.3f} s older than the same origin's ruleset in force")
     return problems
 
 
 def authority_problems(proposal: Ruleset, context: Context) -> list[str]:
     """The kill switch, and the operator's ruleset that others may not replace."""
     if context.policy.frozen and not is_local_first(proposal):
-        return [
-            "frozen: true: only local-first is published (no rules, or each with all weight on its own cluster)"
-        ]
+        return ["frozen: true: only local-first is published (no rules, or all weight on the own cluster)"]
     if context.policy.operator_hold and proposal.origin != ORIGIN_OPERATOR and not context.resumed:
         for cluster, held in sorted(context.in_force.items()):
             remaining = held.expires_at.ToNanoseconds() - context.now_ns
             # Without rules it is the kill switch's, which holds by itself.
             if held.origin == ORIGIN_OPERATOR and held.rules and remaining > 0:
-                who = f"version {held.version} of origin ORIGIN_OPERATOR in force in {cluster!r}"
-                return [
-                    f"operator_hold: true: {who} for {remaining / SECOND:.0f} s more; only the operator replaces it"
-                ]
+                who = f"version {held.version} of origin ORIGIN_OPERATOR"
+                where = f"in force in {cluster!r} for {remaining / SECOND:.0f} s more"
+                return [f"operator_hold: true: {who} is {where}; only the operator replaces it"]
     return []
 
 

@@ -29,7 +29,11 @@ class ClickHouse:
         return await self._call(statement, parameters, None)
 
     def close(self) -> None:
+        """Ends a statement under way too: a server that hangs must not hold up the process's end."""
+        client = self._client
         self._thread.shutdown(wait=False, cancel_futures=True)
+        if client is not None:
+            client.disconnect()
 
     async def _call(self, statement: str, parameters: list | dict, settings: dict | None) -> list[tuple]:
         loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 
 from spillway_publisher import jetstream, operator, rows
-from spillway_publisher.bucket import read_history, read_keys
+from spillway_publisher.bucket import read_history, read_keys, read_latest
 from spillway_publisher.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
 from spillway_publisher.clickhouse import ClickHouse
 from spillway_publisher.config import OperatorSettings
@@ -46,7 +46,8 @@ async def _history(js) -> dict[str, list[Ruleset]]:
 async def status(settings: OperatorSettings, as_json: bool) -> int:
     """Prints what is in force in every cluster."""
     async with _jetstream(settings) as js:
-        in_force = {cluster: values[-1] for cluster, values in (await _history(js)).items()}
+        found = {key: await read_latest(js, key) for key in await read_keys(js)}
+        in_force = {cluster: ruleset for cluster, ruleset in found.items() if ruleset is not None}
     acknowledged = await _acknowledged(settings, {r.version for r in in_force.values()})
     table = operator.status_rows(in_force, acknowledged, time.time_ns())
     print(json.dumps(table) if as_json else operator.format_table(table))
@@ -79,13 +80,12 @@ async def rollback(settings: OperatorSettings, to: int | None, reason: str, life
         await js.publish(subject, proposal.SerializeToString(), headers={"Nats-Msg-Id": proposal.id})
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
-            published = [values[-1] for values in (await _history(js)).values()]
-            given = {ruleset.version for ruleset in published if ruleset.id == proposal.id}
-            if given and len(published) == sum(ruleset.id == proposal.id for ruleset in published):
-                print(f"version {given.pop()} is in force: the rules of version {version}")
+            published = [await read_latest(js, cluster) for cluster in history]
+            if all(ruleset is not None and ruleset.id == proposal.id for ruleset in published):
+                print(f"version {published[0].version} is in force: the rules of version {version}")
                 return 0
             await asyncio.sleep(0.2)
     raise operator.OperatorError(
-        f"proposal {proposal.id} was sent but is not in force everywhere after {WAIT_S:g} s: is the publisher running? "
-        f"If it refused, table rulesets and its log say why"
+        f"proposal {proposal.id} was sent but is not in force everywhere after {WAIT_S:g} s: does the "
+        f"publisher run? If it refused, table rulesets and its log say why"
     )

@@ -26,7 +26,7 @@ class _Settings(BaseSettings):
         schemes = _SCHEMES[info.field_name]
         if value is not None:
             url = urlsplit(value.get_secret_value())
-            if url.scheme not in schemes or not url.hostname:
+            if url.scheme not in schemes or not url.hostname or not url.port:
                 raise ValueError(f"must be {schemes[0]}://user:password@host:port")
         return value
 
@@ -53,7 +53,7 @@ class RunSettings(TopologySettings):
     clickhouse_url: SecretStr
     health_listen: str
     refresh_seconds: float = Field(default=2, gt=0, le=60)  # in_force keys are written again this often
-    ack_wait_seconds: float = Field(default=10, gt=0.1)  # a proposal of a dead publisher comes again after
+    ack_wait_seconds: float = Field(default=5, gt=0.1)  # a proposal of a dead publisher comes again after
     history_rows: int = Field(default=100_000, ge=1)  # bound of the rows that wait for ClickHouse
     reports_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)  # bound of SPILLWAY_REPORTS
 

@@ -99,7 +99,10 @@ def _rules_in_force(context: Context) -> dict[RuleKey, Rule]:
 
 
 def _apply_pins(result: Ruleset, policy: Policy) -> dict[RuleKey, bool]:
-    """Makes every pinned rule what its pin says, adding the absent; not while frozen. Says of each: was it changed?"""
+    """Makes every pinned rule what its pin says, adding the absent; not while frozen.
+
+    Says of each whether that changed it.
+    """
     pins = [] if policy.frozen else policy.pins
     rules = {rule_key(rule): rule for rule in result.rules}
     pinned = {}

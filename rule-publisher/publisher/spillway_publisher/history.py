@@ -8,7 +8,7 @@ history at the next start and recorded then.
 import asyncio
 import uuid
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from spillway.v1.ruleset_pb2 import Ruleset
@@ -42,7 +42,8 @@ class History:
     def __init__(self, clickhouse: ClickHouse, telemetry: Telemetry, maximum_rows: int) -> None:
         self._clickhouse, self._telemetry, self._maximum = clickhouse, telemetry, maximum_rows
         self._buffer: deque[Record] = deque()
-        self._batch: tuple[str, list[Record]] | None = None  # token and records of the insert under way
+        # (table, rows, deduplication token) of the batch under way; done ones leave.
+        self._inserts: deque[tuple[str, list[tuple], str]] = deque()
         self._recoverable: dict[int, Record] = {}
         self._known: set[int] = set()
         self._size = 0
@@ -76,47 +77,61 @@ class History:
         while True:
             await self._filled.wait()
             try:
-                await self.flush()
+                await self._flush()
                 self._telemetry.up("clickhouse")
             except TROUBLE as error:
                 self._telemetry.down("clickhouse", error)
                 await asyncio.sleep(RETRY_S)
 
-    async def flush(self) -> None:
-        """Writes everything that waits. Raises clickhouse.TROUBLE."""
+    async def drained(self) -> None:
+        """Returns when nothing waits any more."""
+        while self._filled.is_set():
+            await asyncio.sleep(0.02)
+
+    async def _flush(self) -> None:
+        """Writes everything that waits; what fails stays. Raises clickhouse.TROUBLE."""
         await self._find_unrecorded()
-        while self._batch or self._buffer:
-            if self._batch is None:
-                count = min(BATCH_RECORDS, len(self._buffer))
-                self._batch = (uuid.uuid4().hex, [self._buffer.popleft() for _ in range(count)])
-            token, records = self._batch
-            rule_rows = [row for record in records for row in record.rule_rows]
-            if rule_rows:
-                await self._clickhouse.insert(rows.sql("insert_rules"), rule_rows, f"{token}-rules")
-            await self._clickhouse.insert(
-                rows.sql("insert_rulesets"), [r.ruleset_row for r in records], token
-            )
-            self._batch = None
-            self._size -= sum(record.size for record in records)
-            self._telemetry.counters["history.rows"] += sum(record.size for record in records)
+        while self._inserts or self._buffer:
+            if not self._inserts:
+                self._take_batch()
+            table, table_rows, token = self._inserts[0]
+            await self._clickhouse.insert(rows.sql(f"insert_{table}"), table_rows, token)
+            self._inserts.popleft()
+            self._size -= len(table_rows)
+            self._telemetry.counters["history.rows"] += len(table_rows)
         self._filled.clear()
+
+    def _take_batch(self) -> None:
+        records = [self._buffer.popleft() for _ in range(min(BATCH_RECORDS, len(self._buffer)))]
+        rule_rows = [row for record in records for row in record.rule_rows]
+        token = uuid.uuid4().hex
+        if rule_rows:
+            self._inserts.append(("rules", rule_rows, f"{token}-rules"))
+        self._inserts.append(("rulesets", [record.ruleset_row for record in records], token))
 
     async def _find_unrecorded(self) -> None:
         if not self._recoverable:
             return
-        found = await self._clickhouse.select(
-            rows.sql("recorded_versions"), {"versions": tuple(self._recoverable)}
+        # A crash between the two inserts leaves rules without their ruleset.
+        recorded, ruled = (
+            await self._versions_in("recorded_versions"),
+            await self._versions_in("ruled_versions"),
         )
-        recorded = {version for (version,) in found}
-        missing = [record for version, record in sorted(self._recoverable.items()) if version not in recorded]
+        missing = [
+            replace(record, rule_rows=[]) if version in ruled else record
+            for version, record in sorted(self._recoverable.items())
+            if version not in recorded
+        ]
         self._recoverable = {}
         if missing:
             self._telemetry.counters["history.recovered"] += len(missing)
-            log.info(
-                "versions without a row recovered from the bucket: %s", [record.version for record in missing]
-            )
+            log.info("versions without a row recovered from the bucket: %s", [r.version for r in missing])
         for record in missing:
             self._append(record)
+
+    async def _versions_in(self, statement: str) -> set[int]:
+        parameters = {"versions": tuple(self._recoverable)}
+        return {version for (version,) in await self._clickhouse.select(rows.sql(statement), parameters)}
 
     def _append(self, record: Record) -> None:
         self._buffer.append(record)

@@ -44,6 +44,9 @@ async def connect(url: str, telemetry: Telemetry) -> Client:
     async def disconnected() -> None:
         telemetry.down("nats", "disconnected")
 
+    async def reconnected() -> None:
+        telemetry.up("nats")
+
     async def silent(error: Exception) -> None:
         telemetry.counters["nats.errors"] += 1
 
@@ -56,6 +59,7 @@ async def connect(url: str, telemetry: Telemetry) -> Client:
         ping_interval=10,
         allow_reconnect=True,
         disconnected_cb=disconnected,
+        reconnected_cb=reconnected,
         error_cb=silent,
         # While disconnected a write fails at once instead of landing some time later.
         pending_size=0,

@@ -91,7 +91,7 @@ def whole(history: Mapping[str, list[Ruleset]], version: int) -> Ruleset:
 
 
 def rollback(old: Ruleset, reason: str, lifetime_s: float, now_ns: int) -> Ruleset:
-    """A proposal of the operator with an earlier version's rules; the input window stays that of the rules."""
+    """A proposal of the operator with an earlier version's rules; their input window stays."""
     proposal = Ruleset()
     proposal.CopyFrom(old)
     proposal.id = f"rollback-{old.version}-{uuid.uuid4()}"

@@ -99,6 +99,10 @@ def check(policy: Policy, topology: Topology) -> list[str]:
     """What contradicts the topology or itself, each naming its key, the value and what is allowed."""
     clusters = sorted(cluster.name for cluster in topology.clusters)
     problems = []
+    if policy.frozen and policy.shadow:
+        problems.append(
+            "frozen, shadow: both true; a kill switch must publish local-first, shadow publishes nothing"
+        )
 
     def known(key: str, name: str | None) -> None:
         if name is not None and name not in clusters:

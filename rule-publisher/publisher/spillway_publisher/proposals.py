@@ -76,7 +76,7 @@ class Proposals:
             published = await self._settle(proposal, message)
         except TROUBLE:
             raise
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not stop the proposals behind it
+        except Exception as error:
             log.exception("proposal %s could not be handled", proposal.id)
             self._refuse(proposal, f"internal error: {type(error).__name__}: {error}")
             published = False

@@ -51,13 +51,20 @@ class Service:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         health = serve_health(self._settings.health_listen, self._telemetry)
         try:
-            await _until(stop, [self._nats(), self._hot_state.run(), self._history.run()])
-            with contextlib.suppress(TimeoutError, *jetstream.TROUBLE):
-                await asyncio.wait_for(self._history.flush(), FLUSH_S)
+            history = asyncio.create_task(self._history.run())
+            await _until(stop, [self._nats(), self._hot_state.run()], history)
+            try:
+                await asyncio.wait_for(self._history.drained(), FLUSH_S)
+            except TimeoutError:
+                log.warning(
+                    "stopping while rows wait for ClickHouse; published versions are recovered at start"
+                )
+            history.cancel()
         finally:
             await self._hot_state.close()
             self._clickhouse.close()
             health.shutdown()
+            health.server_close()
 
     async def _nats(self) -> None:
         """Connects, prepares and works; again from the start after any trouble."""
@@ -137,13 +144,13 @@ class Service:
         log.warning("frozen: true: local-first proposed in place of the rulesets in force")
 
 
-async def _until(stop: asyncio.Event, loops: list) -> None:
-    """Runs the loops until the event is set. Raises what a loop raises: no loop ends by itself."""
+async def _until(stop: asyncio.Event, loops: list, beside: asyncio.Task) -> None:
+    """Runs the loops until the event is set, or one of them or `beside` fails: raises what it raised."""
     tasks = [asyncio.create_task(loop) for loop in (stop.wait(), *loops)]
-    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
+    done, _ = await asyncio.wait([*tasks, beside], return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
         task.result()
 

@@ -1,0 +1,174 @@
+"""The publisher as a process beside real NATS, Redis and ClickHouse servers."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import clickhouse_driver
+import nats
+import pytest
+import redis
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_lab.testing import servers
+
+BUCKET = "spillway_rulesets"
+
+
+class World:
+    """The servers, one publisher (more by `publisher`), and what tests ask of them."""
+
+    def __init__(self, folder: Path, nats_process, redis_process, clickhouse_url: str) -> None:
+        self.folder, self.nats, self.redis = folder, nats_process, redis_process
+        self.clickhouse = clickhouse_driver.Client.from_url(clickhouse_url)
+        self.publishers: list[servers.Server] = []
+        self.environment = {
+            "SPILLWAY_NATS_URL": nats_process.url,
+            "SPILLWAY_REDIS_URL": redis_process.url,
+            "SPILLWAY_CLICKHOUSE_URL": clickhouse_url,
+            "SPILLWAY_TOPOLOGY": str(folder / "topology.yaml"),
+            "SPILLWAY_REFRESH_SECONDS": "0.5",
+            "SPILLWAY_ACK_WAIT_SECONDS": "1",
+        }
+        self._client = None
+
+    def publisher(self, ready: bool = True, **environment: str) -> servers.Server:
+        """Starts one more publisher; `ready=False` does not wait for its servers."""
+        port = servers.free_port()
+        process = servers.Server(
+            url=f"http://127.0.0.1:{port}/healthz",
+            command=[sys.executable, "-m", "spillway_publisher", "run"],
+            environment={**self.environment, "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}", **environment},
+            log=self.folder / f"publisher-{len(self.publishers)}.log",
+            ready=lambda: (
+                health(process)["status"] == 200 or (not ready and health(process)["status"] == 503)
+            ),
+        )
+        self.publishers.append(process)
+        process.start()
+        return process
+
+    def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-m", "spillway_publisher", *arguments],
+            env=os.environ | self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    async def jetstream(self):
+        if self._client is None:
+            self._client = await nats.connect(
+                self.nats.url, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=_silent
+            )
+        return self._client.jetstream(timeout=3)
+
+    async def propose(self, proposal: Ruleset | bytes, origin: str = "optimizer", **headers: str) -> None:
+        data = proposal if isinstance(proposal, bytes) else proposal.SerializeToString()
+        await (await self.jetstream()).publish(f"spillway.proposals.{origin}", data, headers=headers or None)
+
+    async def value(self, cluster: str) -> Ruleset:
+        """What the bucket holds for a cluster; empty when nothing."""
+        try:
+            return Ruleset.FromString(
+                (await (await (await self.jetstream()).key_value(BUCKET)).get(cluster)).value
+            )
+        except (nats.errors.Error, TimeoutError):
+            return Ruleset()
+
+    async def published(self, proposal: Ruleset, clusters=("north", "south", "island")) -> int:
+        """Waits until every cluster has this proposal and gives its version."""
+        found = {}
+
+        async def everywhere() -> bool:
+            for cluster in clusters:
+                found[cluster] = await self.value(cluster)
+            return all(ruleset.id == proposal.id for ruleset in found.values())
+
+        await until(everywhere, f"{proposal.id} in every key", lambda: found)
+        (version,) = {ruleset.version for ruleset in found.values()}
+        return version
+
+    def hot(self, key: str) -> dict | None:
+        text = redis.Redis.from_url(self.redis.url).get(key)
+        return None if text is None else json.loads(text)
+
+    async def rows(self, statement: str, count: int, **parameters) -> list[tuple]:
+        """Waits until the SELECT gives at least that many rows."""
+        found: list[tuple] = []
+
+        def there() -> bool:
+            found[:] = self.clickhouse.execute(statement, parameters)
+            return len(found) >= count
+
+        await until(there, f"{count} rows of {statement}", lambda: found)
+        return found
+
+    async def until(self, holds: Callable, what: str, seen: Callable = lambda: None) -> None:
+        await until(holds, what, seen)
+
+    def health(self, process: servers.Server) -> dict:
+        return health(process)
+
+    async def close(self) -> None:
+        for process in self.publishers:
+            process.stop()
+        if self._client is not None:
+            await self._client.close()
+        self.clickhouse.disconnect()
+
+
+async def _silent(error: Exception) -> None:
+    """A test's own client loses its server too when the test stops it."""
+
+
+def health(process: servers.Server) -> dict:
+    """The answer of /healthz with its status; status 0 when nobody answers."""
+    try:
+        with urllib.request.urlopen(process.url, timeout=2) as answer:
+            return {"status": answer.status, **json.load(answer)}
+    except urllib.error.HTTPError as error:
+        with error:
+            return {"status": error.code, **json.load(error)}
+    except OSError:
+        return {"status": 0}
+
+
+async def until(holds: Callable, what: str, seen: Callable = lambda: None, seconds: float = 20) -> None:
+    """Waits until `holds()` (plain or a coroutine) is true; fails telling what was seen last."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        result = holds()
+        if asyncio.iscoroutine(result):
+            result = await result
+        if result:
+            return
+        if loop.time() > deadline:
+            pytest.fail(f"not within {seconds} s: {what}; seen: {seen()}")
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def clickhouse(tmp_path_factory):
+    """One ClickHouse for all tests: rows are told apart by the proposals' ids."""
+    with servers.clickhouse_process(tmp_path_factory.mktemp("clickhouse")) as process:
+        yield process
+
+
+@pytest.fixture
+async def world(tmp_path, clickhouse, topology_yaml):
+    (tmp_path / "topology.yaml").write_text(topology_yaml)
+    with servers.nats_process(tmp_path) as nats_process, servers.redis_process(tmp_path) as redis_process:
+        world = World(tmp_path, nats_process, redis_process, clickhouse.url)
+        try:
+            yield world
+        finally:
+            await world.close()

@@ -1,0 +1,89 @@
+"""The operator's commands as processes."""
+
+import json
+
+import pytest
+from google.protobuf import json_format
+
+pytestmark = pytest.mark.component
+
+SPREAD = {"north": {"north": 4000, "south": 6000}, "south": {"south": 10_000}}
+LOCAL = {"north": {"north": 10_000}, "south": {"south": 10_000}}
+
+
+async def test_rollback_and_status(world, make):
+    """One command brings an earlier version's rules back as a new version, audited, and it holds."""
+    world.publisher()
+    for rules in (LOCAL, SPREAD, SPREAD):
+        proposal = make(rules)
+        await world.propose(proposal)
+        await world.published(proposal)
+    done = world.command("rollback", "--reason", "checkout is slow")
+    assert (done.returncode, done.stdout) == (0, "version 4 is in force: the rules of version 1\n"), (
+        done.stderr
+    )
+    north = await world.value("north")
+    assert [(d.cluster, d.weight) for d in north.rules[0].destinations] == [("north", 10_000)]
+    audit = "SELECT origin, outcome, reason FROM rulesets WHERE ruleset_id = %(id)s"
+    reason = "rollback to version 1: checkout is slow"
+    assert await world.rows(audit, 1, id=north.id) == [("operator", "published", reason)]
+    overtaken = make(SPREAD)
+    await world.propose(overtaken)
+    assert "operator_hold: true" in (await world.rows(audit, 1, id=overtaken.id))[0][2]
+    done = world.command("status", "--json")
+    table = json.loads(done.stdout)
+    assert [(row["cluster"], row["version"], row["origin"], row["acks"]) for row in table] == [
+        (cluster, 4, "operator", 0) for cluster in ("island", "north", "south")
+    ]
+    assert "operator" in world.command("status").stdout
+    done = world.command("rollback", "--to", "99", "--reason", "x")
+    assert (
+        done.returncode == 1 and "--to 99: not in the history of every cluster; versions: 1-3" in done.stderr
+    )
+
+
+async def test_commands_without_a_server_say_so(world):
+    """A wrong NATS URL is one line that names the variable; nothing published yet is no error trace."""
+    done = world.command("status", SPILLWAY_NATS_URL="nats://u:topsecret@127.0.0.1:1")
+    assert done.returncode == 1 and done.stderr.startswith("SPILLWAY_NATS_URL: cannot connect")
+    assert "topsecret" not in done.stderr
+    done = world.command("rollback", "--reason", "x")
+    assert done.returncode == 1 and "has a publisher ever run against this server?" in done.stderr
+
+
+def test_configuration_errors_name_every_variable(world):
+    """Exit code 64 and a line for each wrong variable; a topology or policy that is wrong names file and key."""
+    done = world.command("run", SPILLWAY_NATS_URL="http://x", SPILLWAY_HEALTH_LISTEN="here")
+    assert done.returncode == 64
+    assert done.stderr.splitlines() == [
+        "SPILLWAY_NATS_URL: must be nats://user:password@host:port",
+        "SPILLWAY_HEALTH_LISTEN: 'here' must be host:port",
+    ]
+    policy = world.folder / "guardrails.yaml"
+    policy.write_text("maximum_shfit: 3")
+    done = world.command("run", SPILLWAY_HEALTH_LISTEN="127.0.0.1:1", SPILLWAY_GUARDRAILS=str(policy))
+    assert done.returncode == 64 and f"{policy}: maximum_shfit: unknown key; keys: " in done.stderr
+    topology = world.folder / "topology.yaml"
+    topology.write_text(
+        "clusters: [{name: north}]\nlinks: [{source_cluster: north, destination_cluster: mars}]"
+    )
+    done = world.command("run", SPILLWAY_HEALTH_LISTEN="127.0.0.1:1")
+    assert done.returncode == 64 and "links[0].destination_cluster: unknown cluster 'mars'" in done.stderr
+
+
+def test_validate(world, make):
+    """A good file is exit 0; a bad one prints every problem with its key, exit 1; junk is named too."""
+    path = world.folder / "ruleset.json"
+    proposal = make(SPREAD)
+    path.write_text(json_format.MessageToJson(proposal, preserving_proto_field_name=True))
+    assert (world.command("validate", str(path)).returncode) == 0
+    proposal.rules[0].source_cluster = "mars"
+    proposal.rules[1].destinations[0].weight = 5
+    path.write_text(json_format.MessageToJson(proposal))
+    done = world.command("validate", str(path))
+    assert done.returncode == 1
+    assert f"{path}: rules[0].source_cluster: unknown cluster 'mars'" in done.stdout
+    assert f"{path}: rules[1].destinations: weights sum to 5, must be 10000" in done.stdout
+    path.write_text('{"rulez": []}')
+    done = world.command("validate", str(path))
+    assert done.returncode == 1 and "rulez" in done.stdout

@@ -1,0 +1,166 @@
+"""Servers and publishers that die: versions keep increasing, nothing is published twice, all heals."""
+
+import pytest
+from spillway_publisher import slices
+
+pytestmark = pytest.mark.component
+
+SPREAD = {"north": {"north": 4000, "south": 6000}, "south": {"south": 10_000}}
+LOCAL = {"north": {"north": 10_000}, "south": {"south": 10_000}}
+VERSIONS = (
+    "SELECT version, count() FROM rulesets WHERE ruleset_id IN %(ids)s GROUP BY version ORDER BY version"
+)
+
+
+async def test_versions_increase_over_kill_and_restart(world, make):
+    """kill -9 between proposals: numbering goes on, every version has exactly one row."""
+    process = world.publisher()
+    proposals, versions = [make(SPREAD) for _ in range(4)], []
+    for proposal in proposals:
+        await world.propose(proposal)
+        versions.append(await world.published(proposal))
+        process.kill()
+        process.start()
+    assert versions == [1, 2, 3, 4]
+    ids = tuple(p.id for p in proposals)
+    assert await world.rows(VERSIONS, 4, ids=ids) == [(1, 1), (2, 1), (3, 1), (4, 1)]
+
+
+async def test_a_half_written_version_is_completed(world, make):
+    """A publisher that died after its first key: the redelivered proposal keeps its version everywhere."""
+    world.publisher().stop()
+    proposal = make(SPREAD)
+    await world.propose(proposal)
+    kv = await (await world.jetstream()).key_value("spillway_rulesets")
+    parts = slices.cut(proposal, ["north", "south", "island"], 5)
+    await kv.put("island", parts["island"].SerializeToString())
+    process = world.publisher()
+    assert await world.published(proposal) == 5
+    following = make(SPREAD)
+    await world.propose(following)
+    assert await world.published(following) == 6
+    assert world.health(process)["counters"]["proposals.published"] == 2
+    assert await world.rows(VERSIONS, 2, ids=(proposal.id, following.id)) == [(5, 1), (6, 1)]
+
+
+async def test_two_publishers_share_the_work(world, make):
+    """Two publishers on one server: every proposal has one version of its own, in order."""
+    world.publisher()
+    world.publisher()
+    proposals = [make(SPREAD) for _ in range(20)]
+    for proposal in proposals:
+        await world.propose(proposal)
+    assert await world.published(proposals[-1]) == 20
+    ids = tuple(p.id for p in proposals)
+    assert await world.rows(VERSIONS, 20, ids=ids) == [(v, 1) for v in range(1, 21)]
+
+
+async def test_another_publishers_write_is_a_conflict_not_an_overwrite(world, make):
+    """The claim key moved behind the publisher's back: it takes the version after the other's."""
+    world.publisher(SPILLWAY_REFRESH_SECONDS="60")
+    kv = await (await world.jetstream()).key_value("spillway_rulesets")
+    parts = slices.cut(make(LOCAL), ["north", "south", "island"], 30)
+    for cluster, part in parts.items():
+        await kv.put(cluster, part.SerializeToString())
+    proposal = make(SPREAD)
+    await world.propose(proposal)
+    assert await world.published(proposal) == 31
+
+
+async def test_nats_restart_and_lost_data(world, make):
+    """NATS killed and back; then back without any data: it is set up again, versions still increase."""
+    process = world.publisher()
+    first, second, third = (make(SPREAD) for _ in range(3))
+    await world.propose(first)
+    await world.published(first)
+    world.nats.kill()
+    await world.until(lambda: world.health(process)["status"] == 503, "not ready while NATS is away")
+    assert world.health(process)["reason"].startswith("nats: ")
+    world.nats.start()
+    await world.until(lambda: world.health(process)["status"] == 200, "ready again")
+    await world.propose(second)
+    assert await world.published(second) == 2
+    world.nats.kill()
+    (world.folder / "nats" / "jetstream").rename(world.folder / "lost")
+    world.nats.start()
+
+    async def again() -> bool:
+        try:
+            await world.propose(third)
+            return True
+        except Exception:
+            return False
+
+    await world.until(again, "streams are there again")
+    assert await world.published(third) == 3
+
+
+async def test_redis_restart_heals(world, make):
+    """A Redis that comes back empty has the rulesets in force again within a period, without a proposal."""
+    process = world.publisher()
+    proposal = make(SPREAD)
+    await world.propose(proposal)
+    await world.published(proposal)
+    await world.until(lambda: world.hot("spillway:ruleset:south"), "in_force")
+    world.redis.kill()
+    other = make(LOCAL)
+    await world.propose(other)
+    await world.published(other)  # Redis is not needed to publish
+    world.redis.start()
+    await world.until(
+        lambda: (world.hot("spillway:ruleset:south") or {}).get("id") == other.id, "in_force in the new Redis"
+    )
+    assert world.health(process)["status"] == 200
+
+
+async def test_clickhouse_away_never_blocks_and_loses_nothing(world, clickhouse, make):
+    """Publishing goes on without ClickHouse; the rows arrive, once each, when it is back."""
+    process = world.publisher()
+    clickhouse.kill()
+    world.clickhouse.disconnect()
+    proposals = [make(SPREAD) for _ in range(5)]
+    for proposal in proposals:
+        await world.propose(proposal)
+    await world.published(proposals[-1])
+    await world.until(
+        lambda: world.health(process)["servers"].get("clickhouse", "up") != "up", "said to be away"
+    )
+    clickhouse.start()
+    ids = tuple(p.id for p in proposals)
+    assert await world.rows(VERSIONS, 5, ids=ids) == [(v, 1) for v in range(1, 6)]
+
+
+async def test_rows_that_a_crash_lost_are_recovered(world, clickhouse, make):
+    """Killed while ClickHouse is away: the next start finds the versions in the bucket and records them."""
+    process = world.publisher()
+    clickhouse.kill()
+    world.clickhouse.disconnect()
+    proposal = make(SPREAD)
+    await world.propose(proposal)
+    await world.published(proposal)
+    process.kill()
+    clickhouse.start()
+    process.start()
+    statement = "SELECT outcome, reason FROM rulesets WHERE ruleset_id = %(id)s"
+    recovered = "recovered from the rulesets bucket after a restart"
+    assert await world.rows(statement, 1, id=proposal.id) == [("published", recovered)]
+    assert len(await world.rows("SELECT weight FROM rules WHERE ruleset_id = %(id)s", 3, id=proposal.id)) == 3
+
+
+async def test_starts_before_its_servers_and_stops_at_once(world, make):
+    """Started while NATS and Redis are away it says so, then works; SIGTERM ends it within 5 s with 0."""
+    world.nats.kill()
+    world.redis.kill()
+    process = world.publisher(ready=False)
+    assert world.health(process)["status"] == 503
+    world.nats.start()
+    world.redis.start()
+    await world.until(lambda: world.health(process)["status"] == 200, "ready")
+    proposal = make(SPREAD)
+    await world.propose(proposal)
+    await world.published(proposal)
+    running = process.process
+    running.terminate()
+    assert running.wait(5) == 0
+    secret = world.environment["SPILLWAY_NATS_URL"].split(":")[2].split("@")[0]
+    assert secret not in process.log.read_text()

@@ -1,0 +1,158 @@
+"""Proposals and reports through a real publisher: what reaches NATS, Redis and ClickHouse."""
+
+import time
+
+import pytest
+from spillway.v1.acknowledgement_pb2 import Acknowledgement
+from spillway.v1.heartbeat_pb2 import Heartbeat
+
+pytestmark = pytest.mark.component
+
+SPREAD = {"north": {"north": 4000, "south": 6000}, "south": {"south": 10_000}}
+RULESET = "SELECT version, outcome, origin, policy, reason FROM rulesets WHERE ruleset_id = %(id)s"
+RULES = """SELECT version, source_cluster, destination_cluster, weight, class, reason FROM rules
+           WHERE ruleset_id = %(id)s ORDER BY source_cluster, destination_cluster"""
+
+
+async def test_a_proposal_reaches_every_key_redis_and_clickhouse(world, make):
+    """One proposal: a slice per cluster under one version, the in_force keys, the audit rows."""
+    world.publisher()
+    proposal = make(SPREAD)
+    await world.propose(proposal)
+    version = await world.published(proposal)
+    north, south, island = [await world.value(c) for c in ("north", "south", "island")]
+    assert [len(r.rules) for r in (north, south, island)] == [1, 1, 0]
+    assert list(island.traffic_classes) == list(proposal.traffic_classes)
+    await world.until(lambda: world.hot("spillway:ruleset:north"), "in_force of north")
+    hot = world.hot("spillway:ruleset:north")
+    assert (hot["version"], hot["input_window"]["id"], len(hot["rules"])) == (str(version), "w-1", 1)
+    assert await world.rows(RULESET, 1, id=proposal.id) == [
+        (version, "published", "optimizer", "spillway", "")
+    ]
+    assert await world.rows(RULES, 3, id=proposal.id) == [
+        (version, "north", "north", 4000, "shop GET /items/{id}", "cheapest"),
+        (version, "north", "south", 6000, "shop GET /items/{id}", "cheapest"),
+        (version, "south", "south", 10_000, "shop GET /items/{id}", "cheapest"),
+    ]
+
+
+async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_published(world, make):
+    """Bytes that do not decode and a broken contract stop nothing; both are recorded, naming the key."""
+    process = world.publisher()
+    broken, good = make({"north": {"north": 1, "atlantis": 2}}), make(SPREAD)
+    await world.propose(b"\xff\xffnot a ruleset")
+    await world.propose(broken)
+    await world.propose(good)
+    await world.published(good)
+    ((version, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=broken.id)
+    assert (version, outcome) == (0, "refused")
+    assert (
+        "rules[0].destinations[1].cluster: unknown cluster 'atlantis'; clusters: island, north, south"
+        in reason
+    )
+    assert "rules[0].destinations: weights sum to 3, must be 10000" in reason
+    undecodable = (
+        "SELECT reason FROM rulesets WHERE ruleset_id = '' AND position(reason, 'does not decode') > 0"
+    )
+    assert "spillway.proposals.optimizer sequence 1" in (await world.rows(undecodable, 1))[0][0]
+    counters = world.health(process)["counters"]
+    assert (
+        counters["malformed.proposal"],
+        counters["proposals.refused"],
+        counters["proposals.published"],
+    ) == (1, 2, 1)
+
+
+async def test_guardrails_file_is_enforced(world, make):
+    """A step beyond maximum_shift is published clamped; the audit says so."""
+    (world.folder / "guardrails.yaml").write_text("maximum_shift: 1000")
+    world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
+    proposal = make(SPREAD)
+    await world.propose(proposal)
+    await world.published(proposal)
+    weights = {d.cluster: d.weight for d in (await world.value("north")).rules[0].destinations}
+    assert weights == {"north": 9000, "south": 1000}
+    ((*_, reason),) = await world.rows(RULESET, 1, id=proposal.id)
+    assert reason == "maximum_shift: changed 1 of 2 rules"
+
+
+async def test_the_same_ruleset_twice_is_published_once(world, make):
+    """Sent again beyond NATS's own deduplication (no message id), the same id gets no second version."""
+    process = world.publisher()
+    first, last = make(SPREAD), make(SPREAD)
+    await world.propose(first)
+    await world.propose(first)
+    await world.propose(last)
+    await world.published(last)
+    assert world.health(process)["counters"]["proposals.duplicate"] == 1
+    assert (await world.value("north")).version == 2
+    assert len(await world.rows(RULESET, 1, id=first.id)) == 1
+
+
+async def test_kill_switch_replaces_what_is_in_force(world, make):
+    """Restarted with frozen: true, local-first is published at once, and nothing else any more."""
+    process = world.publisher()
+    proposal = make(SPREAD)
+    await world.propose(proposal)
+    await world.published(proposal)
+    process.stop()
+    (world.folder / "guardrails.yaml").write_text("frozen: true")
+    world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
+
+    async def frozen() -> bool:
+        return (await world.value("north")).policy == "frozen" and (
+            await world.value("south")
+        ).policy == "frozen"
+
+    await world.until(frozen, "local-first in force")
+    assert not (await world.value("north")).rules and (await world.value("north")).version == 2
+    refused = make(SPREAD)
+    await world.propose(refused)
+    ((_, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=refused.id)
+    assert (outcome, reason.split(":")[0]) == ("refused", "frozen")
+
+
+async def test_acknowledgements_and_heartbeats(world, make):
+    """Acks become rows; a heartbeat becomes a key that expires; malformed reports are counted by reason."""
+    process = world.publisher()
+    js = await world.jetstream()
+    ack = Acknowledgement(
+        cluster="north", service="web", envoy=f"north/web/{world.folder.name}", ruleset_version=7
+    )
+    ack.outcome, ack.type_url = 2, "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+    ack.detail = "weights"
+    ack.at.GetCurrentTime()
+    beat = Heartbeat(cluster="north", ttl_seconds=3, ruleset_version=41)
+    beat.at.GetCurrentTime()
+    beat.services.add(service="web", connected_envoys=2)
+    await js.publish("spillway.acks.north", b"\xff")
+    await js.publish("spillway.acks.north", ack.SerializeToString())
+    await js.publish("spillway.heartbeats.south", beat.SerializeToString())
+    await js.publish("spillway.heartbeats.north", beat.SerializeToString())
+    statement = (
+        "SELECT cluster, service, version, outcome, detail FROM acknowledgements WHERE envoy = %(envoy)s"
+    )
+    assert await world.rows(statement, 1, envoy=ack.envoy) == [("north", "web", 7, "nack", "weights")]
+    await world.until(lambda: world.hot("spillway:placement:north"), "placement of north")
+    placement = world.hot("spillway:placement:north")
+    assert placement["services"] == [{"service": "web", "connected_envoys": 2}]
+    await world.until(
+        lambda: world.hot("spillway:placement:north") is None, "placement forgotten after its ttl"
+    )
+    counters = world.health(process)["counters"]
+    assert (counters["malformed.acks.undecodable"], counters["malformed.heartbeats.subject"]) == (1, 1)
+    proposal = make(SPREAD)  # a relay serves 41: versions go on above it
+    await world.propose(proposal)
+    assert await world.published(proposal) == 42
+
+
+async def test_late_heartbeats_place_nothing(world):
+    """A heartbeat from before its time to live, found at start, is not taken for the present."""
+    process = world.publisher()
+    process.stop()
+    beat = Heartbeat(cluster="north", ttl_seconds=5)
+    beat.at.FromNanoseconds(time.time_ns() - 6 * 10**9)
+    await (await world.jetstream()).publish("spillway.heartbeats.north", beat.SerializeToString())
+    process.start()
+    await world.until(lambda: "heartbeats.late" in world.health(process)["counters"], "counted as late")
+    assert world.hot("spillway:placement:north") is None

@@ -1,0 +1,280 @@
+"""What becomes of proposals under each guardrail."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_PAPA, Ruleset
+from spillway_contracts import ruleset as contract
+from spillway_publisher import slices
+from spillway_publisher.checks import Context
+from spillway_publisher.guardrails import decide
+from spillway_publisher.policy import Denial, Pin, Policy
+
+CLASS = "shop GET /items/{id}"
+NOW = time.time_ns()
+
+
+def split(ruleset: Ruleset, source: str) -> dict[str, int]:
+    (rule,) = [rule for rule in ruleset.rules if rule.source_cluster == source]
+    return {d.cluster: d.weight for d in rule.destinations}
+
+
+@pytest.fixture
+def ask(topology):
+    """ask(proposal, in_force=..., resumed=..., **policy) -> Decision at NOW."""
+
+    def decided(proposal, in_force: Ruleset | None = None, resumed=False, **policy):
+        clusters = [c.name for c in topology.clusters]
+        parts = slices.cut(in_force, clusters, in_force.version) if in_force else {}
+        return decide(proposal, Context(topology, Policy(**policy), parts, NOW, resumed))
+
+    return decided
+
+
+@pytest.fixture
+def good(make):
+    return make({"north": {"north": 4000, "south": 6000}}, now_ns=NOW)
+
+
+def test_a_good_proposal_is_published_as_it_is(ask, good):
+    """Without guardrails in the way nothing is changed."""
+    decision = ask(good)
+    assert (decision.ruleset, decision.reason) == (good, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda p: setattr(p, "version", 7), "version: 7; must be 0"),
+        (lambda p: setattr(p, "id", ""), "id: empty"),
+        (lambda p: setattr(p, "origin", 0), "origin: 0; must be one of ORIGIN_OPTIMIZER, ORIGIN_PAPA"),
+        (lambda p: setattr(p, "origin", 99), "origin: 99; must be one of"),
+        (lambda p: setattr(p.rules[0].destinations[0], "weight", 1), "weights sum to 6001, must be 10000"),
+        (
+            lambda p: setattr(p.rules[0], "source_cluster", "atlantis"),
+            "unknown cluster 'atlantis'; clusters: island",
+        ),
+        (lambda p: setattr(p.traffic_classes[0], "method", "get it"), "traffic_classes[0]: traffic class"),
+        (lambda p: setattr(p.created_at, "seconds", 2**62), "created_at:"),
+        (lambda p: setattr(p.input_window.end, "seconds", 2**62), "input_window.end:"),
+        (lambda p: setattr(p.input_window.start, "nanos", -5), "input_window.start:"),
+        (
+            lambda p: p.created_at.FromNanoseconds(NOW - 61 * 10**9),
+            "created_at: 61.0 s ago; maximum_age_seconds",
+        ),
+        (
+            lambda p: p.created_at.FromNanoseconds(NOW + 61 * 10**9),
+            "created_at: 61.0 s ahead; maximum_age_seconds",
+        ),
+    ],
+)
+def test_what_breaks_the_contract_or_is_stale_is_refused_by_key(ask, good, change, says):
+    """Each refusal names the key, the value and what is allowed."""
+    change(good)
+    decision = ask(good)
+    assert decision.ruleset is None
+    assert says in decision.reason
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=300)
+def test_whatever_decodes_gets_a_decision(data):
+    """No bytes make the pipeline raise."""
+    from google.protobuf.message import DecodeError
+    from spillway.v1.topology_pb2 import Topology
+
+    try:
+        proposal = Ruleset.FromString(data)
+    except DecodeError:
+        return
+    policy = Policy(maximum_shift=1, minimum_local_share=1)
+    assert decide(proposal, Context(Topology(), policy, {}, NOW)).ruleset is None
+
+
+def test_expired_is_refused_even_when_resumed(ask, good):
+    """After a crash age no longer counts, expiry does."""
+    good.created_at.FromNanoseconds(NOW - 100 * 10**9)
+    assert ask(good).ruleset is None
+    assert ask(good, resumed=True).ruleset is not None
+    good.expires_at.FromNanoseconds(NOW - 10**9)
+    assert "expires_at: 1.0 s ago; must lie ahead" in ask(good, resumed=True).reason
+
+
+def test_older_than_in_force_of_same_origin_is_refused(ask, make, good):
+    """A proposal that was overtaken does not come back; another origin's clock does not matter."""
+    newer = make({}, now_ns=NOW + 10**9, version=4)
+    assert "older than the same origin's ruleset in force" in ask(good, in_force=newer).reason
+    newer.origin = ORIGIN_PAPA
+    assert ask(good, in_force=newer).ruleset is not None
+
+
+def test_shift_is_clamped_towards_the_proposal(ask, make, good):
+    """From 100 % local, a step of at most 1 000 parts, said in the rule's and the ruleset's reason."""
+    old = make({"north": {"north": 10_000}}, now_ns=NOW - 10**9, version=3)
+    decision = ask(good, in_force=old, maximum_shift=1000)
+    assert split(decision.ruleset, "north") == {"north": 9000, "south": 1000}
+    assert decision.ruleset.rules[0].reason == "cheapest; maximum_shift: a shift of 6000 clamped to 1000"
+    assert decision.reason == "maximum_shift: changed 1 of 1 rules"
+    assert decision.ruleset.rules[0].destinations[1].predicted_compute_ms == 60  # the proposal's
+
+
+def test_shift_counts_from_local_first_when_nothing_is_in_force(ask, make, good):
+    """Relays without a rule, or with an expired one, serve local-first: the first step is a step too."""
+    assert split(ask(good, maximum_shift=500).ruleset, "north") == {"north": 9500, "south": 500}
+    expired = make({"north": {"south": 10_000}}, now_ns=NOW - 200 * 10**9, version=3)
+    assert split(ask(good, in_force=expired, maximum_shift=500).ruleset, "north") == {
+        "north": 9500,
+        "south": 500,
+    }
+
+
+def test_shift_from_where_nothing_is_placed_is_not_clamped(ask, make):
+    """A service that is not in the cluster has no local-first to step from."""
+    away = make({"north": {"island": 10_000}}, class_id="archive GET /", now_ns=NOW)
+    assert split(ask(away, maximum_shift=1, minimum_local_share=5000).ruleset, "north") == {"island": 10_000}
+
+
+def test_operator_moves_at_once(ask, good):
+    """A rollback is not slowed down by maximum_shift, and its reason is the audit's."""
+    good.origin = ORIGIN_OPERATOR
+    decision = ask(good, maximum_shift=1)
+    assert split(decision.ruleset, "north") == {"north": 4000, "south": 6000}
+    assert decision.reason == "cheapest"
+
+
+def test_clamp_never_leaves_requests_at_a_denied_destination(ask, make):
+    """A denial that came after the ruleset in force takes effect in one step."""
+    old = make({"north": {"south": 10_000}}, now_ns=NOW - 10**9, version=3)
+    new = make({"north": {"north": 10_000}}, now_ns=NOW)
+    denied = [Denial(clusters=["south"])]
+    assert split(ask(new, old, maximum_shift=100, denied_destinations=denied).ruleset, "north") == {
+        "north": 10_000
+    }
+
+
+@pytest.mark.parametrize(
+    ("denial", "refused"),
+    [
+        (Denial(traffic_class=CLASS, clusters=["south"]), True),
+        (Denial(traffic_class=CLASS, source_cluster="north", clusters=["island", "south"]), True),
+        (Denial(clusters=["south"]), True),
+        (Denial(source_cluster="south", clusters=["south"]), False),
+        (Denial(traffic_class="other GET /", clusters=["south"]), False),
+        (Denial(clusters=["island"]), False),
+    ],
+)
+def test_denied_destinations_refuse_the_whole_ruleset(ask, good, denial, refused):
+    """Fail closed: one denied destination refuses everything; a denial of something else does not."""
+    decision = ask(good, denied_destinations=[denial])
+    assert (decision.ruleset is None) == refused
+    if refused:
+        assert (
+            f"rules[0].destinations: 'south' is a denied destination of {CLASS!r} from 'north'"
+            in decision.reason
+        )
+
+
+def test_minimum_local_share_is_kept(ask, make):
+    """The local share is raised where the service is placed locally, also when the rule leaves it out."""
+    away = make({"north": {"south": 10_000}}, now_ns=NOW)
+    decision = ask(away, minimum_local_share=2500)
+    assert split(decision.ruleset, "north") == {"north": 2500, "south": 7500}
+    assert "minimum_local_share: 0 raised to 2500" in decision.ruleset.rules[0].reason
+
+
+def test_pins_replace_and_add_rules(ask, make, good):
+    """A pinned rule is exactly its pin, proposed or not, whatever the maximum shift."""
+    pins = [
+        Pin(source_cluster=source, source_service="web", traffic_class=CLASS, destinations={"south": 10_000})
+        for source in ("north", "south")
+    ]
+    decision = ask(good, pins=pins, maximum_shift=1)
+    assert split(decision.ruleset, "north") == split(decision.ruleset, "south") == {"south": 10_000}
+    assert "pins: changed 2 of 2 rules" in decision.reason
+
+
+def test_frozen_lets_local_first_through_only(ask, make, good):
+    """The kill switch refuses everything that leaves a cluster, the operator's too; pins do not act then."""
+    pin = Pin(
+        source_cluster="north", source_service="web", traffic_class=CLASS, destinations={"south": 10_000}
+    )
+    good.origin = ORIGIN_OPERATOR
+    assert "frozen: true" in ask(good, frozen=True).reason
+    local = make({"north": {"north": 10_000}, "south": {"south": 10_000, "north": 0}}, now_ns=NOW)
+    assert ask(local, frozen=True, pins=[pin]).ruleset == local
+    assert ask(make({}, now_ns=NOW), frozen=True).ruleset is not None
+
+
+def test_shadow_publishes_nothing_and_says_what_it_would_have_done(ask, good):
+    """Shadow mode goes through all guardrails and stops there."""
+    decision = ask(good, shadow=True, maximum_shift=100)
+    assert decision.ruleset is None
+    assert decision.reason == "shadow: true: computed, not published; maximum_shift: changed 1 of 1 rules"
+
+
+def test_operators_ruleset_holds_until_it_expires(ask, make, good):
+    """Otherwise the optimizer's next proposal would undo a rollback within seconds."""
+    held = make({"north": {"north": 10_000}}, now_ns=NOW - 10**9, version=9, origin=ORIGIN_OPERATOR)
+    assert "operator_hold: true: version 9 of origin ORIGIN_OPERATOR is in force" in ask(good, held).reason
+    assert ask(good, held, operator_hold=False).ruleset is not None
+    held.expires_at.FromNanoseconds(NOW - 1)
+    assert ask(good, held).ruleset is not None
+
+
+def test_expiry_is_cut(ask, good):
+    """A ruleset that would live for ever is cut to the maximum, and that is said."""
+    good.expires_at.FromSeconds(4_000_000_000)
+    decision = ask(good, maximum_expiry_seconds=300)
+    assert decision.ruleset.expires_at.ToNanoseconds() == NOW + 300 * 10**9
+    assert decision.reason == "expires_at: cut to maximum_expiry_seconds 300"
+
+
+WEIGHTS = st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)).map(sorted)
+
+
+@given(a=WEIGHTS, b=WEIGHTS, maximum=st.integers(1, 10_000), minimum=st.integers(0, 10_000))
+@settings(max_examples=100)
+def test_every_published_ruleset_keeps_the_contract(topology_of, make_of, a, b, maximum, minimum):
+    """Whatever guardrails do together, what leaves them is a valid ruleset."""
+    named = ("north", "south", "island")
+    old, new = (
+        make_of({"north": dict(zip(named, (x, y - x, 10_000 - y), strict=True))}, now_ns=NOW)
+        for x, y in (a, b)
+    )
+    policy = Policy(maximum_shift=maximum, minimum_local_share=minimum)
+    decision = decide(new, Context(topology_of, policy, slices.cut(old, named, 1), NOW))
+    assert contract.check(decision.ruleset, topology_of) == []
+
+
+@pytest.fixture(scope="module")
+def topology_of():
+    from spillway.v1.topology_pb2 import Topology
+
+    topology = Topology()
+    for name in ("north", "south", "island"):
+        topology.clusters.add(name=name)
+        if name != "north":
+            topology.links.add(source_cluster="north", destination_cluster=name)
+    return topology
+
+
+@pytest.fixture(scope="module")
+def make_of():
+    from spillway.v1.ruleset_pb2 import ORIGIN_OPTIMIZER
+    from spillway_contracts import traffic_class
+
+    def build(rules, now_ns):
+        proposal = Ruleset(id="p", origin=ORIGIN_OPTIMIZER, policy="spillway")
+        proposal.input_window.id = "w"
+        proposal.created_at.FromNanoseconds(now_ns)
+        proposal.expires_at.FromNanoseconds(now_ns + 10**10)
+        for source, weights in rules.items():
+            rule = proposal.rules.add(source_cluster=source, source_service="web")
+            rule.traffic_class.CopyFrom(traffic_class.parse(CLASS))
+            for cluster, weight in weights.items():
+                rule.destinations.add(cluster=cluster, weight=weight)
+        return proposal
+
+    return build

@@ -1,0 +1,54 @@
+"""Status rows, the version to go back to, and the rollback's proposal."""
+
+import pytest
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR
+from spillway_publisher import operator, slices
+from spillway_publisher.checks import contract_problems
+
+LOCAL, SPREAD = {"north": {"north": 10_000}}, {"north": {"north": 4000, "south": 6000}}
+
+
+@pytest.fixture
+def history(make):
+    """Versions 1 local, 2 spread, 3 spread again (renewed)."""
+    parts = [
+        slices.cut(make(rules), ["north", "south"], i + 1) for i, rules in enumerate((LOCAL, SPREAD, SPREAD))
+    ]
+    return {cluster: [part[cluster] for part in parts] for cluster in ("north", "south")}
+
+
+def test_rollback_skips_renewals(history):
+    """By default it goes back to the latest version with other rules, not to the same rules renewed."""
+    assert operator.choose_version(history, None) == 1
+    assert operator.choose_version(history, 2) == 2
+
+
+def test_versions_that_are_not_whole_cannot_be_rolled_back_to(history):
+    """A version that some cluster never had, the one in force, and unknown ones are refused."""
+    del history["south"][0]
+    for version in (1, 3, 99):
+        with pytest.raises(operator.OperatorError, match=f"--to {version}: .*; versions: 2"):
+            operator.choose_version(history, version)
+    with pytest.raises(operator.OperatorError, match="all have the rules in force"):
+        operator.choose_version(history, None)
+    with pytest.raises(operator.OperatorError, match="no earlier version"):
+        operator.choose_version({}, None)
+
+
+def test_rollback_is_a_valid_proposal_of_the_operator(history, topology):
+    """It passes the contract, carries the reason in every rule, and keeps the rules' input window."""
+    old = operator.whole(history, 2)
+    proposal = operator.rollback(old, "checkout is slow", 600, 10**18)
+    assert contract_problems(proposal, topology) == []
+    assert proposal.origin == ORIGIN_OPERATOR and proposal.input_window == old.input_window
+    assert proposal.rules[0].reason == "rollback to version 2: checkout is slow"
+    assert proposal.rules[0].destinations == old.rules[0].destinations
+
+
+def test_status_rows_tell_what_is_in_force(make):
+    """Age, expiry and answers per cluster; unknown answers stay unknown."""
+    part = slices.cut(make(LOCAL, now_ns=10**18), ["north"], 5)
+    (row,) = operator.status_rows(part, {("north", 5): (3, 1)}, 10**18 + 30 * 10**9)
+    assert (row["version"], row["age_s"], row["expires_in_s"], row["acks"], row["nacks"]) == (5, 30, 90, 3, 1)
+    assert operator.status_rows(part, None, 10**18)[0]["acks"] is None
+    assert "north" in operator.format_table([row]).splitlines()[1]

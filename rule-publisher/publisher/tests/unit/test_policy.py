@@ -1,0 +1,60 @@
+"""Policy files: strict keys, values checked against the topology."""
+
+import pytest
+from spillway_contracts import ContractError
+from spillway_publisher import policy
+
+BAD = [
+    ("maximum_shfit: 3", "maximum_shfit: unknown key; keys: denied_destinations"),
+    ("maximum_shift: 0", "maximum_shift: Input should be greater than or equal to 1; got 0"),
+    ("maximum_shift: 10001", "maximum_shift: Input should be less than or equal to 10000"),
+    ("frozen: 'yes'", "frozen: Input should be a valid boolean; got 'yes'"),
+    (
+        "denied_destinations: [{clusters: [atlantis]}]",
+        "denied_destinations[0].clusters[0]: unknown cluster 'atlantis'",
+    ),
+    (
+        "denied_destinations: [{cluster: north}]",
+        "cluster: unknown key; keys: clusters, source_cluster, traffic_class",
+    ),
+    ("denied_destinations: [{clusters: [north], traffic_class: x}]", "traffic class 'x': expected"),
+    ("{frozen: true, shadow: true}", "frozen, shadow: both true"),
+    ("- a list", "(the document): Input should be"),
+    ("a: b: c", "cannot be read"),
+]
+PIN = "pins: [{source_cluster: %s, source_service: web, traffic_class: 'shop GET /', destinations: {%s}}]"
+
+
+def read(tmp_path, topology, text):
+    path = tmp_path / "guardrails.yaml"
+    path.write_text(text)
+    return policy.load(path, topology)
+
+
+@pytest.mark.parametrize(("text", "says"), BAD)
+def test_what_is_wrong_is_named(tmp_path, topology, text, says):
+    """Each mistake gives an error that names the file, the key and what is allowed."""
+    with pytest.raises(ContractError) as error:
+        read(tmp_path, topology, text)
+    assert says in str(error.value)
+    assert str(error.value).startswith(str(tmp_path / "guardrails.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("source", "destinations", "extra", "says"),
+    [
+        ("north", "north: 9000", "", "pins[0].destinations: weights sum to 9000, must be 10000"),
+        ("south", "island: 10000", "", "pins[0].destinations: no link 'south' to 'island'"),
+        ("north", "south: 10000", "\ndenied_destinations: [{clusters: [south]}]", "is a denied destination"),
+    ],
+)
+def test_pins_must_be_possible(tmp_path, topology, source, destinations, extra, says):
+    """A pin that could never be published is an error at start, not a refusal of every ruleset."""
+    with pytest.raises(ContractError, match="pins") as error:
+        read(tmp_path, topology, PIN % (source, destinations) + extra)
+    assert says in str(error.value)
+
+
+def test_empty_and_absent_files_are_the_default(tmp_path, topology):
+    """No policy file, or an empty one, guards with the defaults."""
+    assert read(tmp_path, topology, "") == policy.load(None, topology) == policy.Policy()

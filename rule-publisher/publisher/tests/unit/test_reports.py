@@ -1,0 +1,49 @@
+"""Reading what relays report."""
+
+import pytest
+from spillway.v1.acknowledgement_pb2 import Acknowledgement
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway_contracts import names
+from spillway_publisher import rows
+from spillway_publisher.reports import Malformed, read_report
+
+
+@pytest.mark.parametrize(
+    ("data", "subject", "reason"),
+    [
+        (b"\xff\xff", "spillway.heartbeats.north", "undecodable"),
+        (
+            Heartbeat(cluster="atlantis").SerializeToString(),
+            "spillway.heartbeats.atlantis",
+            "unknown_cluster",
+        ),
+        (Heartbeat(cluster="north").SerializeToString(), "spillway.heartbeats.south", "subject"),
+        (
+            Heartbeat(cluster="north", ruleset_version=2**63).SerializeToString(),
+            "spillway.heartbeats.north",
+            "version",
+        ),
+        (
+            b"\x0a\x05north\x12\x0c\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x01",
+            "spillway.heartbeats.north",
+            "time",
+        ),
+    ],
+)
+def test_malformed_reports_have_a_reason(data, subject, reason):
+    """Every way of being malformed is grouped under its own reason."""
+    with pytest.raises(Malformed) as error:
+        read_report(Heartbeat, data, subject, names.NATS_SUBJECT_HEARTBEATS, {"north", "south"})
+    assert error.value.reason == reason
+
+
+def test_acknowledgement_without_outcome_or_time_is_no_row():
+    """A row needs an outcome and a time that the table can hold."""
+    message = Acknowledgement(cluster="north", outcome=1)
+    with pytest.raises(ValueError, match="at: 1970"):
+        rows.acknowledgement_row(message)
+    message.at.FromSeconds(1_800_000_000)
+    assert rows.acknowledgement_row(message)[6] == "ack"
+    message.outcome = 0
+    with pytest.raises(ValueError, match="outcome: 0; must be"):
+        rows.acknowledgement_row(message)
