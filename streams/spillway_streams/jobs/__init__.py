@@ -1,0 +1,1 @@
+"""The Faust wiring of each job: messages in, pure functions, rows out."""

@@ -1,0 +1,161 @@
+"""Real Kafka, Redis and ClickHouse, one of each for the whole run, and jobs as real processes."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from clickhouse_driver import Client
+from spillway_lab.testing.kafka import kafka_server
+from spillway_lab.testing.servers import clickhouse_server, free_port, redis_server
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "component" in item.path.parts:
+            item.add_marker(pytest.mark.component)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with kafka_server(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def clickhouse_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with clickhouse_server(tmp_path_factory.mktemp("clickhouse")) as url:
+        yield url
+
+
+@pytest.fixture
+def clickhouse(clickhouse_url: str) -> Iterator[Client]:
+    client = Client.from_url(clickhouse_url)
+    yield client
+    client.disconnect()
+
+
+@dataclass
+class Job:
+    """A running `python -m spillway_streams NAME`."""
+
+    process: subprocess.Popen
+    health: str
+    log: Path
+
+    def state(self) -> dict:
+        try:
+            with urllib.request.urlopen(self.health, timeout=2) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            return json.load(error)
+        except OSError as error:
+            return {"ready": False, "problems": {"health": str(error)}, "counters": {}}
+
+    def counters(self) -> dict[str, int]:
+        return self.state()["counters"]
+
+
+@contextmanager
+def run_job(name: str, folder: Path, **environment: str) -> Iterator[Job]:
+    """Starts a job; at the end it must stop within five seconds of SIGTERM."""
+    port = free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    own = {"SPILLWAY_STATE_DIR": str(folder / "state"), "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}"}
+    log = folder / f"{name}.log"
+    with log.open("ab") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "spillway_streams", name], env=os.environ | own | environment, stderr=sink
+        )
+    job = Job(process, f"http://127.0.0.1:{port}/healthz", log)
+    try:
+        yield job
+    finally:
+        process.terminate()
+        try:
+            process.wait(6)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            pytest.fail(f"{name} did not stop within 6 s of SIGTERM:\n{log.read_text()[-3000:]}")
+
+
+@pytest.fixture
+def send(kafka: str) -> Callable[[str, list[bytes]], None]:
+    """Produces payloads to a topic, one message each, and waits for the brokers' acknowledgement."""
+
+    def _send(topic: str, payloads: list[bytes]) -> None:
+        async def produce() -> None:
+            async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
+                for payload in payloads:
+                    await producer.send_and_wait(topic, payload)
+
+        asyncio.run(produce())
+
+    return _send
+
+
+@pytest.fixture
+def read_all(kafka: str) -> Callable[[str], list]:
+    """Every record that a topic holds now."""
+
+    def _read(topic: str) -> list:
+        async def consume() -> list:
+            async with AIOKafkaConsumer(topic, bootstrap_servers=kafka, auto_offset_reset="earliest") as consumer:
+                records: list = []
+                while batch := await consumer.getmany(timeout_ms=1500):
+                    records += [record for part in batch.values() for record in part]
+                return records
+
+        return asyncio.run(consume())
+
+    return _read
+
+
+@pytest.fixture(name="eventually")
+def _eventually() -> Callable[..., object]:
+    return eventually
+
+
+def eventually(check: Callable[[], object], seconds: float = 45.0, what: str = "") -> object:
+    """First true result of `check`; fails the test after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (result := check()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {seconds} s: {what or check}")
+        time.sleep(0.2)
+    return result
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, kafka: str, clickhouse_url: str, redis_url: str) -> Iterator[Callable[..., Job]]:
+    """Starts jobs against the shared servers: jobs("exclusive", SPILLWAY_WINDOW="1")."""
+    with ExitStack() as running:
+
+        def start(name: str, **environment: str) -> Job:
+            servers = {
+                "SPILLWAY_KAFKA": kafka,
+                "SPILLWAY_CLICKHOUSE_URL": clickhouse_url,
+                "SPILLWAY_REDIS_URL": redis_url,
+            }
+            job = running.enter_context(run_job(name, tmp_path, **servers | environment))
+            eventually(lambda: job.state()["ready"], 60, f"{name} ready:\n{job.log.read_text()[-2000:]}")
+            return job
+
+        yield start
