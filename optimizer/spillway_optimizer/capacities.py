@@ -18,7 +18,11 @@ class Capacities:
 
 
 def capacities(
-    telemetry: Telemetry, needed: list[tuple[str, str]], curves: Mapping[str, Curve], now: float, max_age_s: float
+    telemetry: Telemetry,
+    needed: list[tuple[str, str]],
+    curves: Mapping[str, Curve],
+    now: float,
+    max_age_s: float,
 ) -> Capacities:
     """For every (service, cluster) in `needed`; one that has no source at all is a refusal."""
     measured = {}
@@ -43,7 +47,9 @@ def capacities(
                 "follows from its load and CPU share now"
             )
         else:
-            refusals.append(f"capacities: none for {service!r} in any cluster, and no CPU share to estimate it from")
+            refusals.append(
+                f"capacities: none for {service!r} in any cluster, and no CPU share to estimate it from"
+            )
     return Capacities(found, tuple(notes), tuple(dict.fromkeys(refusals)))
 
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-
 from spillway.v1.ruleset_pb2 import Destination, InputWindow, Origin, Prediction, Rule, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ruleset as contract
 from spillway_contracts import traffic_class
+
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.model import Window
 from spillway_optimizer.objective import Evaluation, evaluate, marginal_ms, propagate
@@ -50,7 +50,9 @@ def from_solution(problem: Problem, solution: Solution, stamp: Stamp, topology: 
     return Extracted(ruleset, evaluation, loss)
 
 
-def from_rules(problem: Problem, rules: Rules, stamp: Stamp, topology: Topology) -> tuple[Ruleset, Evaluation]:
+def from_rules(
+    problem: Problem, rules: Rules, stamp: Stamp, topology: Topology
+) -> tuple[Ruleset, Evaluation]:
     """The ruleset of given weights, priced at the problem's demand. Raises ProblemError when the rules do
     not fit the problem, UnverifiedError when they break the contract."""
     flows, load = propagate(problem.layout, to_shares(problem, rules))

@@ -61,7 +61,10 @@ class Layout:
             b=np.array([problem.curves[k].b_ms for k in classes], dtype=float),
             weight=np.array([problem.curves[k].norm_weight for k in classes], dtype=float),
             capacity=np.array(
-                [[problem.capacity_rps[s, c] if (s, c) in problem.placement else 1.0 for c in clusters] for s in services],
+                [
+                    [problem.capacity_rps[s, c] if (s, c) in problem.placement else 1.0 for c in clusters]
+                    for s in services
+                ],
                 dtype=float,
             ).reshape(len(services), len(clusters)),
             placed=placed.reshape(len(services), len(clusters)),
@@ -79,7 +82,9 @@ class Layout:
                 found.append(f"placement: {self.services[self.class_service[k]]!r} is not placed for {where}")
             for e in self.out_edges[k]:
                 if not self.usable[e, c].any():
-                    found.append(f"placement: nothing reachable can serve {self.classes[self.edge_target[e]]!r} for {where}")
+                    found.append(
+                        f"placement: nothing reachable can serve {self.classes[self.edge_target[e]]!r} for {where}"
+                    )
         return found
 
 
@@ -88,7 +93,9 @@ def _index(names: tuple[str, ...]) -> dict[str, int]:
 
 
 def _pairs(clusters, values, default: float) -> np.ndarray:
-    return np.array([[values.get((i, j), 0.0 if i == j else default) for j in clusters] for i in clusters], dtype=float)
+    return np.array(
+        [[values.get((i, j), 0.0 if i == j else default) for j in clusters] for i in clusters], dtype=float
+    )
 
 
 def _egress(problem: "Problem", clusters) -> np.ndarray:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import traffic_class
+
 from spillway_optimizer import ProblemError
 from spillway_optimizer.capacities import capacities
 from spillway_optimizer.problem import Curve, Edge, Problem
@@ -127,7 +128,9 @@ class _Draft:
         """Heartbeats say what runs where; for a cluster whose relay is silent while its telemetry is
         fresh, the topology's declaration does: a dead relay stops no Envoy."""
         declared = {
-            cluster: frozenset(s.name for s in self.topology.services for p in s.placements if p.cluster == cluster)
+            cluster: frozenset(
+                s.name for s in self.topology.services for p in s.placements if p.cluster == cluster
+            )
             for cluster in self.clusters
         }
         heard = {c: services for c, services in self.telemetry.placement.items() if services is not None}
@@ -138,10 +141,14 @@ class _Draft:
             services = heard.get(cluster)
             if services is None:
                 if self.telemetry.placement and not self._alive(cluster):
-                    self.notes.append(f"placement: neither heartbeat nor fresh load from {cluster!r}, left out")
+                    self.notes.append(
+                        f"placement: neither heartbeat nor fresh load from {cluster!r}, left out"
+                    )
                     continue
                 if self.telemetry.placement:
-                    self.notes.append(f"placement: no heartbeat from {cluster!r}, its declared services are assumed")
+                    self.notes.append(
+                        f"placement: no heartbeat from {cluster!r}, its declared services are assumed"
+                    )
                 services = declared[cluster]
             self.placed |= {(service, cluster) for service in services}
         for cluster, class_id in self.demand_rps:
@@ -153,7 +160,9 @@ class _Draft:
 
     def _alive(self, cluster: str) -> bool:
         board = self.telemetry.load.get(cluster, {})
-        return any(self.now - entry.at <= self.limits.board_max_age_s and entry.rps > 0 for entry in board.values())
+        return any(
+            self.now - entry.at <= self.limits.board_max_age_s and entry.rps > 0 for entry in board.values()
+        )
 
     def curves(self) -> None:
         latest = {row.class_id: row for row in sorted(self.telemetry.curves, key=lambda r: r.fitted_at)}
@@ -167,7 +176,9 @@ class _Draft:
             state = "none" if row is None else f"{self.now - row.fitted_at:.0f} s old"
             share, own_ms = self._observed(class_id, service)
             if own_ms is None or share > self.limits.max_share_without_curve:
-                self.refusals.append(f"curves: {class_id!r}: {state}; it has {share:.0%} of the load of {service!r}")
+                self.refusals.append(
+                    f"curves: {class_id!r}: {state}; it has {share:.0%} of the load of {service!r}"
+                )
             else:
                 self.notes.append(f"curves: {class_id!r}: {state}; taken as constant {own_ms:.1f} ms")
                 self.curve[class_id] = Curve(0.0, own_ms)

@@ -5,9 +5,10 @@ from typing import Any
 from spillway.v1.ruleset_pb2 import Origin
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import traffic_class
+
 from spillway_optimizer import ProblemError
 from spillway_optimizer.extract import Extracted, Stamp, from_solution
-from spillway_optimizer.model import Limits, Model, build
+from spillway_optimizer.model import Limits, build
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.solution import Solution
 from spillway_optimizer.telemetry import Telemetry
@@ -55,7 +56,9 @@ def _summary(solution: Solution, extracted: Extracted) -> dict[str, Any]:
 def as_text(document: dict[str, Any]) -> str:
     lines = [f"input window {document['input_window']}"]
     lines += [f"note: {note}" for note in document["notes"]]
-    lines.append(f"\n{'policy':<12}{'mean ms':>10}{'compute':>10}{'network':>10}{'egress $/h':>12}{'$/h':>10}{'gap':>10}")
+    lines.append(
+        f"\n{'policy':<12}{'mean ms':>10}{'compute':>10}{'network':>10}{'egress $/h':>12}{'$/h':>10}{'gap':>10}"
+    )
     for name, row in document["policies"].items():
         gap = "-" if row["relative_gap"] is None else f"{row['relative_gap']:.1e}"
         lines.append(
@@ -66,7 +69,9 @@ def as_text(document: dict[str, Any]) -> str:
         lines.append(f"\n{name}:")
         lines += [f"  note: {note}" for note in row["notes"]]
         for rule in row["rules"]:
-            weights = ", ".join(f"{cluster} {weight / 100:g} %" for cluster, weight in rule["weights"].items())
+            weights = ", ".join(
+                f"{cluster} {weight / 100:g} %" for cluster, weight in rule["weights"].items()
+            )
             lines.append(f"  {rule['source_cluster']}/{rule['source_service']} -> {rule['class']}: {weights}")
             lines.append(f"      {rule['reason']}")
     return "\n".join(lines)

@@ -79,7 +79,9 @@ def _sorted_classes(problem: Problem) -> list[str]:
     try:
         return list(TopologicalSorter(callers).static_order())
     except CycleError as error:
-        raise ProblemError("edges: classes call each other in a cycle: " + " -> ".join(error.args[1])) from error
+        raise ProblemError(
+            "edges: classes call each other in a cycle: " + " -> ".join(error.args[1])
+        ) from error
 
 
 def _problems(problem: Problem) -> list[str]:
@@ -124,7 +126,11 @@ def _problems(problem: Problem) -> list[str]:
             if (service, cluster) not in problem.capacity_rps:
                 found.append(f"capacity_rps: none for {service!r} in {cluster!r}")
             else:
-                number(f"capacity_rps[{service}, {cluster}]", problem.capacity_rps[service, cluster], above_zero=True)
+                number(
+                    f"capacity_rps[{service}, {cluster}]",
+                    problem.capacity_rps[service, cluster],
+                    above_zero=True,
+                )
     for name in ("rtt_ms", "egress_usd_per_gb", "threshold_rps"):
         for pair, value in getattr(problem, name).items():
             number(f"{name}[{pair[0]}, {pair[1]}]", value)

@@ -31,7 +31,11 @@ def from_document(document: Mapping[str, Any]) -> Problem:
     """Raises ProblemError for a wrong shape."""
     try:
         pairs = {
-            name: {(first, second): value for first, row in document[name].items() for second, value in row.items()}
+            name: {
+                (first, second): value
+                for first, row in document[name].items()
+                for second, value in row.items()
+            }
             for name in _PAIRS
         }
         return Problem(

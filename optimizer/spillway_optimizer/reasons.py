@@ -10,7 +10,9 @@ from spillway_optimizer.problem import Problem
 _SHOWN = 3  # destinations whose marginal cost is told
 
 
-def reason(problem: Problem, e: int, i: int, calls: np.ndarray, weights: Mapping[str, int], marginal: np.ndarray) -> str:
+def reason(
+    problem: Problem, e: int, i: int, calls: np.ndarray, weights: Mapping[str, int], marginal: np.ndarray
+) -> str:
     """For calls [to] of edge `e` from cluster `i`; marginal [K, C] as objective.marginal_ms gives it."""
     clusters = problem.layout.clusters
     source, total = clusters[i], float(calls.sum())
@@ -42,7 +44,11 @@ def _cost(problem: Problem, e: int, i: int, j: int, total: float) -> str:
     layout = problem.layout
     network = float(layout.rtt[i, j])
     egress = float(layout.egress[e, i, j]) / problem.usd_per_ms
-    of_which = [f"{ms:.1f} ms {what}" for ms, what in ((network, "network"), (egress, "worth of egress")) if ms >= 0.05]
+    of_which = [
+        f"{ms:.1f} ms {what}"
+        for ms, what in ((network, "network"), (egress, "worth of egress"))
+        if ms >= 0.05
+    ]
     within = f" including {_and(of_which)}" if of_which and i != j else ""
     return f"{total:.1f} ms in {layout.clusters[j]}{within}"
 

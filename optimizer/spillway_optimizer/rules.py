@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names, traffic_class
+
 from spillway_optimizer import ProblemError
 from spillway_optimizer.problem import Problem
 

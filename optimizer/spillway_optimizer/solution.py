@@ -52,7 +52,9 @@ def from_flows(
     # Flows again from shares: rows below the noise of the LP are gone, conservation is exact.
     flows, _ = propagate(problem.layout, shares)
     evaluation = evaluate(problem, flows)
-    return Solution(shares, flows, evaluation, bound_usd_per_hour, notes + overload_notes(problem, evaluation))
+    return Solution(
+        shares, flows, evaluation, bound_usd_per_hour, notes + overload_notes(problem, evaluation)
+    )
 
 
 def shares_of(problem: Problem, flows: np.ndarray, load: np.ndarray) -> np.ndarray:

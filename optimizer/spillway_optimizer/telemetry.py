@@ -23,7 +23,9 @@ class _Row:
             if column.name not in row:
                 raise ValueError(f"{cls.__name__}.{column.name}: missing")
             value = row[column.name]
-            values[column.name] = str(value) if column.type == "str" or column.type is str else _number(column.name, value)
+            values[column.name] = (
+                str(value) if column.type == "str" or column.type is str else _number(column.name, value)
+            )
         for key in ("class_id", "source_class"):
             if key in values:
                 traffic_class.parse(values[key])
@@ -106,10 +108,16 @@ def from_document(document: Mapping[str, Any]) -> Telemetry:
             curves,
             capacities,
             ratios,
-            load={c: {k: LoadBoardEntry(**v) for k, v in board.items()} for c, board in document["load"].items()},
-            demand={c: {k: DemandEntry(**v) for k, v in board.items()} for c, board in document["demand"].items()},
+            load={
+                c: {k: LoadBoardEntry(**v) for k, v in board.items()} for c, board in document["load"].items()
+            },
+            demand={
+                c: {k: DemandEntry(**v) for k, v in board.items()} for c, board in document["demand"].items()
+            },
             network={_pair(pair): NetworkEntry(**v) for pair, v in document.get("network", {}).items()},
-            placement={c: None if v is None else frozenset(v) for c, v in document.get("placement", {}).items()},
+            placement={
+                c: None if v is None else frozenset(v) for c, v in document.get("placement", {}).items()
+            },
             malformed=bad1 + bad2 + bad3,
         )
     except (KeyError, TypeError, AttributeError) as error:

@@ -35,7 +35,9 @@ def activate(routed: np.ndarray, i: int, load: float, room_of: np.ndarray, order
     return routed
 
 
-def settle(load: np.ndarray, room_of: np.ndarray, orders: list[list[int]], sweeps: int = _SWEEPS) -> np.ndarray:
+def settle(
+    load: np.ndarray, room_of: np.ndarray, orders: list[list[int]], sweeps: int = _SWEEPS
+) -> np.ndarray:
     """Activates cluster after cluster, from no routing at all, until nothing changes."""
     routed = np.zeros((len(load), len(load)))
     for _ in range(sweeps):
@@ -65,7 +67,9 @@ class Waterfall:
                 break
         return from_shares(problem, shares)
 
-    def _route_service(self, problem: Problem, s: int, edges: list[int], load: np.ndarray, shares: np.ndarray) -> None:
+    def _route_service(
+        self, problem: Problem, s: int, edges: list[int], load: np.ndarray, shares: np.ndarray
+    ) -> None:
         layout = problem.layout
         calls = sum(layout.ratio[e] * load[layout.edge_source[e]] for e in edges)
         # Entry requests are served where they arrive and take their room first.

@@ -34,7 +34,9 @@ class Exact:
         alpha, spread = _proportion(problem)
         beta = layout.b[:, None] + (layout.a - alpha[layout.class_service] * layout.weight)[:, None]
         ones = np.ones_like(layout.capacity)
-        lower = minimise(problem, alpha[:, None] * ones, beta + np.zeros_like(layout.demand), self.stop, self.solver)
+        lower = minimise(
+            problem, alpha[:, None] * ones, beta + np.zeros_like(layout.demand), self.stop, self.solver
+        )
         bound = lower.bound * problem.usd_per_ms * _HOUR
         if not spread:
             return from_flows(problem, lower.flows, bound)

@@ -41,7 +41,11 @@ class Outer:
 
 
 def minimise(
-    problem: Problem, alpha: np.ndarray, beta: np.ndarray, stop: Stop, solver: mathopt.SolverType = mathopt.SolverType.GLOP
+    problem: Problem,
+    alpha: np.ndarray,
+    beta: np.ndarray,
+    stop: Stop,
+    solver: mathopt.SolverType = mathopt.SolverType.GLOP,
 ) -> Outer:
     """alpha [S, C] >= 0 and beta [K, C] in ms. Raises SolveError when the LP has no optimum."""
     lp = _Lp(problem, alpha, beta)
@@ -50,7 +54,9 @@ def minimise(
     for _ in range(stop.rounds):
         result = handle.solve()
         if result.termination.reason != mathopt.TerminationReason.OPTIMAL:
-            raise SolveError(f"linear programme ended {result.termination.reason.name}: {result.termination.detail}")
+            raise SolveError(
+                f"linear programme ended {result.termination.reason.name}: {result.termination.detail}"
+            )
         bound = max(bound, result.objective_value())
         flows, load = lp.read(result.variable_values())
         value = _value(problem, alpha, beta, flows, load)
@@ -72,7 +78,9 @@ def _value(problem: Problem, alpha, beta, flows, load) -> float:
     layout = problem.layout
     n = _normalised(layout, load)
     hops = np.where(layout.usable, layout.rtt + layout.egress / problem.usd_per_ms, 0.0)
-    return float((alpha * n * queue_factor(n / layout.capacity)).sum() + (beta * load).sum() + (hops * flows).sum())
+    return float(
+        (alpha * n * queue_factor(n / layout.capacity)).sum() + (beta * load).sum() + (hops * flows).sum()
+    )
 
 
 class _Lp:
@@ -89,7 +97,9 @@ class _Lp:
         self._load = [[self.model.add_variable(lb=0.0) for _ in range(shape[1])] for _ in range(shape[0])]
         self._conserve()
         # Only stations whose queue has a price need the convex term.
-        self._stations = [(int(s), int(c)) for s, c in zip(*np.nonzero(layout.placed & (alpha > 0)), strict=True)]
+        self._stations = [
+            (int(s), int(c)) for s, c in zip(*np.nonzero(layout.placed & (alpha > 0)), strict=True)
+        ]
         self._n = {station: self.model.add_variable(lb=0.0) for station in self._stations}
         self._phi = {station: self.model.add_variable(lb=0.0) for station in self._stations}
         for (s, c), n in self._n.items():

@@ -1,0 +1,96 @@
+"""python -m spillway_optimizer run | papa | policy NAME | plan --model FILE --topology FILE [--json]"""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+from spillway_contracts import ContractError, names
+from spillway_contracts import topology as topology_file
+
+from spillway_optimizer import OptimizerError, config, hot, logs
+from spillway_optimizer.policies import REGISTRY
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="spillway_optimizer", description="Computes routing rules.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("run", help="the optimizer's loop")
+    commands.add_parser("papa", help="the worker that adjusts rules by what is observed")
+    policy = commands.add_parser("policy", help="sets the policy that the optimizer follows")
+    policy.add_argument("name", choices=sorted(REGISTRY))
+    plan = commands.add_parser("plan", help="what every policy would do; publishes nothing")
+    plan.add_argument("--model", type=Path, required=True, help="JSON as contracts/golden/3_model.json")
+    plan.add_argument("--topology", type=Path, required=True)
+    plan.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    arguments = parser.parse_args()
+    try:
+        match arguments.command:
+            case "plan":
+                return _plan(arguments)
+            case "policy":
+                return asyncio.run(_policy(arguments.name))
+            case role:
+                return asyncio.run(_serve(role))
+    except (OptimizerError, ContractError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from spillway_optimizer import plan, telemetry
+
+    try:
+        document = json.loads(arguments.model.read_text())
+    except (OSError, ValueError) as error:
+        raise ContractError(f"{arguments.model}: {error}") from error
+    told = telemetry.from_document(document)
+    topology = topology_file.load(arguments.topology)
+    # A file is planned as of its own time.
+    now = max((e.at for board in told.demand.values() for e in board.values()), default=0.0)
+    answer = plan.plan(told, topology, now)
+    print(json.dumps(answer) if arguments.json else plan.as_text(answer))
+    return 0
+
+
+async def _policy(name: str) -> int:
+    redis = hot.connect(config.read(config.Redis).redis_url)
+    try:
+        await redis.set(names.REDIS_KEY_POLICY, name)
+    except (OSError, hot.RedisError) as error:
+        print(f"SPILLWAY_REDIS_URL: {error}", file=sys.stderr)
+        return 1
+    finally:
+        await redis.aclose()
+    print(f"policy: {name}")
+    return 0
+
+
+async def _serve(role: str) -> int:
+    from spillway_optimizer.history import History
+    from spillway_optimizer.papa.worker import Worker
+    from spillway_optimizer.proposals import Proposals
+    from spillway_optimizer.service import Service
+
+    settings = config.read(config.Optimizer if role == "run" else config.Papa)
+    try:
+        topology = topology_file.load(settings.topology)
+    except ContractError as error:
+        print(f"SPILLWAY_TOPOLOGY: {error}", file=sys.stderr)
+        return config.EXIT_CONFIG
+    logs.start()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    redis, history = hot.connect(settings.redis_url), History(settings.clickhouse_url)
+    if role == "run":
+        await Service(settings, topology, redis, history, Proposals(settings.nats_url, "optimizer")).run(stop)
+    else:
+        await Worker(settings, topology, redis, history, Proposals(settings.nats_url, "papa")).run(stop)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Environment variables, read once at start (prefix SPILLWAY_). The table is in README.md."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from spillway_optimizer.policies import REGISTRY
+
+EXIT_CONFIG = 64  # EX_USAGE of sysexits.h
+
+
+def _listen(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError("must be host:port")
+    return value
+
+
+def _policy(value: str) -> str:
+    if value not in REGISTRY:
+        raise ValueError(f"must be one of {', '.join(sorted(REGISTRY))}")
+    return value
+
+
+class Redis(BaseSettings):
+    """What `policy` needs."""
+
+    model_config = SettingsConfigDict(env_prefix="SPILLWAY_", extra="ignore")
+    redis_url: str
+
+
+class Servers(Redis):
+    """What every long-running role needs."""
+
+    topology: Path
+    clickhouse_url: str
+    nats_url: str
+    health_listen: Annotated[str, AfterValidator(_listen)]
+
+
+class Optimizer(Servers):
+    """`run`. Times in seconds."""
+
+    policy: Annotated[str, AfterValidator(_policy)]
+    optimizer_period_s: float = Field(5.0, gt=0)
+    optimizer_renew_s: float = Field(15.0, gt=0)
+    optimizer_ttl_s: float = Field(120.0, gt=0)
+    optimizer_lease_s: float = Field(10.0, ge=1)
+    optimizer_demand_half_life_s: float = Field(5.0, ge=0)
+    optimizer_board_max_age_s: float = Field(15.0, gt=0)
+    optimizer_min_weight_change: int = Field(200, ge=0, le=10_000)
+    optimizer_min_gain: float = Field(0.001, ge=0, lt=1)
+    optimizer_relative_gap: float = Field(1e-4, gt=0, lt=1)
+    optimizer_solve_s: float = Field(3.0, gt=0)
+
+
+class Papa(Servers):
+    """`papa`. Symbols as in SLATE 4.4.2."""
+
+    papa_gamma: float = Field(0.05, gt=0, le=1)
+    papa_tau_s: float = Field(10.0, gt=0)
+    papa_theta: int = Field(3, ge=1)
+    papa_delta_perf: float = Field(0.10, gt=0)
+    papa_delta_rule: float = Field(0.05, gt=0)
+    papa_settle_s: float = Field(5.0, ge=0)
+    papa_min_gap_ms: float = Field(1.0, ge=0)
+    papa_sigma: float = Field(2.0, ge=0)
+    papa_lease_s: float = Field(10.0, ge=1)
+    papa_ttl_s: float = Field(120.0, gt=0)
+    papa_board_max_age_s: float = Field(15.0, gt=0)
+
+
+_S = TypeVar("_S", bound=BaseSettings)
+
+
+def read(kind: type[_S]) -> _S:
+    """The settings, or exit 64 after naming every wrong variable. Values are not printed: some are secret."""
+    try:
+        return kind()
+    except ValidationError as error:
+        for wrong in error.errors():
+            name = "SPILLWAY_" + "_".join(map(str, wrong["loc"])).upper()
+            print(f"{name}: {wrong['msg']}", file=sys.stderr)
+        raise SystemExit(EXIT_CONFIG) from None

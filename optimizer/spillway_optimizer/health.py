@@ -1,0 +1,38 @@
+"""GET /healthz: 200 once ready, 503 with the reason before; counters in the body."""
+
+import json
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Health:
+    """Serves on host:port from a thread of its own. Raises OSError when the address is taken."""
+
+    def __init__(self, listen: str, counters: Mapping[str, int]):
+        self.waiting_for: str | None = "start"  # None: ready
+        host, _, port = listen.rpartition(":")
+        health = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                waiting = health.waiting_for
+                status = 404 if self.path != "/healthz" else 503 if waiting else 200
+                document = {"ready": waiting is None, "waiting_for": waiting, "counters": dict(counters)}
+                body = (json.dumps(document) + "\n").encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer((host, int(port)), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, name="health", daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,152 @@
+"""One step of PAPA as values (SLATE 4.4.2, appendix F). Pure.
+
+"ruleset" in the paper is one rule here: the split of one class from one service in one cluster.
+
+Signs: the paper's printed formulas are garbled. Discrepancy d = (expected - observed) * rps is positive
+where a destination is faster than predicted, so over-performers are those with d >= mean; weight leaves
+the others:
+
+    w' = w - gamma * (mean - d) / S_U   for d <  mean,   S_U = sum over under-performers of (mean - d)
+    w' = w + gamma * (d - mean) / S_O   for d >= mean,   S_O = sum over over-performers of (d - mean)
+
+S_U = S_O, so the sum of weights stays.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_optimizer.rules import TOTAL, RuleKey, Rules, Weights, largest_remainder, max_difference
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Defaults of SLATE 4.4.2."""
+
+    gamma: float = 0.05  # share of a rule's weight that one step moves
+    theta: int = 3  # failed attempts before a rule counts as converged
+    delta_perf: float = 0.10  # relative change of any class's latency that restarts exploration
+    delta_rule: float = 0.05  # change of any weight (as a share) by others that does
+    min_gap_ms: float = 1.0  # spread of per-request discrepancies below which nothing is done
+    sigma: float = 2.0  # ... and in standard errors of that spread
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one destination of a rule was expected to take, and samples of what it took, milliseconds of
+    its own time plus network."""
+
+    expected_ms: float
+    observed_ms: Sequence[float]
+
+    @property
+    def gap_ms(self) -> float:
+        """Positive: faster than expected."""
+        return self.expected_ms - float(np.mean(self.observed_ms))
+
+    @property
+    def error_ms(self) -> float:
+        """Standard error of the mean; inf with fewer than two samples."""
+        n = len(self.observed_ms)
+        return float(np.std(self.observed_ms, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+
+
+Observations = Mapping[str, Observation]  # by destination cluster
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What PAPA remembers of its rules between steps."""
+
+    attempts: Mapping[RuleKey, int]
+    converged: frozenset[RuleKey]
+
+    @classmethod
+    def none(cls) -> "Progress":
+        return cls({}, frozenset())
+
+
+def discrepancies(weights: Weights, observed: Observations, rule_rps: float) -> dict[str, float]:
+    """d of every destination with weight, in ms per second; step 1 of the paper."""
+    return {
+        c: observed[c].gap_ms * rule_rps * weights[c] / TOTAL
+        for c in sorted(weights)
+        if weights[c] > 0 and c in observed
+    }
+
+
+def shift(weights: Weights, d: Mapping[str, float], gamma: float) -> dict[str, int]:
+    """The weights after one step: integers that sum to TOTAL, none below 0, no destination added. Equal
+    discrepancies, or fewer than two destinations, change nothing."""
+    names = sorted(d)
+    values = np.array([d[c] for c in names])
+    if len(names) < 2 or np.ptp(values) <= 0:
+        return dict(weights)
+    before = np.array([weights[c] / TOTAL for c in names])
+    away = values.mean() - values  # positive: under-performers, and how much of the step each gives
+    under = away > 0
+    given = np.where(under, away, 0.0) / away[under].sum()
+    taken = np.where(under, 0.0, -away) / -away[~under].sum()
+    # No weight may fall below 0: the whole step shrinks, so that the sum stays.
+    bound = float((before[under] / given[under]).min())
+    after = before + min(gamma, bound) * (taken - given)
+    total = sum(weights[c] for c in names)
+    moved = largest_remainder(np.maximum(after, 0.0), total)
+    return {**weights, **{c: int(w) for c, w in zip(names, moved, strict=True)}}
+
+
+def significant(observed: Observations, weights: Weights, parameters: Parameters) -> bool:
+    """Noise guard: the largest and smallest gap differ by more than chance and more than min_gap_ms."""
+    used = [observed[c] for c in sorted(weights) if weights[c] > 0 and c in observed]
+    if len(used) < 2:
+        return False
+    best, worst = max(used, key=lambda o: o.gap_ms), min(used, key=lambda o: o.gap_ms)
+    spread = best.gap_ms - worst.gap_ms
+    error = math.hypot(best.error_ms, worst.error_ms)
+    return spread > parameters.min_gap_ms and spread > parameters.sigma * error
+
+
+def choose(
+    rules: Rules,
+    observed: Mapping[RuleKey, Observations],
+    rps: Mapping[RuleKey, float],
+    progress: Progress,
+    parameters: Parameters,
+) -> RuleKey | None:
+    """The rule, not converged, whose discrepancies vary most; None when none is significant."""
+    variances = {
+        key: float(np.var(list(discrepancies(weights, observed[key], rps.get(key, 0.0)).values())))
+        for key, weights in rules.items()
+        if key in observed
+        and key not in progress.converged
+        and significant(observed[key], weights, parameters)
+    }
+    return max(sorted(variances), key=lambda key: variances[key], default=None)
+
+
+def judge(progress: Progress, key: RuleKey, improved: bool, parameters: Parameters) -> Progress:
+    """Counts an attempt: success forgets failures, `theta` failures in a row converge the rule."""
+    attempts = {**progress.attempts, key: 0 if improved else progress.attempts.get(key, 0) + 1}
+    converged = progress.converged | ({key} if attempts[key] >= parameters.theta else set())
+    return Progress(attempts, frozenset(converged))
+
+
+def restart(
+    progress: Progress,
+    rules_before: Rules,
+    rules_now: Rules,
+    latency_before: Mapping[str, float],
+    latency_now: Mapping[str, float],
+    parameters: Parameters,
+) -> Progress:
+    """Forgets what had converged when others changed rules, or any latency moved (appendix F, line 7)."""
+    if max_difference(rules_before, rules_now) > parameters.delta_rule * TOTAL:
+        return Progress.none()
+    for key in latency_before.keys() & latency_now.keys():
+        if abs(latency_now[key] - latency_before[key]) > parameters.delta_perf * max(
+            latency_before[key], 1e-9
+        ):
+            return Progress.none()
+    return progress

@@ -1,0 +1,311 @@
+"""PAPA's loop (SLATE appendix F): measure, step, measure again, keep or roll back."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import names
+
+from spillway_optimizer import OptimizerError, ProblemError, hot
+from spillway_optimizer.config import Papa
+from spillway_optimizer.health import Health
+from spillway_optimizer.history import History, utc
+from spillway_optimizer.hot import InForce
+from spillway_optimizer.logs import States
+from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
+from spillway_optimizer.papa.observe import Measurement, Sample, expected, measure, sample
+from spillway_optimizer.papa.proposal import adjusted
+from spillway_optimizer.papa.step import Parameters, choose, discrepancies, judge, restart, shift
+from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.proposals import Proposals
+from spillway_optimizer.reading import NATS_AWAY, REDIS_AWAY, Reader
+from spillway_optimizer.rules import RuleKey, Rules
+
+_SAMPLE_S = 1.0
+_MODEL_REFRESH_S = 5.0
+_IN_FORCE_TIMEOUT_S = 15.0
+# A step that makes more requests fail is no improvement, however fast the failures are.
+_FAILED_SHARE_SLACK = 0.01
+_LOG = logging.getLogger(__name__)
+
+
+class _Interrupted(Exception):
+    """What was being measured no longer holds; the message says why."""
+
+
+class Worker:
+    """State: the checkpoint, which Redis holds too. One step at a time."""
+
+    def __init__(self, settings: Papa, topology: Topology, redis, history: History, proposals: Proposals):
+        self.settings, self.topology, self.redis, self.proposals = settings, topology, redis, proposals
+        self.clusters = tuple(cluster.name for cluster in topology.clusters)
+        self.history = history
+        self.states = States(_LOG)
+        self.reader = Reader(redis, history, self.clusters, self.states, _MODEL_REFRESH_S)
+        self.lease = hot.Lease(redis, "papa", settings.papa_lease_s)
+        self.parameters = Parameters(
+            gamma=settings.papa_gamma,
+            theta=settings.papa_theta,
+            delta_perf=settings.papa_delta_perf,
+            delta_rule=settings.papa_delta_rule,
+            min_gap_ms=settings.papa_min_gap_ms,
+            sigma=settings.papa_sigma,
+        )
+        self.checkpoint: Checkpoint | None = None
+        self.stop = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self.stop = stop
+        health = Health(self.settings.health_listen, self.states.counters)
+        try:
+            while not stop.is_set():
+                try:
+                    if await self.lease.hold():
+                        self.states.say("lease", "held")
+                        await self._iterate()
+                    else:
+                        self.states.say("lease", "held by another; standing by")
+                        self.checkpoint = None
+                    health.waiting_for = None
+                except _Interrupted as why:
+                    health.waiting_for = None
+                    self.states.say("papa", f"waiting: {why}")
+                except REDIS_AWAY as error:
+                    self.states.say("redis", f"away ({type(error).__name__})", logging.WARNING, "redis_away")
+                except OptimizerError as error:
+                    self.states.say("papa", f"no step: {error}", logging.WARNING, "refused")
+                await self.reader.flush()
+                await self._pause(_SAMPLE_S)
+        finally:
+            await self._close()
+            health.close()
+
+    async def _close(self) -> None:
+        for ending in (
+            self.lease.release(),
+            self.reader.flush(),
+            self.proposals.close(),
+            self.redis.aclose(),
+        ):
+            try:
+                async with asyncio.timeout(1.5):
+                    await ending
+            except (*NATS_AWAY, *REDIS_AWAY):
+                pass
+
+    async def _iterate(self) -> None:
+        """One turn of appendix F's loop. Raises _Interrupted when it cannot be finished."""
+        if self.checkpoint is None:
+            self.checkpoint = await self._load()
+        if self.checkpoint.trial is not None:
+            await self._roll_back(
+                self.checkpoint.trial, None, "PAPA was interrupted before it could judge this step"
+            )
+            return
+        in_force = await self._in_force()
+        before = await self._measure(in_force)
+        self._restart(in_force.rules, before)
+        key = choose(
+            in_force.rules, before.observations, before.rule_rps, self.checkpoint.progress, self.parameters
+        )
+        if key is None:
+            await self._save(self.checkpoint)
+            self.states.say(
+                "papa", f"{len(self.checkpoint.progress.converged)} rules converged; nothing to do"
+            )
+            return
+        await self._step(in_force, key, before)
+
+    def _restart(self, rules: Rules, now: Measurement) -> None:
+        c = self.checkpoint
+        progress = c.progress
+        if c.rules is not None:
+            progress = restart(progress, c.rules, rules, c.latency_ms, now.latency_ms, self.parameters)
+        self.checkpoint = Checkpoint(progress, rules, now.latency_ms)
+
+    async def _step(self, in_force: InForce, key: RuleKey, before: Measurement) -> None:
+        weights = in_force.rules[key]
+        d = discrepancies(weights, before.observations[key], before.rule_rps.get(key, 0.0))
+        after = shift(weights, d, self.parameters.gamma)
+        trial = Trial(key, dict(weights), after, before.objective_ms)
+        gaps = ", ".join(f"{c} {o.gap_ms:+.1f} ms" for c, o in sorted(before.observations[key].items()))
+        self.states.say("papa", f"trying {key} {dict(weights)} -> {after}")
+        # Noted before it is published: a crash in between must find the step to roll it back.
+        await self._save(replace(self.checkpoint, trial=trial))
+        await self._publish(in_force, key, after, f"PAPA: observed against predicted: {gaps}")
+        try:
+            ruleset = await self._until(lambda now: _weights(now, key) == _positive(after))
+            if await self._pause(self.settings.papa_settle_s):
+                raise _Interrupted("stopping")
+            result = await self._measure(ruleset)
+        except _Interrupted as why:
+            await self._supersede(trial, str(why))
+            raise
+        improved = (
+            result.objective_ms < before.objective_ms
+            and result.failed_share <= before.failed_share + _FAILED_SHARE_SLACK
+        )
+        progress = judge(self.checkpoint.progress, key, improved, self.parameters)
+        if improved:
+            self._row(trial, result.objective_ms, "kept", gaps, ruleset.ruleset_id)
+            rules = {**self.checkpoint.rules, key: _positive(after)}
+            await self._save(Checkpoint(progress, rules, result.latency_ms))
+            return
+        self.checkpoint = replace(self.checkpoint, progress=progress)
+        await self._roll_back(trial, result.objective_ms, gaps)
+        if key in progress.converged:
+            why = f"{self.parameters.theta} attempts in a row without improvement"
+            self._row(trial, result.objective_ms, "converged", why, ruleset.ruleset_id)
+
+    async def _roll_back(self, trial: Trial, objective_ms: float | None, why: str) -> None:
+        """Puts the weights before the trial back, unless others have changed them since."""
+        in_force = await self._in_force(settled=False)
+        nan = float("nan")
+        if _weights(in_force, trial.key) == _positive(trial.after):
+            await self._publish(
+                in_force, trial.key, trial.before, "PAPA: rolled back, no improvement was observed"
+            )
+            await self._until(lambda now: _weights(now, trial.key) == _positive(trial.before))
+            self._row(
+                trial, nan if objective_ms is None else objective_ms, "rolled_back", why, in_force.ruleset_id
+            )
+        await self._save(replace(self.checkpoint, trial=None))
+
+    async def _supersede(self, trial: Trial, why: str) -> None:
+        """The trial cannot be judged. If it is still in force the next turn rolls it back."""
+        try:
+            in_force = await hot.in_force(self.redis, self.clusters)
+        except REDIS_AWAY:
+            return
+        self._row(trial, float("nan"), "superseded", why, in_force.ruleset_id if in_force else "")
+        if in_force is not None and _weights(in_force, trial.key) != _positive(trial.after):
+            await self._save(replace(self.checkpoint, trial=None))
+
+    async def _in_force(self, settled: bool = True) -> InForce:
+        """Complete rules of the policy that PAPA works for; with `settled`, unchanged for tau."""
+        in_force = await hot.in_force(self.redis, self.clusters)
+        if in_force is None or set(in_force.versions) != set(self.clusters):
+            raise _Interrupted("rules in force are not complete")
+        if in_force.policy != SPILLWAY or any(r.policy != SPILLWAY for r in in_force.rulesets.values()):
+            raise _Interrupted(f"the policy in force is {in_force.policy!r}")
+        if settled and self.checkpoint.rules != in_force.rules:
+            # The optimizer moved: give it tau to take effect before judging its predictions.
+            deadline = time.monotonic() + self.settings.papa_tau_s
+            while time.monotonic() < deadline:
+                await self._hold_on()
+                now = await hot.in_force(self.redis, self.clusters)
+                if now is None or now.rules != in_force.rules:
+                    raise _Interrupted("rules are still changing")
+                in_force = now
+        return in_force
+
+    async def _measure(self, in_force: InForce) -> Measurement:
+        """Samples for tau. Raises _Interrupted when the rules change meanwhile, or nothing sound is seen."""
+        samples: list[Sample] = []
+        deadline = time.monotonic() + self.settings.papa_tau_s
+        why = "no telemetry"
+        while time.monotonic() < deadline:
+            await self._hold_on()
+            now = await hot.in_force(self.redis, self.clusters)
+            if now is None or now.rules != in_force.rules or now.policy != in_force.policy:
+                raise _Interrupted("superseded: others changed the rules")
+            telemetry = await self.reader.read()
+            try:
+                if telemetry is not None:
+                    at = time.time()
+                    samples.append(
+                        sample(telemetry, now, self.topology, at, self.settings.papa_board_max_age_s)
+                    )
+                    in_force = now
+            except ProblemError as error:
+                why = str(error)
+        if not samples:
+            raise _Interrupted(why)
+        return measure(samples, expected(in_force))
+
+    async def _until(self, arrived: Callable[[InForce], bool]) -> InForce:
+        """The ruleset in force that fulfils `arrived`; _Interrupted after a while."""
+        deadline = time.monotonic() + _IN_FORCE_TIMEOUT_S
+        while time.monotonic() < deadline:
+            await self._hold_on()
+            in_force = await hot.in_force(self.redis, self.clusters)
+            if in_force is not None and arrived(in_force):
+                return in_force
+        raise _Interrupted("superseded: the publisher did not publish the step")
+
+    async def _hold_on(self) -> None:
+        """One sampling interval; keeps the lease. Raises _Interrupted when leading or running ends."""
+        if await self._pause(_SAMPLE_S):
+            raise _Interrupted("stopping")
+        if not await self.lease.hold():
+            raise _Interrupted("the lease was lost")
+
+    async def _pause(self, seconds: float) -> bool:
+        """Whether to stop."""
+        try:
+            await asyncio.wait_for(self.stop.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _publish(self, in_force: InForce, key: RuleKey, weights, why: str) -> None:
+        now = time.time()
+        ruleset_id = str(uuid.uuid4())
+        ruleset = adjusted(
+            in_force, key, weights, why, ruleset_id, now, self.settings.papa_ttl_s, self.topology
+        )
+        if not self.lease.held():
+            raise _Interrupted("the lease ran out")
+        try:
+            await self.proposals.publish(ruleset)
+        except NATS_AWAY as error:
+            self.states.say("nats", f"away ({type(error).__name__})", logging.WARNING, "nats_away")
+            raise _Interrupted("nats is away") from error
+        self.states.say("nats", "reachable")
+
+    async def _load(self) -> Checkpoint:
+        text = await self.redis.get(names.REDIS_KEY_PAPA_CHECKPOINT)
+        try:
+            return Checkpoint.from_json(text)
+        except ValueError as error:
+            self.states.say(
+                "checkpoint", f"unreadable, starting afresh: {error}", logging.WARNING, "malformed"
+            )
+            return Checkpoint()
+
+    async def _save(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        await self.redis.set(names.REDIS_KEY_PAPA_CHECKPOINT, checkpoint.to_json())
+
+    def _row(
+        self, trial: Trial, objective_after_ms: float, outcome: str, reason: str, ruleset_id: str
+    ) -> None:
+        self.states.counters[outcome] += 1
+        self.history.add(
+            "papa_steps",
+            {
+                "at": utc(time.time()),
+                "ruleset_id": ruleset_id,
+                "source_cluster": trial.key.source_cluster,
+                "class": trial.key.class_id,
+                "weights_before": dict(trial.before),
+                "weights_after": dict(trial.after),
+                "objective_before": trial.objective_before_ms,
+                "objective_after": objective_after_ms,
+                "outcome": outcome,
+                "reason": reason,
+            },
+        )
+
+
+def _weights(in_force: InForce, key: RuleKey) -> dict[str, int] | None:
+    weights = in_force.rules.get(key)
+    return None if weights is None else dict(weights)
+
+
+def _positive(weights) -> dict[str, int]:
+    return {cluster: weight for cluster, weight in weights.items() if weight > 0}

@@ -1,0 +1,59 @@
+"""NATS JetStream: proposals out, each with the server's acknowledgement."""
+
+import nats
+from nats.js.api import StorageType, StreamConfig
+from nats.js.errors import BadRequestError
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import names
+
+_MAX_AGE_S = 3600
+_ACK_TIMEOUT_S = 2.0
+
+
+class Proposals:
+    """Connects when first used and by itself after every loss."""
+
+    def __init__(self, url: str, origin: str):
+        self._url, self._subject = url, names.NATS_SUBJECT_PROPOSALS.format(origin=origin)
+        self._client: nats.NATS | None = None
+
+    async def connect(self) -> None:
+        """Raises nats.errors.Error, OSError or TimeoutError when the server is away."""
+        if self._client is None or self._client.is_closed:
+            self._client = await nats.connect(
+                self._url,
+                connect_timeout=2,
+                allow_reconnect=True,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.5,
+            )
+            await self._ensure_stream()
+
+    async def _ensure_stream(self) -> None:
+        """Every proposer asks for the same stream; one that exists otherwise configured is the operator's."""
+        stream = StreamConfig(
+            name=names.NATS_STREAM_PROPOSALS,
+            subjects=[names.NATS_SUBJECT_PROPOSALS_ALL],
+            storage=StorageType.FILE,
+            max_age=_MAX_AGE_S,
+        )
+        try:
+            await self._client.jetstream().add_stream(stream)
+        except BadRequestError:
+            await self._client.jetstream().stream_info(names.NATS_STREAM_PROPOSALS)
+
+    async def publish(self, ruleset: Ruleset) -> None:
+        """Returns once JetStream has stored it; the ruleset's id makes a repeat harmless. Raises as connect."""
+        await self.connect()
+        if not self._client.is_connected:
+            raise ConnectionError("NATS is reconnecting")
+        await self._client.jetstream().publish(
+            self._subject,
+            ruleset.SerializeToString(),
+            timeout=_ACK_TIMEOUT_S,
+            headers={"Nats-Msg-Id": ruleset.id},
+        )
+
+    async def close(self) -> None:
+        if self._client is not None and not self._client.is_closed:
+            await self._client.close()

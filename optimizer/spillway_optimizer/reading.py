@@ -1,0 +1,83 @@
+"""One reading of everything the optimizer is told; shared by the optimizer and PAPA."""
+
+import asyncio
+import dataclasses
+import logging
+import time
+
+import redis.exceptions
+from clickhouse_driver.errors import Error as ClickHouseError
+from nats.errors import Error as NatsError
+from redis.asyncio import Redis
+
+from spillway_optimizer import hot
+from spillway_optimizer.history import History, ModelRows
+from spillway_optimizer.logs import States
+from spillway_optimizer.telemetry import Telemetry
+
+# What a server that is away looks like through its client.
+REDIS_AWAY = (redis.exceptions.RedisError, OSError, TimeoutError)
+# EOFError: a connection that ended between two queries.
+CLICKHOUSE_AWAY = (ClickHouseError, OSError, EOFError)
+NATS_AWAY = (NatsError, OSError, TimeoutError)
+
+
+class Reader:
+    """Boards are read every time; the model's rows are kept while ClickHouse is away, until they are
+    too old for the model builder. They are read again when `refresh_s` old."""
+
+    def __init__(
+        self,
+        redis_client: Redis,
+        history: History,
+        clusters: tuple[str, ...],
+        states: States,
+        refresh_s: float = 0.0,
+    ):
+        self._redis, self._history, self._clusters, self._states = redis_client, history, clusters, states
+        self._refresh_s, self._read_at = refresh_s, 0.0
+        self._rows: ModelRows | None = None
+
+    async def read(self) -> Telemetry | None:
+        """None while no model rows were ever read. Raises one of REDIS_AWAY."""
+        boards = await hot.boards(self._redis, self._clusters)
+        self._states.say("redis", "reachable")
+        try:
+            self._rows = await asyncio.to_thread(self._history.model)
+            self._states.say("clickhouse", "reachable")
+        except CLICKHOUSE_AWAY as error:
+            self._states.say(
+                "clickhouse", f"away ({type(error).__name__})", logging.WARNING, "clickhouse_away"
+            )
+        if self._rows is None:
+            return None
+        malformed = boards.malformed + self._rows.malformed
+        if malformed:
+            self._states.counters["malformed"] += len(malformed)
+            self._states.say("malformed input", "; ".join(malformed[:3]), logging.WARNING)
+        return dataclasses.replace(
+            boards,
+            curves=self._rows.curves,
+            capacities=self._rows.capacities,
+            call_ratios=self._rows.call_ratios,
+            malformed=malformed,
+        )
+
+    async def _read_rows(self) -> None:
+        try:
+            self._rows = await asyncio.to_thread(self._history.model)
+            self._read_at = time.monotonic()
+            self._states.say("clickhouse", "reachable")
+        except CLICKHOUSE_AWAY as error:
+            self._away(error)
+
+    def _away(self, error: BaseException) -> None:
+        self._states.say("clickhouse", f"away ({type(error).__name__})", logging.WARNING, "clickhouse_away")
+
+    async def flush(self) -> None:
+        """Writes queued rows of history; what cannot be written waits."""
+        try:
+            await asyncio.to_thread(self._history.flush)
+        except CLICKHOUSE_AWAY as error:
+            self._away(error)
+        self._states.counters["history_rows_lost"] = self._history.lost

@@ -1,0 +1,18 @@
+"""Demand over the last few boards: an exponentially weighted mean, so that noise moves no traffic."""
+
+from collections.abc import Mapping
+
+_GONE_RPS = 1e-3
+Rates = Mapping[tuple[str, str], float]  # (cluster, class) -> rps
+
+
+def smooth(before: Rates | None, observed: Rates, dt_s: float, half_life_s: float) -> Rates:
+    """Weights of past boards halve every `half_life_s`; 0 means none. What is no longer observed fades."""
+    if before is None or half_life_s <= 0:
+        return dict(observed)
+    keep = 0.5 ** (max(dt_s, 0.0) / half_life_s)
+    rates = {
+        key: keep * before.get(key, observed.get(key, 0.0)) + (1 - keep) * observed.get(key, 0.0)
+        for key in {*before, *observed}
+    }
+    return {key: rps for key, rps in sorted(rates.items()) if rps >= _GONE_RPS}
