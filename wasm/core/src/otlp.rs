@@ -4,7 +4,11 @@
 //! Field numbers: opentelemetry-proto v1, `trace.proto`, `common.proto`, `resource.proto`. The tests
 //! decode with the published message types.
 
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use prost::DecodeError;
+use prost::encoding::{
+    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, encoded_len_varint,
+    skip_field,
+};
 use spillway_contracts::*;
 
 use crate::config::Config;
@@ -92,6 +96,33 @@ impl Envelope {
         }
         out
     }
+}
+
+/// How many spans the collector says it rejected, of an ExportTraceServiceResponse
+/// (`partial_success = 1`, therein `rejected_spans = 1`). What is not understood rejects nothing.
+pub fn rejected_spans(response: &[u8]) -> u64 {
+    let partial = find_field(response, 1, WireType::LengthDelimited, |buf| {
+        let len = usize::try_from(decode_varint(buf)?).unwrap_or(usize::MAX);
+        Ok(buf.split_at_checked(len).map_or(*buf, |(inside, _)| inside))
+    });
+    partial.and_then(|partial| find_field(partial, 1, WireType::Varint, decode_varint)).unwrap_or(0)
+}
+
+/// The first field with this tag and type, as `read` reads it.
+fn find_field<'a, T>(
+    mut message: &'a [u8],
+    wanted: u32,
+    kind: WireType,
+    read: impl FnOnce(&mut &'a [u8]) -> Result<T, DecodeError>,
+) -> Option<T> {
+    while !message.is_empty() {
+        let (tag, wire_type) = decode_key(&mut message).ok()?;
+        if tag == wanted && wire_type == kind {
+            return read(&mut message).ok();
+        }
+        skip_field(wire_type, tag, &mut message, DecodeContext::default()).ok()?;
+    }
+    None
 }
 
 fn put_name(span: &Span<'_>, out: &mut Vec<u8>) {

@@ -3,7 +3,9 @@ use crate::class;
 use crate::ids::Ids;
 use crate::load::Load;
 use crate::trace::TraceContext;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span as Decoded;
 use proptest::prelude::*;
@@ -104,7 +106,24 @@ fn unknown_facts_are_absent() {
     }
 }
 
+/// A partial success is read from the published type's bytes; a plain success rejects nothing.
+#[test]
+fn rejected_spans_are_read() {
+    for (rejected_spans, error_message) in [(3, "too late"), (0, "be slower"), (0, "")] {
+        let partial = ExportTracePartialSuccess { rejected_spans, error_message: error_message.into() };
+        let response = ExportTraceServiceResponse { partial_success: Some(partial) };
+        assert_eq!(super::rejected_spans(&response.encode_to_vec()), rejected_spans as u64);
+    }
+    assert_eq!(super::rejected_spans(&[]), 0);
+}
+
 proptest! {
+    /// Whatever a collector answers, reading it is survived.
+    #[test]
+    fn any_response_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        super::rejected_spans(&bytes);
+    }
+
     /// Whatever the strings and numbers, every batch decodes, whole and in order.
     #[test]
     fn any_batch_decodes(

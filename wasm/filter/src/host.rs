@@ -4,7 +4,7 @@
 //! are not UTF-8; so only its `Result` functions are called, and of those the ones for bytes.
 
 use proxy_wasm::hostcalls;
-use proxy_wasm::types::MapType;
+use proxy_wasm::types::{BufferType, MapType};
 use spillway_contracts::XDS_METADATA_NAMESPACE;
 use spillway_filter_core::exchange::{Moment, Route, ruleset_version};
 use spillway_filter_core::ids::Ids;
@@ -51,6 +51,11 @@ pub fn request_header(name: &str) -> Option<Vec<u8>> {
 /// A response header's bytes.
 pub fn response_header(name: &str) -> Option<Vec<u8>> {
     hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).ok().flatten()
+}
+
+/// The message that answered a callout, `size` bytes.
+pub fn grpc_response(size: usize) -> Vec<u8> {
+    hostcalls::get_buffer(BufferType::GrpcReceiveBuffer, 0, size).ok().flatten().unwrap_or_default()
 }
 
 /// Sets or removes request headers.

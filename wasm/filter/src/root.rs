@@ -45,9 +45,10 @@ impl Root {
 }
 
 impl Context for Root {
-    fn on_grpc_call_response(&mut self, token: u32, status: u32, _size: usize) {
+    fn on_grpc_call_response(&mut self, token: u32, status: u32, size: usize) {
         if let Some(worker) = &self.worker {
-            worker.answered(token, status == 0);
+            let response = (status == 0).then(|| host::grpc_response(size));
+            worker.answered(token, response.as_deref());
         }
     }
 

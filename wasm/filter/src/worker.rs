@@ -8,7 +8,7 @@ use proxy_wasm::hostcalls;
 use spillway_filter_core::config::Config;
 use spillway_filter_core::ids::Ids;
 use spillway_filter_core::load::{Load, LoadWindow};
-use spillway_filter_core::otlp::{EXPORT_METHOD, EXPORT_SERVICE, Envelope};
+use spillway_filter_core::otlp::{EXPORT_METHOD, EXPORT_SERVICE, Envelope, rejected_spans};
 use spillway_filter_core::outbox::{Batch, Outbox, Outcome};
 
 use crate::metrics::Metrics;
@@ -68,13 +68,12 @@ impl Worker {
         }
     }
 
-    /// The collector answered a callout.
-    pub fn answered(&self, token: u32, accepted: bool) {
-        if let Ok(mut outbox) = self.outbox.try_borrow_mut() {
-            let outcome = outbox.answered(token, accepted);
-            drop(outbox);
-            self.account(outcome);
-        }
+    /// The collector answered a callout: with its response, or None where the call failed.
+    pub fn answered(&self, token: u32, response: Option<&[u8]>) {
+        let Ok(mut outbox) = self.outbox.try_borrow_mut() else { return };
+        let outcome = outbox.answered(token, response.is_some());
+        drop(outbox);
+        self.account(outcome, response.map_or(0, rejected_spans));
     }
 
     /// The worker stops: what was not accepted is told as dropped.
@@ -111,15 +110,19 @@ impl Worker {
             Err(_) => {
                 let outcome = outbox.refused(batch);
                 drop(outbox);
-                self.account(outcome);
+                self.account(outcome, 0);
             }
         }
         call.is_ok()
     }
 
-    fn account(&self, outcome: Outcome) {
+    fn account(&self, outcome: Outcome, rejected: u64) {
         match outcome {
-            Outcome::Sent(spans) => self.metrics.sent.add(spans as i64),
+            Outcome::Sent(spans) => {
+                let rejected = rejected.min(spans);
+                self.metrics.sent.add((spans - rejected) as i64);
+                self.metrics.dropped.add(rejected as i64);
+            }
             Outcome::Kept => self.metrics.callout_failures.add(1),
             Outcome::Dropped(spans) => {
                 self.metrics.callout_failures.add(1);

@@ -9,9 +9,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import app as application  # noqa: E402
-from collector import Collector  # noqa: E402
-from proxy import WASM, Proxy, free_ports  # noqa: E402
+from filter_harness import app as application
+from filter_harness.collector import Collector
+from filter_harness.proxy import WASM, Proxy, free_ports
 
 
 @dataclass

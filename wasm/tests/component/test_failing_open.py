@@ -3,11 +3,11 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import app as application
 import pytest
-from client import get
-from collector import Collector
-from proxy import Proxy, free_ports
+from filter_harness import app as application
+from filter_harness.client import get
+from filter_harness.collector import Collector
+from filter_harness.proxy import Proxy, free_ports
 
 pytestmark = pytest.mark.component
 
@@ -79,9 +79,22 @@ def test_every_span_is_sent_or_counted(away) -> None:
         collector.stop()
 
 
+def test_rejected_spans_are_dropped_spans(away) -> None:
+    """What the collector says it rejected is counted as dropped, not as sent."""
+    proxy, port = away()
+    collector = Collector(port)
+    collector.reject = True
+    try:
+        assert requests(proxy, 20) == 0
+        proxy.wait_stat("spans_sent", lambda sent: sent + proxy.stats()["spans_dropped"] == 40)
+        assert proxy.stats()["spans_dropped"] == len(collector.batches)
+    finally:
+        collector.stop()
+
+
 def test_bad_configuration_keeps_envoy_from_starting(away) -> None:
     """An unknown key and a missing identity are named in the log, and Envoy does not start."""
-    with pytest.raises(RuntimeError, match="colour: unknown key.*service: \"\" is not allowed"):
+    with pytest.raises(RuntimeError, match='colour: unknown key.*service: "" is not allowed'):
         away({"service": "", "colour": "red"})
 
 

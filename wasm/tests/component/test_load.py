@@ -6,8 +6,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from client import get, traced
-from collector import SERVER
+from filter_harness.client import get, traced
+from filter_harness.collector import SERVER
 
 pytestmark = pytest.mark.component
 

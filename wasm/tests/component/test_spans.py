@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from client import get, traced
-from collector import CLIENT, SERVER
-from proxy import CLASS
+from filter_harness.client import get, traced
+from filter_harness.collector import CLIENT, SERVER
+from filter_harness.proxy import CLASS
 
 pytestmark = pytest.mark.component
 

@@ -49,12 +49,14 @@ def flatten(request: messages.ExportTraceServiceRequest) -> list[Received]:
 
 
 class Collector(service.TraceServiceServicer):
-    """Listens on a given port; `spans` grows; `refuse` makes every export fail."""
+    """Listens on a given port; `spans` grows; `refuse` makes every export fail,
+    `reject` accepts the call and rejects one span of it."""
 
     def __init__(self, port: int) -> None:
         self.spans: list[Received] = []
         self.batches: list[int] = []
         self.refuse = False
+        self.reject = False
         self._lock = threading.Lock()
         self._server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
         service.add_TraceServiceServicer_to_server(self, self._server)
@@ -69,7 +71,8 @@ class Collector(service.TraceServiceServicer):
         with self._lock:
             self.spans += spans
             self.batches.append(len(spans))
-        return messages.ExportTraceServiceResponse()
+        rejected = messages.ExportTracePartialSuccess(rejected_spans=int(self.reject))
+        return messages.ExportTraceServiceResponse(partial_success=rejected)
 
     def stop(self) -> None:
         self._server.stop(0).wait()
@@ -83,5 +86,5 @@ class Collector(service.TraceServiceServicer):
             if len(found) >= count:
                 return found
             if time.monotonic() > deadline:
-                raise AssertionError(f"{len(found)} of {count} spans after {seconds} s; all: {self.spans[-5:]}")
+                raise AssertionError(f"{len(found)} of {count} spans after {seconds} s: {self.spans[-5:]}")
             time.sleep(0.05)

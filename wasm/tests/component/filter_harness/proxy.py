@@ -1,6 +1,6 @@
 """A real Envoy with an outbound and an inbound listener, as two pods would have them:
 
-    test -> outbound (service front, cluster west) -> inbound (service cart, cluster east) -> application
+test -> outbound (service front, cluster west) -> inbound (service cart, cluster east) -> application
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 WASM = Path(os.environ.get("SPILLWAY_FILTER_WASM", ROOT / ".spillway/wasm/spillway_filter.wasm"))
 ENVOY = Path(sys.executable).parent / "envoy"
 TYPES = "type.googleapis.com/envoy.extensions"
@@ -45,7 +45,8 @@ def cluster(name: str, port: int, http2: bool = False) -> dict:
     if http2:
         options = {"@type": f"{TYPES}.upstreams.http.v3.HttpProtocolOptions"}
         options["explicit_http_config"] = {"http2_protocol_options": {}}
-        out["typed_extension_protocol_options"] = {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options}
+        name = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+        out["typed_extension_protocol_options"] = {name: options}
     return out
 
 
@@ -60,7 +61,8 @@ def wasm_filter(configuration: dict) -> dict:
         "vm_config": vm,
         "configuration": value,
     }
-    return {"name": "spillway", "typed_config": {"@type": f"{TYPES}.filters.http.wasm.v3.Wasm", "config": config}}
+    typed = {"@type": f"{TYPES}.filters.http.wasm.v3.Wasm", "config": config}
+    return {"name": "spillway", "typed_config": typed}
 
 
 def routes(target: str, metadata: dict) -> list[dict]:
@@ -100,13 +102,16 @@ class Proxy:
 
     def __init__(self, folder: Path, app: int, collector: int, overrides: dict | None) -> None:
         self.admin, self.inbound, self.outbound = free_ports(3)
-        identity = {
-            "inbound": {"direction": "inbound", "cluster": "east", "service": "cart", "flush_interval_ms": 200},
-            "outbound": {"direction": "outbound", "cluster": "west", "service": "front", "flush_interval_ms": 200},
-        }
-        filters = {
-            side: [] if overrides is None else [wasm_filter({**own, **overrides})] for side, own in identity.items()
-        }
+        identities = {"inbound": ("east", "cart"), "outbound": ("west", "front")}
+        filters: dict[str, list[dict]] = {}
+        for side, (own_cluster, own_service) in identities.items():
+            own = {
+                "direction": side,
+                "cluster": own_cluster,
+                "service": own_service,
+                "flush_interval_ms": 200,
+            }
+            filters[side] = [] if overrides is None else [wasm_filter({**own, **overrides})]
         ruleset = {"filter_metadata": {"spillway": {"ruleset_version": 42, "input_window": "w1"}}}
         config = {
             "admin": {"address": address(self.admin)},
