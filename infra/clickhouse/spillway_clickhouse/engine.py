@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ _DEEPBIND = 0x00008  # RTLD_DEEPBIND: the extension must use its own allocator
 _ERROR = re.compile(r"Code: (\d+)\. (DB::.*)", re.DOTALL)
 _STREAM_REFUSED = "Streaming query is not supported"
 STD_EXCEPTION = 1001  # ClickHouse's code for errors without one of its own
+CANNOT_WRITE = 75  # CANNOT_WRITE_TO_FILE_DESCRIPTOR
 
 # What differs between the embedded engine's defaults and a server's.
 _SERVER_SETTINGS = {"implicit_select": "0", "async_insert": "0", "allow_introspection_functions": "0"}
@@ -50,6 +52,7 @@ class Engine:
 
     def __init__(self, folder: Path, max_threads: int, max_memory: int):
         folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
         data = (folder / "data").resolve()
         configuration = folder / "config.xml"
         configuration.write_text(_configuration(max_memory))
@@ -65,7 +68,7 @@ class Engine:
     def connect(self, mark: str) -> EngineConnection:
         """A new connection; `mark` names its queries for `kill`."""
         try:
-            connection = EngineConnection(self._extension.connect(self._address))
+            connection = EngineConnection(self._extension.connect(self._address), self._folder)
         except RuntimeError as error:
             raise EngineError.of(error) from error
         if mark:
@@ -90,8 +93,8 @@ class Engine:
 class EngineConnection:
     """One session: its current database and settings. Not for two threads at once."""
 
-    def __init__(self, connection: Any):
-        self._connection = connection
+    def __init__(self, connection: Any, spool: Path):
+        self._connection, self._spool = connection, spool
 
     def run(self, text: str, form: str = "Native") -> Any:
         """The whole result of a statement; `.bytes()` is in the format named."""
@@ -125,12 +128,9 @@ class EngineConnection:
             if not done:
                 self._connection.streaming_cancel_query(handle)
 
-    def insert(self, head: str) -> Insert:
-        """Begins an INSERT that takes `FORMAT Native` bytes; `head` ends before VALUES or FORMAT."""
-        try:
-            return Insert(self._connection, self._connection.send_insert(head, "Native"))
-        except RuntimeError as error:
-            raise EngineError.of(error) from error
+    def insert(self, head: str, settings: str) -> Insert:
+        """Begins an INSERT of `FORMAT Native` bytes; `head` ends before SETTINGS, VALUES or FORMAT."""
+        return Insert(self, head, settings, self._spool)
 
     def parses(self, text: str) -> int:
         """Number of statements in the text, 0 when it does not parse."""
@@ -141,30 +141,36 @@ class EngineConnection:
 
 
 class Insert:
-    """A running INSERT. Rows are in the table once `finish` returns."""
+    """An INSERT whose bytes are collected in an unnamed file; rows are in the table once `finish` returns.
 
-    def __init__(self, connection: Any, handle: Any):
-        self._connection, self._handle = connection, handle
+    Not the connection's streaming insert: that reports success, with the rows counted as written,
+    when the table refuses them (constraint, too many parts, partitions, a view's exception).
+    """
+
+    def __init__(self, connection: EngineConnection, head: str, settings: str, folder: Path):
+        self._connection, self._head, self._settings = connection, head, settings
+        self._file = tempfile.TemporaryFile(dir=folder)
 
     def append(self, native: bytes) -> None:
         try:
-            self._connection.insert_append(self._handle, native)
-        except RuntimeError as error:
-            raise EngineError.of(error) from error
+            self._file.write(native)
+        except OSError as error:
+            raise EngineError(CANNOT_WRITE, f"DB::Exception: cannot spool the data: {error}") from error
 
     def finish(self) -> tuple[int, int]:
         """(rows, bytes) written, those of materialized views included."""
         try:
-            result = self._connection.insert_done(self._handle)
-        except RuntimeError as error:
-            raise EngineError.of(error) from error
+            self._file.flush()
+        except OSError as error:
+            raise EngineError(CANNOT_WRITE, f"DB::Exception: cannot spool the data: {error}") from error
+        source = f"FROM INFILE '/proc/self/fd/{self._file.fileno()}' COMPRESSION 'none'"
+        # The head may end in a comment of its line.
+        result = self._connection.run(f"{self._head}\n{source} {self._settings}\nFORMAT Native")
         return result.rows_written(), result.bytes_written()
 
-    def cancel(self) -> None:
-        try:
-            self._connection.insert_cancel(self._handle)
-        except RuntimeError:
-            pass  # it has ended by its own error already
+    def close(self) -> None:
+        """Lets go of the bytes; without `finish` nothing was inserted."""
+        self._file.close()
 
 
 def _load_extension() -> ModuleType:

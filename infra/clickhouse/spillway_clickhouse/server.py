@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 
 from . import packets
 from .config import ServerConfig, load, split_host_port
@@ -23,6 +24,7 @@ log = logging.getLogger("spillway_clickhouse")
 
 _TOO_MANY_QUERIES = 202
 _GRACE = 2.0  # seconds for running queries at the end
+_DEADLINE = 4.0  # seconds from SIGTERM to the end, whatever happens
 
 
 class Server:
@@ -86,13 +88,35 @@ class Server:
         self._watchdog.close()
 
 
+class Readiness:
+    """Ready while it holds an engine that answers."""
+
+    engine: Engine | None = None
+
+    def reason(self) -> str:
+        """'' when ready, else why not."""
+        if self.engine is None:
+            return "the engine is starting or stopping"
+        try:
+            self.engine.check()
+        except EngineError as error:
+            return error.message
+        return ""
+
+
+def _exit_after(seconds: float) -> None:
+    time.sleep(seconds)
+    log.warning("the engine did not close within %g s", seconds)
+    os._exit(0)
+
+
 def main() -> None:
     config = load(ServerConfig)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
-    state = {"reason": "the engine is starting"}
-    health = Health(*split_host_port(config.health_listen), lambda: state["reason"])
+    readiness = Readiness()
+    health = Health(*split_host_port(config.health_listen), readiness.reason)
     # Before any thread of the engine: only the main thread then takes these signals.
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -106,10 +130,12 @@ def main() -> None:
         log.error("cannot start: %s", error)
         raise SystemExit(1) from None
     threading.Thread(target=server.run, name="listener", daemon=True).start()
-    state["reason"] = ""
+    readiness.engine = engine
     log.info("ClickHouse engine %s listens on %s", engine.version, config.clickhouse_listen)
     ended.wait()
-    state["reason"] = "stopping"
+    # The engine can take its time over a query that does not look whether it was killed.
+    threading.Thread(target=_exit_after, args=(_DEADLINE,), daemon=True).start()
+    readiness.engine = None
     server.stop()
     engine.close()
     health.close()

@@ -48,9 +48,13 @@ class Token:
 
 @dataclass(frozen=True)
 class InsertData:
-    """An INSERT whose rows follow as blocks. `head` is the statement before VALUES or FORMAT."""
+    """An INSERT whose rows follow as blocks.
+
+    `head` is the statement up to the column list, `settings` its SETTINGS clause or ''.
+    """
 
     head: str
+    settings: str
     table: str
     columns: tuple[str, ...] | None
 
@@ -127,10 +131,11 @@ def parse_insert(text: str, found: list[Token]) -> InsertData | None:
         if at + 1 < len(found) and found[at + 1].upper in _QUERY_WORDS:
             return None
         columns, at = _column_list(found, at + 1)
-    head_end = _data_follows(found, at)
-    if head_end is None:
+    end = _data_follows(found, at)
+    if end is None:
         return None
-    return InsertData(text[: found[head_end - 1].end], table, columns)
+    settings = text[found[at].start : found[end - 1].end] if end > at else ""
+    return InsertData(text[: found[at - 1].end], settings, table, columns)
 
 
 def _column_list(found: list[Token], at: int) -> tuple[tuple[str, ...], int]:
@@ -146,15 +151,15 @@ def _column_list(found: list[Token], at: int) -> tuple[tuple[str, ...], int]:
         else:
             name += token.name
         at += 1
-    return tuple([*names, name]), at + 1
+    return (*names, name), at + 1
 
 
 def _data_follows(found: list[Token], at: int) -> int | None:
-    """Position where the head of an INSERT ends when its rows follow as blocks, else None."""
+    """Position after the SETTINGS of an INSERT whose rows follow as blocks, None for other INSERTs."""
     while at < len(found):
         word = found[at].upper
         if word in _QUERY_WORDS or word in ("EXPLAIN", "WATCH"):
-            return None
+            return None  # FROM: INFILE too
         if word in ("VALUES", "FORMAT"):
             rest = len(found) - at - (1 if word == "VALUES" else 2)
             return at if rest <= 0 else None

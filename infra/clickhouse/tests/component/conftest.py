@@ -1,0 +1,62 @@
+"""Servers and clients: the store tests run against SPILLWAY_CLICKHOUSE_TEST_URL when it is set."""
+
+import importlib.util
+import os
+import secrets
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from clickhouse_driver import Client
+
+_spec = importlib.util.spec_from_file_location(
+    "server_process", Path(__file__).with_name("server_process.py")
+)
+server_process = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(server_process)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """One embedded server for all tests that do not end it."""
+    process = server_process.ServerProcess(tmp_path_factory.mktemp("clickhouse"))
+    process.start()
+    yield process
+    process.end()
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    """An embedded server of the test's own, to kill and start again."""
+    process = server_process.ServerProcess(tmp_path)
+    process.start()
+    yield process
+    process.end()
+
+
+@pytest.fixture(scope="session")
+def server_url(request):
+    """URL without a database of the server under test."""
+    given = os.environ.get("SPILLWAY_CLICKHOUSE_TEST_URL")
+    if given:
+        return urlunsplit(urlsplit(given)._replace(path="/", query=""))
+    return request.getfixturevalue("server").url()
+
+
+@pytest.fixture
+def database(server_url):
+    """A fresh database, dropped at the end: URL that names it."""
+    name = "test_" + secrets.token_hex(4)
+    with Client.from_url(server_url) as client:
+        client.execute(f"CREATE DATABASE {name}")
+    yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
+    with Client.from_url(server_url) as client:
+        client.execute(f"DROP DATABASE {name}")
+
+
+@pytest.fixture(params=["lz4", "off"])
+def client(request, database):
+    """A client in a fresh database, with block compression and without."""
+    options = "?compression=lz4" if request.param == "lz4" else ""
+    with Client.from_url(database.partition("?")[0] + options) as client:
+        yield client

@@ -1,0 +1,205 @@
+"""What is the embedded server's own: passwords, limits, refusals, its end and its return."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from clickhouse_driver import Client
+from clickhouse_driver.errors import Error, ServerException
+
+pytestmark = pytest.mark.component
+
+EXTERNAL = {"name": "e", "structure": [("a", "UInt8")], "data": [(1,)]}
+
+
+@pytest.mark.parametrize(("user", "password"), [("tester", "wrong"), ("other", None), ("tester", "")])
+def test_wrong_password(server, user, password):
+    """A wrong user or password gets AUTHENTICATION_FAILED and no query runs."""
+    given = server.password if password is None else password
+    client = Client("127.0.0.1", server.port, user=user, password=given)
+    with pytest.raises(ServerException) as error:
+        client.execute("SELECT 1")
+    assert error.value.code == 516
+
+
+def test_absent_database(server):
+    """A database that is not there is error 81, until it is created on that same connection."""
+    with Client.from_url(server.url("later")) as client:
+        with pytest.raises(ServerException) as error:
+            client.execute("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a")
+        assert error.value.code == 81
+        client.execute("CREATE DATABASE later")
+        client.execute("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a")
+        assert client.execute("SELECT currentDatabase()") == [("later",)]
+        client.execute("DROP DATABASE later")
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("SELECT 1 AS a, count() GROUP BY a WITH TOTALS", {}),
+        ("SELECT 1 INTO OUTFILE '/tmp/x'", {}),
+        ("SELECT 1", {"settings": {"extremes": 1}}),
+        ("SELECT * FROM e", {"external_tables": [EXTERNAL]}),
+        ("SELECT sumState(number) FROM numbers(3)", {}),
+        ("INSERT INTO FUNCTION null('a UInt8') VALUES", {"params": [(1,)]}),
+    ],
+)  # fmt: skip
+def test_unsupported_is_said(server, query, options):
+    """What does not pass this server is NOT_IMPLEMENTED with the reason, and the client goes on."""
+    with Client.from_url(server.url()) as client:
+        with pytest.raises(ServerException) as error:
+            client.execute(query, **options)
+        assert error.value.code == 48
+        assert "not supported by the embedded engine's server" in error.value.message
+        assert client.execute("SELECT 1") == [(1,)]
+
+
+def test_unknown_setting(server):
+    """An unknown setting is an error when the client calls it important, else ignored, as servers do."""
+    with Client.from_url(server.url()) as client:
+        assert client.execute("SELECT 1", settings={"no_such_setting": 1}) == [(1,)]
+    with (
+        Client.from_url(server.url(settings_is_important="1")) as client,
+        pytest.raises(ServerException) as error,
+    ):
+        client.execute("SELECT 1", settings={"no_such_setting": 1})
+    assert error.value.code == 115
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00\xff\xff\xff\xff\x7f", b""]
+)
+def test_garbage_does_no_harm(server, garbage):
+    """Bytes that are not the protocol end their own connection only."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=15) as raw:
+        raw.sendall(garbage)
+        raw.shutdown(socket.SHUT_WR)
+        raw.settimeout(15)
+        while raw.recv(4096):
+            pass
+    with Client.from_url(server.url()) as client:
+        assert client.execute("SELECT 1") == [(1,)]
+
+
+def test_a_client_that_leaves_stops_its_query(server):
+    """A query whose client is gone is killed soon."""
+    query = "SELECT count() FROM numbers(100000000000) WHERE NOT ignore(sipHash64(number))"
+    gone = Client.from_url(server.url())
+    thread = threading.Thread(target=_ignore_errors, args=(gone, query))
+    thread.start()
+    with Client.from_url(server.url()) as client:
+        count = (
+            "SELECT count() FROM system.processes "
+            "WHERE query LIKE '%NOT ignore%' AND query NOT LIKE '%processes%'"
+        )
+        _until(lambda: client.execute(count) == [(1,)])
+        gone.connection.socket.shutdown(socket.SHUT_RDWR)
+        _until(lambda: client.execute(count) == [(0,)])
+    thread.join()
+
+
+def test_a_slow_client_blocks_nobody(server):
+    """A client that does not read its result leaves the others their speed."""
+    slow = Client.from_url(server.url())
+    rows = slow.execute_iter("SELECT number, toString(number) FROM numbers(50000000)")
+    next(rows)
+    try:
+        with Client.from_url(server.url()) as client:
+            begin = time.monotonic()
+            for _ in range(20):
+                client.execute("SELECT sum(number) FROM numbers(1000)")
+            assert time.monotonic() - begin < 5
+    finally:
+        slow.disconnect()
+
+
+def test_kill_loses_no_acknowledged_row(own_server):
+    """After SIGKILL amid inserts, every acknowledged batch is there and a repeated one is not twice."""
+    client = Client.from_url(own_server.url())
+    client.execute("CREATE DATABASE kept")
+    client.execute("CREATE TABLE kept.t (batch UInt32, n UInt32) ENGINE = MergeTree ORDER BY (batch, n) "
+                   "SETTINGS non_replicated_deduplication_window = 1000")  # fmt: skip
+    acknowledged: list[int] = []
+    tried: list[int] = []
+
+    def insert() -> None:
+        try:
+            for batch in range(100_000):
+                tried.append(batch)
+                _insert(client, batch)
+                acknowledged.append(batch)
+        except (Error, OSError, EOFError):
+            pass  # killed
+
+    thread = threading.Thread(target=insert)
+    thread.start()
+    _until(lambda: len(acknowledged) >= 20)
+    own_server.end(signal.SIGKILL)
+    thread.join()
+    own_server.start()
+    with Client.from_url(own_server.url()) as again:
+        count = "SELECT batch, count() FROM kept.t GROUP BY batch"
+        found = dict(again.execute(count))
+        assert all(found.get(batch) == 50 for batch in acknowledged)
+        _insert(again, tried[-1])  # acknowledged or not, as a writer does after a failure
+        assert dict(again.execute(count)) == dict.fromkeys(tried, 50)
+
+
+def _insert(client: Client, batch: int) -> None:
+    rows = [(batch, n) for n in range(50)]
+    client.execute("INSERT INTO kept.t VALUES", rows, settings={"insert_deduplication_token": f"b{batch}"})
+
+
+def test_ends_cleanly_within_five_seconds(own_server):
+    """SIGTERM ends the server soon, a long query or not, and it starts again on its data."""
+    busy = Client.from_url(own_server.url())
+    query = "SELECT count() FROM numbers(100000000000) WHERE NOT ignore(sipHash64(number))"
+    thread = threading.Thread(target=_ignore_errors, args=(busy, query))
+    thread.start()
+    with Client.from_url(own_server.url()) as client:
+        client.execute("CREATE DATABASE kept")
+    begin = time.monotonic()
+    assert own_server.end(signal.SIGTERM) == 0
+    assert time.monotonic() - begin < 5
+    thread.join()
+    own_server.start()
+    with Client.from_url(own_server.url("kept")) as client:
+        assert client.execute("SELECT currentDatabase()") == [("kept",)]
+
+
+def test_wrong_configuration_names_each_key(server):
+    """Missing and wrong variables end the start with 64, each named."""
+    wrong = server.environment | {"SPILLWAY_CLICKHOUSE_LISTEN": "nowhere", "SPILLWAY_CLICKHOUSE_PASSWORD": ""}
+    del wrong["SPILLWAY_CLICKHOUSE_USER"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")} | wrong
+    done = subprocess.run(
+        [sys.executable, "-m", "spillway_clickhouse.server"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 64
+    for key in ("CLICKHOUSE_USER", "CLICKHOUSE_PASSWORD", "CLICKHOUSE_LISTEN"):
+        assert f"SPILLWAY_{key}:" in done.stderr
+
+
+def _ignore_errors(client: Client, query: str) -> None:
+    try:
+        client.execute(query)
+    except (Error, OSError, EOFError):
+        pass
+
+
+def _until(condition, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
