@@ -22,7 +22,7 @@ def test_in_flight_is_shared_by_workers(stack) -> None:
         answers = list(pool.map(lambda _: get(stack.proxy.inbound, "/slow/1500"), range(30)))
     assert all(answer.status == 200 for answer in answers)
     stamps = sorted(s.attributes["spillway.load.in_flight"] for s in server_spans(stack, "/slow/1500", 30))
-    assert stamps[0] == 1 and stamps[-1] == 30
+    assert stamps[0] <= 2 and stamps[-1] == 30
     # Two workers may read the gauge in the same instant, so a value may repeat, but none is far off.
     assert all(abs(stamp - rank) <= 2 for rank, stamp in enumerate(stamps, start=1)), stamps
     stack.proxy.wait_stat("inbound_in_flight", lambda value: value == 0)
