@@ -24,6 +24,13 @@ func work(p *Pool, service time.Duration) (time.Duration, error) {
 	return time.Since(arrived), nil
 }
 
+// occupancy is how many are served and how many wait.
+func (p *Pool) occupancy() (busy, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.busy, p.waiting.Len()
+}
+
 // At most `workers` requests are served and `queue` wait; the next is refused at once, not later.
 func TestQueueBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -57,6 +64,7 @@ func TestQueueBound(t *testing.T) {
 func TestFirstInFirstOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(1, 100, time.Minute)
+		var mu sync.Mutex
 		var order []int
 		var group sync.WaitGroup
 		for i := range 50 {
@@ -64,7 +72,9 @@ func TestFirstInFirstOut(t *testing.T) {
 				if _, err := work(pool, time.Second); err != nil {
 					t.Error(err)
 				}
-				order = append(order, i) // one worker: never concurrent
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i)
 			})
 			time.Sleep(time.Millisecond)
 		}
@@ -92,12 +102,12 @@ func TestGivingUp(t *testing.T) {
 		if _, err := pool.Acquire(ctx); !errors.Is(err, errCancelled) {
 			t.Errorf("%v; want cancelled", err)
 		}
-		if pool.waiting.Len() != 0 {
-			t.Errorf("%d still wait; want none", pool.waiting.Len())
+		if _, waiting := pool.occupancy(); waiting != 0 {
+			t.Errorf("%d still wait; want none", waiting)
 		}
 		time.Sleep(2 * time.Second)
-		if pool.busy != 0 {
-			t.Errorf("%d workers busy; want none", pool.busy)
+		if busy, _ := pool.occupancy(); busy != 0 {
+			t.Errorf("%d workers busy; want none", busy)
 		}
 	})
 }

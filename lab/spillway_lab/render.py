@@ -179,7 +179,8 @@ def _check_addresses(scenario: Scenario, around: Surroundings) -> None:
     for key, addresses in (("xds", around.xds), ("otlp", around.otlp)):
         if len(addresses) != len(scenario.clusters):
             problems.append(
-                f"{key}: {len(addresses)} addresses; allowed: one for each of {', '.join(scenario.clusters)}, in order"
+                f"{key}: {len(addresses)} addresses; allowed: one for each of "
+                f"{', '.join(scenario.clusters)}, in order"
             )
     for key, address in [("xds", a) for a in around.xds] + [("otlp", a) for a in around.otlp]:
         host, port = _split(address)

@@ -158,7 +158,8 @@ def _disagreements(document: Document, application: Application):
             yield f"{key}: unknown service {service!r}; services: {allowed}"
     for service in application.services:
         if not document.placement.get(service):
-            yield f"placement.{service}: placed nowhere; allowed: at least one of {', '.join(document.clusters)}"
+            clusters = ", ".join(document.clusters)
+            yield f"placement.{service}: placed nowhere; allowed: at least one of {clusters}"
     yield from _entry_problems(document, application)
 
 

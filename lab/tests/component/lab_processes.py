@@ -1,0 +1,86 @@
+"""Real emulators for tests: built once, on free ports, gone when the `with` block ends."""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import httpx
+from spillway_lab.testing.servers import ROOT, free_port
+
+LOCAL_BIN = ROOT / ".spillway" / "bin"
+
+
+@cache
+def emulator() -> str:
+    """Path of a fresh build: the test judges the source, not what was installed."""
+    target = Path(tempfile.mkdtemp(prefix="emulator-")) / "emulator"
+    subprocess.run(["go", "build", "-o", str(target), "."], cwd=ROOT / "lab" / "emulator", check=True)
+    return str(target)
+
+
+def program(name: str) -> str:
+    """A program that `make setup` brings."""
+    path = LOCAL_BIN / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: not there; run `make setup`")
+    return str(path)
+
+
+@dataclass(frozen=True)
+class RunningPod:
+    address: str
+    health: str
+    process: subprocess.Popen
+
+    def counts(self) -> dict[str, int]:
+        """What became of the pod's requests so far."""
+        return httpx.get(f"http://{self.health}/counts").json()
+
+
+def environment(
+    application: Path, cluster: str, service: str, outbound: str, collector: str = ""
+) -> dict[str, str]:
+    return {
+        "SPILLWAY_CLUSTER": cluster,
+        "SPILLWAY_SERVICE": service,
+        "SPILLWAY_POD": f"{cluster}-{service}-0",
+        "SPILLWAY_OUTBOUND": outbound,
+        "SPILLWAY_COLLECTOR": collector or f"127.0.0.1:{free_port()}",
+        "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{free_port()}",
+        "LAB_APPLICATION": str(application),
+        "LAB_LISTEN": f"127.0.0.1:{free_port()}",
+    }
+
+
+@contextlib.contextmanager
+def pod(env: dict[str, str], log: Path) -> Iterator[RunningPod]:
+    """One emulator, ready; ended by SIGTERM, which it must obey within five seconds."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [emulator()], env=os.environ | env, stderr=output, stdin=subprocess.DEVNULL
+        )
+    try:
+        wait_healthy(env["SPILLWAY_HEALTH_LISTEN"], process, log)
+        yield RunningPod(env["LAB_LISTEN"], env["SPILLWAY_HEALTH_LISTEN"], process)
+        process.terminate()
+        assert process.wait(5) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_healthy(address: str, process: subprocess.Popen, log: Path, seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"http://{address}/healthz").status_code == 200:
+                return
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"not ready:\n{log.read_text()}")
+        time.sleep(0.02)

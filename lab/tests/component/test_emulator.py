@@ -1,0 +1,219 @@
+"""Two real emulators, one calling the other without proxies between: queues, failures, load."""
+
+import importlib.util
+import math
+import os
+import subprocess
+import sys
+import time
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from spillway_contracts import names
+from spillway_lab import load
+from spillway_lab.samples import REMOTE, concatenate, summarise
+
+_spec = importlib.util.spec_from_file_location("lab_processes", Path(__file__).with_name("lab_processes.py"))
+lab = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = lab
+_spec.loader.exec_module(lab)
+
+pytestmark = pytest.mark.component
+
+APPLICATION = """
+call_timeout_ms: 3000
+services:
+  front:
+    workers: 64
+    queue: 1000
+    queue_timeout_ms: 3000
+    endpoints:
+      - method: GET
+        path: /x/{id}
+        service_time: {distribution: constant, mean_ms: 1}
+        response_bytes: 100
+        calls: [[{service: back, method: GET, path: "/y/{id}"}]]
+  back:
+    workers: 2
+    queue: 4
+    queue_timeout_ms: 2000
+    endpoints:
+      - method: GET
+        path: /y/{id}
+        service_time: {distribution: constant, mean_ms: 100}
+        response_bytes: 2000
+"""
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Path:
+    path = tmp_path / "application.yaml"
+    path.write_text(APPLICATION)
+    return path
+
+
+@pytest.fixture
+def pods(application: Path, tmp_path: Path):
+    """`front` in one cluster, whose outbound leads straight to `back` in another."""
+    nowhere = "127.0.0.1:1"
+    with lab.pod(lab.environment(application, "here", "back", nowhere), tmp_path / "back.log") as back:
+        # `front` calls GET /y/{id} at back's own listener.
+        env = lab.environment(application, "there", "front", back.address)
+        with lab.pod(env, tmp_path / "front.log") as front:
+            yield front, back
+
+
+def attack(front, tmp_path: Path, rps: float, seconds: float, warm_up_s: float = 0):
+    target = f'{{"method": "GET", "url": "http://{front.address}/x/7"}}'
+    generator = load.Generator(tmp_path / "load", lab.program("vegeta"))
+    seen = []
+    found = load.run([load.Attack("there", [target], rps, seconds)], generator, "t", warm_up_s, seen.append)
+    assert seen[-1].elapsed_s == seen[-1].total_s
+    return found["there"]
+
+
+def test_below_capacity_every_request_succeeds(pods, tmp_path: Path) -> None:
+    """At half the callee's capacity nothing fails, latency is the service times', and every answer
+    tells that its request went to the other cluster."""
+    front, back = pods
+    samples = attack(front, tmp_path, rps=10, seconds=3)
+    summary = summarise(samples)
+    assert (summary.requests, summary.failed, summary.unknown_way) == (30, 0, 0)
+    assert 100 < summary.p50_ms < 150
+    assert (samples.remote == REMOTE).all()
+    assert back.counts()["served"] == 30
+
+
+def test_overload_is_bounded_and_accounted_for(pods, tmp_path: Path) -> None:
+    """At twice the capacity (20 requests a second) the queue bounds the latency, about as much is
+    served as there is capacity, and client, caller and callee agree on what became of the rest."""
+    front, back = pods
+    summary = summarise(attack(front, tmp_path, rps=40, seconds=4))
+    callee, caller = back.counts(), front.counts()
+    assert summary.requests == 160
+    # Four wait before a request that is taken, two at a time: at most 300 ms, and its own hop.
+    assert summary.p99_ms < 400
+    assert 75 <= callee["served"] <= 95
+    assert summary.requests - summary.failed == callee["served"] == caller["served"]
+    assert summary.failed == callee["queue_full"] == caller["call_failed"]
+    assert summary.reasons == {"503 queue_full": summary.failed}
+
+
+def test_warm_up_is_cut_from_what_is_measured(pods, tmp_path: Path) -> None:
+    """Of three seconds with one of warm-up two are returned."""
+    front, _ = pods
+    assert 19 <= len(attack(front, tmp_path, rps=10, seconds=3, warm_up_s=1)) <= 21
+
+
+def test_callee_killed_then_back(application: Path, tmp_path: Path) -> None:
+    """With the callee gone requests fail as counted 502s; after its restart they succeed again."""
+    env = lab.environment(application, "here", "back", "127.0.0.1:1")
+    with lab.pod(
+        lab.environment(application, "here", "front", env["LAB_LISTEN"]), tmp_path / "front.log"
+    ) as front:
+        with lab.pod(env, tmp_path / "back.log"):
+            assert httpx.get(f"http://{front.address}/x/1").status_code == 200
+        gone = httpx.get(f"http://{front.address}/x/1")
+        assert (gone.status_code, gone.headers["x-lab-path"]) == (502, "front@here")
+        assert gone.headers["x-lab-reason"].startswith("back: transport")
+        with lab.pod(env, tmp_path / "back.log"):
+            answer = httpx.get(f"http://{front.address}/x/1")
+            assert (answer.status_code, answer.headers["x-lab-path"]) == (200, "front@here,back@here")
+        assert front.counts()["call_failed"] == 1
+
+
+def test_refuses_to_start_without_identity(application: Path) -> None:
+    """Every missing or wrong variable is listed, and the exit code says configuration."""
+    env = lab.environment(application, "here", "nobody", "127.0.0.1:1") | {
+        "SPILLWAY_CLUSTER": "",
+        "LAB_LISTEN": "x",
+    }
+    done = subprocess.run([lab.emulator()], env=os.environ | env, capture_output=True, text=True, timeout=10)
+    assert done.returncode == 64
+    assert "SPILLWAY_CLUSTER: not set; it has no default" in done.stderr
+    assert 'LAB_LISTEN: "x"' in done.stderr
+    assert 'SPILLWAY_SERVICE: unknown service "nobody"; allowed: back, front' in done.stderr
+
+
+class _Collector(metrics_service_pb2_grpc.MetricsServiceServicer):
+    """Keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.requests: list = []
+
+    def Export(self, request, context):
+        self.requests.append(request)
+        return metrics_service_pb2.ExportMetricsServiceResponse()
+
+
+def collector(port: int) -> tuple[grpc.Server, _Collector]:
+    kept, server = _Collector(), grpc.server(futures.ThreadPoolExecutor(2))
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(kept, server)
+    assert server.add_insecure_port(f"127.0.0.1:{port}") == port
+    server.start()
+    return server, kept
+
+
+def readings(kept: _Collector) -> list[tuple[dict[str, str], str, float]]:
+    """(resource attributes, metric, value) of every point received."""
+    return [
+        ({a.key: a.value.string_value for a in group.resource.attributes}, metric.name, point.as_double)
+        for request in kept.requests
+        for group in request.resource_metrics
+        for scope in group.scope_metrics
+        for metric in scope.metrics
+        for point in metric.gauge.data_points
+    ]
+
+
+def wait_for(condition, seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "not within the time"
+        time.sleep(0.05)
+
+
+def test_busy_share_reaches_a_collector_that_was_away(application: Path, tmp_path: Path) -> None:
+    """Without a collector requests are served as ever; once there is one, it hears the pool's busy
+    share under the agreed name and identity, and that share follows the load."""
+    port = lab.free_port()
+    env = lab.environment(application, "here", "back", "127.0.0.1:1", f"127.0.0.1:{port}")
+    with lab.pod(env, tmp_path / "back.log") as back:
+        time.sleep(1.5)
+        assert httpx.get(f"http://{back.address}/y/1").status_code == 200
+        server, kept = collector(port)
+        try:
+            wait_for(lambda: readings(kept))
+            with futures.ThreadPoolExecutor(6) as clients:  # two are served, four wait: never idle
+                list(clients.map(lambda i: httpx.get(f"http://{back.address}/y/{i}"), range(60)))
+            wait_for(lambda: any(value > 0.8 for *_, value in readings(kept)))
+            attributes, metric, _ = readings(kept)[0]
+            # Before this collector goes: that is one more change of state.
+            log = (tmp_path / "back.log").read_text()
+        finally:
+            server.stop(None)
+    assert metric == names.OTEL_METRIC_CPU_LIMIT_UTILIZATION
+    assert attributes == {
+        names.SPAN_ATTRIBUTE_SERVICE: "back",
+        names.SPAN_ATTRIBUTE_CLUSTER: "here",
+        "k8s.pod.name": "here-back-0",
+    }
+    assert all(0 <= value <= 1 for *_, value in readings(kept))
+    assert log.count("collector away") == 1
+    assert log.count("collector back") == 1
+
+
+def test_both_clusters_at_once(pods, tmp_path: Path) -> None:
+    """Two attacks run in parallel, each with its own samples."""
+    front, _ = pods
+    target = f'{{"method": "GET", "url": "http://{front.address}/x/7"}}'
+    generator = load.Generator(tmp_path / "load", lab.program("vegeta"))
+    began = time.monotonic()
+    found = load.run([load.Attack(name, [target], 5, 2) for name in ("here", "there")], generator, "t")
+    assert time.monotonic() - began < 6
+    assert {name: len(samples) for name, samples in found.items()} == {"here": 10, "there": 10}
+    assert not math.isnan(summarise(concatenate(found.values())).mean_ms)

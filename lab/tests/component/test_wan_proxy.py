@@ -1,0 +1,146 @@
+"""The WAN through a real Toxiproxy: delay, bytes, and a restart that forgets everything."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+from spillway_lab.errors import LabError
+from spillway_lab.testing.servers import ROOT, free_port
+from spillway_lab.wan import Wan, WanLink, egress
+
+pytestmark = pytest.mark.component
+
+BODY = b"x" * 50_000
+
+
+class _Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(BODY)))
+        self.end_headers()
+        self.wfile.write(BODY)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def link():
+    """A link of 60 ms to a server of ours."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield WanLink(
+        name="a-to-b",
+        listen=f"127.0.0.1:{free_port()}",
+        upstream=f"127.0.0.1:{server.server_port}",
+        source_cluster="a",
+        destination_cluster="b",
+        rtt_ms=60,
+        request_usd_per_gb=0.02,
+        response_usd_per_gb=0.02,
+    )
+    server.shutdown()
+    server.server_close()
+
+
+@contextlib.contextmanager
+def toxiproxy(port: int):
+    program = ROOT / ".spillway" / "bin" / "toxiproxy-server"
+    command = [str(program), "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            with contextlib.suppress(httpx.TransportError):
+                httpx.get(f"http://127.0.0.1:{port}/version")
+                break
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def round_trip_ms(link: WanLink) -> float:
+    """Of one request on a connection that is open already; TCP's own handshake is not delayed."""
+    with httpx.Client(base_url=f"http://{link.listen}") as client:
+        client.get("/")
+        began = time.perf_counter()
+        client.get("/")
+        return (time.perf_counter() - began) * 1000
+
+
+def test_delay_and_bytes(link: WanLink) -> None:
+    """A request takes the round trip longer; applying twice changes nothing; what crossed is
+    counted in the direction it went."""
+    port = free_port()
+    with toxiproxy(port):
+        wan = Wan(f"127.0.0.1:{port}", [link])
+        assert wan.apply() == 3
+        assert wan.apply() == 0
+        before = wan.traffic()
+        assert 60 <= round_trip_ms(link) < 120
+        crossed = egress([link], before, wan.traffic(), seconds=1).bytes_by_pair
+    assert 2 * len(BODY) < crossed["b", "a"] < 2 * len(BODY) + 2000
+    assert 0 < crossed["a", "b"] < 2000
+
+
+def test_keeper_puts_delays_back_after_a_restart(link: WanLink, tmp_path: Path) -> None:
+    """The keeper is unhealthy while Toxiproxy is away, applies the plan when it comes, and again
+    when a new one knows nothing; SIGTERM ends it."""
+    plan, port, health = tmp_path / "wan.json", free_port(), f"127.0.0.1:{free_port()}"
+    plan.write_text(json.dumps([link.model_dump()]))
+    command = [
+        sys.executable,
+        "-m",
+        "spillway_lab",
+        "wan",
+        "--plan",
+        str(plan),
+        "--toxiproxy",
+        f"127.0.0.1:{port}",
+    ]
+    with (tmp_path / "keeper.log").open("wb") as log:
+        keeper = subprocess.Popen(command, stderr=log, env={"SPILLWAY_HEALTH_LISTEN": health})
+    try:
+        wait_status(health, 503)
+        for _ in range(2):
+            with toxiproxy(port):
+                wait_status(health, 200)
+                assert round_trip_ms(link) >= 60
+            wait_status(health, 503)
+        keeper.terminate()
+        assert keeper.wait(5) == 0
+    finally:
+        keeper.kill()
+        keeper.wait()
+    # Once per change of state: away, back, away, back, away.
+    log_text = (tmp_path / "keeper.log").read_text()
+    assert log_text.count("delays not in force") == 3
+    assert log_text.count("delays in force") == 2
+
+
+def wait_status(health: str, status: int) -> None:
+    deadline = time.monotonic() + 15
+    while True:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"http://{health}/healthz").status_code == status:
+                return
+        assert time.monotonic() < deadline, f"no {status} within the time"
+        time.sleep(0.05)
+
+
+def test_absent_toxiproxy_is_an_error_that_says_so(link: WanLink) -> None:
+    """Nothing hangs and nothing is taken for zero bytes when nobody answers."""
+    wan = Wan(f"127.0.0.1:{free_port()}", [link])
+    for action in (wan.apply, wan.traffic):
+        with pytest.raises(LabError, match="toxiproxy at http://127.0.0.1:"):
+            action()

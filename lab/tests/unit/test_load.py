@@ -1,0 +1,72 @@
+"""What is asked of the load generator."""
+
+import base64
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from spillway_lab import load, pods, scenario
+from spillway_lab.errors import LoadError
+from spillway_lab.scenario import Request
+from spillway_lab.targets import apportion, targets
+
+LAB = Path(__file__).resolve().parents[2]
+SCENARIO = scenario.load(sorted((LAB / "scenarios").glob("*.yaml"))[0])
+LAYOUT = pods.plan(SCENARIO, 21_000)
+
+
+def request(share: float = 1.0, **changes) -> Request:
+    return Request(service="s", method="GET", path="/x/{id}", share=share, **changes)
+
+
+@pytest.mark.parametrize("shares", [[1], [1, 1, 1], [0.9, 0.1], [1000, 1]])
+def test_shares_are_kept(shares: list[float]) -> None:
+    """Targets are in proportion to the shares to within one, and no request is left out."""
+    given = apportion([request(share) for share in shares], 1000)
+    assert all(n >= 1 for n in given)
+    assert all(abs(n - 1000 * share / sum(shares)) <= 1 for n, share in zip(given, shares, strict=True))
+
+
+def test_targets_enter_at_the_clusters_own_pods() -> None:
+    """Each cluster's users ask their own cluster's entry, with distinct path values, reproducibly."""
+    for cluster in SCENARIO.clusters:
+        lines = targets(SCENARIO, LAYOUT, cluster, count=200)
+        entry = SCENARIO.document.requests[0].service
+        ports = {int(json.loads(line)["url"].split(":")[2].split("/")[0]) for line in lines}
+        assert ports == set(LAYOUT.entry_ports(entry, cluster))
+        assert len({json.loads(line)["url"] for line in lines}) > 150
+        assert "{" not in "".join(json.loads(line)["url"] for line in lines)
+        assert lines == targets(SCENARIO, LAYOUT, cluster, count=200)
+        assert Counter(json.loads(line)["header"]["Host"][0] for line in lines) == {entry: 200}
+
+
+def test_request_bodies_have_the_declared_size() -> None:
+    """A request with a body is sent with that many bytes."""
+    with_body = SCENARIO.document.requests[0].model_copy(update={"request_bytes": 777})
+    changed = SCENARIO.model_copy(
+        update={"document": SCENARIO.document.model_copy(update={"requests": [with_body]})}
+    )
+    line = targets(changed, LAYOUT, SCENARIO.clusters[0], count=1)[0]
+    assert len(base64.b64decode(json.loads(line)["body"])) == 777
+
+
+def test_command_keeps_the_loop_open() -> None:
+    """There are workers enough for every request of a whole timeout to hang."""
+    attack = load.Attack("a", [], 130, 20)
+    arguments = load.command(attack, load.Generator(Path("/x"), timeout_s=10), Path("/t"), Path("/r"))
+    workers = next(int(a.split("=")[1]) for a in arguments if a.startswith("-max-workers="))
+    assert workers >= 130 * 10
+    assert "-rate=130/1s" in arguments
+    assert "-rate=90/1m" in load.command(
+        load.Attack("a", [], 1.5, 20), load.Generator(Path("/x")), Path("/t"), Path("/r")
+    )
+
+
+def test_no_generator_is_a_clear_error(tmp_path: Path) -> None:
+    """A missing program and an entry without pods are errors that say so."""
+    with pytest.raises(LoadError, match="no-such-program: cannot be started"):
+        load.run([load.Attack("a", ["{}"], 1, 1)], load.Generator(tmp_path, "no-such-program"), "x")
+    with pytest.raises(LoadError, match="no targets for a"):
+        load.run([load.Attack("a", [], 1, 1)], load.Generator(tmp_path), "x")
+    assert load.run([load.Attack("a", [], 0, 1)], load.Generator(tmp_path), "x") == {}

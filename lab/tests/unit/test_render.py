@@ -1,0 +1,166 @@
+"""A scenario becomes files that fit the contracts, on ports that do not clash."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from google.protobuf import json_format
+from spillway.v1.topology_pb2 import Endpoints
+from spillway_contracts import topology as topologies
+from spillway_lab import files, pods, scenario
+from spillway_lab.errors import InvalidInput
+from spillway_lab.render import Surroundings, endpoints, render
+
+LAB = Path(__file__).resolve().parents[2]
+SCENARIO = scenario.load(sorted((LAB / "scenarios").glob("*.yaml"))[0])
+BASE = 21_000
+TEMPLATE = "node: ${SPILLWAY_CLUSTER}/${SPILLWAY_SERVICE}/${SPILLWAY_POD}\nxds: ${XDS_HOST}:${XDS_PORT}\n"
+
+
+def surroundings(**changes) -> Surroundings:
+    addresses = [f"127.0.0.1:{9000 + i}" for i in range(len(SCENARIO.clusters))]
+    base = Surroundings(
+        xds=addresses,
+        otlp=addresses,
+        toxiproxy="127.0.0.1:8474",
+        envoy_template=TEMPLATE,
+        filter_wasm=Path("/f.wasm"),
+        out=Path("/run/lab"),
+    )
+    return replace(base, **changes)
+
+
+def test_topology_passes_the_contract(tmp_path: Path) -> None:
+    """The contracts' own loader accepts topology.yaml; links are there in both directions."""
+    files.write(tmp_path, render(SCENARIO, BASE, surroundings()))
+    topology = topologies.load(tmp_path / "topology.yaml")
+    assert [c.name for c in topology.clusters] == SCENARIO.clusters
+    pairs = {(link.source_cluster, link.destination_cluster) for link in topology.links}
+    assert pairs == {(b, a) for a, b in pairs}
+
+
+def test_endpoints_lead_local_directly_and_remote_over_the_wan() -> None:
+    """Every address a relay gets is a pod's inbound listener of its own cluster, or the WAN listener
+    of exactly (this cluster, that cluster, that service)."""
+    layout = pods.plan(SCENARIO, BASE)
+    for cluster in SCENARIO.clusters:
+        document = endpoints(layout, cluster)
+        json_format.ParseDict(document, Endpoints())
+        for row in document["services"]:
+            ports = {int(address.rpartition(":")[2]) for address in row["addresses"]}
+            if row["cluster"] == cluster:
+                expected = set(layout.entry_ports(row["service"], cluster))
+            else:
+                expected = {
+                    way.listen_port
+                    for way in layout.wan
+                    if (way.source_cluster, way.destination_cluster, way.pod.service)
+                    == (cluster, row["cluster"], row["service"])
+                }
+            assert ports == expected
+            assert ports
+
+
+def all_ports(layout: pods.Plan) -> list[int]:
+    ports = [layout.wan_health_port, *(way.listen_port for way in layout.wan)]
+    for pod in layout.pods:
+        ports += [pod.app_port, pod.health_port, pod.inbound_port, pod.outbound_port, pod.admin_port]
+    return ports
+
+
+def test_ports_are_distinct_and_deterministic() -> None:
+    """No port is given twice; the same base gives the same plan; a copy beside it does not clash."""
+    layout = pods.plan(SCENARIO, BASE)
+    ports = all_ports(layout)
+    assert len(set(ports)) == len(ports)
+    assert min(ports) >= BASE
+    assert max(ports) < BASE + layout.ports_used
+    assert pods.plan(SCENARIO, BASE) == layout
+    other = all_ports(pods.plan(SCENARIO, BASE + layout.ports_used))
+    assert not set(ports) & set(other)
+
+
+@pytest.mark.parametrize("base", [80, 65_530, -1])
+def test_port_base_out_of_range(base: int) -> None:
+    """A base whose ports do not fit is refused with the range that does."""
+    with pytest.raises(InvalidInput, match=r"--port-base: .* allowed: 1024 to \d+"):
+        pods.plan(SCENARIO, base)
+
+
+def test_supervisor_has_two_processes_a_pod() -> None:
+    """Emulator and Envoy of each pod are there with probe, restart, log and full environment."""
+    rendered = render(SCENARIO, BASE, surroundings())
+    processes = yaml.safe_load(rendered["lab.process-compose.yaml"])["processes"]
+    layout = pods.plan(SCENARIO, BASE)
+    names = {pod.name for pod in layout.pods}
+    assert set(processes) == names | {f"{name}-envoy" for name in names} | {"wan"}
+    for name, process in processes.items():
+        assert process["availability"]["restart"] == "on_failure"
+        assert process["readiness_probe"]["http_get"]["port"].isdigit()
+        assert process["log_location"] == f"/run/lab/log/{name}.log"
+    environment = dict(line.split("=", 1) for line in processes[layout.pods[0].name]["environment"])
+    assert set(environment) == {
+        "SPILLWAY_CLUSTER", "SPILLWAY_SERVICE", "SPILLWAY_POD", "SPILLWAY_OUTBOUND", "SPILLWAY_COLLECTOR",
+        "SPILLWAY_HEALTH_LISTEN", "LAB_APPLICATION", "LAB_LISTEN",
+    }  # fmt: skip
+    assert f"application-{layout.pods[0].cluster}.yaml" in rendered
+
+
+def test_a_dollar_in_a_path_survives_the_supervisor() -> None:
+    """process-compose expands $NAME; a path with a dollar is escaped."""
+    rendered = render(SCENARIO, BASE, surroundings(out=Path("/run/a$b c")))
+    processes = yaml.safe_load(rendered["lab.process-compose.yaml"])["processes"]
+    for process in processes.values():
+        assert not re.search(r"(?<!\$)\$(?!\$)", process["command"] + process["log_location"])
+
+
+def test_the_shipped_envoy_template_is_filled_in_completely() -> None:
+    """The pod bootstrap of infra/ needs no variable that the lab does not give, and is YAML then."""
+    template = (LAB.parent / "infra" / "envoy" / "pod.yaml").read_text()
+    rendered = render(SCENARIO, BASE, surroundings(envoy_template=template))
+    for pod in pods.plan(SCENARIO, BASE).pods:
+        bootstrap = rendered[f"envoy/{pod.name}.yaml"]
+        assert "${" not in bootstrap
+        assert yaml.safe_load(bootstrap)["node"]["cluster"] == pod.service
+
+
+def test_unknown_placeholder_is_named() -> None:
+    """A template that asks for what the lab does not know is refused by the variable's name."""
+    with pytest.raises(InvalidInput, match="NOT_THERE"):
+        render(SCENARIO, BASE, surroundings(envoy_template="x: ${NOT_THERE}"))
+
+
+def test_addresses_are_checked() -> None:
+    """One relay and one collector address per cluster, each host:port."""
+    with pytest.raises(InvalidInput, match="xds: 1 addresses; allowed: one for each of"):
+        render(SCENARIO, BASE, surroundings(xds=["127.0.0.1:1"]))
+    with pytest.raises(InvalidInput, match="otlp: 'collector'; allowed: host:port"):
+        render(SCENARIO, BASE, surroundings(otlp=["collector"] * len(SCENARIO.clusters)))
+
+
+def test_toxiproxy_file_carries_proxies_only() -> None:
+    """Toxiproxy's own file has its four keys; the delays and prices are beside it in wan.json."""
+    rendered = render(SCENARIO, BASE, surroundings())
+    proxies, plan = json.loads(rendered["toxiproxy.json"]), json.loads(rendered["wan.json"])
+    assert all(set(proxy) == {"name", "listen", "upstream", "enabled"} for proxy in proxies)
+    assert [row["name"] for row in plan] == [proxy["name"] for proxy in proxies]
+    assert all(row["rtt_ms"] > 0 for row in plan)
+
+
+def test_code_names_no_cluster_or_service() -> None:
+    """Names of clusters and services are data: no source file of the lab spells one."""
+    names = [*SCENARIO.clusters, *SCENARIO.application.services]
+    word = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r")\b")
+    sources = [*(LAB / "spillway_lab").glob("*.py"), *(LAB / "spillway_lab" / "commands").glob("*.py")]
+    sources += [path for path in (LAB / "emulator").glob("*.go") if not path.name.endswith("_test.go")]
+    assert sources
+    found = [
+        f"{path.name}:{number}: {match.group()}"
+        for path in sources
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if (match := word.search(line))
+    ]
+    assert found == []

@@ -1,0 +1,84 @@
+"""Delays, repairs and egress are computed right, without a Toxiproxy."""
+
+import pytest
+from spillway_lab.errors import InvalidInput
+from spillway_lab.wan import Traffic, WanLink, egress, load_plan, parse_metrics, repairs
+
+
+def link(name: str = "a-to-b", rtt_ms: float = 25) -> WanLink:
+    return WanLink(
+        name=name,
+        listen="127.0.0.1:1",
+        upstream="127.0.0.1:2",
+        source_cluster="a",
+        destination_cluster="b",
+        rtt_ms=rtt_ms,
+        request_usd_per_gb=0.02,
+        response_usd_per_gb=0.08,
+    )
+
+
+@pytest.mark.parametrize("rtt_ms", [0, 1, 2, 25, 66])
+def test_both_ways_sum_to_the_round_trip(rtt_ms: int) -> None:
+    """The two delays add up to the link's round trip, and no delay of zero is set."""
+    delays = [toxic["attributes"]["latency"] for toxic in link(rtt_ms=rtt_ms).toxics().values()]
+    assert sum(delays) == rtt_ms
+    assert all(delay > 0 for delay in delays)
+
+
+def present(*links: WanLink) -> dict:
+    """What GET /proxies says when all is as planned."""
+    return {one.name: one.proxy() | {"toxics": list(one.toxics().values())} for one in links}
+
+
+def test_nothing_to_repair() -> None:
+    """Applying a plan that is in force changes nothing; strangers are left alone."""
+    assert repairs([link()], present(link()) | {"stranger": {"toxics": []}}) == []
+
+
+def test_restart_forgets_toxics_and_they_come_back() -> None:
+    """After a restart from its file Toxiproxy has proxies without toxics; after one without, neither."""
+    bare = {link().name: link().proxy() | {"toxics": []}}
+    assert [path for _, path, _ in repairs([link()], bare)] == ["/proxies/a-to-b/toxics"] * 2
+    assert [path for _, path, _ in repairs([link()], {})] == ["/proxies", *["/proxies/a-to-b/toxics"] * 2]
+
+
+def test_changed_delay_is_put_right() -> None:
+    """A delay that differs from the plan is updated in place."""
+    changes = repairs([link(rtt_ms=50)], present(link(rtt_ms=25)))
+    assert [(path, body["attributes"]["latency"]) for _, path, body in changes] == [
+        ("/proxies/a-to-b/toxics/wan-upstream", 25),
+        ("/proxies/a-to-b/toxics/wan-downstream", 25),
+    ]
+
+
+METRICS = """
+# TYPE toxiproxy_proxy_received_bytes_total counter
+toxiproxy_proxy_received_bytes_total{direction="upstream",listener="x",proxy="a-to-b",upstream="y"} 7
+toxiproxy_proxy_sent_bytes_total{direction="upstream",listener="x",proxy="a-to-b",upstream="y"} 1e+09
+toxiproxy_proxy_sent_bytes_total{direction="downstream",listener="x",proxy="a-to-b",upstream="y"} 2e+09
+"""
+
+
+def test_egress_is_priced_by_direction() -> None:
+    """Requests are paid at the source's price and responses at the destination's, per hour."""
+    result = egress([link()], Traffic({}), parse_metrics(METRICS), seconds=1800)
+    assert result.bytes_by_pair == {("a", "b"): 1e9, ("b", "a"): 2e9}
+    assert result.usd_per_hour == pytest.approx((0.02 + 2 * 0.08) * 2)
+
+
+def test_egress_over_a_restart_is_never_negative() -> None:
+    """Counters that start again count from zero."""
+    before = Traffic({("a-to-b", "upstream"): 5e9})
+    assert egress([link()], before, parse_metrics(METRICS), 1).bytes_by_pair["a", "b"] == 1e9
+
+
+def test_plan_file_mistakes_are_named(tmp_path) -> None:
+    """A broken wan.json is an error that names file and key."""
+    path = tmp_path / "wan.json"
+    path.write_text('[{"name": "x"}]')
+    with pytest.raises(InvalidInput, match=r"wan\.json: 0\.listen: Field required"):
+        load_plan(path)
+    path.write_text("{")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        load_plan(path)
