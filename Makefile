@@ -29,7 +29,7 @@ stack: setup ## the two-cluster stack and its pods, until interrupted
 test: check test-unit test-component test-e2e ## everything CI runs
 
 test-unit: setup ## no server, seconds
-	python -m pytest -q -m "not component and not e2e" contracts infra streams optimizer rule-publisher/publisher lab tests
+	python -m pytest -q -m "not component and not e2e" contracts infra collectors streams optimizer rule-publisher/publisher lab tests
 	@for module in $(GO_MODULES); do echo "go test $$module"; (cd $$module && go test -short ./...) || exit 1; done
 	cd wasm && cargo test --quiet --locked
 

@@ -14,7 +14,7 @@ from spillway_contracts.hot_state import DemandEntry
 
 from spillway_lab import envoys
 from spillway_lab.errors import LabError
-from spillway_lab.stack import Stack
+from spillway_lab.stack import LabStack
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class InForce:
 class Control:
     """Reads the hot state of one stack and sets its policy."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: LabStack) -> None:
         self._stack = stack
         self._redis = redis.Redis.from_url(stack.redis_url, socket_timeout=5)
 

@@ -12,7 +12,7 @@ from spillway_lab.progress import Progress
 from spillway_lab.report import Result
 from spillway_lab.samples import concatenate
 from spillway_lab.scenario import Scenario
-from spillway_lab.stack import ROOT, Stack
+from spillway_lab.stack import ROOT, LabStack
 from spillway_lab.wan import Traffic, Wan, egress, load_plan
 
 _START_S, _POLICY_S = 180.0, 60.0
@@ -35,7 +35,7 @@ def run(scenario: Scenario, name: str, policies: list[str]) -> None:
         _print(prepared, results, last)
 
 
-def _profile(running: Stack, control: Control, progress: Progress) -> None:
+def _profile(running: LabStack, control: Control, progress: Progress) -> None:
     """Shows the curves every load, step by step; what the clients see is not kept."""
     steps = running.scenario.document.load.profile
     for i, step in enumerate(steps, 1):
@@ -44,7 +44,7 @@ def _profile(running: Stack, control: Control, progress: Progress) -> None:
     progress.end(control.line())
 
 
-def _measure(running: Stack, control: Control, policy: str, progress: Progress) -> tuple[Result, InForce]:
+def _measure(running: LabStack, control: Control, policy: str, progress: Progress) -> tuple[Result, InForce]:
     """The measured load under one policy, from the moment that every Envoy has it."""
     measure = running.scenario.document.load.measure
     progress.stage(policy)
@@ -72,7 +72,7 @@ def _measure(running: Stack, control: Control, policy: str, progress: Progress) 
     return result, in_force
 
 
-def _load(running: Stack, name: str, rps: Mapping[str, float], seconds: float, warm_up: float, watch) -> dict:
+def _load(running: LabStack, name: str, rps: Mapping[str, float], seconds: float, warm_up: float, watch) -> dict:
     attacks = [
         load.Attack(cluster, targets.targets(running.scenario, running.plan, cluster), rate, seconds)
         for cluster, rate in rps.items()
@@ -80,7 +80,7 @@ def _load(running: Stack, name: str, rps: Mapping[str, float], seconds: float, w
     return load.run(attacks, load.Generator(running.run / "load"), name, warm_up, watch)
 
 
-def _print(running: Stack, results: Mapping[str, Result], last: InForce) -> None:
+def _print(running: LabStack, results: Mapping[str, Result], last: InForce) -> None:
     plot = running.run / "latency-cdf.png"
     title = f"{running.scenario.name}: the same load under {len(results)} policies"
     report.plot_cdf(results, plot, title)

@@ -20,6 +20,7 @@ from spillway_lab.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".spillway"
+PORTS = ROOT / "infra/ports.yaml"
 SECRETS = (
     "REDIS_PASSWORD",
     "CLICKHOUSE_PASSWORD",
@@ -33,11 +34,9 @@ SECRETS = (
 class Stack:
     """Where a prepared copy is and how to reach its parts; it runs inside `running`."""
 
-    scenario: Scenario
     run: Path
     environment: Mapping[str, str]  # of every process
     cluster_ports: Mapping[str, Mapping[str, int]]
-    plan: Plan
     supervisor: Supervisor
 
     @property
@@ -55,71 +54,68 @@ class Stack:
         password = self.environment[f"NATS_{user.upper()}_PASSWORD"]
         return f"nats://{user}:{password}@{HOST}:{self.port('nats')}"
 
+
+@dataclass(frozen=True)
+class LabStack(Stack):
+    """A stack with a scenario's pods."""
+
+    scenario: Scenario
+    plan: Plan
+
     def addresses(self) -> dict[str, str]:
         """What a person may want to reach, by name."""
-        shared = {name: f"{HOST}:{self.port(name)}" for name in ("kafka", "nats", "redis", "clickhouse", "toxiproxy")}
-        pods_ = {
-            pod.name: f"http://{HOST}:{pod.inbound_port} (Envoy admin http://{HOST}:{pod.admin_port})"
-            for pod in self.plan.pods
-        }
-        collectors = {f"collector-{c}": f"{HOST}:{p['OTLP_GRPC_PORT']} (OTLP gRPC)" for c, p in self.cluster_ports.items()}
-        relays = {f"relay-{c}": f"http://{HOST}:{p['RELAY_HEALTH_PORT']}/status" for c, p in self.cluster_ports.items()}
-        return shared | collectors | relays | pods_
+        found = {name: f"{HOST}:{self.port(name)}" for name in ("kafka", "nats", "redis", "clickhouse", "toxiproxy")}
+        for cluster, own in self.cluster_ports.items():
+            found[f"collector-{cluster}"] = f"{HOST}:{own['OTLP_GRPC_PORT']} (OTLP gRPC)"
+            found[f"relay-{cluster}"] = f"http://{HOST}:{own['RELAY_HEALTH_PORT']}/status"
+        for pod in self.plan.pods:
+            admin = f"http://{HOST}:{pod.admin_port}"
+            found[pod.name] = f"http://{HOST}:{pod.inbound_port} (Envoy admin {admin})"
+        return found
 
 
-def prepare(scenario: Scenario, name: str, policy: str, with_pods: bool = True) -> Stack:
-    """Writes a fresh run folder for the scenario. Ports are free at the time of the call.
+def prepare(scenario: Scenario, name: str, policy: str) -> LabStack:
+    """A fresh run folder for a scenario and its pods. Ports are free at the time of the call."""
+    bare = prepare_bare(scenario.clusters, name, policy)
+    lab_base = min(bare.port(port) for port in ports.declared(PORTS)["shared"]) + ports.LAB_OFFSET
+    files.write(bare.run, render(scenario, lab_base, _surroundings(scenario, bare)))
+    bare.supervisor.add(bare.run / "lab.process-compose.yaml")
+    return LabStack(**vars(bare), scenario=scenario, plan=pods.plan(scenario, lab_base))
 
-    Without pods there are no clusters' relays either: what is left takes spans in and makes curves.
-    """
+
+def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
+    """A fresh run folder for the stack without pods: its processes need a topology only where they route."""
     run = HOME / "run" / name
     shutil.rmtree(run, ignore_errors=True)
-    for folder in ("data", "log", "envoy"):
+    own_data = [f"{role}-{cluster}" for cluster in clusters for role in ("collector", "relay")]
+    for folder in ("log", "envoy", "data", *(f"data/{name}" for name in ("kafka", "nats", *own_data))):
         (run / folder).mkdir(parents=True)
-    for folder in ("kafka", "nats"):
-        (run / "data" / folder).mkdir()
-    shared, per_cluster = ports.assign(ports.free_base(), scenario.clusters, ports.declared(ROOT / "infra/ports.yaml"))
-    lab_base = min(shared.values()) + ports.LAB_OFFSET
-    for cluster in scenario.clusters:
-        for role in ("collector", "relay"):
-            (run / "data" / f"{role}-{cluster}").mkdir()
-    rendered = render(scenario, lab_base, _surroundings(scenario, run, shared, per_cluster))
-    for cluster, own in per_cluster.items():
-        rendered[f"cluster-{cluster}.yaml"] = _cluster(cluster, own)
-    files.write(run, rendered)
+    shared, per_cluster = ports.assign(ports.free_base(), clusters, ports.declared(PORTS))
+    files.write(run, {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()})
     environment = _environment(run, shared, policy)
-    compose = [ROOT / "infra/local/process-compose.yaml"]
-    compose += [run / f"cluster-{cluster}.yaml" for cluster in scenario.clusters]
-    if with_pods:
-        compose.append(run / "lab.process-compose.yaml")
-    return Stack(
-        scenario=scenario,
-        run=run,
-        environment=environment,
-        cluster_ports=per_cluster,
-        plan=pods.plan(scenario, lab_base),
-        supervisor=Supervisor(run, compose, environment, ROOT),
-    )
+    compose = [ROOT / "infra/local/process-compose.yaml", *(run / f"cluster-{cluster}.yaml" for cluster in clusters)]
+    return Stack(run, environment, per_cluster, Supervisor(run, compose, environment, ROOT))
 
 
 @contextmanager
-def running(stack: Stack, only: list[str] | None = None) -> Iterator[Stack]:
+def running(stack: Stack, only: list[str] | None = None) -> Iterator[None]:
     """Starts the stack (or only some processes and what they depend on); stops all of it at the end."""
     try:
         stack.supervisor.start(only or [])
-        yield stack
+        yield
     finally:
         stack.supervisor.stop()
 
 
-def _surroundings(scenario: Scenario, run: Path, shared: Mapping, per_cluster: Mapping) -> Surroundings:
+def _surroundings(scenario: Scenario, bare: Stack) -> Surroundings:
+    own = bare.cluster_ports
     return Surroundings(
-        xds=[f"{HOST}:{per_cluster[c]['XDS_PORT']}" for c in scenario.clusters],
-        otlp=[f"{HOST}:{per_cluster[c]['OTLP_GRPC_PORT']}" for c in scenario.clusters],
-        toxiproxy=f"{HOST}:{shared['TOXIPROXY_PORT']}",
+        xds=[f"{HOST}:{own[cluster]['XDS_PORT']}" for cluster in scenario.clusters],
+        otlp=[f"{HOST}:{own[cluster]['OTLP_GRPC_PORT']}" for cluster in scenario.clusters],
+        toxiproxy=f"{HOST}:{bare.port('toxiproxy')}",
         envoy_template=(ROOT / "infra/envoy/pod.yaml").read_text(),
         filter_wasm=HOME / "wasm/spillway_filter.wasm",
-        out=run,
+        out=bare.run,
     )
 
 

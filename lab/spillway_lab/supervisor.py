@@ -44,6 +44,10 @@ class Supervisor:
             transport=httpx.HTTPTransport(uds=str(self._socket)), base_url="http://supervisor", timeout=20
         )
 
+    def add(self, file: Path) -> None:
+        """Adds a project file before the start."""
+        self._files.append(file)
+
     def start(self, only: list[str]) -> None:
         """Starts the named processes and what they depend on; all of them when none is named."""
         command = ["process-compose", "up", *only, "--tui=false", "--keep-project", "--disable-dotenv"]
