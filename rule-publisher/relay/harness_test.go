@@ -217,3 +217,12 @@ func portOf(t *testing.T, address string) int {
 	must(t, err)
 	return port
 }
+
+// freeAddress that nothing listens on now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}

@@ -39,7 +39,8 @@ func node(service, pod string) *core.Node {
 
 func dial(t *testing.T, address string) discovery.AggregatedDiscoveryServiceClient {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return discovery.NewAggregatedDiscoveryServiceClient(conn)

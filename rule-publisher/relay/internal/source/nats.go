@@ -23,7 +23,10 @@ func Connect(url, cluster string, log *slog.Logger) (*nats.Conn, error) {
 		nats.ReconnectBufSize(-1),   // what cannot be sent now is our queue's matter, not the client's
 		nats.ConnectHandler(func(c *nats.Conn) { log.Info("connected to NATS", "server", c.ConnectedUrlRedacted()) }),
 		nats.ReconnectHandler(func(c *nats.Conn) { log.Info("connected to NATS again", "server", c.ConnectedUrlRedacted()) }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
+			if c.IsClosed() { // by us, at the end
+				return
+			}
 			log.Warn("NATS is away; the relay goes on with what it has", "error", err)
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS", "error", err) }),

@@ -18,27 +18,27 @@ func (s segment) rank() int {
 	}
 }
 
+// literalLength is how much text stands around the variable.
+func (s segment) literalLength() int { return len(s.prefix) + len(s.suffix) }
+
 // compareTemplates is a total order in which, of two templates that match the same path, the more
-// specific comes first: at the first segment that differs a literal goes before a variable, and a
-// variable with more text around it before one with less.
+// specific comes first: at the first segment that differs in form a literal goes before a variable,
+// and a variable with more text around it before one with less.
 func compareTemplates(a, b Template) int {
 	for i := range min(len(a.segments), len(b.segments)) {
-		if c := compareSegments(a.segments[i], b.segments[i]); c != 0 {
+		if c := compareForms(a.segments[i], b.segments[i]); c != 0 {
 			return c
 		}
 	}
-	// Templates of different length match no path in common; the text breaks ties between
-	// templates that differ in their variables' names only.
+	// Templates of different length match no path in common; the text breaks the other ties.
 	return cmp.Or(cmp.Compare(len(a.segments), len(b.segments)), strings.Compare(a.text, b.text))
 }
 
-func compareSegments(a, b segment) int {
-	return cmp.Or(
-		cmp.Compare(a.rank(), b.rank()),
-		cmp.Compare(len(b.prefix)+len(b.suffix), len(a.prefix)+len(a.suffix)),
-		strings.Compare(a.prefix, b.prefix),
-		strings.Compare(a.suffix, b.suffix),
-	)
+func compareForms(a, b segment) int {
+	if c := cmp.Compare(a.rank(), b.rank()); c != 0 || a.variable == "" {
+		return c
+	}
+	return cmp.Compare(b.literalLength(), a.literalLength())
 }
 
 // compareClasses orders classes by service, then most specific template, then method.

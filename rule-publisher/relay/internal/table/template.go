@@ -91,6 +91,9 @@ func (t Template) Pattern() (string, error) {
 			fmt.Fprintf(&out, "{v%d}%s", names, s.suffix)
 		}
 	}
+	if out.Len() > maxTemplateLength {
+		return "", fmt.Errorf("path template %.40q...: longer than %d bytes with its variables renamed", t.text, maxTemplateLength)
+	}
 	return out.String(), nil
 }
 

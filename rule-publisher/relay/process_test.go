@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"spillway.dev/relay/internal/serve"
+)
+
+// TestMain lets the test binary be the relay itself, as a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv("SPILLWAY_TEST_AS_RELAY") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func relayProcess(env ...string) (*exec.Cmd, *bytes.Buffer) {
+	command := exec.Command(os.Args[0])
+	command.Env = append([]string{"SPILLWAY_TEST_AS_RELAY=1"}, env...)
+	out := &bytes.Buffer{}
+	command.Stderr = out
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return command, out
+}
+
+// A wrong configuration, or a file with an unknown cluster, ends the process with 64 and names the key.
+func TestWrongConfigurationExits64(t *testing.T) {
+	conf := testConfig(t, "nats://127.0.0.1:1")
+	must(t, os.WriteFile(conf.Endpoints, []byte(strings.Replace(testEndpoints, "cluster: far", "cluster: mars", 1)), 0o600))
+	unknownKey := testConfig(t, "nats://127.0.0.1:1")
+	must(t, os.WriteFile(unknownKey.Topology, []byte(testTopology+"\nclustres: []\n"), 0o600))
+	for want, env := range map[string][]string{
+		"SPILLWAY_CLUSTER: not set": nil,
+		`endpoints services[0].cluster: unknown cluster "mars"; clusters: far, north, south`: environment(conf),
+		`unknown field "clustres"`: environment(unknownKey),
+	} {
+		command, out := relayProcess(env...)
+		var exit *exec.ExitError
+		if err := command.Run(); !errors.As(err, &exit) || exit.ExitCode() != exitUsage {
+			t.Errorf("%s: %v, want exit code %d", want, err, exitUsage)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("missing: %s\nin: %s", want, out)
+		}
+	}
+}
+
+func environment(conf config) []string {
+	return []string{"SPILLWAY_CLUSTER=" + conf.Cluster, "SPILLWAY_NATS_URL=" + conf.NatsURL, "SPILLWAY_XDS_LISTEN=" + conf.XDSListen,
+		"SPILLWAY_HEALTH_LISTEN=" + conf.HealthListen, "SPILLWAY_STATE_DIR=" + conf.StateDir,
+		"SPILLWAY_TOPOLOGY=" + conf.Topology, "SPILLWAY_ENDPOINTS=" + conf.Endpoints}
+}
+
+// SIGTERM ends the process with 0 within 5 s, also with an Envoy connected.
+func TestSigtermEndsCleanly(t *testing.T) {
+	conf := testConfig(t, "nats://127.0.0.1:1")
+	conf.XDSListen = freeAddress(t)
+	command, out := relayProcess(environment(conf)...)
+	must(t, command.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	c := newDelta(t, conf.XDSListen, node("gate", "a"))
+	c.subscribe(serve.ClusterType)
+	next(t, c)
+	must(t, command.Process.Signal(syscall.SIGTERM))
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	case <-time.After(5 * time.Second):
+		command.Process.Kill() //nolint:errcheck // it may have ended
+		t.Error("still there after 5 s")
+	}
+}
