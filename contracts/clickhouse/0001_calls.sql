@@ -17,9 +17,11 @@ CREATE TABLE IF NOT EXISTS calls
     response_bytes    UInt64,
     status            UInt16,
     failed            Bool,
-    adjusted_count    Float64                  -- 1 / sampling probability
+    adjusted_count    Float64,                  -- 1 / sampling probability
+    stored_at         DateTime('UTC') DEFAULT now()  -- TTL counts from here: replayed traces are old
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toDate(started_at)
 ORDER BY (service, class, cluster, started_at, trace_id, span_id)
-TTL toDateTime(started_at) + INTERVAL 3 DAY;
+TTL stored_at + INTERVAL 3 DAY
+SETTINGS non_replicated_deduplication_window = 10000;

@@ -10,9 +10,11 @@ CREATE TABLE IF NOT EXISTS load_1s
     duration_ms     Float64,                  -- mean
     exclusive_ms    Float64,                  -- mean, of calls that did not fail
     in_flight       Float64,                  -- mean at arrival, of the whole service
-    service_rate    Float64                   -- arrivals per second of the whole service, mean at arrival
+    service_rate    Float64,                   -- arrivals per second of the whole service, mean at arrival
+    stored_at       DateTime('UTC') DEFAULT now()  -- TTL counts from here: replayed traces are old
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toDate(at)
 ORDER BY (service, class, cluster, at)
-TTL at + INTERVAL 30 DAY;
+TTL stored_at + INTERVAL 30 DAY
+SETTINGS non_replicated_deduplication_window = 10000;

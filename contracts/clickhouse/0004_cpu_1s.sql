@@ -5,9 +5,11 @@ CREATE TABLE IF NOT EXISTS cpu_1s
     cluster         LowCardinality(String),
     service         LowCardinality(String),
     pod             LowCardinality(String),
-    utilisation     Float64                   -- 0..1
+    utilisation     Float64,                   -- 0..1
+    stored_at       DateTime('UTC') DEFAULT now()  -- TTL counts from here: replayed traces are old
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toDate(at)
 ORDER BY (service, cluster, pod, at)
-TTL at + INTERVAL 30 DAY;
+TTL stored_at + INTERVAL 30 DAY
+SETTINGS non_replicated_deduplication_window = 10000;

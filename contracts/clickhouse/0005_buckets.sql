@@ -10,9 +10,11 @@ CREATE TABLE IF NOT EXISTS buckets
     samples         UInt64,
     utilisation     Float64,                  -- mean of the samples
     exclusive_ms    Float64,                  -- mean
-    exclusive_ms_sd Float64
+    exclusive_ms_sd Float64,
+    stored_at       DateTime('UTC') DEFAULT now()  -- TTL counts from here: replayed traces are old
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toDate(window_start)
 ORDER BY (service, class, cluster, bucket, window_start)
-TTL window_start + INTERVAL 90 DAY;
+TTL stored_at + INTERVAL 90 DAY
+SETTINGS non_replicated_deduplication_window = 10000;

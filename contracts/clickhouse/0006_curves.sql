@@ -19,4 +19,5 @@ CREATE TABLE IF NOT EXISTS curves
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(fitted_at)
-ORDER BY (service, class, fitted_at);
+ORDER BY (service, class, fitted_at)
+SETTINGS non_replicated_deduplication_window = 10000;

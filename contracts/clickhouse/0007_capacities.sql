@@ -11,4 +11,5 @@ CREATE TABLE IF NOT EXISTS capacities
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(measured_at)
-ORDER BY (service, cluster, measured_at);
+ORDER BY (service, cluster, measured_at)
+SETTINGS non_replicated_deduplication_window = 10000;

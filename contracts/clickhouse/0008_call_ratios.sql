@@ -14,4 +14,5 @@ CREATE TABLE IF NOT EXISTS call_ratios
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(window_end)
-ORDER BY (source_class, class, window_end);
+ORDER BY (source_class, class, window_end)
+SETTINGS non_replicated_deduplication_window = 10000;

@@ -11,4 +11,5 @@ CREATE TABLE IF NOT EXISTS network_times
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(window_end)
-ORDER BY (source_cluster, destination_cluster, window_end);
+ORDER BY (source_cluster, destination_cluster, window_end)
+SETTINGS non_replicated_deduplication_window = 10000;

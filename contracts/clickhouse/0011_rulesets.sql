@@ -12,4 +12,5 @@ CREATE TABLE IF NOT EXISTS rulesets
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(at)
-ORDER BY (at, ruleset_id);
+ORDER BY (at, ruleset_id)
+SETTINGS non_replicated_deduplication_window = 10000;

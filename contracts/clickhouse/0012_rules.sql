@@ -15,4 +15,5 @@ CREATE TABLE IF NOT EXISTS rules
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(at)
-ORDER BY (version, source_cluster, class, destination_cluster);
+ORDER BY (version, source_cluster, class, destination_cluster)
+SETTINGS non_replicated_deduplication_window = 10000;

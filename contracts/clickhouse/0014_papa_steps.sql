@@ -14,4 +14,5 @@ CREATE TABLE IF NOT EXISTS papa_steps
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(at)
-ORDER BY at;
+ORDER BY at
+SETTINGS non_replicated_deduplication_window = 10000;
