@@ -22,6 +22,7 @@ from spillway_contracts import names
 from spillway_publisher.checks import timestamp_problems
 from spillway_publisher.telemetry import Telemetry
 
+HISTORY = 64  # versions kept per cluster: JetStream's maximum for a bucket
 _STREAM = f"KV_{names.NATS_BUCKET_RULESETS}"
 _SUBJECT = f"$KV.{names.NATS_BUCKET_RULESETS}."
 LARGEST_VERSION = 2**63
@@ -115,6 +116,8 @@ class Bucket:
         """Writes the claim key: from here on the version is this proposal's. Raises ConflictError."""
         await self._write(self.claim_cluster, part)
         self._versions[part.id] = part.version
+        if len(self._versions) > 2 * HISTORY:  # as many as a restart would still know
+            self._versions = dict(sorted(self._versions.items(), key=lambda item: item[1])[-HISTORY:])
 
     async def write(self, cluster: str, part: Ruleset) -> None:
         """Writes one cluster's key unless it holds this or a newer version. Raises ConflictError."""

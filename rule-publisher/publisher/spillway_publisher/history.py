@@ -20,6 +20,7 @@ from spillway_publisher.telemetry import Telemetry, log
 
 BATCH_RECORDS = 500
 RETRY_S = 1.0
+KNOWN_VERSIONS = 10_000
 RECOVERED = "recovered from the rulesets bucket after a restart"
 
 
@@ -44,7 +45,7 @@ class History:
         self._buffer: deque[Record] = deque()
         # (table, rows, deduplication token) of the batch under way; done ones leave.
         self._inserts: deque[tuple[str, list[tuple], str]] = deque()
-        self._recoverable: dict[int, Record] = {}
+        self._recoverable: dict[str, Record] = {}  # by ruleset id
         self._known: set[int] = set()
         self._size = 0
         self._filled = asyncio.Event()
@@ -53,6 +54,8 @@ class History:
         if version in self._known:
             return
         self._known.add(version)
+        if len(self._known) > KNOWN_VERSIONS:
+            self._known = set(sorted(self._known)[-KNOWN_VERSIONS // 2 :])
         at = datetime.now(UTC)
         row = rows.ruleset_row(ruleset, version, rows.PUBLISHED, reason, at)
         self._append(Record(version, row, rows.rule_rows(ruleset, version, at)))
@@ -67,7 +70,7 @@ class History:
             if version not in self._known:
                 self._known.add(version)
                 row = rows.ruleset_row(old.ruleset, version, rows.PUBLISHED, RECOVERED, old.at)
-                self._recoverable[version] = Record(
+                self._recoverable[old.ruleset.id] = Record(
                     version, row, rows.rule_rows(old.ruleset, version, old.at)
                 )
         self._filled.set()
@@ -113,14 +116,12 @@ class History:
         if not self._recoverable:
             return
         # A crash between the two inserts leaves rules without their ruleset.
-        recorded, ruled = (
-            await self._versions_in("recorded_versions"),
-            await self._versions_in("ruled_versions"),
-        )
+        recorded = await self._ids_in("recorded")
+        ruled = await self._ids_in("ruled")
         missing = [
-            replace(record, rule_rows=[]) if version in ruled else record
-            for version, record in sorted(self._recoverable.items())
-            if version not in recorded
+            replace(record, rule_rows=[]) if ruleset_id in ruled else record
+            for ruleset_id, record in self._recoverable.items()
+            if ruleset_id not in recorded
         ]
         self._recoverable = {}
         if missing:
@@ -129,9 +130,9 @@ class History:
         for record in missing:
             self._append(record)
 
-    async def _versions_in(self, statement: str) -> set[int]:
-        parameters = {"versions": tuple(self._recoverable)}
-        return {version for (version,) in await self._clickhouse.select(rows.sql(statement), parameters)}
+    async def _ids_in(self, statement: str) -> set[str]:
+        parameters = {"ids": tuple(self._recoverable)}
+        return {found for (found,) in await self._clickhouse.select(rows.sql(statement), parameters)}
 
     def _append(self, record: Record) -> None:
         self._buffer.append(record)

@@ -1,5 +1,7 @@
 """NATS: the connection, the streams and the bucket that the publisher owns, and its consumers."""
 
+import asyncio
+
 import nats
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
@@ -7,13 +9,14 @@ from nats.js.errors import BadRequestError
 from nats.js.kv import KeyValue
 from spillway_contracts import names
 
+from spillway_publisher.bucket import HISTORY
 from spillway_publisher.telemetry import Telemetry, log
 
 # What NATS being away, restarting or refusing looks like from nats-py.
 TROUBLE = (nats.errors.Error, TimeoutError, OSError)
 
+CONNECT_S = 3.0
 HOUR = 3600.0
-HISTORY = 64  # versions kept per cluster: JetStream's maximum for a bucket
 _WRONG_CONFIG = 10058  # JSStreamNameExistErr: same name, other configuration
 
 
@@ -47,10 +50,14 @@ async def connect(url: str, telemetry: Telemetry) -> Client:
     async def reconnected() -> None:
         telemetry.up("nats")
 
-    async def silent(error: Exception) -> None:
+    latest = "no answer"
+
+    async def noted(error: Exception) -> None:
+        nonlocal latest
+        latest = telemetry.describe(error)
         telemetry.counters["nats.errors"] += 1
 
-    return await nats.connect(
+    attempt = nats.connect(
         url,
         name="spillway-publisher",
         connect_timeout=2,
@@ -60,10 +67,15 @@ async def connect(url: str, telemetry: Telemetry) -> Client:
         allow_reconnect=True,
         disconnected_cb=disconnected,
         reconnected_cb=reconnected,
-        error_cb=silent,
+        error_cb=noted,
         # While disconnected a write fails at once instead of landing some time later.
         pending_size=0,
     )
+    try:
+        # Without this bound the client would try for ever, in silence.
+        return await asyncio.wait_for(attempt, CONNECT_S)
+    except TimeoutError:
+        raise TimeoutError(f"no connection within {CONNECT_S:g} s: {latest}") from None
 
 
 async def ensure(js: JetStreamContext, reports_bytes: int) -> KeyValue:

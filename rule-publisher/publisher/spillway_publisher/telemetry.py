@@ -29,8 +29,9 @@ def set_up_logging() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # nats-py logs every reconnect attempt with its traceback; Telemetry.up/down says it once.
-    logging.getLogger("nats").setLevel(logging.CRITICAL)
+    # They log every attempt with its traceback; Telemetry.up and down say it once.
+    for library in ("nats", "clickhouse_driver"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)
 
 
 class Telemetry:

@@ -52,7 +52,7 @@ async def test_commands_without_a_server_say_so(world):
 
 
 def test_configuration_errors_name_every_variable(world):
-    """Exit code 64 and a line for each wrong variable; a topology or policy that is wrong names file and key."""
+    """Exit code 64 and a line for each wrong variable; a wrong topology or policy names file and key."""
     done = world.command("run", SPILLWAY_NATS_URL="http://x", SPILLWAY_HEALTH_LISTEN="here")
     assert done.returncode == 64
     assert done.stderr.splitlines() == [
