@@ -1,8 +1,8 @@
 """Spans to calls to curves, as Faust jobs. Knows nothing of the optimizer and of rules.
 
-    StreamsError
-    ├── columns.ColumnsError      a batch that has not the columns of its schema
-    └── otlp.PayloadError         a payload that does not decode
+StreamsError
+├── columns.ColumnsError      a batch that has not the columns of its schema
+└── otlp.PayloadError         a payload that does not decode
 """
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from spillway_streams import StreamsError, config, health, log, runner, topics
 from spillway_streams.counters import Counters
+from spillway_streams.hot import Boards
 from spillway_streams.jobs import curves, exclusive, graph
 from spillway_streams.store import Store
 
@@ -32,7 +33,8 @@ def main() -> int:
     kind, build = JOBS[args.command]
     settings = config.load(kind)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    status = health.Status(*[runner.KAFKA, Store.NAME, *(["redis"] if hasattr(settings, "redis_url") else [])])
+    dependencies = [runner.KAFKA, Store.NAME, *([Boards.NAME] if hasattr(settings, "redis_url") else [])]
+    status = health.Status(*dependencies)
     context = runner.Context(settings, status, Counters(), Store(settings.clickhouse_url, status))
     asyncio.run(runner.run(context, build))
     return 0

@@ -8,6 +8,7 @@ import re
 
 from spillway.v1.ruleset_pb2 import TrafficClass
 from spillway_contracts import ContractError, traffic_class
+
 from spillway_streams.counters import Counters
 
 OTHER = "/other"

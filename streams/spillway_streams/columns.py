@@ -118,7 +118,9 @@ def to_ipc(schema: Schema, batch: Columns) -> bytes:
         if kind in ("opt", "u64"):
             values = values.astype("uint64")
         arrays.append(pa.array(values, type=_ARROW[kind], mask=mask))
-    arrow_schema = pa.schema([pa.field(name, _ARROW[kind], nullable=kind == "opt") for name, kind in schema.items()])
+    arrow_schema = pa.schema(
+        [pa.field(name, _ARROW[kind], nullable=kind == "opt") for name, kind in schema.items()]
+    )
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(sink, arrow_schema, options=options) as writer:

@@ -54,7 +54,9 @@ class _HotSettings(Settings):
     board_period: float = Field(1.0, gt=0, le=60, description="wall seconds between boards")
     board_window: int = Field(5, ge=1, le=300, description="a board covers this many whole seconds")
     board_expiry: float = Field(15.0, gt=0, le=3600, description="wall seconds until a board is forgotten")
-    lateness: float = Field(2.0, ge=0, le=60, description="seconds behind the newest call that are still filling")
+    lateness: float = Field(
+        2.0, ge=0, le=60, description="seconds behind the newest call that are still filling"
+    )
 
     @field_validator("redis_url")
     @classmethod
@@ -68,11 +70,15 @@ class ExclusiveSettings(Settings):
     """The job `exclusive`."""
 
     window: float = Field(2.0, gt=0, le=60, description="silent seconds after which a trace closes")
-    hold: float = Field(10.0, gt=0, le=600, description="seconds that a client span waits for its server span")
+    hold: float = Field(
+        10.0, gt=0, le=600, description="seconds that a client span waits for its server span"
+    )
     flush_period: float = Field(0.5, gt=0, le=10)
     max_spans: int = Field(500_000, ge=1000, description="spans held per partition")
     max_trace_spans: int = Field(20_000, ge=10)
-    max_unflushed_spans: int = Field(200_000, ge=1000, description="closed spans not yet stored; then consumption pauses")
+    max_unflushed_spans: int = Field(
+        200_000, ge=1000, description="closed spans not yet stored; then consumption pauses"
+    )
     classes_per_service: int = Field(200, ge=1, le=10_000)
 
 
@@ -81,7 +87,9 @@ class CurvesSettings(_HotSettings):
 
     fit_period: float = Field(5.0, gt=0, le=600, description="wall seconds between fits")
     memory_seconds: int = Field(3600, ge=60, le=86_400, description="seconds with data that are remembered")
-    capacity_seconds: int = Field(600, ge=10, le=86_400, description="seconds with data that capacity is taken from")
+    capacity_seconds: int = Field(
+        600, ge=10, le=86_400, description="seconds with data that capacity is taken from"
+    )
     min_samples: int = Field(30, ge=2, description="samples that make a utilisation bucket count")
     shift_window: int = Field(60, ge=5, description="seconds of data that a shift is taken from")
 
@@ -89,7 +97,9 @@ class CurvesSettings(_HotSettings):
 class GraphSettings(_HotSettings):
     """The job `graph`."""
 
-    graph_window: int = Field(30, ge=1, le=3600, description="call ratios and network times cover these seconds")
+    graph_window: int = Field(
+        30, ge=1, le=3600, description="call ratios and network times cover these seconds"
+    )
     graph_period: float = Field(5.0, gt=0, le=600, description="wall seconds between rows")
     max_network_samples: int = Field(200_000, ge=100)
 

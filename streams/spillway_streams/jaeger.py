@@ -15,8 +15,8 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2
-
 from spillway_contracts import names
+
 from spillway_streams import StreamsError, sampling
 
 _KINDS = {

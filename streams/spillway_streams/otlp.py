@@ -11,8 +11,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2
-
 from spillway_contracts import names
+
 from spillway_streams import StreamsError, classify, sampling, semconv
 from spillway_streams.counters import Counters
 from spillway_streams.semconv import Attributes
@@ -56,7 +56,7 @@ def decode(payload: bytes, received_us: int, counters: Counters) -> Decoded:
         raise PayloadError(f"not an ExportTraceServiceRequest: {error}") from error
     decoded = Decoded()
     for resource_spans in request.resource_spans:
-        base = _attributes(resource_spans.resource.attributes)
+        base = attributes_of(resource_spans.resource.attributes)
         for scope in resource_spans.scope_spans:
             for raw in scope.spans:
                 try:
@@ -82,7 +82,7 @@ def _set_aside(decoded: Decoded, reason: str, resource: Resource, raw: trace_pb2
     request.resource_spans[-1].scope_spans[-1].spans.append(raw)
 
 
-def _attributes(pairs: list[KeyValue]) -> dict[str, semconv.Value]:
+def attributes_of(pairs: list[KeyValue]) -> dict[str, semconv.Value]:
     found = {}
     for pair in pairs:
         kind = pair.value.WhichOneof("value")
@@ -131,7 +131,7 @@ def _adjusted_count(raw: trace_pb2.Span, counters: Counters) -> float:
 def _span(raw: trace_pb2.Span, base: dict[str, semconv.Value], received_us: int, counters: Counters) -> Span:
     trace_id, span_id, parent_id = _ids(raw)
     started_us, duration_us = _times(raw, received_us)
-    attributes = base | _attributes(raw.attributes)
+    attributes = base | attributes_of(raw.attributes)
     cluster = semconv.text(attributes, *semconv.CLUSTER)
     service = semconv.text(base, names.SPAN_ATTRIBUTE_SERVICE)
     if not cluster:

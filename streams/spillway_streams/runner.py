@@ -8,13 +8,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import faust
 from faust.types import TP
-
 from spillway_contracts import names
+
 from spillway_streams import backoff, health, topics
 from spillway_streams.config import Settings
 from spillway_streams.counters import Counters
@@ -67,13 +67,26 @@ def topic(app: faust.App, name: str) -> faust.TopicT:
     return app.topic(name, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw")
 
 
-async def deliver(topic: faust.TopicT, value: bytes, key: bytes, status: Status, headers: dict | None = None) -> None:
+async def deliver(
+    topic: faust.TopicT, value: bytes, key: bytes, status: Status, headers: dict | None = None
+) -> None:
     """Sends one message; returns once the brokers have it, however long that takes."""
 
     async def once() -> None:
         await (await topic.send(key=key, value=value, headers=headers))
 
     await backoff.until_done(once, KAFKA, status)
+
+
+def every(app: faust.App, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+    """Runs an action again and again, this long after it last ended, while the app runs."""
+
+    async def loop() -> None:
+        while not app.should_stop:
+            await asyncio.sleep(seconds)
+            await action()
+
+    app.task(loop)
 
 
 def caught_up(app: faust.App, tp: TP, offset: int) -> bool:

@@ -40,7 +40,9 @@ class Store:
 
     async def _until_done(self, work: Any) -> Any:
         async with self._lock:
-            return await backoff.until_done(lambda: asyncio.to_thread(self._run, work), self.NAME, self._status)
+            return await backoff.until_done(
+                lambda: asyncio.to_thread(self._run, work), self.NAME, self._status
+            )
 
     def _run(self, work: Any) -> Any:
         if self._client is None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import yaml
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError, for_code
-
 from spillway_contracts import names
+
 from spillway_streams import StreamsError
 
 KNOWN = {value for key, value in vars(names).items() if key.startswith("KAFKA_TOPIC_")}

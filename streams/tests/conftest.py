@@ -14,5 +14,7 @@ def hotel_reservation() -> list[Path]:
     folder = Path(os.environ.get("SPILLWAY_TRACE_DATA", _DEFAULT)) / "hotel-reservation"
     files = sorted(folder.glob("load*.json.gz"), key=lambda path: int(path.name[4:].split(".")[0]))
     if not files:
-        pytest.skip(f"{folder}: no load*.json.gz; set SPILLWAY_TRACE_DATA to the folder that holds hotel-reservation")
+        pytest.skip(
+            f"{folder}: no load*.json.gz; set SPILLWAY_TRACE_DATA to the folder that holds hotel-reservation"
+        )
     return files

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 import faust
 from faust.types import TP
-
 from spillway_contracts import names
+
 from spillway_streams import columns, otlp, runner
 from spillway_streams.classify import Templates
 from spillway_streams.exclusive import calls_and_edges
+from spillway_streams.jobs.batches import DeadLetters
 from spillway_streams.ledger import Ledger
 from spillway_streams.spans import Span
 from spillway_streams.window import Limits, Trace, Window
@@ -44,7 +45,7 @@ class Exclusive:
         self._templates = Templates(context.counters, settings.classes_per_service)
         self._calls = runner.topic(app, names.KAFKA_TOPIC_CALLS)
         self._edges = runner.topic(app, names.KAFKA_TOPIC_EDGES)
-        self._dead_letters = runner.topic(app, names.KAFKA_TOPIC_DEAD_LETTERS)
+        self._letters = DeadLetters(app, context)
         self._partitions: dict[TP, _Partition] = {}
         self._room = asyncio.Event()
         self._room.set()
@@ -82,23 +83,13 @@ class Exclusive:
                 log.exception("offset %s of %s", message.offset, message.tp)
             reason = str(error) if isinstance(error, otlp.PayloadError) else f"internal error: {error!r}"
             self._counters.add("dead_letters: undecodable")
-            await self._bury(event, reason, payload or b"")
+            await self._letters.bury(event, reason, payload or b"")
             return otlp.Decoded()
         for reason, rejected in decoded.rejected.items():
             spans = sum(len(scope.spans) for r in rejected.resource_spans for scope in r.scope_spans)
             self._counters.add(f"rejected_spans: {reason}", spans)
-            await self._bury(event, reason, rejected.SerializeToString())
+            await self._letters.bury(event, reason, rejected.SerializeToString())
         return decoded
-
-    async def _bury(self, event: faust.EventT, reason: str, payload: bytes) -> None:
-        message = event.message
-        headers = {
-            names.KAFKA_HEADER_DEAD_LETTER_REASON: reason.encode()[:1000],
-            names.KAFKA_HEADER_DEAD_LETTER_TOPIC: message.topic.encode(),
-            names.KAFKA_HEADER_DEAD_LETTER_PARTITION: str(message.partition).encode(),
-            names.KAFKA_HEADER_DEAD_LETTER_OFFSET: str(message.offset).encode(),
-        }
-        await runner.deliver(self._dead_letters, payload, b"", self._status, headers)
 
     async def flush(self) -> None:
         """Closes what is due, stores its rows, then acknowledges."""
@@ -167,11 +158,7 @@ def build(context: runner.Context) -> faust.App:
         async for event in stream.noack().events():
             await job.take(event)
 
-    @app.task
-    async def flush() -> None:
-        while not app.should_stop:
-            await asyncio.sleep(context.settings.flush_period)
-            await job.flush()
+    runner.every(app, context.settings.flush_period, job.flush)
 
     @app.on_partitions_revoked.connect
     async def revoked(_: faust.App, revoked: set[TP], **__: object) -> None:

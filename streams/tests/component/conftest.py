@@ -117,7 +117,9 @@ def read_all(kafka: str) -> Callable[[str], list]:
 
     def _read(topic: str) -> list:
         async def consume() -> list:
-            async with AIOKafkaConsumer(topic, bootstrap_servers=kafka, auto_offset_reset="earliest") as consumer:
+            async with AIOKafkaConsumer(
+                topic, bootstrap_servers=kafka, auto_offset_reset="earliest"
+            ) as consumer:
                 records: list = []
                 while batch := await consumer.getmany(timeout_ms=1500):
                     records += [record for part in batch.values() for record in part]
