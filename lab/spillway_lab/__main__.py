@@ -3,12 +3,13 @@ add_arguments(parser) and run(arguments) -> exit code."""
 
 import argparse
 import logging
+import signal
 import sys
 
 from spillway_lab.commands import COMMANDS
 from spillway_lab.errors import InvalidInput, LabError
 
-EXIT_FAILED, EXIT_INVALID = 1, 64
+EXIT_FAILED, EXIT_INVALID, EXIT_INTERRUPTED = 1, 64, 130
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,8 +25,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     # httpx tells of every request.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    # Being told to end is an interrupt: what was started is stopped on the way out.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return arguments.run(arguments)
+    except KeyboardInterrupt:
+        print("spillway_lab: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
     except InvalidInput as error:
         print("\n".join(f"spillway_lab: {problem}" for problem in error.problems), file=sys.stderr)
         return EXIT_INVALID

@@ -10,6 +10,7 @@ HOST = "127.0.0.1"
 _PER_POD = 8
 _WAN_HEALTH = 0
 _FIRST_POD = 4
+_FIRST_HOST = 100
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Pod:
 
     cluster: str
     service: str
-    index: int
+    index: int  # among the pods of its service in its cluster
+    place: int  # among all pods
     app_port: int
     health_port: int
     inbound_port: int
@@ -28,6 +30,31 @@ class Pod:
     @property
     def name(self) -> str:
         return f"{self.cluster}-{self.service}-{self.index}"
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where the lab's parts listen and are reached: all on this machine, or each in a container.
+
+    Envoy takes other Envoys' addresses from EDS, which has to be numbers: in containers they are
+    counted up from a prefix in the order of the pods, Toxiproxy first."""
+
+    listen: str
+    prefix: str | None = None  # of container addresses, e.g. "172.30.0."; None: everything is on HOST
+
+    def toxiproxy(self) -> str:
+        return f"{self.prefix}{_FIRST_HOST}" if self.prefix else HOST
+
+    def envoy(self, pod: Pod) -> str:
+        return f"{self.prefix}{_FIRST_HOST + 1 + pod.place}" if self.prefix else HOST
+
+    def emulator(self, pod: Pod) -> str:
+        return pod.name if self.prefix else HOST
+
+
+LOCAL = Network(listen=HOST)
+# docker-compose.yml gives its containers these addresses.
+COMPOSE = Network(listen="0.0.0.0", prefix="172.30.0.")
 
 
 @dataclass(frozen=True)
@@ -70,7 +97,7 @@ def plan(scenario: Scenario, port_base: int) -> Plan:
         for service, placements in scenario.document.placement.items():
             for index in range(placements[cluster].pods if cluster in placements else 0):
                 first = port_base + _FIRST_POD + _PER_POD * len(pods)
-                pods.append(Pod(cluster, service, index, *range(first, first + 5)))
+                pods.append(Pod(cluster, service, index, len(pods), *range(first, first + 5)))
     next_port = port_base + _FIRST_POD + _PER_POD * len(pods)
     wan: list[WanProxy] = []
     for link in scenario.links():

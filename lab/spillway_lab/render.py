@@ -23,7 +23,7 @@ from spillway_contracts import topology as topologies
 from spillway_lab import application as applications
 from spillway_lab.compose import compose
 from spillway_lab.errors import InvalidInput
-from spillway_lab.pods import HOST, Plan, Pod, plan
+from spillway_lab.pods import LOCAL, Network, Plan, Pod, plan
 from spillway_lab.scenario import Scenario
 
 
@@ -43,6 +43,7 @@ class Surroundings:
     emulator: str = "spillway-emulator"  # programs, found on PATH
     envoy: str = "envoy"
     python: str = "python"
+    network: Network = LOCAL
 
 
 def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str, str]:
@@ -51,10 +52,10 @@ def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str
     layout = plan(scenario, port_base)
     files = {"topology.yaml": _yaml(topology(scenario))}
     for cluster in scenario.clusters:
-        files[f"endpoints-{cluster}.yaml"] = _yaml(endpoints(layout, cluster))
+        files[f"endpoints-{cluster}.yaml"] = _yaml(endpoints(layout, cluster, around.network))
         files[f"application-{cluster}.yaml"] = applications.to_yaml(scenario.application_of(cluster))
-    files["toxiproxy.json"] = _json(proxies(layout))
-    files["wan.json"] = _json(wan(scenario, layout))
+    files["toxiproxy.json"] = _json(proxies(layout, around.network))
+    files["wan.json"] = _json(wan(scenario, layout, around.network))
     environments = {pod.name: environment(scenario, pod, around) for pod in layout.pods}
     files["pods.yaml"] = _yaml(
         [asdict(pod) | {"name": pod.name, "env": environments[pod.name]} for pod in layout.pods]
@@ -87,35 +88,35 @@ def topology(scenario: Scenario) -> dict:
     return document
 
 
-def endpoints(layout: Plan, cluster: str) -> dict:
+def endpoints(layout: Plan, cluster: str, network: Network = LOCAL) -> dict:
     """spillway.v1.Endpoints as seen from a cluster: its own pods directly, others over the WAN.
     Clusters without a link from here are not listed."""
     services: dict[tuple[str, str], list[str]] = {}
     for pod in layout.pods:
         if pod.cluster == cluster:
-            services.setdefault((pod.service, pod.cluster), []).append(f"{HOST}:{pod.inbound_port}")
+            services.setdefault((pod.service, pod.cluster), []).append(f"{network.envoy(pod)}:{pod.inbound_port}")
     for proxy in layout.wan:
         if proxy.source_cluster == cluster:
             key = (proxy.pod.service, proxy.destination_cluster)
-            services.setdefault(key, []).append(f"{HOST}:{proxy.listen_port}")
+            services.setdefault(key, []).append(f"{network.toxiproxy()}:{proxy.listen_port}")
     rows = [{"service": s, "cluster": c, "addresses": addresses} for (s, c), addresses in services.items()]
     return {"cluster": cluster, "services": rows}
 
 
-def proxies(layout: Plan) -> list[dict]:
+def proxies(layout: Plan, network: Network = LOCAL) -> list[dict]:
     """Toxiproxy's configuration file."""
     return [
         {
             "name": proxy.name,
-            "listen": f"{HOST}:{proxy.listen_port}",
-            "upstream": f"{HOST}:{proxy.pod.inbound_port}",
+            "listen": f"{network.listen}:{proxy.listen_port}",
+            "upstream": f"{network.envoy(proxy.pod)}:{proxy.pod.inbound_port}",
             "enabled": True,
         }
         for proxy in layout.wan
     ]
 
 
-def wan(scenario: Scenario, layout: Plan) -> list[dict]:
+def wan(scenario: Scenario, layout: Plan, network: Network = LOCAL) -> list[dict]:
     """What `spillway_lab.wan` needs of each proxy: its delay, and the price of a byte each way."""
     price = {
         (link.source_cluster, link.destination_cluster): link.egress_usd_per_gb for link in scenario.links()
@@ -133,7 +134,7 @@ def wan(scenario: Scenario, layout: Plan) -> list[dict]:
                 price[way.source_cluster, way.destination_cluster],
             ),
         }
-        for proxy, way in zip(proxies(layout), layout.wan, strict=True)
+        for proxy, way in zip(proxies(layout, network), layout.wan, strict=True)
     ]
 
 
@@ -144,11 +145,11 @@ def environment(scenario: Scenario, pod: Pod, around: Surroundings) -> dict[str,
         "SPILLWAY_CLUSTER": pod.cluster,
         "SPILLWAY_SERVICE": pod.service,
         "SPILLWAY_POD": pod.name,
-        "SPILLWAY_OUTBOUND": f"{HOST}:{pod.outbound_port}",
+        "SPILLWAY_OUTBOUND": f"{around.network.envoy(pod)}:{pod.outbound_port}",
         "SPILLWAY_COLLECTOR": around.otlp[index],
-        "SPILLWAY_HEALTH_LISTEN": f"{HOST}:{pod.health_port}",
+        "SPILLWAY_HEALTH_LISTEN": f"{around.network.listen}:{pod.health_port}",
         "LAB_APPLICATION": str(around.out / f"application-{pod.cluster}.yaml"),
-        "LAB_LISTEN": f"{HOST}:{pod.app_port}",
+        "LAB_LISTEN": f"{around.network.listen}:{pod.app_port}",
     }
 
 
@@ -161,9 +162,9 @@ def bootstrap(scenario: Scenario, pod: Pod, around: Surroundings) -> str:
         "SPILLWAY_POD": pod.name,
         "SPILLWAY_FILTER_WASM": str(around.filter_wasm),
     }
-    ports = {"APP": pod.app_port, "ENVOY_ADMIN": pod.admin_port}
-    ports |= {"ENVOY_INBOUND": pod.inbound_port, "ENVOY_OUTBOUND": pod.outbound_port}
-    addresses = {name: (HOST, str(port)) for name, port in ports.items()}
+    ports = {"ADMIN": pod.admin_port, "INBOUND": pod.inbound_port, "OUTBOUND": pod.outbound_port}
+    addresses = {f"ENVOY_{name}": (around.network.listen, str(port)) for name, port in ports.items()}
+    addresses["APP"] = (around.network.emulator(pod), str(pod.app_port))
     addresses["XDS"] = _split(around.xds[index])
     addresses["COLLECTOR"] = _split(around.otlp[index])
     for name, (host, port) in addresses.items():

@@ -3,6 +3,7 @@
     run/<name>/  secrets.env · topology.yaml, endpoints-*.yaml, envoy/ … (see render) · log/ · data/
 """
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -11,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
+from typing import IO
 
 from spillway_lab import files, pods, ports
+from spillway_lab.errors import LabError
 from spillway_lab.pods import HOST, Plan
 from spillway_lab.render import Surroundings, render
 from spillway_lab.scenario import Scenario
@@ -38,6 +41,7 @@ class Stack:
     environment: Mapping[str, str]  # of every process
     cluster_ports: Mapping[str, Mapping[str, int]]
     supervisor: Supervisor
+    lock: IO  # held as long as the copy exists
 
     @property
     def redis_url(self) -> str:
@@ -86,6 +90,7 @@ def prepare(scenario: Scenario, name: str, policy: str) -> LabStack:
 def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     """A fresh run folder for the stack without pods: its processes need a topology only where they route."""
     run = HOME / "run" / name
+    lock = _locked(run.with_suffix(".lock"))
     shutil.rmtree(run, ignore_errors=True)
     own_data = [f"{role}-{cluster}" for cluster in clusters for role in ("collector", "relay")]
     for folder in ("log", "envoy", "data", *(f"data/{name}" for name in ("kafka", "nats", *own_data))):
@@ -94,7 +99,7 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     files.write(run, {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()})
     environment = _environment(run, shared, policy)
     compose = [ROOT / "infra/local/process-compose.yaml", *(run / f"cluster-{cluster}.yaml" for cluster in clusters)]
-    return Stack(run, environment, per_cluster, Supervisor(run, compose, environment, ROOT))
+    return Stack(run, environment, per_cluster, Supervisor(run, compose, environment, ROOT), lock)
 
 
 @contextmanager
@@ -105,6 +110,17 @@ def running(stack: Stack, only: list[str] | None = None) -> Iterator[None]:
         yield
     finally:
         stack.supervisor.stop()
+
+
+def _locked(path: Path) -> IO:
+    """One stack per name at a time: the second would remove the first one's files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LabError(f"a stack named {path.stem!r} runs already in this checkout; give this one another --name") from None
+    return lock
 
 
 def _surroundings(scenario: Scenario, bare: Stack) -> Surroundings:

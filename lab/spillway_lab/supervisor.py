@@ -10,8 +10,10 @@ from pathlib import Path
 
 import httpx
 
+from spillway_lab.errors import LabError
 
-class StackError(RuntimeError):
+
+class StackError(LabError):
     """The stack did not come up or go down as asked; the message names the process and its log."""
 
 

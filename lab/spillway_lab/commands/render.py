@@ -11,6 +11,8 @@ from spillway_lab.settings import RenderSettings, read
 
 HELP = "writes the files of a scenario: topology, endpoints, Envoy bootstraps, WAN, supervisor's processes"
 
+NETWORKS = {"local": pods.LOCAL, "compose": pods.COMPOSE}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scenario", type=Path, required=True)
@@ -23,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--toxiproxy", help="host:port of Toxiproxy's HTTP API")
     parser.add_argument("--envoy-template", type=Path, help="Envoy bootstrap of a pod with ${PLACEHOLDERS}")
     parser.add_argument("--filter-wasm", type=Path, help="the telemetry filter that Envoy loads")
+    parser.add_argument(
+        "--network", choices=NETWORKS, default="local", help="addresses: all on this machine, or docker-compose.yml's"
+    )
     parser.add_argument("--json", action="store_true", help="prints what was rendered as one JSON object")
 
 
@@ -33,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
     settings = read(RenderSettings, **given)
     loaded = scenario.load(arguments.scenario)
-    rendered = render(loaded, arguments.port_base, surroundings(settings, arguments.out))
+    rendered = render(loaded, arguments.port_base, surroundings(settings, arguments.out, NETWORKS[arguments.network]))
     written = files.write(arguments.out.resolve(), rendered)
     layout = pods.plan(loaded, arguments.port_base)
     if arguments.json:
@@ -44,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def surroundings(settings: RenderSettings, out: Path) -> Surroundings:
+def surroundings(settings: RenderSettings, out: Path, network: pods.Network) -> Surroundings:
     """What render needs from outside; InvalidInput when the Envoy template cannot be read."""
     try:
         template = settings.envoy_template.read_text()
@@ -60,6 +65,7 @@ def surroundings(settings: RenderSettings, out: Path) -> Surroundings:
         emulator=settings.emulator,
         envoy=settings.envoy,
         python=settings.python,
+        network=network,
     )
 
 

@@ -1,0 +1,138 @@
+"""docker-compose.yml and the local stack are one stack: same services, ports, topics and files."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from spillway_contracts import names
+from spillway_lab import pods, ports, render, scenario
+
+pytestmark = pytest.mark.component
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIO = scenario.load(ROOT / "lab/scenarios/two-clusters.yaml")
+# Compose renders the scenario in a container; locally the command that starts the stack does.
+COMPOSE_ONLY = {"render"}
+
+
+@pytest.fixture(scope="module")
+def secrets() -> dict[str, str]:
+    out = subprocess.run([ROOT / "infra/compose/secrets"], check=True, capture_output=True, text=True).stdout
+    return dict(line.split("=", 1) for line in out.splitlines())
+
+
+def load(environment: dict[str, str]) -> subprocess.CompletedProcess:
+    clean = {k: v for k, v in os.environ.items() if not k.endswith("_PASSWORD")}
+    return subprocess.run(
+        ["go", "run", "./compose", ROOT / "docker-compose.yml"],
+        cwd=ROOT / "tools", env=clean | environment, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compose(secrets) -> dict:
+    """The project as the Compose specification's own loader understands it."""
+    result = load(secrets)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def local() -> dict[str, dict]:
+    """Processes of the local stack for the same scenario, ports as in Compose."""
+    text = (ROOT / "infra/local/process-compose.yaml").read_text()
+    processes = yaml.safe_load(text)["processes"]
+    cluster = (ROOT / "infra/local/cluster.yaml").read_text()
+    for name in SCENARIO.clusters:
+        processes |= yaml.safe_load(re.sub(r"@\w+@", name, cluster))["processes"]
+    around = render.Surroundings(["h:1"] * 2, ["h:2"] * 2, "h:3", envoy_template="", filter_wasm=Path("f"), out=Path("/o"))
+    files = render.render(SCENARIO, 20_100, around)
+    return processes | yaml.safe_load(files["lab.process-compose.yaml"])["processes"]
+
+
+def test_both_name_the_same_services(compose, local):
+    assert set(compose["services"]) - COMPOSE_ONLY == set(local)
+
+
+def test_both_depend_on_the_same_servers(compose, local):
+    """What starts after what is the same, but for the renderer."""
+    for name, process in local.items():
+        service = compose["services"][name]
+        wanted = set(process.get("depends_on", {}))
+        assert wanted <= set(service.get("depends_on") or {}), name
+
+
+def test_compose_listens_on_the_declared_ports(compose):
+    """Every port of infra/ports.yaml is exposed by exactly the service that it is named after."""
+    declared = ports.declared(ROOT / "infra/ports.yaml")
+    exposed = {name: {int(p) for p in s.get("expose") or []} for name, s in compose["services"].items()}
+    owners = {name: name.replace("_health", "").replace("_controller", "").replace("_monitor", "").replace("_", "-")
+              for name in declared["shared"]}  # fmt: skip
+    for name, port in declared["shared"].items():
+        if name != "clickhouse_health":  # a real server is asked through its own client
+            assert port in exposed[owners[name]], name
+    for cluster in SCENARIO.clusters:
+        for name, port in declared["cluster"].items():
+            owner = "relay" if name in ("xds", "relay_health") else "collector"
+            assert port in exposed[f"{owner}-{cluster}"], name
+
+
+def test_pods_have_the_same_ports_and_addresses_in_both(compose):
+    """A pod's environment and ports in Compose are what the renderer gives it."""
+    layout = pods.plan(SCENARIO, 20_100)
+    around = render.Surroundings(
+        xds=[f"relay-{c}:18000" for c in SCENARIO.clusters],
+        otlp=[f"collector-{c}:4317" for c in SCENARIO.clusters],
+        toxiproxy="toxiproxy:8474", envoy_template="", filter_wasm=Path("f"),
+        out=Path("/run/spillway"), network=pods.COMPOSE,
+    )  # fmt: skip
+    for pod in layout.pods:
+        assert compose["services"][pod.name]["environment"] == render.environment(SCENARIO, pod, around)
+        envoy = compose["services"][f"{pod.name}-envoy"]
+        assert envoy["networks"]["default"]["ipv4_address"] == pods.COMPOSE.envoy(pod)
+        assert {int(p) for p in envoy["expose"]} == {pod.inbound_port, pod.outbound_port, pod.admin_port}
+    toxiproxy = compose["services"]["toxiproxy"]["networks"]["default"]["ipv4_address"]
+    assert toxiproxy == pods.COMPOSE.toxiproxy()
+
+
+def test_both_use_the_same_files(compose, local):
+    """Every configuration file of the local stack is mounted by Compose, and every mount exists."""
+    mounted = {
+        str(Path(v["source"]).relative_to(ROOT))
+        for s in compose["services"].values()
+        for v in s.get("volumes") or []
+        if v["type"] == "bind"
+    }
+    assert all((ROOT / source).exists() for source in mounted)
+    text = json.dumps(local)
+    used = set(re.findall(r"(?:infra|contracts|collectors)/[\w./-]+\.(?:yaml|conf|properties)", text))
+    used |= set(re.findall(r"infra/[\w/]+/run|contracts/clickhouse", text))
+    assert used, "the local stack names its files"
+    assert used <= mounted
+    assert {"infra/envoy/pod.yaml", "lab/scenarios", "lab/applications"} <= mounted
+
+
+def test_topics_are_the_declared_ones():
+    """infra/kafka/topics.yaml, which both stacks apply, lists the topics of the contract."""
+    declared = {value for key, value in vars(names).items() if key.startswith("KAFKA_TOPIC_")}
+    assert set(yaml.safe_load((ROOT / "infra/kafka/topics.yaml").read_text())) == declared
+
+
+def test_every_box_has_an_image(compose):
+    """Services of ours are built from a Dockerfile that exists, as a user that is not root."""
+    for name, service in compose["services"].items():
+        if build := service.get("build"):
+            dockerfile = ROOT / build["dockerfile"]
+            assert re.search(r"^USER (?!root)", dockerfile.read_text(), re.MULTILINE), name
+
+
+@pytest.mark.parametrize("missing", ["REDIS_PASSWORD", "CLICKHOUSE_PASSWORD", "NATS_RELAY_PASSWORD"])
+def test_compose_refuses_to_start_without_a_secret(secrets, missing):
+    """No secret has a default: the error names the variable and how to make one."""
+    result = load({k: v for k, v in secrets.items() if k != missing})
+    assert result.returncode != 0
+    assert missing in result.stderr
+    assert "infra/compose/secrets" in result.stderr
