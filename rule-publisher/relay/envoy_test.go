@@ -286,3 +286,41 @@ func TestRealEnvoyInbound(t *testing.T) {
 		t.Errorf("status %d, %d calls", status, calls.Load())
 	}
 }
+
+// A destination that takes connections and drops them, as a proxy before a dead one does, is left
+// within the second or two that it takes to see it.
+func TestRealEnvoyLeavesADroppingDestination(t *testing.T) {
+	envoyProgram(t)
+	_, north := backend(t, "north", 0)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	server := startNATS(t, t.TempDir(), 0)
+	p := newPublisher(t, server)
+	conf := testConfig(t, server.ClientURL())
+	writeEndpoints(t, conf, north, listener.Addr().(*net.TCPAddr).Port, 1)
+	r := startRelay(t, conf)
+	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.listener.Addr().String()), north)
+	p.put(ruleset(1, time.Minute, 0, 10000))
+	eventually(t, "version 1 is in the config dump", func() bool { return e.routesSay(`"ruleset_version": 1`) })
+	inRow, deadline := 0, time.Now().Add(patience)
+	for inRow < 100 {
+		inRow++
+		if status, _ := e.call("outbound", "shop", "GET", "/items/7"); status != 200 {
+			inRow = 0
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("requests still fail")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -294,6 +294,20 @@ func TestNATSGoesAndComesBack(t *testing.T) {
 	expect(t, c, map[string]uint32{"shop|north": 4000, "shop|south": 6000})
 }
 
+// The same value is taken once, however often the key is read.
+func TestAValueIsTakenOnce(t *testing.T) {
+	t.Parallel()
+	server := startNATS(t, t.TempDir(), 0)
+	p := newPublisher(t, server)
+	r := startRelay(t, testConfig(t, server.ClientURL()))
+	p.put(ruleset(1, time.Minute, 5000, 5000))
+	eventually(t, "version 1 is served", func() bool { return r.status().ServedVersion == 1 })
+	time.Sleep(6 * time.Second) // more than the interval at which the key is read
+	if counters := r.status().Counters; counters["rulesets_duplicate"] != 0 || counters["rulesets_taken"] != 1 {
+		t.Errorf("counters %v", counters)
+	}
+}
+
 // When NATS loses its store and begins anew, the relay finds the new bucket.
 func TestBucketIsMadeAnew(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)

@@ -75,6 +75,10 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 // ejectDead takes out endpoints that cannot be reached. Answers, whatever their status, eject
 // nobody: an overloaded endpoint that refuses is the optimizer's matter, and ejecting it would
 // move its whole load at once.
+//
+// Consecutive failures see an endpoint that cannot be connected to. One that takes connections and
+// drops them, as a proxy before a dead one does, is seen by the share of failures only: Envoy counts
+// each such request as a connection made and a failure, 50 %, which breaks every run of failures.
 func ejectDead() *cluster.OutlierDetection {
 	never := wrapperspb.UInt32(0)
 	return &cluster.OutlierDetection{
@@ -86,7 +90,10 @@ func ejectDead() *cluster.OutlierDetection {
 		EnforcingSuccessRate:                   never,
 		EnforcingLocalOriginSuccessRate:        never,
 		EnforcingFailurePercentage:             never,
-		EnforcingFailurePercentageLocalOrigin:  never,
+		EnforcingFailurePercentageLocalOrigin:  wrapperspb.UInt32(100),
+		FailurePercentageThreshold:             wrapperspb.UInt32(40),
+		FailurePercentageMinimumHosts:          wrapperspb.UInt32(1),
+		FailurePercentageRequestVolume:         wrapperspb.UInt32(5),
 		Interval:                               durationpb.New(time.Second),
 		BaseEjectionTime:                       durationpb.New(2 * time.Second),
 		MaxEjectionTime:                        durationpb.New(30 * time.Second),

@@ -34,7 +34,7 @@ type Rulesets struct {
 // mark names one value: revisions begin anew when the bucket does.
 type mark struct {
 	revision uint64
-	created  time.Time
+	created  int64 // Unix nanoseconds: times of the watch and of a read differ in zone
 }
 
 // Run until the context ends. It waits for NATS, JetStream and the bucket as long as it takes.
@@ -121,7 +121,7 @@ func (r *Rulesets) check(ctx context.Context, bucket jetstream.KeyValue) (missed
 // take passes a value on that was not seen before. A deleted key steers nothing: what was in force
 // stays until it expires.
 func (r *Rulesets) take(entry jetstream.KeyValueEntry) bool {
-	this := mark{entry.Revision(), entry.Created()}
+	this := mark{entry.Revision(), entry.Created().UnixNano()}
 	if this == r.seen {
 		return false
 	}
