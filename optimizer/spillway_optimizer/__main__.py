@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from redis.exceptions import RedisError
 from spillway_contracts import ContractError, names
 from spillway_contracts import topology as topology_file
 
@@ -59,7 +60,7 @@ async def _policy(name: str) -> int:
     redis = hot.connect(config.read(config.Redis).redis_url)
     try:
         await redis.set(names.REDIS_KEY_POLICY, name)
-    except (OSError, hot.RedisError) as error:
+    except (OSError, RedisError) as error:
         print(f"SPILLWAY_REDIS_URL: {error}", file=sys.stderr)
         return 1
     finally:

@@ -25,7 +25,7 @@ class Memory:
 
     policy: str | None = None
     own: Rules | None = None  # the last solution proposed
-    intended: Rules | None = None  # what should be in force: own, or PAPA's and operators' change of it
+    intended: Rules | None = None  # what should be in force: own, or PAPA's change of it
     published_at: float = 0.0  # Unix seconds
 
 
@@ -82,10 +82,10 @@ def decide(
 
 
 def _adopt(memory: Memory, policy: str, in_force: InForce | None) -> Memory:
-    """Rules that PAPA or an operator put in force on top of ours are what should stay."""
+    """Rules that PAPA put in force on top of ours are what should stay."""
     if in_force is None or memory.own is None or in_force.policy != policy:
         return memory
-    if in_force.origin in (Origin.ORIGIN_PAPA, Origin.ORIGIN_OPERATOR):
+    if in_force.origin == Origin.ORIGIN_PAPA:
         return replace(memory, intended={**memory.intended, **in_force.rules})
     return memory
 
@@ -115,8 +115,8 @@ def _gain(problem: Problem, own: Rules, candidate: Rules) -> float:
 
 def _holds(intended: Rules, in_force: InForce | None) -> bool:
     """Whether the clusters that publish any rules publish these; a publisher may move in steps."""
-    if in_force is None:
-        return True  # nothing published yet: the renewal will come
+    if in_force is None or in_force.origin == Origin.ORIGIN_OPERATOR:
+        return True  # nothing published yet, or not ours to change: the renewal will come
     return all(
         in_force.rules.get(key) == weights
         for key, weights in intended.items()

@@ -1,14 +1,9 @@
-"""Redis: boards, placement, rules in force, policy, lease. The only file that reads them."""
+"""Redis: boards, placement, rules in force, policy. With lease.py the only file that reads them."""
 
-import asyncio
-import json
-import secrets
-import time
 from dataclasses import dataclass
 
 from google.protobuf import json_format
 from redis.asyncio import Redis
-from redis.exceptions import RedisError as RedisError
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import ContractError, names, traffic_class
@@ -116,55 +111,3 @@ async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:
 
 async def policy(redis: Redis) -> str | None:
     return await redis.get(names.REDIS_KEY_POLICY)
-
-
-async def load_json(redis: Redis, key: str) -> dict | None:
-    text = await redis.get(key)
-    try:
-        document = json.loads(text) if text else None
-    except ValueError:
-        return None
-    return document if isinstance(document, dict) else None
-
-
-class Lease:
-    """One leader per role. The token grows from leader to leader (Redis time, then chance), so that a
-    reader can tell a late leader's word from the present one's."""
-
-    _KEEP = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
-    _DROP = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
-
-    def __init__(self, redis: Redis, role: str, ttl_s: float, clock=time.monotonic):
-        self._redis, self._key, self._ttl_ms, self._clock = (
-            redis,
-            names.REDIS_KEY_LEASE.format(role=role),
-            int(ttl_s * 1000),
-            clock,
-        )
-        self.token: str | None = None
-        self._until = 0.0
-
-    def held(self) -> bool:
-        """Whether the lease holds by our own clock: true only while Redis cannot have let it go."""
-        return self.token is not None and self._clock() < self._until
-
-    async def hold(self) -> bool:
-        """Acquires or renews. Raises redis.RedisError when Redis is away; the lease then runs out by itself."""
-        asked = self._clock()
-        if self.token is not None and await self._redis.eval(
-            self._KEEP, 1, self._key, self.token, self._ttl_ms
-        ):
-            self._until = asked + self._ttl_ms / 1000
-            return True
-        seconds, micros = await self._redis.time()
-        token = f"{seconds * 1_000_000 + micros:020d}-{secrets.token_hex(8)}"
-        taken = await self._redis.set(self._key, token, nx=True, px=self._ttl_ms)
-        self.token = token if taken else None
-        self._until = asked + self._ttl_ms / 1000 if taken else 0.0
-        return bool(taken)
-
-    async def release(self) -> None:
-        if self.token is not None:
-            token, self.token = self.token, None
-            async with asyncio.timeout(_TIMEOUT_S):
-                await self._redis.eval(self._DROP, 1, self._key, token)

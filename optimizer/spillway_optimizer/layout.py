@@ -83,7 +83,7 @@ class Layout:
             for e in self.out_edges[k]:
                 if not self.usable[e, c].any():
                     found.append(
-                        f"placement: nothing reachable can serve {self.classes[self.edge_target[e]]!r} for {where}"
+                        f"placement: nothing can serve {self.classes[self.edge_target[e]]!r} for {where}"
                     )
         return found
 

@@ -92,7 +92,8 @@ class _Draft:
                 continue
             if (age := self.now - newest) > self.limits.board_max_age_s:
                 self.refusals.append(
-                    f"demand: board of {cluster!r} is {age:.0f} s old; at most {self.limits.board_max_age_s:g} s is allowed"
+                    f"demand: board of {cluster!r} is {age:.0f} s old; "
+                    f"at most {self.limits.board_max_age_s:g} s is allowed"
                 )
             for class_id, entry in sorted(board.items()):
                 rps = smoothed.get((cluster, class_id), 0.0) if smoothed is not None else entry.rps

@@ -135,7 +135,7 @@ def marginal_ms(problem: Problem, load: np.ndarray) -> np.ndarray:
 
 
 def hop_ms(problem: Problem, e: int, target_cost: np.ndarray) -> np.ndarray:
-    """[from, to] cost of one call over edge `e`: network, egress at $/ms, and the callee's `target_cost` [C]."""
+    """[from, to] cost of one call over edge `e`: network, egress at $/ms, the callee's `target_cost` [C]."""
     layout = problem.layout
     cost = layout.rtt + layout.egress[e] / problem.usd_per_ms + target_cost[None, :]
     return np.where(layout.usable[e], cost, np.inf)

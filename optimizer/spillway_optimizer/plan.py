@@ -57,7 +57,8 @@ def as_text(document: dict[str, Any]) -> str:
     lines = [f"input window {document['input_window']}"]
     lines += [f"note: {note}" for note in document["notes"]]
     lines.append(
-        f"\n{'policy':<12}{'mean ms':>10}{'compute':>10}{'network':>10}{'egress $/h':>12}{'$/h':>10}{'gap':>10}"
+        f"\n{'policy':<12}{'mean ms':>10}{'compute':>10}{'network':>10}"
+        f"{'egress $/h':>12}{'$/h':>10}{'gap':>10}"
     )
     for name, row in document["policies"].items():
         gap = "-" if row["relative_gap"] is None else f"{row['relative_gap']:.1e}"

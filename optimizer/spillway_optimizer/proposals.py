@@ -43,7 +43,7 @@ class Proposals:
             await self._client.jetstream().stream_info(names.NATS_STREAM_PROPOSALS)
 
     async def publish(self, ruleset: Ruleset) -> None:
-        """Returns once JetStream has stored it; the ruleset's id makes a repeat harmless. Raises as connect."""
+        """Returns once JetStream has stored it; its id makes a repeat harmless. Raises as connect."""
         await self.connect()
         if not self._client.is_connected:
             raise ConnectionError("NATS is reconnecting")

@@ -15,6 +15,7 @@ from spillway_optimizer.decide import Action, Memory, Thresholds, decide
 from spillway_optimizer.extract import Stamp, UnverifiedError, from_rules
 from spillway_optimizer.health import Health
 from spillway_optimizer.history import History, utc
+from spillway_optimizer.lease import Lease
 from spillway_optimizer.logs import States
 from spillway_optimizer.model import Limits, Model, build
 from spillway_optimizer.objective import Evaluation
@@ -49,7 +50,7 @@ class Service:
         self.states = States(_LOG)
         self.history = history
         self.reader = Reader(redis, history, self.clusters, self.states)
-        self.lease = hot.Lease(redis, "optimizer", settings.optimizer_lease_s)
+        self.lease = Lease(redis, "optimizer", settings.optimizer_lease_s)
         self.policy = settings.policy
         self.memory = Memory()
         self.demand: Rates | None = None

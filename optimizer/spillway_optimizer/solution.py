@@ -78,6 +78,7 @@ def overload_notes(problem: Problem, evaluation: Evaluation) -> tuple[str, ...]:
     """One sentence for every service that is offered more than it can serve."""
     layout = problem.layout
     return tuple(
-        f"{layout.services[s]} in {layout.clusters[c]} is offered {evaluation.utilisation[s, c]:.0%} of its capacity"
+        f"{layout.services[s]} in {layout.clusters[c]} is offered "
+        f"{evaluation.utilisation[s, c]:.0%} of its capacity"
         for s, c in zip(*np.nonzero(evaluation.utilisation > 1.0), strict=True)
     )

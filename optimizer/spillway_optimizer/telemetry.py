@@ -122,8 +122,8 @@ def from_document(document: Mapping[str, Any]) -> Telemetry:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ContractError(
-            f"model: {type(error).__name__} {error}; expected an object with curves, capacities, call_ratios, load, "
-            "demand, network and optionally placement"
+            f"model: {type(error).__name__} {error}; expected an object with curves, capacities, "
+            "call_ratios, load, demand, network and optionally placement"
         ) from error
 
 

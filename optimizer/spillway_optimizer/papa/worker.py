@@ -15,6 +15,7 @@ from spillway_optimizer.config import Papa
 from spillway_optimizer.health import Health
 from spillway_optimizer.history import History, utc
 from spillway_optimizer.hot import InForce
+from spillway_optimizer.lease import Lease
 from spillway_optimizer.logs import States
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
 from spillway_optimizer.papa.observe import Measurement, Sample, expected, measure, sample
@@ -46,7 +47,7 @@ class Worker:
         self.history = history
         self.states = States(_LOG)
         self.reader = Reader(redis, history, self.clusters, self.states, _MODEL_REFRESH_S)
-        self.lease = hot.Lease(redis, "papa", settings.papa_lease_s)
+        self.lease = Lease(redis, "papa", settings.papa_lease_s)
         self.parameters = Parameters(
             gamma=settings.papa_gamma,
             theta=settings.papa_theta,

@@ -1,0 +1,127 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spillway_optimizer.objective import evaluate_shares
+from spillway_optimizer.policies import REGISTRY
+from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.solvers.exact import Exact
+
+_CLUSTERS = ("c0", "c1", "c2")
+
+
+@st.composite
+def problems(draw, clusters=2, proportional=True):
+    """Two classes of one entry service share a callee service; some of the callee's calls go on."""
+    number = lambda low, high: draw(st.floats(low, high, allow_nan=False))  # noqa: E731
+    names = _CLUSTERS[:clusters]
+    weights = {"light": 1.0, "heavy": number(1.5, 6.0)}
+    classes, edges, curves = {}, [], {}
+    for kind, weight in weights.items():
+        a = 2.0 * weight if proportional else number(0.1, 8.0)
+        for service, queue in (("in", 0.5 * weight), ("mid", a)):
+            classes[f"{service} GET /{kind}"] = service
+            curves[f"{service} GET /{kind}"] = Curve(queue, number(0.5, 10.0), weight)
+        size = number(0, 1e5)
+        edges.append(Edge(f"in GET /{kind}", f"mid GET /{kind}", number(0.2, 2.0), 500.0, size))
+    classes["end GET /x"], curves["end GET /x"] = "end", Curve(number(0.0, 4.0), number(0.0, 4.0))
+    edges.append(Edge("mid GET /heavy", "end GET /x", number(0.1, 1.5), 100.0, number(0, 1e5)))
+    services = ("in", "mid", "end")
+    return Problem(
+        clusters=names,
+        classes=classes,
+        edges=tuple(edges),
+        demand_rps={(c, f"in GET /{k}"): number(0.0, 120.0) + 1.0 for c in names for k in weights},
+        curves=curves,
+        capacity_rps={(s, c): number(150.0, 1500.0) for s in services for c in names},
+        placement=frozenset(itertools.product(services, names)),
+        rtt_ms={(i, j): 0.0 if i == j else number(1.0, 60.0) for i in names for j in names},
+        egress_usd_per_gb={(i, j): number(0.0, 0.1) for i in names for j in names if i != j},
+        usd_per_ms=1e-7,
+    )
+
+
+def _random_shares(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    shares = rng.dirichlet(np.full(len(problem.clusters), 0.5), size=problem.layout.usable.shape[:2])
+    return np.where(problem.layout.usable, shares, 0.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(clusters=3), st.integers(0, 2**32 - 1))
+def test_nothing_is_cheaper_than_the_exact_solution(problem, seed):
+    """On convex problems the gap is closed, the bound holds for 60 random routings and every baseline."""
+    solution = Exact().route(problem)
+    assert solution.relative_gap <= 1.01e-4
+    rng = np.random.default_rng(seed)
+    others = [evaluate_shares(problem, _random_shares(problem, rng)).usd_per_hour for _ in range(60)]
+    others += [REGISTRY[name]().route(problem).evaluation.usd_per_hour for name in ("local", "waterfall")]
+    assert solution.bound_usd_per_hour <= min(others) * (1 + 1e-9)
+    assert solution.evaluation.usd_per_hour <= min(others) * (1 + 1.1e-4)
+
+
+@settings(max_examples=6, deadline=None)
+@given(west=st.floats(50, 900), east=st.floats(10, 500), rtt=st.floats(1, 60))
+def test_brute_force_agrees(west, east, rtt):
+    """One hop between two clusters, every pair of splits in steps of 2 %: none beats the solver, and the
+    best of them is within the grid's coarseness of it."""
+    problem = _one_hop(west, east, rtt)
+    grid = np.linspace(0, 1, 51)
+    best = min(
+        evaluate_shares(problem, np.array([[[1 - p, p], [q, 1 - q]]])).usd_per_hour
+        for p, q in itertools.product(grid, grid)
+    )
+    value = Exact().route(problem).evaluation.usd_per_hour
+    assert value <= best * (1 + 1e-4)
+    assert best <= value * 1.02
+
+
+def _one_hop(west: float, east: float, rtt: float) -> Problem:
+    names = ("west", "east")
+    classes = {"web GET /": "web", "db GET /": "db"}
+    return Problem(
+        clusters=names,
+        classes=classes,
+        edges=(Edge("web GET /", "db GET /", 1.0, 1000.0, 10_000.0),),
+        demand_rps={("west", "web GET /"): west, ("east", "web GET /"): east},
+        curves={"web GET /": Curve(0.5, 1.0), "db GET /": Curve(3.0, 7.0)},
+        capacity_rps={(s, c): 2000.0 if s == "web" else 500.0 for s in ("web", "db") for c in names},
+        placement=frozenset(itertools.product(("web", "db"), names)),
+        rtt_ms={(i, j): 0.0 if i == j else rtt for i in names for j in names},
+        egress_usd_per_gb={},
+        usd_per_ms=1e-7,
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(problems(clusters=2, proportional=False), st.integers(0, 2**32 - 1))
+def test_without_proportion_the_bound_is_still_a_bound(problem, seed):
+    """Not convex: the note says so, the bound lies below every routing tried, the gap is told."""
+    solution = Exact().route(problem)
+    rng = np.random.default_rng(seed)
+    others = [evaluate_shares(problem, _random_shares(problem, rng)).usd_per_hour for _ in range(60)]
+    assert solution.bound_usd_per_hour <= min([*others, solution.evaluation.usd_per_hour]) * (1 + 1e-9)
+    assert any("not convex" in note for note in solution.notes)
+    assert solution.relative_gap is not None
+
+
+def test_overload_beyond_all_capacity_is_least_bad_not_infeasible(chain):
+    """Twice the total capacity still gets a routing, spread over both, and a note for each."""
+    solution = Exact().route(
+        chain({"west": 1000.0}, capacity={**_capacity("web", 3000.0), **_capacity("db", 250.0)})
+    )
+    west, east = solution.evaluation.utilisation[0]
+    assert west == pytest.approx(east, rel=0.05)
+    assert sum("db" in note and "of its capacity" in note for note in solution.notes) == 2
+
+
+def _capacity(service: str, rps: float) -> dict[tuple[str, str], float]:
+    return {(service, c): rps for c in ("west", "east")}
+
+
+def test_a_first_request_of_an_idle_cluster_goes_where_it_costs_least(chain):
+    """East has no demand of its own, yet its row exists and stays local."""
+    solution = Exact().route(chain({"west": 100.0}))
+    assert solution.flows[0, 1].sum() == pytest.approx(0.0)
+    assert solution.shares[0, 1].tolist() == [0.0, 1.0]

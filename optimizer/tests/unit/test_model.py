@@ -1,0 +1,174 @@
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import ContractError, topology
+from spillway_optimizer import model, telemetry
+from spillway_optimizer.smoothing import smooth
+
+ROOT = Path(__file__).resolve().parents[3]
+GOLDEN = ROOT / "contracts" / "golden"
+# West near its backend's capacity, east idle; in the shape of contracts/golden/3_model.json.
+DOCUMENT = json.loads((Path(__file__).parent / "data" / "model.json").read_text())
+TOPOLOGY = topology.load(GOLDEN / "topology.yaml")
+NOW = 1767225631.0
+BACKEND = "backend GET /items/{id}"
+
+
+def _told(change=None) -> telemetry.Telemetry:
+    document = json.loads(json.dumps(DOCUMENT))
+    if change:
+        change(document)
+    return telemetry.from_document(document)
+
+
+def test_golden_files_are_fresh():
+    """4_problem.json and 5_ruleset.json are what the code makes of 3_model.json today."""
+    spec = importlib.util.spec_from_file_location("golden", ROOT / "optimizer" / "tests" / "golden.py")
+    golden = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(golden)
+    for name, text in golden.make().items():
+        made, kept = json.loads(text), json.loads((GOLDEN / name).read_text())
+        assert made == kept, f"{name} is stale: run optimizer/tests/golden.py"
+
+
+def test_a_model_becomes_a_problem():
+    """Demand, ratios, curves, capacities, network and the price of latency all arrive in their units."""
+    built = model.build(_told(), TOPOLOGY, NOW)
+    assert built.refusals == () and built.notes == ()
+    problem = built.problem
+    assert problem.demand_rps["west", "gateway GET /items/{id}"] == 450.0
+    assert problem.capacity_rps["backend", "west"] == 500.0
+    assert problem.rtt_ms["west", "east"] == 25.0 and problem.rtt_ms["west", "west"] == 0.2
+    assert problem.usd_per_ms == pytest.approx(1e-7)
+    assert problem.threshold_rps["backend", "west"] == 400.0
+    assert built.window.id == "1767225600000-1767225630000"
+
+
+def test_stale_demand_is_refused_by_name():
+    """A board older than allowed is no demand, and the message says how old."""
+    built = model.build(_told(), TOPOLOGY, NOW + 60)
+    assert built.problem is None
+    assert any("'west' is 61 s old" in reason for reason in built.refusals)
+
+
+def test_no_demand_is_refused():
+    """An empty board is not a problem with nothing to do."""
+    built = model.build(_told(lambda d: d.update(demand={})), TOPOLOGY, NOW)
+    assert built.refusals == ("demand: no board has requests",)
+
+
+def test_a_heavy_class_without_a_curve_is_refused_a_rare_one_is_constant():
+    """What carries its service's load cannot be guessed; a class with 2 % of it may be."""
+
+    def drop(d):
+        d["curves"] = [row for row in d["curves"] if row["service"] != "backend"]
+
+    built = model.build(_told(drop), TOPOLOGY, NOW)
+    assert any(BACKEND in reason and "none" in reason for reason in built.refusals)
+
+    def rare(d):
+        d["call_ratios"].append(
+            {**d["call_ratios"][1], "class": "backend GET /rare", "calls_per_request": 0.02}
+        )
+        for board in d["load"].values():
+            board["backend GET /rare"] = {**board[BACKEND], "rps": 2.0, "exclusive_ms": 9.0}
+
+    built = model.build(_told(rare), TOPOLOGY, NOW)
+    assert built.problem.curves["backend GET /rare"].b_ms == 9.0
+    assert any("backend GET /rare" in note and "constant 9.0 ms" in note for note in built.notes)
+
+
+def test_a_missing_capacity_is_taken_from_other_clusters_then_from_cpu():
+    """The note says what was assumed; with no source at all it is a refusal."""
+
+    def east_only(d):
+        d["capacities"] = [r for r in d["capacities"] if (r["service"], r["cluster"]) != ("backend", "west")]
+
+    built = model.build(_told(east_only), TOPOLOGY, NOW)
+    assert built.problem.capacity_rps["backend", "west"] == 500.0
+    assert any("'backend' in 'west'" in note for note in built.notes)
+
+    def none(d):
+        d["capacities"] = [r for r in d["capacities"] if r["service"] != "backend"]
+
+    built = model.build(_told(none), TOPOLOGY, NOW)
+    assert built.problem.capacity_rps["backend", "east"] == pytest.approx(450 / 0.9)
+
+    def blind(d):
+        none(d)
+        for board in d["load"].values():
+            board[BACKEND]["cpu"] = None
+
+    assert any(
+        "capacities: none for 'backend'" in r for r in model.build(_told(blind), TOPOLOGY, NOW).refusals
+    )
+
+
+def test_network_time_is_measured_where_fresh_else_declared():
+    """A stale measurement gives way to the topology's round trip."""
+
+    def measured(d):
+        d["network"]["west>east"]["mean_ms"] = 31.0
+        d["network"]["east>west"]["at"] = NOW - 100
+
+    problem = model.build(_told(measured), TOPOLOGY, NOW).problem
+    assert problem.rtt_ms["west", "east"] == 31.0
+    assert problem.rtt_ms["east", "west"] == 25.0
+
+
+def test_placement_follows_heartbeats():
+    """A service that left a cluster's heartbeat leaves the problem; a silent relay with fresh load keeps
+    its declared services; no heartbeat at all is a refusal."""
+    services = frozenset({"gateway", "frontend", "backend"})
+    told = dataclasses.replace(_told(), placement={"west": services, "east": services - {"backend"}})
+    assert ("backend", "east") not in model.build(told, TOPOLOGY, NOW).problem.placement
+    told = dataclasses.replace(_told(), placement={"west": services, "east": None})
+    built = model.build(told, TOPOLOGY, NOW)
+    assert ("backend", "east") in built.problem.placement
+    assert any("no heartbeat from 'east'" in note for note in built.notes)
+    told = dataclasses.replace(_told(), placement={"west": None, "east": None})
+    assert "placement: no heartbeat from any cluster" in model.build(told, TOPOLOGY, NOW).refusals
+
+
+def test_a_cycle_in_telemetry_is_refused_and_named():
+    """Contradictory call ratios stop the solve, not the process."""
+
+    def cycle(d):
+        row = d["call_ratios"][1]
+        d["call_ratios"].append({**row, "source_class": row["class"], "class": row["source_class"]})
+
+    assert any("cycle" in reason for reason in model.build(_told(cycle), TOPOLOGY, NOW).refusals)
+
+
+def test_a_topology_without_a_price_of_latency_is_refused():
+    """The operator's trade between latency and egress has no default."""
+    free = Topology()
+    free.CopyFrom(TOPOLOGY)
+    free.usd_per_ms_per_million_requests = 0
+    assert any("usd_per_ms" in reason for reason in model.build(_told(), free, NOW).refusals)
+
+
+def test_malformed_rows_are_left_out_and_named():
+    """One bad row costs itself; its column and value are told."""
+    rows = [*DOCUMENT["curves"], {**DOCUMENT["curves"][0], "a_ms": float("nan")}, {"class": "x"}]
+    good, bad = telemetry.read_rows(telemetry.CurveRow, rows)
+    assert len(good) == len(DOCUMENT["curves"])
+    assert "a_ms: nan" in bad[0] and "missing" in bad[1]
+
+
+def test_a_model_document_of_another_shape_is_refused():
+    """The missing key is named."""
+    with pytest.raises(ContractError, match="curves"):
+        telemetry.from_document({})
+
+
+def test_smoothing_halves_noise_and_forgets_what_ended():
+    """After one half-life half of a step has arrived; a class without requests fades away."""
+    key, gone = ("west", "a"), ("west", "b")
+    assert smooth(None, {key: 100.0}, 5, 5) == {key: 100.0}
+    assert smooth({key: 100.0, gone: 1e-3}, {key: 200.0}, 5, 5) == {key: 150.0}
+    assert smooth({key: 100.0}, {key: 200.0}, 5, 0) == {key: 200.0}

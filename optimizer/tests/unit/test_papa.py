@@ -1,0 +1,119 @@
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
+from spillway_optimizer.papa.step import (
+    Observation,
+    Parameters,
+    Progress,
+    choose,
+    discrepancies,
+    judge,
+    restart,
+    shift,
+    significant,
+)
+from spillway_optimizer.rules import TOTAL, RuleKey, largest_remainder
+
+KEY, OTHER = RuleKey("west", "web", "db GET /x"), RuleKey("east", "web", "db GET /x")
+
+
+@st.composite
+def weighted(draw):
+    n = draw(st.integers(2, 6))
+    shares = [draw(st.floats(0.01, 1)) for _ in range(n)]
+    names = [f"c{i}" for i in range(n)]
+    weights = dict(zip(names, map(int, largest_remainder(shares)), strict=True))
+    return weights, {c: draw(st.floats(-1e4, 1e4)) for c in names}
+
+
+@given(weighted(), st.floats(0.001, 1.0))
+def test_a_step_keeps_the_sum_and_moves_towards_better_than_predicted(case, gamma):
+    """For any discrepancies: the sum stays, nothing is negative or added, at most gamma moves, and no
+    destination below the mean gains, none above it loses."""
+    weights, d = case
+    after = shift(weights, d, gamma)
+    mean = sum(d.values()) / len(d)
+    assert sum(after.values()) == TOTAL and min(after.values()) >= 0
+    assert after.keys() == weights.keys()
+    assert sum(max(0, after[c] - weights[c]) for c in weights) <= gamma * TOTAL + len(weights)
+    for c in weights:
+        # One part of rounding either way.
+        assert after[c] <= weights[c] + 1 if d[c] < mean else after[c] >= weights[c] - 1
+
+
+def test_the_step_of_the_paper_by_hand():
+    """East does 30 ms worse than predicted, south as predicted, west 6 better: east gives 5 %, west and
+    south share it by how far they are above the mean."""
+    weights = {"west": 5000, "south": 3000, "east": 2000}
+    d = {"west": 6.0, "south": 0.0, "east": -30.0}  # mean -8: west 14 above, south 8 above, east 22 below
+    after = shift(weights, d, 0.05)
+    assert after["east"] == 1500
+    assert after["west"] == pytest.approx(5000 + 500 * 14 / 22, abs=1)
+    assert after["south"] == pytest.approx(3000 + 500 * 8 / 22, abs=1)
+
+
+def test_a_weight_never_falls_below_zero():
+    """A destination with 1 % can give no more than that."""
+    assert shift({"west": 9900, "east": 100}, {"west": 1.0, "east": -1.0}, 0.05) == {
+        "west": 10_000,
+        "east": 0,
+    }
+
+
+def test_discrepancy_is_weighted_by_volume():
+    """(expected - observed) times the requests that go there; destinations without weight do not count."""
+    observed = {
+        "west": Observation(10, (12.0, 12.0)),
+        "east": Observation(40, (30.0,)),
+        "south": Observation(1, (9.0,)),
+    }
+    d = discrepancies({"west": 7500, "east": 2500, "south": 0}, observed, 200.0)
+    assert d == {"west": pytest.approx(-300.0), "east": pytest.approx(500.0)}
+
+
+def test_noise_is_not_acted_upon():
+    """The same spread of means is significant when the samples agree and not when they scatter."""
+    weights, parameters = {"west": 5000, "east": 5000}, Parameters()
+    calm = {"west": Observation(10, (20, 21, 20, 21)), "east": Observation(10, (10, 11, 10, 11))}
+    noisy = {"west": Observation(10, (0, 41, 2, 39)), "east": Observation(10, (0, 21, 0, 21))}
+    assert significant(calm, weights, parameters)
+    assert not significant(noisy, weights, parameters)
+    assert not significant(calm, {"west": TOTAL, "east": 0}, parameters)
+    assert not significant(calm, weights, dataclasses.replace(parameters, min_gap_ms=20.0))
+
+
+def test_the_rule_with_the_largest_variance_is_chosen_until_it_converges():
+    """Order of potential improvement (SLATE 4.4.2); after theta failures the next one has its turn."""
+    weights = {"west": 5000, "east": 5000}
+    far = {"west": Observation(10, (40, 40.1)), "east": Observation(10, (10, 10.1))}
+    near = {"west": Observation(10, (20, 20.1)), "east": Observation(10, (10, 10.1))}
+    rules, observed, rps = {KEY: weights, OTHER: weights}, {KEY: near, OTHER: far}, {KEY: 100.0, OTHER: 100.0}
+    progress, parameters = Progress.none(), Parameters(theta=2)
+    assert choose(rules, observed, rps, progress, parameters) == OTHER
+    progress = judge(judge(progress, OTHER, False, parameters), OTHER, True, parameters)
+    assert choose(rules, observed, rps, progress, parameters) == OTHER
+    progress = judge(judge(progress, OTHER, False, parameters), OTHER, False, parameters)
+    assert progress.converged == {OTHER}
+    assert choose(rules, observed, rps, progress, parameters) == KEY
+
+
+def test_exploration_restarts_on_new_rules_or_new_performance():
+    """Below delta_rule and delta_perf what converged stays converged."""
+    done, p = Progress({KEY: 3}, frozenset({KEY})), Parameters()
+    a, b, c = ({KEY: {"west": w, "east": TOTAL - w}} for w in (5000, 5400, 5600))
+    assert restart(done, a, b, {"x": 10.0}, {"x": 10.9}, p) == done
+    assert restart(done, a, c, {"x": 10.0}, {"x": 10.0}, p) == Progress.none()
+    assert restart(done, a, b, {"x": 10.0}, {"x": 11.1}, p) == Progress.none()
+
+
+def test_checkpoint_round_trip():
+    """What is saved in Redis is what a restarted worker resumes from; anything else is refused."""
+    trial = Trial(KEY, {"west": TOTAL}, {"west": 9500, "east": 500}, 31.5)
+    saved = Checkpoint(Progress({KEY: 1}, frozenset({OTHER})), {KEY: {"west": TOTAL}}, {"west x": 3.0}, trial)
+    assert Checkpoint.from_json(saved.to_json()) == saved
+    assert Checkpoint.from_json(None) == Checkpoint()
+    with pytest.raises(ValueError, match="papa checkpoint"):
+        Checkpoint.from_json("{}")
