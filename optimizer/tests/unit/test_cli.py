@@ -19,7 +19,7 @@ def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
 
 
 def test_plan_compares_every_policy():
-    """The README's command on the golden model: spillway has the lowest objective, and each rule its reason."""
+    """On the golden model spillway has the lowest objective, and each rule its reason."""
     done = _run(
         "plan", "--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"), "--json"
     )
