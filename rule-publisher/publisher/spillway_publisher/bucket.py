@@ -57,7 +57,7 @@ class Bucket:
         self._entries: dict[str, Entry] = {}
         self._versions: dict[str, int] = {}  # ruleset id -> version, from the claim key's history
         self._floor = 0
-        self._lock = asyncio.Lock()  # a refresh never puts back what a write has replaced
+        self._lock = asyncio.Lock()  # a refresh never puts back what a write replaced
         self._js: JetStreamContext | None = None
         self._kv: KeyValue | None = None
 
@@ -114,15 +114,21 @@ class Bucket:
 
     async def claim(self, part: Ruleset) -> None:
         """Writes the claim key: from here on the version is this proposal's. Raises ConflictError."""
-        await self._write(self.claim_cluster, part)
+        async with self._lock:
+            # A refresh since the version was computed may have seen another publisher's: its revision
+            # would let this write pass.
+            if part.version <= self._floor:
+                raise ConflictError(self.claim_cluster)
+            await self._write(self.claim_cluster, part)
         self._versions[part.id] = part.version
         if len(self._versions) > 2 * HISTORY:  # as many as a restart would still know
             self._versions = dict(sorted(self._versions.items(), key=lambda item: item[1])[-HISTORY:])
 
     async def write(self, cluster: str, part: Ruleset) -> None:
         """Writes one cluster's key unless it holds this or a newer version. Raises ConflictError."""
-        if self._version(cluster) < part.version:
-            await self._write(cluster, part)
+        async with self._lock:
+            if self._version(cluster) < part.version:
+                await self._write(cluster, part)
 
     @property
     def claim_cluster(self) -> str:
@@ -133,15 +139,13 @@ class Bucket:
         return entry.ruleset.version if entry else 0
 
     async def _write(self, cluster: str, part: Ruleset) -> None:
-        value = part.SerializeToString(deterministic=True)
-        async with self._lock:
-            last = self._entries[cluster].revision if cluster in self._entries else 0
-            try:
-                revision = await self._kv.update(cluster, value, last=last)
-            except KeyWrongLastSequenceError as error:
-                raise ConflictError(cluster) from error
-            self._entries[cluster] = Entry(revision, part)
-            self.raise_floor(part.version)
+        last = self._entries[cluster].revision if cluster in self._entries else 0
+        try:
+            revision = await self._kv.update(cluster, part.SerializeToString(deterministic=True), last=last)
+        except KeyWrongLastSequenceError as error:
+            raise ConflictError(cluster) from error
+        self._entries[cluster] = Entry(revision, part)
+        self.raise_floor(part.version)
 
     async def _read(self, key: str) -> Entry:
         try:

@@ -1,7 +1,12 @@
 """Servers and publishers that die: versions keep increasing, nothing is published twice, all heals."""
 
+import asyncio
+import random
+
 import pytest
 from spillway_publisher import slices
+from spillway_publisher.bucket import Bucket, ConflictError, read_history
+from spillway_publisher.telemetry import Telemetry
 
 pytestmark = pytest.mark.component
 
@@ -45,19 +50,20 @@ async def test_a_half_written_version_is_completed(world, make):
 
 async def test_two_publishers_share_the_work(world, make):
     """Two publishers on one server: every proposal has one version of its own, in order."""
-    world.publisher()
-    world.publisher()
+    often = {"SPILLWAY_ACK_WAIT_SECONDS": "5", "SPILLWAY_REFRESH_SECONDS": "0.01"}
+    both = [world.publisher(**often), world.publisher(**often)]
     proposals = [make(SPREAD) for _ in range(20)]
     for proposal in proposals:
         await world.propose(proposal)
     assert await world.published(proposals[-1]) == 20
     ids = tuple(p.id for p in proposals)
     assert await world.rows(VERSIONS, 20, ids=ids) == [(v, 1) for v in range(1, 21)]
+    assert sum(world.health(p)["counters"].get("proposals.published", 0) for p in both) == 20
 
 
 async def test_another_publishers_write_is_a_conflict_not_an_overwrite(world, make):
     """The claim key moved behind the publisher's back: it takes the version after the other's."""
-    world.publisher(SPILLWAY_REFRESH_SECONDS="60")
+    process = world.publisher(SPILLWAY_REFRESH_SECONDS="60")
     kv = await (await world.jetstream()).key_value("spillway_rulesets")
     parts = slices.cut(make(LOCAL), ["north", "south", "island"], 30)
     for cluster, part in parts.items():
@@ -65,6 +71,51 @@ async def test_another_publishers_write_is_a_conflict_not_an_overwrite(world, ma
     proposal = make(SPREAD)
     await world.propose(proposal)
     assert await world.published(proposal) == 31
+    assert world.health(process)["counters"]["proposals.conflict"] == 1
+
+
+async def test_a_refresh_between_deciding_and_writing_is_a_conflict(world, make):
+    """A version computed before another publisher's became visible is not written over it."""
+    world.publisher().stop()
+    js, clusters = await world.jetstream(), ["island", "north"]
+    ours, theirs = (Bucket(clusters, Telemetry()) for _ in range(2))
+    for bucket in (ours, theirs):
+        bucket.attach(js, await js.key_value("spillway_rulesets"))
+        await bucket.load()
+    stale = slices.cut(make(LOCAL), clusters, ours.next_version())
+    newer = slices.cut(make(SPREAD), clusters, theirs.next_version() + 1)
+    await theirs.claim(newer["island"])
+    await theirs.write("north", newer["north"])
+    with pytest.raises(ConflictError):
+        await ours.claim(stale["island"])  # not seen yet: the revision tells
+    await ours.refresh()
+    with pytest.raises(ConflictError):
+        await ours.claim(stale["island"])  # seen: the version tells
+    await ours.write("north", stale["north"])
+    assert (await world.value("north")).id == newer["north"].id
+
+
+async def test_kills_at_random_moments_neither_lose_nor_repeat(world, make):
+    """A publisher killed again and again under a stream of proposals: each is published exactly once, in
+    order, and has exactly one row."""
+    process = world.publisher()
+    proposals = [make(SPREAD) for _ in range(24)]
+    chance = random.Random(7)
+    for i, proposal in enumerate(proposals):
+        await world.propose(proposal)
+        await asyncio.sleep(chance.uniform(0, 0.06))
+        if i % 6 == 3:
+            process.kill()
+            process.start()
+    assert await world.published(proposals[-1]) >= 24
+    history = await read_history(await world.jetstream(), "north", Telemetry())
+    assert [stored.ruleset.id for stored in history] == [proposal.id for proposal in proposals]
+    versions = [stored.ruleset.version for stored in history]
+    assert versions == sorted(set(versions))
+    ids = tuple(proposal.id for proposal in proposals)
+    assert await world.rows(VERSIONS, 24, ids=ids) == [(version, 1) for version in versions]
+    rules = "SELECT ruleset_id, count() FROM rules WHERE ruleset_id IN %(ids)s GROUP BY ruleset_id"
+    assert {count for _, count in await world.rows(rules, 24, ids=ids)} == {3}
 
 
 async def test_nats_restart_and_lost_data(world, make):
