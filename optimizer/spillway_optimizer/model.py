@@ -12,6 +12,7 @@ from spillway_contracts import traffic_class
 
 from spillway_optimizer import ProblemError
 from spillway_optimizer.capacities import capacities
+from spillway_optimizer.placements import placements
 from spillway_optimizer.problem import Curve, Edge, Problem
 from spillway_optimizer.telemetry import Telemetry
 
@@ -126,44 +127,11 @@ class _Draft:
         self.classes = {class_id: traffic_class.parse(class_id).service for class_id in sorted(reached)}
 
     def placement(self) -> None:
-        """Heartbeats say what runs where; for a cluster whose relay is silent while its telemetry is
-        fresh, the topology's declaration does: a dead relay stops no Envoy."""
-        declared = {
-            cluster: frozenset(
-                s.name for s in self.topology.services for p in s.placements if p.cluster == cluster
-            )
-            for cluster in self.clusters
-        }
-        heard = {c: services for c, services in self.telemetry.placement.items() if services is not None}
-        if self.telemetry.placement and not heard:
-            self.refusals.append("placement: no heartbeat from any cluster")
-        self.placed = set()
-        for cluster in self.clusters:
-            services = heard.get(cluster)
-            if services is None:
-                if self.telemetry.placement and not self._alive(cluster):
-                    self.notes.append(
-                        f"placement: neither heartbeat nor fresh load from {cluster!r}, left out"
-                    )
-                    continue
-                if self.telemetry.placement:
-                    self.notes.append(
-                        f"placement: no heartbeat from {cluster!r}, its declared services are assumed"
-                    )
-                services = declared[cluster]
-            self.placed |= {(service, cluster) for service in services}
-        for cluster, class_id in self.demand_rps:
-            service = self.classes[class_id]
-            if (service, cluster) not in self.placed:
-                # Users are being served there: the board is evidence enough for the entry itself.
-                self.notes.append(f"placement: {service!r} serves users in {cluster!r} without a heartbeat")
-                self.placed.add((service, cluster))
-
-    def _alive(self, cluster: str) -> bool:
-        board = self.telemetry.load.get(cluster, {})
-        return any(
-            self.now - entry.at <= self.limits.board_max_age_s and entry.rps > 0 for entry in board.values()
-        )
+        entries = {(self.classes[class_id], cluster) for cluster, class_id in self.demand_rps}
+        found = placements(self.telemetry, self.topology, entries, self.now, self.limits.board_max_age_s)
+        self.placed = found.placed
+        self.notes += found.notes
+        self.refusals += found.refusals
 
     def curves(self) -> None:
         latest = {row.class_id: row for row in sorted(self.telemetry.curves, key=lambda r: r.fitted_at)}

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 import uuid
-from dataclasses import dataclass
 
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
@@ -14,29 +13,23 @@ from spillway_optimizer.config import Optimizer
 from spillway_optimizer.decide import Action, Memory, Thresholds, decide
 from spillway_optimizer.extract import Stamp, UnverifiedError, from_rules
 from spillway_optimizer.health import Health
-from spillway_optimizer.history import History, utc
+from spillway_optimizer.history import History
 from spillway_optimizer.lease import Lease
 from spillway_optimizer.logs import States
 from spillway_optimizer.model import Limits, Model, build
-from spillway_optimizer.objective import Evaluation
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.proposals import Proposals
 from spillway_optimizer.reading import NATS_AWAY, REDIS_AWAY, Reader
 from spillway_optimizer.rules import of_shares
 from spillway_optimizer.smoothing import Rates, smooth
-from spillway_optimizer.solution import Policy, Solution
+from spillway_optimizer.solution import Policy
 from spillway_optimizer.solvers.exact import Exact
 from spillway_optimizer.solvers.outer import Stop
+from spillway_optimizer.solves import Solved, solve_row
 from spillway_optimizer.telemetry import Telemetry
 
 _TICK_S = 0.5
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Solved:
-    solution: Solution
-    duration_ms: float
 
 
 class Service:
@@ -151,12 +144,12 @@ class Service:
             )
         return REGISTRY[self.policy]()
 
-    def _solve(self, model: Model) -> _Solved:
+    def _solve(self, model: Model) -> Solved:
         started = time.monotonic()
         solution = self._policy().route(model.problem)
-        return _Solved(solution, (time.monotonic() - started) * 1000)
+        return Solved(solution, (time.monotonic() - started) * 1000)
 
-    async def _propose(self, now: float, model: Model, solved: _Solved) -> None:
+    async def _propose(self, now: float, model: Model, solved: Solved) -> None:
         problem, solution = model.problem, solved.solution
         candidate = of_shares(problem, solution.shares, solution.flows)
         in_force = await hot.in_force(self.redis, self.clusters)
@@ -170,11 +163,11 @@ class Service:
         ruleset, evaluation = from_rules(problem, decision.rules, self._stamp(model, now), self.topology)
         outcome, reason = decision.action.value, "; ".join((decision.reason, *solution.notes, *model.notes))
         if decision.action is not Action.WAIT and not await self._publish(ruleset):
-            self._row(now, model, "refused", "nats is away", evaluation, solved)
+            self._record(now, model, "refused", "nats is away", solved, evaluation)
             return
         self.memory = decision.memory
         published = ruleset.id if decision.action is not Action.WAIT else ""
-        self._row(now, model, outcome, reason, evaluation, solved, published)
+        self._record(now, model, outcome, reason, solved, evaluation, published)
         self.states.counters[outcome] += 1
         self.states.say("model", "sound")
         if decision.action is Action.PROPOSE:
@@ -215,42 +208,12 @@ class Service:
 
     def _refuse(self, now: float, model: Model, reason: str) -> None:
         self.states.say("model", f"refused: {reason}", logging.WARNING, "refused")
-        self._row(now, model, "refused", reason, None, None)
+        self._record(now, model, "refused", reason)
         # Every server answered: that there is nothing to decide yet is no lack of readiness.
         self._ready()
 
-    def _row(
-        self,
-        now: float,
-        model: Model,
-        outcome: str,
-        reason: str,
-        e: Evaluation | None,
-        solved: _Solved | None,
-        ruleset_id: str = "",
-    ) -> None:
-        """One row of table solves; what is not known is NaN, and 0 for rates."""
-        nan = float("nan")
-        gap = solved.solution.relative_gap if solved else None
-        self.history.add(
-            "solves",
-            {
-                "at": utc(now),
-                "input_window": model.window.id,
-                "ruleset_id": ruleset_id,
-                "policy": self.policy,
-                "outcome": outcome,
-                "reason": reason,
-                "demand_rps": e.demand_rps if e else 0.0,
-                "mean_latency_ms": e.mean_latency_ms if e else nan,
-                "compute_ms": e.compute_ms if e else nan,
-                "network_ms": e.network_ms if e else nan,
-                "egress_usd_per_hour": e.egress_usd_per_hour if e else nan,
-                "objective_usd_per_hour": e.usd_per_hour if e else nan,
-                "relative_gap": nan if gap is None else gap,
-                "duration_ms": solved.duration_ms if solved else nan,
-            },
-        )
+    def _record(self, now: float, model: Model, outcome: str, reason: str, *known) -> None:
+        self.history.add("solves", solve_row(now, model.window.id, self.policy, outcome, reason, *known))
 
     def _ready(self) -> None:
         if self.health is not None:

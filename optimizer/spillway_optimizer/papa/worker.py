@@ -4,13 +4,12 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import replace
 
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 
-from spillway_optimizer import OptimizerError, ProblemError, hot
+from spillway_optimizer import OptimizerError, hot
 from spillway_optimizer.config import Papa
 from spillway_optimizer.health import Health
 from spillway_optimizer.history import History, utc
@@ -18,24 +17,19 @@ from spillway_optimizer.hot import InForce
 from spillway_optimizer.lease import Lease
 from spillway_optimizer.logs import States
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
-from spillway_optimizer.papa.observe import Measurement, Sample, expected, measure, sample
+from spillway_optimizer.papa.observe import Measurement
 from spillway_optimizer.papa.proposal import adjusted
 from spillway_optimizer.papa.step import Parameters, choose, discrepancies, judge, restart, shift
-from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.papa.watch import Interrupted, Watch
 from spillway_optimizer.proposals import Proposals
 from spillway_optimizer.reading import NATS_AWAY, REDIS_AWAY, Reader
 from spillway_optimizer.rules import RuleKey, Rules
 
 _SAMPLE_S = 1.0
 _MODEL_REFRESH_S = 5.0
-_IN_FORCE_TIMEOUT_S = 15.0
 # A step that makes more requests fail is no improvement, however fast the failures are.
 _FAILED_SHARE_SLACK = 0.01
 _LOG = logging.getLogger(__name__)
-
-
-class _Interrupted(Exception):
-    """What was being measured no longer holds; the message says why."""
 
 
 class Worker:
@@ -57,10 +51,10 @@ class Worker:
             sigma=settings.papa_sigma,
         )
         self.checkpoint: Checkpoint | None = None
-        self.stop = asyncio.Event()
+        self.watch: Watch | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        self.stop = stop
+        self.watch = Watch(self.settings, self.topology, self.redis, self.reader, self.lease, stop)
         health = Health(self.settings.health_listen, self.states.counters)
         try:
             while not stop.is_set():
@@ -72,7 +66,7 @@ class Worker:
                         self.states.say("lease", "held by another; standing by")
                         self.checkpoint = None
                     health.waiting_for = None
-                except _Interrupted as why:
+                except Interrupted as why:
                     health.waiting_for = None
                     self.states.say("papa", f"waiting: {why}")
                 except REDIS_AWAY as error:
@@ -80,7 +74,7 @@ class Worker:
                 except OptimizerError as error:
                     self.states.say("papa", f"no step: {error}", logging.WARNING, "refused")
                 await self.reader.flush()
-                await self._pause(_SAMPLE_S)
+                await self.watch.pause(_SAMPLE_S)
         finally:
             await self._close()
             health.close()
@@ -99,7 +93,7 @@ class Worker:
                 pass
 
     async def _iterate(self) -> None:
-        """One turn of appendix F's loop. Raises _Interrupted when it cannot be finished."""
+        """One turn of appendix F's loop. Raises Interrupted when it cannot be finished."""
         if self.checkpoint is None:
             self.checkpoint = await self._load()
         if self.checkpoint.trial is not None:
@@ -107,8 +101,8 @@ class Worker:
                 self.checkpoint.trial, None, "PAPA was interrupted before it could judge this step"
             )
             return
-        in_force = await self._in_force()
-        before = await self._measure(in_force)
+        in_force = await self.watch.complete(self.checkpoint.rules)
+        before = await self.watch.measure(in_force)
         self._restart(in_force.rules, before)
         key = choose(
             in_force.rules, before.observations, before.rule_rps, self.checkpoint.progress, self.parameters
@@ -139,11 +133,10 @@ class Worker:
         await self._save(replace(self.checkpoint, trial=trial))
         await self._publish(in_force, key, after, f"PAPA: observed against predicted: {gaps}")
         try:
-            ruleset = await self._until(lambda now: _weights(now, key) == _positive(after))
-            if await self._pause(self.settings.papa_settle_s):
-                raise _Interrupted("stopping")
-            result = await self._measure(ruleset)
-        except _Interrupted as why:
+            ruleset = await self.watch.until(lambda now: _weights(now, key) == _positive(after))
+            await self.watch.settle(self.settings.papa_settle_s)
+            result = await self.watch.measure(ruleset)
+        except Interrupted as why:
             await self._supersede(trial, str(why))
             raise
         improved = (
@@ -164,13 +157,13 @@ class Worker:
 
     async def _roll_back(self, trial: Trial, objective_ms: float | None, why: str) -> None:
         """Puts the weights before the trial back, unless others have changed them since."""
-        in_force = await self._in_force(settled=False)
+        in_force = await self.watch.complete(settled=False)
         nan = float("nan")
         if _weights(in_force, trial.key) == _positive(trial.after):
             await self._publish(
                 in_force, trial.key, trial.before, "PAPA: rolled back, no improvement was observed"
             )
-            await self._until(lambda now: _weights(now, trial.key) == _positive(trial.before))
+            await self.watch.until(lambda now: _weights(now, trial.key) == _positive(trial.before))
             self._row(
                 trial, nan if objective_ms is None else objective_ms, "rolled_back", why, in_force.ruleset_id
             )
@@ -186,73 +179,6 @@ class Worker:
         if in_force is not None and _weights(in_force, trial.key) != _positive(trial.after):
             await self._save(replace(self.checkpoint, trial=None))
 
-    async def _in_force(self, settled: bool = True) -> InForce:
-        """Complete rules of the policy that PAPA works for; with `settled`, unchanged for tau."""
-        in_force = await hot.in_force(self.redis, self.clusters)
-        if in_force is None or set(in_force.versions) != set(self.clusters):
-            raise _Interrupted("rules in force are not complete")
-        if in_force.policy != SPILLWAY or any(r.policy != SPILLWAY for r in in_force.rulesets.values()):
-            raise _Interrupted(f"the policy in force is {in_force.policy!r}")
-        if settled and self.checkpoint.rules != in_force.rules:
-            # The optimizer moved: give it tau to take effect before judging its predictions.
-            deadline = time.monotonic() + self.settings.papa_tau_s
-            while time.monotonic() < deadline:
-                await self._hold_on()
-                now = await hot.in_force(self.redis, self.clusters)
-                if now is None or now.rules != in_force.rules:
-                    raise _Interrupted("rules are still changing")
-                in_force = now
-        return in_force
-
-    async def _measure(self, in_force: InForce) -> Measurement:
-        """Samples for tau. Raises _Interrupted when the rules change meanwhile, or nothing sound is seen."""
-        samples: list[Sample] = []
-        deadline = time.monotonic() + self.settings.papa_tau_s
-        why = "no telemetry"
-        while time.monotonic() < deadline:
-            await self._hold_on()
-            now = await hot.in_force(self.redis, self.clusters)
-            if now is None or now.rules != in_force.rules or now.policy != in_force.policy:
-                raise _Interrupted("superseded: others changed the rules")
-            telemetry = await self.reader.read()
-            try:
-                if telemetry is not None:
-                    at = time.time()
-                    samples.append(
-                        sample(telemetry, now, self.topology, at, self.settings.papa_board_max_age_s)
-                    )
-                    in_force = now
-            except ProblemError as error:
-                why = str(error)
-        if not samples:
-            raise _Interrupted(why)
-        return measure(samples, expected(in_force))
-
-    async def _until(self, arrived: Callable[[InForce], bool]) -> InForce:
-        """The ruleset in force that fulfils `arrived`; _Interrupted after a while."""
-        deadline = time.monotonic() + _IN_FORCE_TIMEOUT_S
-        while time.monotonic() < deadline:
-            await self._hold_on()
-            in_force = await hot.in_force(self.redis, self.clusters)
-            if in_force is not None and arrived(in_force):
-                return in_force
-        raise _Interrupted("superseded: the publisher did not publish the step")
-
-    async def _hold_on(self) -> None:
-        """One sampling interval; keeps the lease. Raises _Interrupted when leading or running ends."""
-        if await self._pause(_SAMPLE_S):
-            raise _Interrupted("stopping")
-        if not await self.lease.hold():
-            raise _Interrupted("the lease was lost")
-
-    async def _pause(self, seconds: float) -> bool:
-        """Whether to stop."""
-        try:
-            await asyncio.wait_for(self.stop.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
-
     async def _publish(self, in_force: InForce, key: RuleKey, weights, why: str) -> None:
         now = time.time()
         ruleset_id = str(uuid.uuid4())
@@ -260,12 +186,12 @@ class Worker:
             in_force, key, weights, why, ruleset_id, now, self.settings.papa_ttl_s, self.topology
         )
         if not self.lease.held():
-            raise _Interrupted("the lease ran out")
+            raise Interrupted("the lease ran out")
         try:
             await self.proposals.publish(ruleset)
         except NATS_AWAY as error:
             self.states.say("nats", f"away ({type(error).__name__})", logging.WARNING, "nats_away")
-            raise _Interrupted("nats is away") from error
+            raise Interrupted("nats is away") from error
         self.states.say("nats", "reachable")
 
     async def _load(self) -> Checkpoint:

@@ -2,6 +2,6 @@
 SELECT toUnixTimestamp64Milli(window_end) / 1000 AS window_end, input_window, source_class, class,
        calls_per_request, request_bytes, response_bytes
 FROM call_ratios
-WHERE window_end > now() - INTERVAL 1 HOUR
+WHERE call_ratios.window_end > now() - INTERVAL 1 HOUR
 ORDER BY call_ratios.window_end DESC
 LIMIT 1 BY source_class, class

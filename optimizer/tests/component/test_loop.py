@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nats
@@ -25,6 +25,7 @@ from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import names, topology
 from spillway_contracts import ruleset as contract
 from spillway_lab.testing import servers
+from spillway_optimizer.history import History
 
 pytestmark = pytest.mark.component
 
@@ -300,6 +301,24 @@ def test_stale_boards_are_refused_and_said_so(world):
         assert world.proposals() == []
         world.age_s = 0
         eventually(world.proposals, "a proposal")
+
+
+def test_only_the_newest_rows_of_the_last_hour_are_the_model(world):
+    """Of three curves of a class the newest is read; what is older than an hour does not count at all."""
+    now = datetime.now(UTC)
+    row = next(r for r in world.model["curves"] if r["class"] == BACKEND)
+    rows = [
+        {**row, "fitted_at": now + timedelta(seconds=1), "a_ms": 5.5},
+        {**row, "fitted_at": now - timedelta(minutes=1), "a_ms": 4.4},
+        {**row, "fitted_at": now - timedelta(hours=2), "class": "backend GET /old"},
+    ]
+    world.clickhouse.execute(f"INSERT INTO curves ({', '.join(row)}) VALUES", rows)
+    history = History(world.clickhouse_url)
+    found = {r.class_id: r for r in history.model().curves}
+    history.close()
+    assert found[BACKEND].a_ms == 5.5
+    assert found[BACKEND].fitted_at == pytest.approx(now.timestamp() + 1, abs=0.01)
+    assert "backend GET /old" not in found
 
 
 def test_a_service_that_leaves_its_heartbeat_leaves_the_rules(world):
