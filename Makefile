@@ -21,7 +21,7 @@ demo: setup ## two clusters, west overloaded: local, Waterfall and Spillway unde
 
 replay: setup ## TRACES='files': real traces (Jaeger JSON) through the same way
 	@test -n "$(TRACES)" || { echo "usage: make replay TRACES='<Jaeger JSON files, .gz allowed>'" >&2; exit 64; }
-	@python -m spillway_lab replay $(TRACES)
+	@python -m spillway_lab replay --setting lab/replays/two-clusters.yaml $(TRACES)
 
 stack: setup ## the two-cluster stack and its pods, until interrupted
 	@python -m spillway_lab stack --scenario lab/scenarios/two-clusters.yaml

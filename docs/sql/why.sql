@@ -20,7 +20,7 @@ WITH
                argMax(weight, version) AS weight,
                argMax(predicted_compute_ms, version) AS predicted_compute_ms,
                argMax(predicted_network_ms, version) AS predicted_network_ms,
-               max(version) AS version
+               max(version) AS newest_version
         FROM rules
         WHERE version IN (SELECT version FROM rulesets WHERE outcome = 'published' AND policy = newest_policy)
         GROUP BY source_cluster, source_service, class, destination_cluster
@@ -28,7 +28,7 @@ WITH
 SELECT latest.source_cluster AS source,
        latest.class AS class,
        latest.destination_cluster AS destination,
-       latest.version AS ruleset,
+       latest.newest_version AS ruleset,
        latest.weight / 100 AS weight_percent,
        round(100 * routed.calls / sum(routed.calls) OVER (PARTITION BY latest.source_cluster, latest.class), 1) AS sent_percent,
        round(latest.predicted_network_ms, 1) AS predicted_network_ms,

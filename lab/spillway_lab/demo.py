@@ -5,15 +5,13 @@ from pathlib import Path
 
 from clickhouse_driver import Client
 
-from spillway_lab import load, report, stack, tables, targets
+from spillway_lab import egress, load, report, stack, tables, targets
 from spillway_lab.control import Control, InForce, describe
-from spillway_lab.pods import HOST
 from spillway_lab.progress import Progress
 from spillway_lab.report import Result
 from spillway_lab.samples import concatenate
 from spillway_lab.scenario import Scenario
 from spillway_lab.stack import ROOT, LabStack
-from spillway_lab.wan import Traffic, Wan, egress, load_plan
 
 _START_S, _POLICY_S = 180.0, 60.0
 WHY = ROOT / "docs/sql/why.sql"
@@ -50,13 +48,12 @@ def _measure(running: LabStack, control: Control, policy: str, progress: Progres
     progress.stage(policy)
     control.set_policy(policy)
     control.wait_policy(policy, _POLICY_S, progress.show)
-    wan = Wan(f"{HOST}:{running.port('toxiproxy')}", load_plan(running.run / "wan.json"))
-    before: list[Traffic] = []
+    before: list[dict[egress.Pair, float]] = []
 
     def watch(at: load.Progress) -> None:
         # Bytes are counted over the measured part alone, as latencies are.
         if at.elapsed_s >= measure.warm_up_seconds and not before:
-            before.append(wan.traffic())
+            before.append(egress.read(running.plan.pods))
         phase = "measuring" if before else "warming up"
         progress.show(f"{phase} {at.elapsed_s:.0f}/{at.total_s:.0f} s · {control.line()}")
 
@@ -64,7 +61,8 @@ def _measure(running: LabStack, control: Control, policy: str, progress: Progres
     samples = concatenate(
         _load(running, policy, measure.rps, seconds, measure.warm_up_seconds, watch).values()
     )
-    cost = egress(load_plan(running.run / "wan.json"), before[0], wan.traffic(), measure.measured_seconds)
+    price, after = egress.prices(running.scenario), egress.read(running.plan.pods)
+    cost = egress.between(before[0], after, price, measure.measured_seconds)
     result = Result(samples, cost.usd_per_hour)
     progress.end(f"mean {result.summary.mean_ms:.1f} ms, {result.summary.failed_share:.1%} failed · {control.line()}")
     in_force = control.in_force()
@@ -84,7 +82,7 @@ def _print(running: LabStack, results: Mapping[str, Result], last: InForce) -> N
     plot = running.run / "latency-cdf.png"
     title = f"{running.scenario.name}: the same load under {len(results)} policies"
     report.plot_cdf(results, plot, title)
-    print(f"\nMeasured at the clients; egress counted on the wire between clusters.\n\n{report.table(results)}")
+    print(f"\nMeasured at the clients; egress counted on the Envoys' connections.\n\n{report.table(results)}")
     print(f"\nLatency CDF: {plot}")
     print(f"\nRuleset {last.version} ({last.policy}), predicted mean {last.predicted_mean_ms:.1f} ms:\n")
     print(describe(last))

@@ -55,7 +55,7 @@ def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str
         files[f"endpoints-{cluster}.yaml"] = _yaml(endpoints(layout, cluster, around.network))
         files[f"application-{cluster}.yaml"] = applications.to_yaml(scenario.application_of(cluster))
     files["toxiproxy.json"] = _json(proxies(layout, around.network))
-    files["wan.json"] = _json(wan(scenario, layout, around.network))
+    files["wan.json"] = _json(wan(layout, around.network))
     environments = {pod.name: environment(scenario, pod, around) for pod in layout.pods}
     files["pods.yaml"] = _yaml(
         [asdict(pod) | {"name": pod.name, "env": environments[pod.name]} for pod in layout.pods]
@@ -116,23 +116,14 @@ def proxies(layout: Plan, network: Network = LOCAL) -> list[dict]:
     ]
 
 
-def wan(scenario: Scenario, layout: Plan, network: Network = LOCAL) -> list[dict]:
-    """What `spillway_lab.wan` needs of each proxy: its delay, and the price of a byte each way."""
-    price = {
-        (link.source_cluster, link.destination_cluster): link.egress_usd_per_gb for link in scenario.links()
-    }
+def wan(layout: Plan, network: Network = LOCAL) -> list[dict]:
+    """What `spillway_lab.wan` needs of each proxy: its delay."""
     return [
         proxy
         | {
             "source_cluster": way.source_cluster,
             "destination_cluster": way.destination_cluster,
             "rtt_ms": way.rtt_ms,
-            "request_usd_per_gb": price[way.source_cluster, way.destination_cluster],
-            # Responses leave the destination; a pair linked one way only has one price.
-            "response_usd_per_gb": price.get(
-                (way.destination_cluster, way.source_cluster),
-                price[way.source_cluster, way.destination_cluster],
-            ),
         }
         for proxy, way in zip(proxies(layout, network), layout.wan, strict=True)
     ]

@@ -52,7 +52,7 @@ class Supervisor:
 
     def start(self, only: list[str]) -> None:
         """Starts the named processes and what they depend on; all of them when none is named."""
-        command = ["process-compose", "up", *only, "--tui=false", "--keep-project", "--disable-dotenv"]
+        command = ["process-compose", "up", *only, "--tui=false", "--keep-project", "--disable-dotenv", "--ordered-shutdown"]
         command += ["--use-uds", "--unix-socket", str(self._socket), "--log-file", str(self._run / "supervisor.log")]
         for file in self._files:
             command += ["--config", str(file)]
@@ -79,6 +79,7 @@ class Supervisor:
                 one_shot=not row["has_ready_probe"],
             )
             for row in rows
+            if row["status"] != "Disabled"  # not among those that were asked for
         }
 
     def wait_ready(self, timeout: float, progress: Callable[[int, int, list[str]], None]) -> None:

@@ -1,12 +1,10 @@
-"""The WAN between clusters: Toxiproxy's delays, and the bytes that crossed it.
+"""The WAN between clusters: Toxiproxy's delays.
 
 Toxiproxy's configuration file can carry no toxics and a restart forgets them, so a keeper process
 compares what is there with the plan once a second and puts back what is missing."""
 
 import json
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +14,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 from spillway_lab.application import Model
 from spillway_lab.errors import InvalidInput, LabError, from_validation
 
-_GB = 1e9  # clouds bill decimal gigabytes
 _STREAMS = ("upstream", "downstream")  # Toxiproxy's names: requests, responses
 
 
@@ -30,8 +27,6 @@ class WanLink(Model):
     source_cluster: str
     destination_cluster: str
     rtt_ms: Annotated[float, Field(ge=0)]
-    request_usd_per_gb: Annotated[float, Field(ge=0)]
-    response_usd_per_gb: Annotated[float, Field(ge=0)]
 
     def proxy(self) -> dict:
         return {"name": self.name, "listen": self.listen, "upstream": self.upstream, "enabled": self.enabled}
@@ -103,59 +98,3 @@ class Wan:
         except (httpx.HTTPError, ValueError) as error:
             raise LabError(f"toxiproxy at {self._http.base_url}: {error}") from error
         return len(needed)
-
-    def traffic(self) -> "Traffic":
-        """Bytes that crossed each proxy since Toxiproxy started. LabError when it is away or runs
-        without -proxy-metrics."""
-        try:
-            return parse_metrics(self._http.get("/metrics").raise_for_status().text)
-        except httpx.HTTPError as error:
-            raise LabError(f"toxiproxy at {self._http.base_url}, -proxy-metrics: {error}") from error
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """Bytes sent on by each proxy: (proxy name, Toxiproxy stream) -> bytes since its start."""
-
-    sent: dict[tuple[str, str], float]
-
-
-_SAMPLE = re.compile(r"^toxiproxy_proxy_sent_bytes_total\{([^}]*)\}\s+(\S+)", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-
-
-def parse_metrics(text: str) -> Traffic:
-    """Reads Toxiproxy's Prometheus text. A proxy that nothing has crossed yet is not in it."""
-    sent: dict[tuple[str, str], float] = {}
-    for labels, value in _SAMPLE.findall(text):
-        named = dict(_LABEL.findall(labels))
-        key = (named["proxy"], named["direction"])
-        sent[key] = sent.get(key, 0.0) + float(value)
-    return Traffic(sent)
-
-
-@dataclass(frozen=True)
-class Egress:
-    """What crossed between clusters in a time."""
-
-    bytes_by_pair: dict[tuple[str, str], float]  # (from, to): direction of the bytes
-    usd_per_hour: float
-
-
-def egress(plan: Iterable[WanLink], before: Traffic, after: Traffic, seconds: float) -> Egress:
-    """Bytes and cost between two readings, `seconds` apart. A counter that went down was restarted
-    in between: what it shows then is all that is known."""
-    totals: dict[tuple[str, str], float] = {}
-    usd = 0.0
-    for link in plan:
-        for stream in _STREAMS:
-            key = (link.name, stream)
-            now, then = after.sent.get(key, 0.0), before.sent.get(key, 0.0)
-            grown = now - then if now >= then else now
-            pair = (link.source_cluster, link.destination_cluster)
-            price = link.request_usd_per_gb
-            if stream == "downstream":
-                pair, price = pair[::-1], link.response_usd_per_gb
-            totals[pair] = totals.get(pair, 0.0) + grown
-            usd += grown / _GB * price
-    return Egress(totals, usd * 3600 / seconds)

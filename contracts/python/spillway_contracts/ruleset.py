@@ -16,8 +16,11 @@ def check(ruleset: Ruleset, topology: Topology) -> list[str]:
             problems.append(f"{key}: empty")
     if not ruleset.input_window.id:
         problems.append("input_window.id: empty")
-    if ruleset.expires_at.ToNanoseconds() <= ruleset.created_at.ToNanoseconds():
-        problems.append("expires_at: must be later than created_at")
+    try:
+        if ruleset.expires_at.ToNanoseconds() <= ruleset.created_at.ToNanoseconds():
+            problems.append("expires_at: must be later than created_at")
+    except ValueError as error:
+        problems.append(f"created_at, expires_at: {error}")
     seen = set()
     for i, rule in enumerate(ruleset.rules):
         class_id = traffic_class.format_id(rule.traffic_class)

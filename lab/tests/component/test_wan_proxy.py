@@ -13,7 +13,7 @@ import httpx
 import pytest
 from spillway_lab.errors import LabError
 from spillway_lab.testing.servers import ROOT, free_port
-from spillway_lab.wan import Wan, WanLink, egress
+from spillway_lab.wan import Wan, WanLink
 
 pytestmark = pytest.mark.component
 
@@ -45,8 +45,6 @@ def link():
         source_cluster="a",
         destination_cluster="b",
         rtt_ms=60,
-        request_usd_per_gb=0.02,
-        response_usd_per_gb=0.02,
     )
     server.shutdown()
     server.server_close()
@@ -78,19 +76,14 @@ def round_trip_ms(link: WanLink) -> float:
         return (time.perf_counter() - began) * 1000
 
 
-def test_delay_and_bytes(link: WanLink) -> None:
-    """A request takes the round trip longer; applying twice changes nothing; what crossed is
-    counted in the direction it went."""
+def test_delay(link: WanLink) -> None:
+    """A request takes the round trip longer, and applying twice changes nothing."""
     port = free_port()
     with toxiproxy(port):
         wan = Wan(f"127.0.0.1:{port}", [link])
         assert wan.apply() == 3
         assert wan.apply() == 0
-        before = wan.traffic()
         assert 60 <= round_trip_ms(link) < 120
-        crossed = egress([link], before, wan.traffic(), seconds=1).bytes_by_pair
-    assert 2 * len(BODY) < crossed["b", "a"] < 2 * len(BODY) + 2000
-    assert 0 < crossed["a", "b"] < 2000
 
 
 def test_keeper_puts_delays_back_after_a_restart(link: WanLink, tmp_path: Path) -> None:
@@ -139,8 +132,7 @@ def wait_status(health: str, status: int) -> None:
 
 
 def test_absent_toxiproxy_is_an_error_that_says_so(link: WanLink) -> None:
-    """Nothing hangs and nothing is taken for zero bytes when nobody answers."""
+    """Nothing hangs when nobody answers."""
     wan = Wan(f"127.0.0.1:{free_port()}", [link])
-    for action in (wan.apply, wan.traffic):
-        with pytest.raises(LabError, match="toxiproxy at http://127.0.0.1:"):
-            action()
+    with pytest.raises(LabError, match="toxiproxy at http://127.0.0.1:"):
+        wan.apply()

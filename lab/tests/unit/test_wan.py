@@ -1,8 +1,8 @@
-"""Delays, repairs and egress are computed right, without a Toxiproxy."""
+"""Delays and repairs are computed right, without a Toxiproxy."""
 
 import pytest
 from spillway_lab.errors import InvalidInput
-from spillway_lab.wan import Traffic, WanLink, egress, load_plan, parse_metrics, repairs
+from spillway_lab.wan import WanLink, load_plan, repairs
 
 
 def link(name: str = "a-to-b", rtt_ms: float = 25) -> WanLink:
@@ -13,8 +13,6 @@ def link(name: str = "a-to-b", rtt_ms: float = 25) -> WanLink:
         source_cluster="a",
         destination_cluster="b",
         rtt_ms=rtt_ms,
-        request_usd_per_gb=0.02,
-        response_usd_per_gb=0.08,
     )
 
 
@@ -50,27 +48,6 @@ def test_changed_delay_is_put_right() -> None:
         ("/proxies/a-to-b/toxics/wan-upstream", 25),
         ("/proxies/a-to-b/toxics/wan-downstream", 25),
     ]
-
-
-METRICS = """
-# TYPE toxiproxy_proxy_received_bytes_total counter
-toxiproxy_proxy_received_bytes_total{direction="upstream",listener="x",proxy="a-to-b",upstream="y"} 7
-toxiproxy_proxy_sent_bytes_total{direction="upstream",listener="x",proxy="a-to-b",upstream="y"} 1e+09
-toxiproxy_proxy_sent_bytes_total{direction="downstream",listener="x",proxy="a-to-b",upstream="y"} 2e+09
-"""
-
-
-def test_egress_is_priced_by_direction() -> None:
-    """Requests are paid at the source's price and responses at the destination's, per hour."""
-    result = egress([link()], Traffic({}), parse_metrics(METRICS), seconds=1800)
-    assert result.bytes_by_pair == {("a", "b"): 1e9, ("b", "a"): 2e9}
-    assert result.usd_per_hour == pytest.approx((0.02 + 2 * 0.08) * 2)
-
-
-def test_egress_over_a_restart_is_never_negative() -> None:
-    """Counters that start again count from zero."""
-    before = Traffic({("a-to-b", "upstream"): 5e9})
-    assert egress([link()], before, parse_metrics(METRICS), 1).bytes_by_pair["a", "b"] == 1e9
 
 
 def test_plan_file_mistakes_are_named(tmp_path) -> None:
