@@ -8,7 +8,21 @@ import sys
 from pathlib import Path
 
 LIMIT = 1 << 20
-SUFFIXES = {".wasm", ".so", ".a", ".o", ".jar", ".class", ".pyc", ".whl", ".exe", ".zip", ".gz", ".tar", ".bin"}
+SUFFIXES = {
+    ".wasm",
+    ".so",
+    ".a",
+    ".o",
+    ".jar",
+    ".class",
+    ".pyc",
+    ".whl",
+    ".exe",
+    ".zip",
+    ".gz",
+    ".tar",
+    ".bin",
+}
 MAGIC = {b"\x7fELF": "an ELF binary", b"\0asm": "a WebAssembly module", b"PK\x03\x04": "an archive"}
 
 

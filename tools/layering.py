@@ -66,7 +66,9 @@ def crossing_go(root: Path) -> list[str]:
             if match := re.match(r'\s*(?:import\s+)?(?:[\w.]+\s+)?"(spillway\.dev/[^"/]+)', line):
                 owner = MODULES.get(match[1])
                 if owner and owner != relative.parts[0]:
-                    problems.append(f"{relative}:{number}: {relative.parts[0]}/ imports {match[1]} of {owner}/")
+                    problems.append(
+                        f"{relative}:{number}: {relative.parts[0]}/ imports {match[1]} of {owner}/"
+                    )
     return problems
 
 

@@ -25,7 +25,9 @@ def load() -> Names:
     for group, entries in names.items():
         for key, value in entries.items():
             if not isinstance(value, str | int) or isinstance(value, bool):
-                raise SystemExit(f"{SOURCE.name}: {group}.{key}: {value!r} is neither a string nor a whole number")
+                raise SystemExit(
+                    f"{SOURCE.name}: {group}.{key}: {value!r} is neither a string nor a whole number"
+                )
             if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
                 raise SystemExit(f"{SOURCE.name}: {group}.{key}: keys are lower_snake_case")
     return names
@@ -46,7 +48,13 @@ def python(names: Names) -> str:
 
 
 def go(names: Names) -> str:
-    lines = [f"// Code generated from contracts/names.yaml by `make generate`. DO NOT EDIT.", "", "package names", "", "const ("]
+    lines = [
+        "// Code generated from contracts/names.yaml by `make generate`. DO NOT EDIT.",
+        "",
+        "package names",
+        "",
+        "const (",
+    ]
     rows = [(camel(name), json.dumps(value)) for name, value in constants(names)]
     width = max(len(name) for name, _ in rows)
     lines += [f"\t{name.ljust(width)} = {value}" for name, value in rows]

@@ -84,7 +84,9 @@ class Control:
                 progress(f"version {wanted} is published; Envoys have {sorted(reached)}")
             time.sleep(0.5)
         have = f"version {current.version} of {current.policy!r}" if current else "none"
-        raise LabError(f"no ruleset of policy {policy!r} reached every Envoy within {timeout:.0f} s; published: {have}")
+        raise LabError(
+            f"no ruleset of policy {policy!r} reached every Envoy within {timeout:.0f} s; published: {have}"
+        )
 
     def line(self) -> str:
         """One line on the loop, for progress."""

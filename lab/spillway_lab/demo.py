@@ -26,14 +26,14 @@ def run(scenario: Scenario, name: str, policies: list[str]) -> None:
         prepared.supervisor.wait_ready(_START_S, progress.starting)
         progress.end(f"{len(prepared.supervisor.processes())} processes ready")
         control = Control(prepared)
-        _profile(prepared, control, progress)
+        profile(prepared, control, progress)
         results, last = {}, None
         for policy in policies:
             results[policy], last = _measure(prepared, control, policy, progress)
         _print(prepared, results, last)
 
 
-def _profile(running: LabStack, control: Control, progress: Progress) -> None:
+def profile(running: LabStack, control: Control, progress: Progress) -> None:
     """Shows the curves every load, step by step; what the clients see is not kept."""
     steps = running.scenario.document.load.profile
     for i, step in enumerate(steps, 1):
@@ -64,13 +64,17 @@ def _measure(running: LabStack, control: Control, policy: str, progress: Progres
     price, after = egress.prices(running.scenario), egress.read(running.plan.pods)
     cost = egress.between(before[0], after, price, measure.measured_seconds)
     result = Result(samples, cost.usd_per_hour)
-    progress.end(f"mean {result.summary.mean_ms:.1f} ms, {result.summary.failed_share:.1%} failed · {control.line()}")
+    progress.end(
+        f"mean {result.summary.mean_ms:.1f} ms, {result.summary.failed_share:.1%} failed · {control.line()}"
+    )
     in_force = control.in_force()
     assert in_force is not None, "a policy was in force before the load"
     return result, in_force
 
 
-def _load(running: LabStack, name: str, rps: Mapping[str, float], seconds: float, warm_up: float, watch) -> dict:
+def _load(
+    running: LabStack, name: str, rps: Mapping[str, float], seconds: float, warm_up: float, watch
+) -> dict:
     attacks = [
         load.Attack(cluster, targets.targets(running.scenario, running.plan, cluster), rate, seconds)
         for cluster, rate in rps.items()

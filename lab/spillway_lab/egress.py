@@ -19,7 +19,9 @@ from spillway_lab.scenario import Scenario
 
 _GB = 1e9  # clouds bill decimal gigabytes
 _SEPARATOR = re.escape(names.XDS_CLUSTER_SEPARATOR)
-_COUNTER = re.compile(rf"cluster\.[^.]+{_SEPARATOR}(?P<cluster>[^.]+)\.upstream_cx_(?P<way>tx|rx)_bytes_total")
+_COUNTER = re.compile(
+    rf"cluster\.[^.]+{_SEPARATOR}(?P<cluster>[^.]+)\.upstream_cx_(?P<way>tx|rx)_bytes_total"
+)
 
 Pair = tuple[str, str]  # from, to: the direction of the bytes
 
@@ -34,7 +36,9 @@ class Egress:
 
 def prices(scenario: Scenario) -> dict[Pair, float]:
     """US dollars per GB by direction. Where a pair is linked one way only, its answers cost the same."""
-    given = {(link.source_cluster, link.destination_cluster): link.egress_usd_per_gb for link in scenario.links()}
+    given = {
+        (link.source_cluster, link.destination_cluster): link.egress_usd_per_gb for link in scenario.links()
+    }
     return {pair[::-1]: price for pair, price in given.items()} | given
 
 
@@ -66,9 +70,14 @@ def parse(text: str, cluster: str) -> dict[Pair, float]:
     return found
 
 
-def between(before: Mapping[Pair, float], after: Mapping[Pair, float], price: Mapping[Pair, float], seconds: float) -> Egress:
+def between(
+    before: Mapping[Pair, float], after: Mapping[Pair, float], price: Mapping[Pair, float], seconds: float
+) -> Egress:
     """Bytes and cost between two readings, `seconds` apart. A counter that went down was restarted in
     between: what it shows then is all that is known."""
-    grown = {pair: now - before.get(pair, 0.0) if now >= before.get(pair, 0.0) else now for pair, now in after.items()}
+    grown = {
+        pair: now - before.get(pair, 0.0) if now >= before.get(pair, 0.0) else now
+        for pair, now in after.items()
+    }
     usd = sum(count / _GB * price[pair] for pair, count in grown.items())
     return Egress(grown, usd * 3600 / seconds)

@@ -28,7 +28,9 @@ def assign(base: int, clusters: list[str], ports: dict[str, dict[str, int]]) -> 
         per_cluster[cluster] = {environment_name(name): start + i for i, name in enumerate(ports["cluster"])}
         start += len(ports["cluster"])
     if start > base + LAB_OFFSET:
-        raise ValueError(f"{len(clusters)} clusters need {start - base} ports; {LAB_OFFSET} are kept for them")
+        raise ValueError(
+            f"{len(clusters)} clusters need {start - base} ports; {LAB_OFFSET} are kept for them"
+        )
     return shared, per_cluster
 
 

@@ -27,9 +27,16 @@ class Progress:
 
     def end(self, text: str) -> None:
         clear = "\r\x1b[K" if self._live else ""
-        print(f"{clear}{self._stage:<22} {time.monotonic() - self._began:4.0f} s  {text}", file=sys.stderr, flush=True)
+        print(
+            f"{clear}{self._stage:<22} {time.monotonic() - self._began:4.0f} s  {text}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def starting(self, ready: int, total: int, waiting: list[str]) -> None:
         """For Supervisor.wait_ready."""
         self._stage = "stack"
-        self.show(f"{ready} of {total} processes ready" + (f"; waiting for {', '.join(waiting[:4])}" if waiting else ""))
+        self.show(
+            f"{ready} of {total} processes ready"
+            + (f"; waiting for {', '.join(waiting[:4])}" if waiting else "")
+        )

@@ -94,7 +94,9 @@ def endpoints(layout: Plan, cluster: str, network: Network = LOCAL) -> dict:
     services: dict[tuple[str, str], list[str]] = {}
     for pod in layout.pods:
         if pod.cluster == cluster:
-            services.setdefault((pod.service, pod.cluster), []).append(f"{network.envoy(pod)}:{pod.inbound_port}")
+            services.setdefault((pod.service, pod.cluster), []).append(
+                f"{network.envoy(pod)}:{pod.inbound_port}"
+            )
     for proxy in layout.wan:
         if proxy.source_cluster == cluster:
             key = (proxy.pod.service, proxy.destination_cluster)

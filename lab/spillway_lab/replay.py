@@ -35,12 +35,19 @@ class Setting(Model):
     demand: dict[str, NotNegative]
 
     def unknown(self) -> list[str]:
-        named = [("recorded_cluster", self.recorded_cluster), *((f"demand.{name}", name) for name in self.demand)]
+        named = [
+            ("recorded_cluster", self.recorded_cluster),
+            *((f"demand.{name}", name) for name in self.demand),
+        ]
         for i, link in enumerate(self.links):
             named += [(f"links[{i}].source_cluster", link.source_cluster)]
             named += [(f"links[{i}].destination_cluster", link.destination_cluster)]
         allowed = ", ".join(self.clusters)
-        return [f"{key}: unknown cluster {name!r}; clusters: {allowed}" for key, name in named if name not in self.clusters]
+        return [
+            f"{key}: unknown cluster {name!r}; clusters: {allowed}"
+            for key, name in named
+            if name not in self.clusters
+        ]
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,9 @@ def recordings(paths: list[Path]) -> list[Recording]:
     for path in paths:
         try:
             data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-            starts = [span["startTime"] / 1e6 for trace in json.loads(data)["data"] for span in trace["spans"]]
+            starts = [
+                span["startTime"] / 1e6 for trace in json.loads(data)["data"] for span in trace["spans"]
+            ]
             found.append(Recording(path, len(starts), min(starts), max(starts)))
         except (OSError, ValueError, KeyError, TypeError) as error:
             problems.append(f"{path}: not Jaeger UI JSON, {{'data': [trace, ...]}}: {error!r}")
@@ -103,7 +112,9 @@ def run(setting: Setting, files: list[Recording], name: str) -> None:
 def _send(running: Stack, files: list[Recording], cluster: str) -> None:
     command = ["python", "-m", "spillway_streams.jaeger", "--cluster", cluster]
     command += ["--endpoint", f"127.0.0.1:{running.cluster_ports[cluster]['OTLP_GRPC_PORT']}"]
-    sent = subprocess.run([*command, *(str(f.path.resolve()) for f in files)], env=dict(running.environment), cwd=ROOT)
+    sent = subprocess.run(
+        [*command, *(str(f.path.resolve()) for f in files)], env=dict(running.environment), cwd=ROOT
+    )
     if sent.returncode:
         raise LabError(f"sending the traces ended with {sent.returncode}")
 
@@ -146,7 +157,9 @@ def _own_times(client: Client, files: list[Recording]) -> str:
             cells.setdefault(name, {})[file.name] = f"{mean_ms:.2f} ({rps:.0f})"
             loads[file.name] = loads.get(file.name, 0.0) + rps
     names = sorted(loads, key=loads.__getitem__)
-    return tables.text(["class", *names], [[c, *(row.get(n) for n in names)] for c, row in sorted(cells.items())])
+    return tables.text(
+        ["class", *names], [[c, *(row.get(n) for n in names)] for c, row in sorted(cells.items())]
+    )
 
 
 def _measured(client: Client, file: Recording) -> list[tuple[str, float, float, float]]:
@@ -162,7 +175,12 @@ def _print_plan(client: Client, setting: Setting, files: list[Recording], runnin
     document = {
         "clusters": [{"name": name, "region": cluster.region} for name, cluster in setting.clusters.items()],
         "links": [
-            {"source_cluster": a, "destination_cluster": b, "rtt_ms": link.rtt_ms, "egress_usd_per_gb": link.egress_usd_per_gb}
+            {
+                "source_cluster": a,
+                "destination_cluster": b,
+                "rtt_ms": link.rtt_ms,
+                "egress_usd_per_gb": link.egress_usd_per_gb,
+            }
             for link in setting.links
             for a, b in _ways(link)
         ],
@@ -174,7 +192,16 @@ def _print_plan(client: Client, setting: Setting, files: list[Recording], runnin
     topology_file.write_text(yaml.safe_dump(document, sort_keys=False))
     shares = ", ".join(f"{share:.0%} of saturation in {name}" for name, share in setting.demand.items())
     print(f"\nWhat the solver would do: {shares}\n", flush=True)
-    command = ["python", "-m", "spillway_optimizer", "plan", "--model", model_file, "--topology", topology_file]
+    command = [
+        "python",
+        "-m",
+        "spillway_optimizer",
+        "plan",
+        "--model",
+        model_file,
+        "--topology",
+        topology_file,
+    ]
     planned = subprocess.run(command, env=dict(running.environment), cwd=ROOT)
     if planned.returncode:
         raise LabError(f"the dry run ended with {planned.returncode}")
@@ -197,10 +224,14 @@ def _model(client: Client, setting: Setting, rps: Mapping[str, float]) -> dict:
     load: dict[str, float] = {}
     for name, rate in rps.items():
         load[service_of[name]] = load.get(service_of[name], 0.0) + rate * weight[name]
-    saturating = min(row["capacity_rps"] / load[row["service"]] for row in capacities if load.get(row["service"]))
+    saturating = min(
+        row["capacity_rps"] / load[row["service"]] for row in capacities if load.get(row["service"])
+    )
     # Curves are dated by when they were fitted, the rest by when it was recorded: planned as of one instant.
     at = max(row["fitted_at"] for row in curves)
-    capacities = [row | {"cluster": cluster, "measured_at": at} for row in capacities for cluster in setting.clusters]
+    capacities = [
+        row | {"cluster": cluster, "measured_at": at} for row in capacities for cluster in setting.clusters
+    ]
     return {
         "curves": [row | {"fitted_at": at} for row in curves],
         "capacities": capacities,
@@ -209,7 +240,12 @@ def _model(client: Client, setting: Setting, rps: Mapping[str, float]) -> dict:
         "load": {},
         "demand": {
             cluster: {
-                name: {"at": at.timestamp(), "rps": rate * saturating * share, "failed_share": 0.0, "duration_ms": 0.0}
+                name: {
+                    "at": at.timestamp(),
+                    "rps": rate * saturating * share,
+                    "failed_share": 0.0,
+                    "duration_ms": 0.0,
+                }
                 for name, rate in entries.items()
             }
             for cluster, share in setting.demand.items()

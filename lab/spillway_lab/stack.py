@@ -1,6 +1,6 @@
 """A running copy of the local stack: ports, secrets, rendered files and the supervisor.
 
-    run/<name>/  secrets.env · topology.yaml, endpoints-*.yaml, envoy/ … (see render) · log/ · data/
+run/<name>/  secrets.env · topology.yaml, endpoints-*.yaml, envoy/ … (see render) · log/ · data/
 """
 
 import fcntl
@@ -68,7 +68,10 @@ class LabStack(Stack):
 
     def addresses(self) -> dict[str, str]:
         """What a person may want to reach, by name."""
-        found = {name: f"{HOST}:{self.port(name)}" for name in ("kafka", "nats", "redis", "clickhouse", "toxiproxy")}
+        found = {
+            name: f"{HOST}:{self.port(name)}"
+            for name in ("kafka", "nats", "redis", "clickhouse", "toxiproxy")
+        }
         for cluster, own in self.cluster_ports.items():
             found[f"collector-{cluster}"] = f"{HOST}:{own['OTLP_GRPC_PORT']} (OTLP gRPC)"
             found[f"relay-{cluster}"] = f"http://{HOST}:{own['RELAY_HEALTH_PORT']}/status"
@@ -96,9 +99,14 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     for folder in ("log", "envoy", "data", *(f"data/{name}" for name in ("kafka", "nats", *own_data))):
         (run / folder).mkdir(parents=True)
     shared, per_cluster = ports.assign(ports.free_base(), clusters, ports.declared(PORTS))
-    files.write(run, {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()})
+    files.write(
+        run, {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()}
+    )
     environment = _environment(run, shared, policy)
-    compose = [ROOT / "infra/local/process-compose.yaml", *(run / f"cluster-{cluster}.yaml" for cluster in clusters)]
+    compose = [
+        ROOT / "infra/local/process-compose.yaml",
+        *(run / f"cluster-{cluster}.yaml" for cluster in clusters),
+    ]
     return Stack(run, environment, per_cluster, Supervisor(run, compose, environment, ROOT), lock)
 
 
@@ -119,7 +127,9 @@ def _locked(path: Path) -> IO:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise LabError(f"a stack named {path.stem!r} runs already in this checkout; give this one another --name") from None
+        raise LabError(
+            f"a stack named {path.stem!r} runs already in this checkout; give this one another --name"
+        ) from None
     return lock
 
 
@@ -143,7 +153,9 @@ class _AtTemplate(Template):
 
 
 def _cluster(cluster: str, own: Mapping[str, int]) -> str:
-    return _AtTemplate((ROOT / "infra/local/cluster.yaml").read_text()).substitute({"CLUSTER": cluster, **own})
+    return _AtTemplate((ROOT / "infra/local/cluster.yaml").read_text()).substitute(
+        {"CLUSTER": cluster, **own}
+    )
 
 
 def _environment(run: Path, shared: Mapping[str, int], policy: str) -> dict[str, str]:

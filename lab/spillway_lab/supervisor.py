@@ -52,8 +52,22 @@ class Supervisor:
 
     def start(self, only: list[str]) -> None:
         """Starts the named processes and what they depend on; all of them when none is named."""
-        command = ["process-compose", "up", *only, "--tui=false", "--keep-project", "--disable-dotenv", "--ordered-shutdown"]
-        command += ["--use-uds", "--unix-socket", str(self._socket), "--log-file", str(self._run / "supervisor.log")]
+        command = [
+            "process-compose",
+            "up",
+            *only,
+            "--tui=false",
+            "--keep-project",
+            "--disable-dotenv",
+            "--ordered-shutdown",
+        ]
+        command += [
+            "--use-uds",
+            "--unix-socket",
+            str(self._socket),
+            "--log-file",
+            str(self._run / "supervisor.log"),
+        ]
         for file in self._files:
             command += ["--config", str(file)]
         log = (self._run / "supervisor.out").open("wb")
@@ -94,7 +108,9 @@ class Supervisor:
             failed = [p for p in processes.values() if p.one_shot and p.status in ("Error", "Skipped")]
             if failed or time.monotonic() > deadline:
                 names = [p.name for p in failed] or waiting
-                raise StackError(f"not ready within {timeout:.0f} s: {', '.join(names)}\n{self._tails(names)}")
+                raise StackError(
+                    f"not ready within {timeout:.0f} s: {', '.join(names)}\n{self._tails(names)}"
+                )
             time.sleep(0.5)
 
     def kill(self, name: str) -> None:

@@ -48,7 +48,9 @@ def local() -> dict[str, dict]:
     cluster = (ROOT / "infra/local/cluster.yaml").read_text()
     for name in SCENARIO.clusters:
         processes |= yaml.safe_load(re.sub(r"@\w+@", name, cluster))["processes"]
-    around = render.Surroundings(["h:1"] * 2, ["h:2"] * 2, "h:3", envoy_template="", filter_wasm=Path("f"), out=Path("/o"))
+    around = render.Surroundings(
+        ["h:1"] * 2, ["h:2"] * 2, "h:3", envoy_template="", filter_wasm=Path("f"), out=Path("/o")
+    )
     files = render.render(SCENARIO, 20_100, around)
     return processes | yaml.safe_load(files["lab.process-compose.yaml"])["processes"]
 

@@ -31,7 +31,11 @@ def write(root: Path, name: str, content: str | bytes) -> None:
     [
         ("optimizer/a.py", "from spillway_streams import classify\n", "optimizer/a.py:1: optimizer/ imports"),
         ("streams/a.py", "import os\nimport spillway_lab.render\n", "streams/a.py:2: streams/ imports"),
-        ("lab/x/a.go", 'package x\n\nimport "spillway.dev/relay/internal/table"\n', "lab/x/a.go:3: lab/ imports"),
+        (
+            "lab/x/a.go",
+            'package x\n\nimport "spillway.dev/relay/internal/table"\n',
+            "lab/x/a.go:3: lab/ imports",
+        ),
         ("streams/native/Cargo.toml", '[dependencies]\nspillway-filter-core = "0"\n', "streams/ depends on"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway.v1.topology_pb2 import Topology
+
 from spillway_contracts import ContractError, names, traffic_class
 
 
@@ -30,7 +31,9 @@ def check(ruleset: Ruleset, topology: Topology) -> list[str]:
         except ContractError as error:
             problems.append(f"{key}.traffic_class: {error}")
         if rule.source_cluster not in clusters:
-            problems.append(f"{key}.source_cluster: unknown cluster {rule.source_cluster!r}; clusters: {allowed}")
+            problems.append(
+                f"{key}.source_cluster: unknown cluster {rule.source_cluster!r}; clusters: {allowed}"
+            )
         if not rule.source_service:
             problems.append(f"{key}.source_service: empty")
         identity = (rule.source_cluster, rule.source_service, class_id)
@@ -46,7 +49,9 @@ def check(ruleset: Ruleset, topology: Topology) -> list[str]:
                     f"{key}.destinations[{j}].cluster: unknown cluster {destination!r}; clusters: {allowed}"
                 )
             elif destination != rule.source_cluster and (rule.source_cluster, destination) not in links:
-                problems.append(f"{key}.destinations[{j}]: no link {rule.source_cluster!r} to {destination!r}")
+                problems.append(
+                    f"{key}.destinations[{j}]: no link {rule.source_cluster!r} to {destination!r}"
+                )
         total = sum(d.weight for d in rule.destinations)
         if total != names.VALUE_WEIGHT_TOTAL:
             problems.append(f"{key}.destinations: weights sum to {total}, must be {names.VALUE_WEIGHT_TOTAL}")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 from google.protobuf import json_format
-
 from spillway.v1.topology_pb2 import Topology
+
 from spillway_contracts import ContractError
 
 

@@ -3,6 +3,7 @@
 import re
 
 from spillway.v1.ruleset_pb2 import TrafficClass
+
 from spillway_contracts import ContractError
 
 _SERVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")

@@ -10,7 +10,9 @@ HELP = "runs a scenario's load under each of its policies and prints what the cl
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scenario", type=Path, required=True)
-    parser.add_argument("--name", default="demo", help="run folder below .spillway/run; copies need names of their own")
+    parser.add_argument(
+        "--name", default="demo", help="run folder below .spillway/run; copies need names of their own"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

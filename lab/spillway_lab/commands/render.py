@@ -26,7 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--envoy-template", type=Path, help="Envoy bootstrap of a pod with ${PLACEHOLDERS}")
     parser.add_argument("--filter-wasm", type=Path, help="the telemetry filter that Envoy loads")
     parser.add_argument(
-        "--network", choices=NETWORKS, default="local", help="addresses: all on this machine, or docker-compose.yml's"
+        "--network",
+        choices=NETWORKS,
+        default="local",
+        help="addresses: all on this machine, or docker-compose.yml's",
     )
     parser.add_argument("--json", action="store_true", help="prints what was rendered as one JSON object")
 
@@ -38,7 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     }
     settings = read(RenderSettings, **given)
     loaded = scenario.load(arguments.scenario)
-    rendered = render(loaded, arguments.port_base, surroundings(settings, arguments.out, NETWORKS[arguments.network]))
+    rendered = render(
+        loaded, arguments.port_base, surroundings(settings, arguments.out, NETWORKS[arguments.network])
+    )
     written = files.write(arguments.out.resolve(), rendered)
     layout = pods.plan(loaded, arguments.port_base)
     if arguments.json:

@@ -9,9 +9,13 @@ HELP = "sends Jaeger traces through the collector and prints classes, call ratio
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("traces", type=Path, nargs="+", metavar="FILE", help="Jaeger UI JSON, .gz allowed; one per load")
+    parser.add_argument(
+        "traces", type=Path, nargs="+", metavar="FILE", help="Jaeger UI JSON, .gz allowed; one per load"
+    )
     parser.add_argument("--setting", type=Path, required=True, help="clusters and demand to plan for (YAML)")
-    parser.add_argument("--name", default="replay", help="run folder below .spillway/run; copies need names of their own")
+    parser.add_argument(
+        "--name", default="replay", help="run folder below .spillway/run; copies need names of their own"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -14,7 +14,9 @@ HELP = "starts the local stack and a scenario's pods, prints every address, and 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scenario", type=Path, required=True)
-    parser.add_argument("--name", default="stack", help="run folder below .spillway/run; copies need names of their own")
+    parser.add_argument(
+        "--name", default="stack", help="run folder below .spillway/run; copies need names of their own"
+    )
     parser.add_argument("--policy", default="spillway", help="the optimizer's policy at start")
     parser.add_argument("--json", action="store_true", help="prints the addresses as one JSON object")
 

@@ -5,7 +5,7 @@ minimum_local_share: 1000        # parts of 10 000 that stay local where the ser
 maximum_age_seconds: 60          # older proposals are refused
 maximum_expiry_seconds: 3600     # later expiries are cut to this
 denied_destinations:             # data residency; a key that is left out means every
-  - {traffic_class: "users GET /profiles/{id}", source_cluster: west, clusters: [east]}
+  - {traffic_class: "users GET /profiles/{id}", source_cluster: eu-1, clusters: [us-1]}
 pins:                            # the rule is exactly this, whatever is proposed
   - {source_cluster: west, source_service: gateway, traffic_class: "users GET /profiles/{id}",
      destinations: {west: 10000}}

@@ -1,0 +1,133 @@
+"""Topology files, rulesets, class ids and hot-state values are checked, and mistakes are named."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from google.protobuf import json_format
+from hypothesis import given
+from hypothesis import strategies as st
+from spillway.v1.ruleset_pb2 import Ruleset, TrafficClass
+from spillway_contracts import ContractError, hot_state, ruleset, topology, traffic_class
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+
+
+@pytest.fixture
+def document() -> dict:
+    return yaml.safe_load((GOLDEN / "topology.yaml").read_text())
+
+
+def load(tmp_path: Path, document: object):
+    path = tmp_path / "topology.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return topology.load(path)
+
+
+def test_the_golden_topology_is_good(tmp_path, document):
+    assert [c.name for c in load(tmp_path, document).clusters]
+
+
+def test_an_unknown_cluster_is_named_with_its_key_and_what_is_allowed(tmp_path, document):
+    document["links"][0]["destination_cluster"] = "nowhere"
+    document["services"][0]["placements"][0]["cluster"] = "nowhere"
+    with pytest.raises(ContractError) as error:
+        load(tmp_path, document)
+    allowed = ", ".join(sorted(c["name"] for c in document["clusters"]))
+    assert f"links[0].destination_cluster: unknown cluster 'nowhere'; clusters: {allowed}" in str(error.value)
+    assert "services[0].placements[0].cluster: unknown cluster 'nowhere'" in str(error.value)
+    assert "topology.yaml" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda d: d.update(regions=[]), 'no field named "regions"'),
+        (lambda d: d["links"][0].update(rtt_ms=-1), "links[0].rtt_ms: -1.0 must be a number of at least 0"),
+        (lambda d: d["links"][0].update(rtt_ms="fast"), "rtt_ms"),
+        (lambda d: d["clusters"].append(dict(d["clusters"][0])), "is listed twice"),
+        (lambda d: d["clusters"].append({"name": "a|b"}), "must be non-empty, without '|'"),
+        (lambda d: d.update(clusters=[]), "clusters: empty"),
+    ],
+)
+def test_every_mistake_in_a_topology_is_named(tmp_path, document, change, said):
+    change(document)
+    with pytest.raises(ContractError) as error:
+        load(tmp_path, document)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "clusters", "[1, 2]", "a: [", "\x00"])
+def test_what_is_no_topology_at_all_is_an_error_too(tmp_path, text):
+    path = tmp_path / "topology.yaml"
+    path.write_text(text)
+    with pytest.raises(ContractError, match=r"topology\.yaml"):
+        topology.load(path)
+
+
+@pytest.fixture
+def golden_ruleset() -> Ruleset:
+    return json_format.Parse((GOLDEN / "5_ruleset.json").read_text(), Ruleset())
+
+
+def test_the_golden_ruleset_keeps_the_contract(golden_ruleset):
+    assert ruleset.check(golden_ruleset, topology.load(GOLDEN / "topology.yaml")) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda r: r.ClearField("id"), "id: empty"),
+        (lambda r: r.input_window.ClearField("id"), "input_window.id: empty"),
+        (lambda r: r.expires_at.FromSeconds(0), "expires_at: must be later than created_at"),
+        (lambda r: setattr(r.expires_at, "seconds", 1 << 60), "created_at, expires_at:"),
+        (
+            lambda r: setattr(r.rules[0], "source_cluster", "nowhere"),
+            "rules[0].source_cluster: unknown cluster",
+        ),
+        (
+            lambda r: setattr(r.rules[0].destinations[0], "cluster", "nowhere"),
+            "destinations[0].cluster: unknown",
+        ),
+        (lambda r: r.rules[0].ClearField("destinations"), "weights sum to 0, must be 10000"),
+        (lambda r: r.rules.append(r.rules[0]), "a second rule for"),
+        (lambda r: setattr(r.rules[0].traffic_class, "method", "get"), "rules[0].traffic_class"),
+        (lambda r: r.rules[0].destinations.append(r.rules[0].destinations[0]), "a cluster is listed twice"),
+    ],
+)
+def test_every_breach_of_the_contract_is_named(golden_ruleset, change, said):
+    change(golden_ruleset)
+    problems = ruleset.check(golden_ruleset, topology.load(GOLDEN / "topology.yaml"))
+    assert any(said in problem for problem in problems), problems
+
+
+@given(
+    st.from_regex(r"[a-z][a-z0-9-]{0,10}[a-z]", fullmatch=True),
+    st.sampled_from(["GET", "POST"]),
+    st.from_regex(r"(/[a-z{}]{1,8}){1,4}", fullmatch=True),
+)
+def test_class_ids_round_trip(service, method, path):
+    one = TrafficClass(service=service, method=method, path_template=path)
+    assert traffic_class.parse(traffic_class.format_id(one)) == one
+
+
+@given(st.text())
+def test_no_text_makes_the_class_parser_fail_otherwise(text):
+    """Whatever comes, it is a class or a ContractError."""
+    try:
+        assert traffic_class.format_id(traffic_class.parse(text)) == text
+    except ContractError as error:
+        assert "traffic class" in str(error)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "{}", '{"at": 1}', '{"at": 1, "rps": 1, "failed_share": 0, "x": 1}']
+)
+def test_hot_state_that_is_not_what_it_should_be_is_an_error(text):
+    with pytest.raises(ContractError, match="DemandEntry"):
+        hot_state.DemandEntry.from_json(text)
+
+
+def test_hot_state_round_trips():
+    entry = hot_state.LoadBoardEntry(1.0, 2.0, 0.0, 3.0, 4.0, 5.0, None)
+    assert hot_state.LoadBoardEntry.from_json(entry.to_json()) == entry

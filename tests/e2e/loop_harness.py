@@ -1,0 +1,73 @@
+"""What end-to-end tests do with a running stack: load in the background, waiting for the loop to close."""
+
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from clickhouse_driver import Client
+from spillway_lab import load, targets
+from spillway_lab.control import Control, InForce
+from spillway_lab.samples import Samples, concatenate
+from spillway_lab.stack import LabStack
+
+
+@dataclass
+class Loop:
+    """The running stack and what tests do with it."""
+
+    stack: LabStack
+    control: Control
+
+    def clickhouse(self) -> Client:
+        return Client.from_url(self.stack.clickhouse_url)
+
+    def closed_since(self, instant: float, timeout: float) -> InForce:
+        """Waits for a ruleset that was made from telemetry after the instant and is in every Envoy."""
+        deadline, seen = time.monotonic() + timeout, "nothing"
+        while time.monotonic() < deadline:
+            time.sleep(0.5)
+            try:
+                current = self.control.in_force()
+                if current is None:
+                    continue
+                end = min(r.input_window.end.ToMicroseconds() / 1e6 for r in current.rulesets.values())
+                reached = min(self.control.versions_at_envoys())
+                seen = (
+                    f"version {current.version}, telemetry until {end - instant:+.1f} s, Envoys at {reached}"
+                )
+                if end > instant and reached >= current.version:
+                    return current
+            except Exception as error:
+                seen = f"{type(error).__name__}: {error}"
+        raise AssertionError(f"the loop did not close within {timeout:.0f} s; last seen: {seen}")
+
+
+class Background:
+    """Load at both clusters while a test does something else."""
+
+    def __init__(self, running: LabStack, name: str, seconds: float) -> None:
+        rates = running.scenario.document.load.measure.rps
+        attacks = [
+            load.Attack(cluster, targets.targets(running.scenario, running.plan, cluster), rate, seconds)
+            for cluster, rate in rates.items()
+        ]
+        self._result: dict[str, Samples] | BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, args=(attacks, running.run / "load", name), daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, attacks: list[load.Attack], folder: Path, name: str) -> None:
+        try:
+            self._result = load.run(attacks, load.Generator(folder), name)
+        except BaseException as error:
+            self._result = error
+
+    def samples(self) -> Samples:
+        """What the clients saw, once all of it is sent."""
+        self._thread.join()
+        if isinstance(self._result, BaseException):
+            raise self._result
+        assert self._result is not None
+        return concatenate(self._result.values())

@@ -1,0 +1,154 @@
+"""The loop is closed: requests through Envoy become weights in that same Envoy."""
+
+import time
+import uuid
+
+import httpx
+import pytest
+from loop_harness import Background, Loop
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import names, traffic_class
+from spillway_lab import envoys
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+
+def test_requests_through_an_envoy_become_weights_in_its_config_dump(loop: Loop):
+    """After load, the weights in each caller's Envoy are the published rules, made from that load, and the
+    overloaded cluster sends some of it away."""
+    began = time.time()
+    background = Background(loop.stack, "loop", 25)
+    time.sleep(12)
+    current = loop.closed_since(began, 60)
+    samples = background.samples()
+    assert current.policy == "spillway"
+    away = 0
+    for pod in loop.stack.plan.pods:
+        routes = envoys.outbound_routes(pod)
+        rules = [r for r in current.rulesets[pod.cluster].rules if r.source_service == pod.service]
+        for rule in rules:
+            found = envoys.weights(routes, rule.traffic_class.service)[
+                traffic_class.format_id(rule.traffic_class)
+            ]
+            assert sum(found.values()) == names.VALUE_WEIGHT_TOTAL
+            # A newer version may have arrived in between; it never differs by much under steady load.
+            for destination in rule.destinations:
+                assert abs(found.get(destination.cluster, 0) - destination.weight) <= 2000
+            away += sum(w for cluster, w in found.items() if cluster != pod.cluster)
+    assert away > 0
+    assert samples.ok.all()
+
+
+def test_a_weight_can_be_traced_to_the_spans_that_caused_it(loop: Loop):
+    """One ruleset version joins Envoy's acknowledgement, the rule, the solve, its input window and the calls in it."""
+    client = loop.clickhouse()
+    background = Background(loop.stack, "trace", 20)
+    loop.closed_since(time.time(), 60)
+    background.samples()
+    time.sleep(3)
+    row = client.execute(
+        """
+        SELECT a.version, any(r.input_window), any(s.outcome), count()
+        FROM acknowledgements AS a
+        INNER JOIN rulesets AS r ON r.version = a.version
+        INNER JOIN solves AS s ON s.ruleset_id = r.ruleset_id
+        INNER JOIN rules ON rules.version = a.version
+        WHERE a.outcome = 'ack' AND a.version > 0
+        GROUP BY a.version ORDER BY a.version DESC LIMIT 1
+        """
+    )
+    assert row, "no acknowledged version joins its rules and its solve"
+    start, end = (int(part) / 1000 for part in row[0][1].split("-"))
+    calls = client.execute(
+        "SELECT count() FROM calls WHERE toUnixTimestamp64Milli(toDateTime64(started_at, 3)) BETWEEN %(a)s AND %(b)s",
+        {"a": int(start * 1000), "b": int(end * 1000)},
+    )[0][0]
+    assert calls > 0
+    routed = client.execute("SELECT count() FROM edges WHERE ruleset_version = %(v)s", {"v": row[0][0]})[0][0]
+    assert routed >= 0
+
+
+def test_spans_that_do_not_decode_are_refused_with_an_error_and_the_rest_goes_on(loop: Loop):
+    """The collector answers 400 to garbage; garbage in Kafka becomes a dead letter with its reason."""
+    port = loop.stack.cluster_ports[loop.stack.scenario.clusters[0]]["OTLP_HTTP_PORT"]
+    headers = {"content-type": "application/x-protobuf"}
+    answer = httpx.post(f"http://127.0.0.1:{port}/v1/traces", content=b"\xff" * 50, headers=headers)
+    assert answer.status_code == 400
+    letters = _dead_letter_after(loop, b"\xff\xfe not a span")
+    assert any("ExportTraceServiceRequest" in reason or "decode" in reason.lower() for reason in letters), (
+        letters
+    )
+    loop_goes_on(loop)
+
+
+def test_a_ruleset_that_breaks_the_contract_is_refused_by_key_and_the_loop_goes_on(loop: Loop):
+    """The publisher names the key and what is allowed, in the audit table, and publishes the next good one."""
+    bad = Ruleset(id=f"bad-{uuid.uuid4()}", policy="spillway", origin="ORIGIN_PAPA")
+    bad.input_window.id = "1-2"
+    bad.created_at.GetCurrentTime()
+    bad.expires_at.FromSeconds(bad.created_at.seconds + 60)
+    rule = bad.rules.add(source_cluster="nowhere", source_service="a")
+    rule.traffic_class.service, rule.traffic_class.method, rule.traffic_class.path_template = "a", "GET", "/"
+    rule.destinations.add(cluster="nowhere", weight=9999)
+    _propose(loop, bad)
+    client, deadline, rows = loop.clickhouse(), time.monotonic() + 20, []
+    while not rows and time.monotonic() < deadline:
+        rows = client.execute(
+            "SELECT outcome, reason FROM rulesets WHERE ruleset_id = %(id)s", {"id": bad.id}
+        )
+        time.sleep(0.5)
+    assert rows
+    assert rows[0][0] == "refused"
+    assert "rules[0].source_cluster: unknown cluster 'nowhere'" in rows[0][1]
+    assert "weights sum to 9999, must be 10000" in rows[0][1]
+    loop_goes_on(loop)
+
+
+def loop_goes_on(loop: Loop) -> None:
+    background = Background(loop.stack, "goes-on", 20)
+    time.sleep(5)
+    loop.closed_since(time.time(), 60)
+    assert background.samples().ok.all()
+
+
+def _propose(loop: Loop, ruleset: Ruleset) -> None:
+    import asyncio
+
+    import nats
+
+    async def publish() -> None:
+        connection = await nats.connect(loop.stack.nats_url("proposer"))
+        await connection.jetstream().publish(
+            names.NATS_SUBJECT_PROPOSALS.format(origin="papa"), ruleset.SerializeToString()
+        )
+        await connection.close()
+
+    asyncio.run(publish())
+
+
+def _dead_letter_after(loop: Loop, payload: bytes) -> list[str]:
+    """Sends the payload as spans and returns the reasons of the dead letters that carry it."""
+    import asyncio
+
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+    async def roundtrip() -> list[str]:
+        address = loop.stack.environment["SPILLWAY_KAFKA"]
+        producer = AIOKafkaProducer(bootstrap_servers=address)
+        await producer.start()
+        await producer.send_and_wait(names.KAFKA_TOPIC_OTLP_SPANS, payload)
+        await producer.stop()
+        consumer = AIOKafkaConsumer(
+            names.KAFKA_TOPIC_DEAD_LETTERS, bootstrap_servers=address, auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        reasons, deadline = [], time.monotonic() + 30
+        while not reasons and time.monotonic() < deadline:
+            for records in (await consumer.getmany(timeout_ms=1000)).values():
+                for record in records:
+                    if record.value == payload:
+                        reasons.append(dict(record.headers)[names.KAFKA_HEADER_DEAD_LETTER_REASON].decode())
+        await consumer.stop()
+        return reasons
+
+    return asyncio.run(roundtrip())

@@ -1,0 +1,89 @@
+"""The set-up says what is missing before it does anything, and clusters are data, not code."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ("bash", "env", "mkdir", "flock", "grep", "head", "sort", "printf", "cat", "dirname")
+PREREQUISITES = {
+    "python3.11": "Python 3.11.9",
+    "go": "go version go1.27.1 linux/amd64",
+    "java": 'openjdk version "21.0.1"',
+    "mvn": "Apache Maven 3.9.1",
+    "cargo": "cargo 1.95.0",
+    "rustup": "rustup 1.28.0",
+}
+
+
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the set-up alone: all it may do here is to look and to complain."""
+    copy = tmp_path / "checkout"
+    (copy / "infra/local").mkdir(parents=True)
+    shutil.copy(ROOT / "infra/local/setup", copy / "infra/local/setup")
+    return copy
+
+
+def programs(tmp_path: Path, present: dict[str, str]) -> Path:
+    """A folder with the tools that the script itself needs, and stand-ins that print a version."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in TOOLS:
+        (folder / tool).symlink_to(shutil.which(tool))
+    for name, version in present.items():
+        (folder / name).write_text(f"#!/bin/sh\necho '{version}'\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def run(tmp_path: Path, present: dict[str, str]) -> subprocess.CompletedProcess:
+    path = str(programs(tmp_path, present))
+    return subprocess.run(
+        [checkout(tmp_path) / "infra/local/setup"], env={"PATH": path}, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("name", sorted(PREREQUISITES.keys() - {"python3.11"}))
+def test_a_missing_prerequisite_is_named_with_a_remedy(tmp_path, name):
+    result = run(tmp_path, {k: v for k, v in PREREQUISITES.items() if k != name})
+    assert result.returncode == 69
+    assert re.search(rf"{name}: not found, version [\d.]+ or newer is needed\. Install", result.stderr)
+
+
+def test_all_missing_ones_are_named_at_once(tmp_path):
+    result = run(tmp_path, {})
+    assert result.returncode == 69
+    for name in ("python", "go", "java", "mvn", "cargo", "rustup"):
+        assert f"  {name}: " in result.stderr
+
+
+def test_a_version_that_is_too_old_is_named_with_the_one_that_is_needed(tmp_path):
+    result = run(
+        tmp_path, PREREQUISITES | {"go": "go version go1.19.3 linux/amd64", "python3.11": "Python 3.9.2"}
+    )
+    assert result.returncode == 69
+    assert "go: version 1.19.3 is too old, 1.26 or newer is needed" in result.stderr
+    assert "python: found '3.9.2'" in result.stderr
+
+
+def test_no_code_names_a_cluster_or_a_service_of_the_lab():
+    """Names of regions and services are data: scenarios, tests, compose files and golden files have them."""
+    listed = subprocess.run(
+        ["git", "grep", "-nIwiE", "west|east|us-west|us-east|frontend|backend", "--", "*.py", "*.go", "*.rs"],
+        cwd=ROOT, capture_output=True, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    code = [
+        line for line in listed
+        if not re.search(r"(^|/)(tests|testing|testdata|golden)/|_test\.go:|contracts/generate/golden_", line)
+    ]  # fmt: skip
+    assert [line for line in code if not in_rust_tests(line)] == []
+
+
+def in_rust_tests(line: str) -> bool:
+    """Whether a line that grep found (file:number:text) is below #[cfg(test)]."""
+    name, number, _ = line.split(":", 2)
+    above = (ROOT / name).read_text().splitlines()[: int(number)]
+    return any("#[cfg(test)]" in text for text in above)
