@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 TARGET = Path(__file__).resolve().parents[1] / "golden" / "1_spans.json"
-START_S = 1_767_225_600  # 2026-01-01
+START_S = 1_767_225_616  # 2026-01-01 00:00:16
 SECONDS = 14
 RATES = {"west": (50, 440), "east": (60, 280)}  # arrivals per second, first and last
 SERVICES = ("gateway", "frontend", "backend")

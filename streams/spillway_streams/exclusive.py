@@ -34,8 +34,10 @@ class Link:
 def _unique(spans: Iterable[Span], counters: Counters) -> list[Span]:
     kept: dict[tuple[str, Kind], Span] = {}
     for span in sorted(spans, key=lambda s: (s.started_us, s.span_id, s.kind, s.service, s.duration_us)):
-        if kept.setdefault((span.span_id, span.kind), span) is not span:
+        if (span.span_id, span.kind) in kept:
             counters.add("duplicate_span")
+        else:
+            kept[span.span_id, span.kind] = span
     return list(kept.values())
 
 

@@ -119,9 +119,12 @@ class Window:
             yield self._waiting.popitem(last=False)[1]
         while self._active and self._silent(self._active) >= self._limits.seconds:
             trace_id, trace = self._active.popitem(last=False)
-            if self._now - trace.last_at < self._limits.hold_seconds and trace.waits():
+            if not trace.waits():
+                yield trace
+            elif self._now - trace.last_at < self._limits.hold_seconds:
                 self._waiting[trace_id] = trace
             else:
+                self._counters.add("trace_closed_incomplete")
                 yield trace
 
     def _silent(self, traces: OrderedDict[str, Trace]) -> float:

@@ -44,6 +44,7 @@ class Curves:
         self._letters = DeadLetters(app, context)
         self._boards = Boards(settings.redis_url, settings.board_expiry, context.status)
         self._restored = asyncio.Event()
+        self._board_at: int | None = None
 
     async def restore(self) -> None:
         """Rebuilds memory from ClickHouse; messages wait until it is done."""
@@ -86,12 +87,9 @@ class Curves:
         await self._restored.wait()
         events = self._unstored.take()
         now = self._watermark.now(time.monotonic())
-        if now is not None and events:
-            end = now - int(self._settings.lateness)
-            board = boards.load_board(self._load, self._cpu, end - self._settings.board_window, end)
-            await self._boards.put(
-                {names.REDIS_KEY_LOAD.format(cluster=cluster): entries for cluster, entries in board.items()}
-            )
+        if now is not None and (events or now != self._board_at):
+            self._board_at = now
+            await self._put_board(now - int(self._settings.lateness))
         rows, dirty = self._load.take_dirty()
         points, self._cpu_rows = self._cpu_rows, []
         store = self._context.store
@@ -99,6 +97,12 @@ class Curves:
         await store.insert("cpu_1s", list(cpu.CPU_1S), [list(c) for c in zip(*points, strict=True)])
         await self._store("buckets", modelling.BUCKETS, list(self._modeller.buckets(dirty)))
         self._unstored.stored(events)
+
+    async def _put_board(self, end: int) -> None:
+        board = boards.load_board(self._load, self._cpu, end - self._settings.board_window, end)
+        await self._boards.put(
+            {names.REDIS_KEY_LOAD.format(cluster=cluster): entries for cluster, entries in board.items()}
+        )
 
     async def fit(self) -> None:
         """New versions of curves and capacities."""

@@ -33,6 +33,8 @@ class Graph:
         self._letters = DeadLetters(app, context)
         self._boards = Boards(settings.redis_url, settings.board_expiry, context.status)
         self._news = False
+        self._board_at: int | None = None
+        self._rows_at: int | None = None
 
     async def start(self) -> None:
         await self._boards.reach()
@@ -57,19 +59,13 @@ class Graph:
         self._unstored.add(event)
         self._news = True
 
-    def _end(self) -> int | None:
-        """Event second up to which calls are complete; None when there is nothing new to say."""
-        now = self._watermark.now(time.monotonic())
-        if now is None or not self._news:
-            return None
-        self._news = False
-        return now - int(self._settings.lateness)
-
     async def board(self) -> None:
         """Demand and network for Redis."""
-        end = self._end()
-        if end is None:
+        now = self._watermark.now(time.monotonic())
+        if now is None or not (self._news or now != self._board_at):
             return
+        self._board_at, self._news = now, False
+        end = now - int(self._settings.lateness)
         demand = self._graph.demand(end - self._settings.board_window, end)
         pairs = self._graph.network_times(end - self._settings.graph_window, end, end * 1000)
         put = {names.REDIS_KEY_DEMAND.format(cluster=cluster): entries for cluster, entries in demand.items()}
@@ -79,7 +75,8 @@ class Graph:
         """Call ratios and network times for ClickHouse; then acknowledges."""
         events = self._unstored.take()
         now = self._watermark.now(time.monotonic())
-        if now is not None and events:
+        if now is not None and (events or now != self._rows_at):
+            self._rows_at = now
             end = now - int(self._settings.lateness)
             first, at = end - self._settings.graph_window, end * 1000
             store = self._context.store

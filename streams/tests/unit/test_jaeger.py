@@ -1,0 +1,71 @@
+"""Jaeger traces, and what the pure part of the way makes of real ones."""
+
+import json
+
+import numpy as np
+import pytest
+from spillway_streams import columns, jaeger, otlp
+from spillway_streams.classify import Templates
+from spillway_streams.counters import Counters
+from spillway_streams.cpu import CpuTable
+from spillway_streams.exclusive import calls_and_edges
+from spillway_streams.load import LoadTable
+from spillway_streams.modelling import Modeller, Options
+
+CLASSES = {
+    "frontend GET /hotels",
+    "search POST /search.Search/Nearby",
+    "geo POST /geo.Geo/Nearby",
+    "rate POST /rate.Rate/GetRates",
+    "profile POST /profile.Profile/GetProfiles",
+    "reservation POST /reservation.Reservation/CheckAvailability",
+}
+
+
+def _calls_of(files) -> tuple[columns.Columns, columns.Columns, Counters]:
+    counters = Counters()
+    traces: dict[str, list] = {}
+    for batch in jaeger.batches(jaeger.in_time_order(t for f in files for t in jaeger.read(f)), "c1"):
+        decoded = otlp.decode(batch.SerializeToString(), 2**60, counters)
+        assert not decoded.rejected
+        for span in decoded.spans:
+            traces.setdefault(span.trace_id, []).append(span)
+    return *calls_and_edges(list(traces.values()), Templates(counters), counters), counters
+
+
+def test_real_traces_lose_nothing(hotel_reservation):
+    """1 000 traces of 11 spans: 6 calls and 5 edges each, the application's endpoints as classes,
+    sampling corrected, nothing odd counted."""
+    calls, edges, counters = _calls_of(hotel_reservation[:1])
+    assert columns.length(calls) == 6000 and columns.length(edges) == 5000
+    assert set(calls["class"]) == CLASSES
+    assert calls["adjusted_count"].mean() == pytest.approx(1 / 0.3)
+    assert counters.snapshot() == {}
+    assert (calls["exclusive_us"] <= calls["duration_us"]).all()
+
+
+def test_curves_of_real_traces_rise_with_load(hotel_reservation):
+    """All six loads, no CPU metrics: every class gets a fitted curve, the services that slow down do
+    so in the curve, and at the mean utilisation it is within 25 % of the data's own mean."""
+    calls, _, counters = _calls_of(hotel_reservation)
+    table = LoadTable(3600, counters)
+    table.add(calls)
+    curves, capacities = Modeller(Options()).fit(table, CpuTable(3600), 0)
+    assert {row[3] for row in curves} == CLASSES and {row[13] for row in curves} == {"retrain"}
+    assert {row[5] for row in capacities} == {"curve"}
+    for row in curves:
+        a, b, u_max = row[4], row[5], row[10]
+        assert a > 0 and a / (1 - u_max) + b > a + b
+        mean = np.mean(calls["exclusive_us"][calls["class"] == row[3]]) / 1000
+        assert a / (1 - (row[9] + u_max) / 2) + b == pytest.approx(mean, rel=0.25)
+
+
+def test_a_file_that_is_not_jaeger_json_is_named(tmp_path):
+    """The error says which file and what it lacks."""
+    file = tmp_path / "x.json"
+    for text in ("nonsense", "{}", '{"data": 3}'):
+        file.write_text(text)
+        with pytest.raises(jaeger.JaegerError, match=r"x\.json"):
+            jaeger.read(file)
+    with pytest.raises(jaeger.JaegerError, match="trace 7"):
+        jaeger.convert(json.loads('{"traceID": "7", "spans": [{"tags": []}]}'), "c1")

@@ -1,0 +1,131 @@
+"""Columns, CPU points, call graph, event time, settings, topics."""
+
+import numpy as np
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from spillway_streams import StreamsError, columns, config, cpu, otlp, topics
+from spillway_streams.callgraph import CallGraph
+from spillway_streams.counters import Counters
+from spillway_streams.event_time import Watermark
+
+
+def _edges(rows: list[tuple]) -> columns.Columns:
+    """(second, network us, adjusted count) of calls from a to b between two clusters."""
+    built = [
+        (s * 1_000_000, "t", f"{i}", "c1", "a", "a GET /", "c2", "b", "b GET /", 9, n, 10, 20, 200, False, w, 0)
+        for i, (s, n, w) in enumerate(rows)
+    ]  # fmt: skip
+    return columns.from_rows(columns.EDGES, built)
+
+
+def _calls(rows: list[tuple]) -> columns.Columns:
+    """(second, class, source service, failed, adjusted count)"""
+    built = [
+        (s * 1_000_000, "t", f"{i}", "c1", c.split()[0], c, "", source, 8000, 8000, 1, 1.0, 1, 1, 200, bad, w)
+        for i, (s, c, source, bad, w) in enumerate(rows)
+    ]  # fmt: skip
+    return columns.from_rows(columns.CALLS, built)
+
+
+def test_batches_survive_arrow_and_strangers_are_refused():
+    """What goes in comes out, absent values included; another schema or no Arrow is an error by name."""
+    edges = _edges([(1, 5, 1.0), (2, -1, 2.5)])
+    again = columns.from_ipc(columns.EDGES, columns.to_ipc(columns.EDGES, edges))
+    assert all(again[name].tolist() == edges[name].tolist() for name in columns.EDGES)
+    assert columns.to_clickhouse(columns.EDGES, edges)[list(columns.EDGES).index("network_us")] == [5, None]
+    with pytest.raises(columns.ColumnsError, match="column cluster: missing"):
+        columns.from_ipc(columns.CALLS, columns.to_ipc(columns.EDGES, edges))
+    with pytest.raises(columns.ColumnsError, match="not an Arrow IPC stream"):
+        columns.from_ipc(columns.CALLS, b"\xff\xff\xff\xff")
+    empty = columns.from_rows(columns.CALLS, [])
+    assert columns.length(columns.from_ipc(columns.CALLS, columns.to_ipc(columns.CALLS, empty))) == 0
+
+
+def test_cpu_points_are_checked():
+    """A share of the limit per pod and second; other metrics pass by, absurd values are counted."""
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    for key, value in (("service.name", "s"), ("spillway.cluster", "c1"), ("k8s.pod.name", "p")):
+        resource.resource.attributes.add(key=key).value.string_value = value
+    scope = resource.scope_metrics.add()
+    scope.metrics.add(name="other").gauge.data_points.add(as_double=1, time_unix_nano=10**18)
+    gauge = scope.metrics.add(name="k8s.container.cpu_limit_utilization").gauge
+    for value, at in ((0.5, 1_700_000_000), (1.7, 1_700_000_001), (-1.0, 1_700_000_002), (0.5, 3)):
+        gauge.data_points.add(as_double=value, time_unix_nano=at * 10**9)
+    counters = Counters()
+    points = cpu.decode(request.SerializeToString(), counters)
+    assert [(p.at, p.utilisation) for p in points] == [(1_700_000_000, 0.5), (1_700_000_001, 1.0)]
+    assert sum(counters.snapshot().values()) == 2
+    with pytest.raises(otlp.PayloadError):
+        cpu.decode(b"\xff", counters)
+    table = cpu.CpuTable(100)
+    table.add(points)
+    table.add([points[0]._replace(pod="q", utilisation=0.7)])
+    assert table.recent("s", "c1", 1_700_000_000, 1_700_000_001) == pytest.approx(0.6)
+    assert table.recent("s", "c2", 1_700_000_000, 1_700_000_009) is None
+
+
+def test_the_call_graph_is_corrected_for_sampling():
+    """Calls per request, bytes, network time and demand, within the window only."""
+    graph = CallGraph(100, 10, Counters())
+    graph.add_calls(
+        _calls(
+            [(5, "a GET /", "", False, 2.0), (6, "a GET /", "", True, 2.0), (90, "a GET /", "", False, 9.0)]
+        )
+    )
+    graph.add_edges(_edges([(5, 30_000, 2.0), (6, 10_000, 4.0), (6, -1, 0.5)]))
+    [row] = graph.call_ratios(0, 10, 10_000)
+    assert row[1] == "0-10000" and row[6:] == (pytest.approx(6.5 / 4), 10, 20, 3)
+    [pair] = graph.network_times(0, 10, 10_000)
+    assert pair[1:4] == ("c1", "c2", 20.0) and pair[6] == 2
+    entry = graph.demand(5, 10)["c1"]["a GET /"]
+    assert (entry.rps, entry.failed_share, entry.duration_ms) == (4 / 5, 0.5, 8.0)
+
+
+def test_event_time_is_that_of_the_slowest_active_partition():
+    """A partition that is read ahead of the others does not set the time; a silent one does not hold it."""
+    mark = Watermark()
+    assert mark.now(0) is None
+    mark.note(0, 1000, wall=10)
+    mark.note(1, 500, wall=10)
+    assert mark.now(11) == 500
+    mark.note(0, 1001, wall=16)
+    assert mark.now(16) == 1001
+    assert mark.now(99) == 1001
+
+
+def test_wrong_settings_end_with_64_and_name_every_key(monkeypatch, capsys):
+    """Identity has no default; each wrong variable gets a line."""
+    for name in ("KAFKA", "CLICKHOUSE_URL", "REDIS_URL", "STATE_DIR", "HEALTH_LISTEN"):
+        monkeypatch.delenv(f"SPILLWAY_{name}", raising=False)
+    monkeypatch.setenv("SPILLWAY_KAFKA", "nowhere")
+    monkeypatch.setenv("SPILLWAY_FIT_PERIOD", "-1")
+    with pytest.raises(SystemExit) as exit_:
+        config.load(config.CurvesSettings)
+    assert exit_.value.code == 64
+    lines = capsys.readouterr().err
+    for name in ("SPILLWAY_KAFKA", "SPILLWAY_CLICKHOUSE_URL", "SPILLWAY_REDIS_URL", "SPILLWAY_FIT_PERIOD"):
+        assert f"{name}: " in lines
+
+
+def test_the_topics_file_is_checked(tmp_path):
+    """A misspelt topic or a senseless number is refused by name."""
+    file = tmp_path / "topics.yaml"
+    file.write_text("otlp_spans: {partitions: 3}\nspillway_calls:\n")
+    assert topics.read(file, 4) == {"otlp_spans": 3, "spillway_calls": 4}
+    file.write_text("otlp_span: {partitions: 3}")
+    with pytest.raises(StreamsError, match="otlp_span: unknown topic"):
+        topics.read(file, 4)
+    file.write_text("otlp_spans: {partitions: 0}")
+    with pytest.raises(StreamsError, match="otlp_spans.partitions: 0"):
+        topics.read(file, 4)
+
+
+def test_unsorted_columns_are_sorted_by_the_first_name_first():
+    """Ties in time fall to the next column."""
+    batch = _calls(
+        [(2, "a GET /", "", False, 1.0), (1, "b GET /", "", False, 1.0), (1, "a GET /", "", False, 1.0)]
+    )
+    found = columns.sort(batch, "started_at", "class")
+    assert found["class"].tolist() == ["a GET /", "b GET /", "a GET /"]
+    assert np.all(np.diff(found["started_at"]) >= 0)
