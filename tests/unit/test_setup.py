@@ -77,7 +77,7 @@ def test_no_code_names_a_cluster_or_a_service_of_the_lab():
     ).stdout.splitlines()  # fmt: skip
     code = [
         line for line in listed
-        if not re.search(r"(^|/)(tests|testing|testdata|golden)/|_test\.go:|contracts/generate/golden_", line)
+        if not re.search(r"(^|/)(tests|testing|testdata|golden)/|_test\.go:|_tests\.rs:|contracts/generate/golden_", line)
     ]  # fmt: skip
     assert [line for line in code if not in_rust_tests(line)] == []
 

@@ -7,8 +7,8 @@ maximum_expiry_seconds: 3600     # later expiries are cut to this
 denied_destinations:             # data residency; a key that is left out means every
   - {traffic_class: "users GET /profiles/{id}", source_cluster: eu-1, clusters: [us-1]}
 pins:                            # the rule is exactly this, whatever is proposed
-  - {source_cluster: west, source_service: gateway, traffic_class: "users GET /profiles/{id}",
-     destinations: {west: 10000}}
+  - {source_cluster: eu-1, source_service: web, traffic_class: "users GET /profiles/{id}",
+     destinations: {eu-1: 10000}}
 operator_hold: true              # an operator's ruleset is not replaced by others until it expires
 frozen: false                    # kill switch: only local-first is published
 shadow: false                    # compute and log, publish nothing
