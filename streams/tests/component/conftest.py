@@ -97,18 +97,29 @@ def run_job(name: str, folder: Path, **environment: str) -> Iterator[Job]:
 
 
 @pytest.fixture
-def send(kafka: str) -> Callable[[str, list[bytes]], None]:
-    """Produces payloads to a topic, one message each, and waits for the brokers' acknowledgement."""
+def send_to() -> Callable[[str, str, list[bytes]], None]:
+    """Produces payloads to a broker's topic, one message each, and waits for its acknowledgement."""
 
-    def _send(topic: str, payloads: list[bytes]) -> None:
+    def _send(broker: str, topic: str, payloads: list[bytes]) -> None:
         async def produce() -> None:
-            async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
+            async with AIOKafkaProducer(bootstrap_servers=broker) as producer:
                 for payload in payloads:
                     await producer.send_and_wait(topic, payload)
 
         asyncio.run(produce())
 
     return _send
+
+
+@pytest.fixture
+def send(kafka: str, send_to: Callable[[str, str, list[bytes]], None]) -> Callable[[str, list[bytes]], None]:
+    """send_to with the shared broker."""
+    return lambda topic, payloads: send_to(kafka, topic, payloads)
+
+
+@pytest.fixture(name="run_job")
+def _run_job() -> Callable[..., object]:
+    return run_job
 
 
 @pytest.fixture
