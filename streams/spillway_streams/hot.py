@@ -21,6 +21,7 @@ class Boards:
         self._status = status
 
     async def reach(self) -> None:
+        """Nothing to write; only sees whether Redis is there."""
         await self.put({})
 
     async def put(self, boards: Mapping[str, Mapping[str, Entry]]) -> None:

@@ -90,6 +90,8 @@ class Curves:
         if now is not None and (events or now != self._board_at):
             self._board_at = now
             await self._put_board(now - int(self._settings.lateness))
+        else:
+            await self._boards.reach()
         rows, dirty = self._load.take_dirty()
         points, self._cpu_rows = self._cpu_rows, []
         store = self._context.store

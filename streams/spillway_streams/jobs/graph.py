@@ -63,6 +63,7 @@ class Graph:
         """Demand and network for Redis."""
         now = self._watermark.now(time.monotonic())
         if now is None or not (self._news or now != self._board_at):
+            await self._boards.reach()
             return
         self._board_at, self._news = now, False
         end = now - int(self._settings.lateness)

@@ -1,0 +1,71 @@
+"""Servers that are away at start or while running, and a second worker."""
+
+from contextlib import ExitStack
+
+import pytest
+from clickhouse_driver import Client
+from spillway_contracts import names
+from spillway_lab.testing.kafka import kafka_process
+from spillway_lab.testing.servers import clickhouse_process
+from spillway_streams import jaeger
+
+
+def _payloads(files, cluster: str, first: int, n: int) -> list[bytes]:
+    found = jaeger.in_time_order(jaeger.read(files[0]))[first : first + n]
+    return [batch.SerializeToString() for batch in jaeger.batches(found, cluster, max_spans=110)]
+
+
+def _stored(url: str, cluster: str) -> int:
+    client = Client.from_url(url)
+    try:
+        sql = "SELECT uniqExact(trace_id, span_id) FROM calls WHERE cluster = %(c)s"
+        [(n,)] = client.execute(sql, {"c": cluster})
+        return n
+    except Exception:
+        return -1
+    finally:
+        client.disconnect()
+
+
+@pytest.mark.timeout(420)
+def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, send_to, eventually, hotel_reservation):
+    """ClickHouse absent at start, killed while spans come, then Kafka killed: the health endpoint
+    names who is missing, and after each return every call is stored."""
+    with ExitStack() as servers:
+        kafka = servers.enter_context(kafka_process(tmp_path))
+        clickhouse = servers.enter_context(clickhouse_process(tmp_path))
+        clickhouse.stop()
+        job = servers.enter_context(
+            run_job("exclusive", tmp_path, SPILLWAY_KAFKA=kafka.url, SPILLWAY_CLICKHOUSE_URL=clickhouse.url)
+        )
+        eventually(lambda: "clickhouse" in job.state()["problems"], what="503 that names ClickHouse")
+        clickhouse.start()
+        eventually(lambda: job.state()["ready"], what="ready")
+        send_to(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 0, 30))
+        eventually(lambda: _stored(clickhouse.url, "away") == 180, what="the first calls")
+
+        clickhouse.kill()
+        send_to(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 30, 30))
+        eventually(lambda: "clickhouse" in job.state()["problems"], what="ClickHouse missed")
+        clickhouse.start()
+        eventually(lambda: _stored(clickhouse.url, "away") == 360, 60, "calls sent without ClickHouse")
+
+        kafka.kill()
+        kafka.start()
+        send_to(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 60, 30))
+        eventually(lambda: _stored(clickhouse.url, "away") == 540, 90, "calls after Kafka's return")
+
+
+def test_a_second_worker_takes_its_share_and_its_leaving_loses_nothing(
+    jobs, send, eventually, clickhouse_url, hotel_reservation
+):
+    """Workers join and leave while spans come: all calls are stored."""
+    first = jobs("exclusive")
+    send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "shared", 100, 40))
+    second = jobs("exclusive")
+    send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "shared", 140, 40))
+    eventually(lambda: second.counters().get("spans", 0) > 0, what="spans at the second worker")
+    first.process.terminate()
+    first.process.wait(6)
+    send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "shared", 180, 40))
+    eventually(lambda: _stored(clickhouse_url, "shared") == 720, 60, "720 calls")

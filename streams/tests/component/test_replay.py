@@ -1,0 +1,62 @@
+"""The Jaeger command against a real OTLP gRPC server."""
+
+import subprocess
+import sys
+from concurrent import futures
+
+import grpc
+import pytest
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+
+class _Receiver(trace_service_pb2_grpc.TraceServiceServicer):
+    """Refuses the first request as a full collector does, then accepts."""
+
+    def __init__(self) -> None:
+        self.requests: list = []
+        self.refused = False
+
+    def Export(self, request, context):
+        if not self.refused:
+            self.refused = True
+            context.abort(grpc.StatusCode.UNAVAILABLE, "queue is full")
+        self.requests.append(request)
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+
+@pytest.fixture
+def receiver():
+    servicer, server = _Receiver(), grpc.server(futures.ThreadPoolExecutor(2))
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield servicer, f"127.0.0.1:{port}"
+    server.stop(0)
+
+
+def _run(*args: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "spillway_streams.jaeger", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_every_span_of_a_file_is_sent_once(receiver, hotel_reservation):
+    """All 11 000 spans arrive with cluster and sampling, a refusal is retried, progress is shown."""
+    servicer, endpoint = receiver
+    done = _run("--cluster", "c1", "--endpoint", endpoint, "--rate", "100000", str(hotel_reservation[0]))
+    assert done.returncode == 0, done.stderr
+    assert "sent 11000 of 11000 spans" in done.stderr
+    resources = [r for request in servicer.requests for r in request.resource_spans]
+    spans = [span for r in resources for scope in r.scope_spans for span in scope.spans]
+    assert len({span.span_id + span.trace_id for span in spans}) == 11_000
+    assert {span.trace_state[:6] for span in spans} == {"ot=th:"}
+    assert {
+        a.value.string_value for r in resources for a in r.resource.attributes if a.key == "spillway.cluster"
+    } == {"c1"}
+
+
+def test_errors_are_told_in_one_line(tmp_path):
+    """A file that is no trace file ends with its name and status 1."""
+    file = tmp_path / "broken.json.gz"
+    file.write_bytes(b"no gzip")
+    done = _run("--cluster", "c1", "--endpoint", "127.0.0.1:1", str(file))
+    assert done.returncode == 1 and "broken.json.gz" in done.stderr and "Traceback" not in done.stderr
