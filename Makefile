@@ -8,7 +8,7 @@ export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 GO_MODULES := contracts/go rule-publisher/relay lab/emulator
 
-.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean
+.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean bench-solver bench-streams
 
 help: ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -54,8 +54,11 @@ lock: setup ## pin every Python requirement with hashes
 	  python -m uv pip compile -q --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 	    -c requirements-dev.txt contracts/python/pyproject.toml $$box/pyproject.toml -o $$box/requirements.txt; done
 
-bench-%: setup ## measure one thing; ends in one JSON line (bench-solver, bench-streams)
-	@python -m spillway_lab.bench $*
+bench-solver: setup ## time of the exact solver over a ladder of problems; ends in one JSON line
+	@python optimizer/benchmarks/solver.py
+
+bench-streams: setup ## spans per second of one core, OTLP bytes to rows; ends in one JSON line
+	@python streams/benchmarks/streams.py
 
 clean: ## remove what set-up and runs have made
 	rm -rf .spillway

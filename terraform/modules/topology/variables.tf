@@ -1,0 +1,55 @@
+variable "regions" {
+  description = "Clusters by name. Links are directed; `links` of a region lead from it to others."
+  type = map(object({
+    region = string
+    links = optional(map(object({
+      rtt_ms            = number
+      egress_usd_per_gb = optional(number, 0)
+    })), {})
+  }))
+
+  validation {
+    condition     = length(var.regions) > 0
+    error_message = "regions: at least one cluster is needed."
+  }
+
+  validation {
+    condition     = alltrue([for name in keys(var.regions) : can(regex("^[A-Za-z][A-Za-z0-9_-]*$", name))])
+    error_message = "regions: names start with a letter and hold letters, digits, '-' and '_' only."
+  }
+
+  validation {
+    condition = alltrue(flatten([
+      for name, region in var.regions : [for to in keys(region.links) : contains(keys(var.regions), to) && to != name]
+    ]))
+    error_message = "regions.*.links: every link leads to another cluster of `regions`."
+  }
+
+  validation {
+    condition = alltrue(flatten([
+      for region in values(var.regions) : [for link in values(region.links) : link.rtt_ms >= 0 && link.egress_usd_per_gb >= 0]
+    ]))
+    error_message = "regions.*.links: rtt_ms and egress_usd_per_gb are at least 0."
+  }
+}
+
+variable "services" {
+  description = "Declared placement: service name, then cluster name. threshold_rps is Waterfall's static threshold; 0: not declared."
+  type        = map(map(object({ threshold_rps = optional(number, 0) })))
+  default     = {}
+
+  validation {
+    condition     = alltrue([for placements in values(var.services) : length(placements) > 0])
+    error_message = "services: every service is placed in at least one cluster."
+  }
+}
+
+variable "usd_per_ms_per_million_requests" {
+  description = "The price of latency: US dollars per millisecond of mean latency saved on each of one million requests."
+  type        = number
+
+  validation {
+    condition     = var.usd_per_ms_per_million_requests > 0
+    error_message = "usd_per_ms_per_million_requests: must be above 0; a price has no default."
+  }
+}
