@@ -111,3 +111,8 @@ async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:
 
 async def policy(redis: Redis) -> str | None:
     return await redis.get(names.REDIS_KEY_POLICY)
+
+
+async def restore_policy(redis: Redis, policy: str) -> None:
+    """Writes the policy back after Redis has lost it; one that an operator sets meanwhile wins."""
+    await redis.set(names.REDIS_KEY_POLICY, policy, nx=True)

@@ -45,6 +45,7 @@ class Service:
         self.reader = Reader(redis, history, self.clusters, self.states)
         self.lease = Lease(redis, "optimizer", settings.optimizer_lease_s)
         self.policy = settings.policy
+        self.told_policy: str | None = None  # the last valid one that Redis said
         self.memory = Memory()
         self.demand: Rates | None = None
         self.demand_at = self.due_at = 0.0
@@ -95,7 +96,14 @@ class Service:
         await self.reader.flush()
 
     async def _follow_policy(self) -> None:
-        wanted = await hot.policy(self.redis) or self.settings.policy
+        wanted = await hot.policy(self.redis)
+        if wanted is None and self.told_policy:
+            # Redis has lost it, the operator has not taken it back: their choice goes on.
+            await hot.restore_policy(self.redis, self.told_policy)
+            wanted = self.told_policy
+        elif wanted in REGISTRY:
+            self.told_policy = wanted
+        wanted = wanted or self.settings.policy
         if wanted in REGISTRY:
             self.states.say("policy", wanted)
             self.policy = wanted

@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names, traffic_class
 from spillway_lab import envoys
 
+SQL = Path(__file__).resolve().parents[2] / "docs/sql"
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
@@ -102,6 +104,14 @@ def test_a_ruleset_that_breaks_the_contract_is_refused_by_key_and_the_loop_goes_
     assert "rules[0].source_cluster: unknown cluster 'nowhere'" in rows[0][1]
     assert "weights sum to 9999, must be 10000" in rows[0][1]
     loop_goes_on(loop)
+
+
+@pytest.mark.parametrize("question", sorted(path.name for path in SQL.glob("*.sql")))
+def test_every_question_of_the_docs_has_an_answer(loop: Loop, question: str):
+    """docs/sql runs on what the stack has stored, and none of it comes back empty."""
+    now = time.time()
+    rows = loop.clickhouse().execute((SQL / question).read_text(), {"start": now - 3600, "end": now})
+    assert rows
 
 
 def loop_goes_on(loop: Loop) -> None:

@@ -360,6 +360,16 @@ def test_the_service_outlives_redis(world):
         assert process.popen.poll() is None
 
 
+def test_an_operators_policy_outlives_redis(world):
+    """The policy that an operator set is followed, and written back, after Redis has lost it."""
+    world.publishing = True
+    with world.process("run", SPILLWAY_POLICY="local"):
+        world.redis.set(names.REDIS_KEY_POLICY, "waterfall")
+        eventually(lambda: any(r.policy == "waterfall" for r in world.proposals()), "the operator's policy")
+        world.redis.delete(names.REDIS_KEY_POLICY)
+        eventually(lambda: world.redis.get(names.REDIS_KEY_POLICY) == "waterfall", "the policy back in Redis")
+
+
 def test_the_service_outlives_nats(world):
     """NATS is killed: every solve meanwhile is a row that says so, and proposals go on after its return."""
     with world.process("run") as process:

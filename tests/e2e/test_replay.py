@@ -1,0 +1,63 @@
+"""Recorded traces take the same way: their classes, call ratios and curves come out."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+ROOT = Path(__file__).resolve().parents[2]
+DATA = Path(os.environ.get("SPILLWAY_TRACE_DATA", ROOT.parent / "shared/data")) / "hotel-reservation"
+
+
+@pytest.fixture(scope="module")
+def output() -> str:
+    if not DATA.is_dir():
+        pytest.skip(f"no recorded traces at {DATA}; SPILLWAY_TRACE_DATA names their folder")
+    command = [sys.executable, "-m", "spillway_lab", "replay", "--setting", "lab/replays/two-clusters.yaml"]
+    files = sorted(DATA.glob("load*.json.gz"))
+    done = subprocess.run([*command, "--name", "replay-test", *files], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_the_classes_are_the_applications_endpoints(output):
+    """Six classes, each with every call of the recording and its count corrected for sampling (0.3)."""
+    rows = re.findall(r"^(\w+ (?:GET|POST) \S+)\s+6000\s+20000\s+0 ", output, re.MULTILINE)
+    assert sorted(rows) == [
+        "frontend GET /hotels",
+        "geo POST /geo.Geo/Nearby",
+        "profile POST /profile.Profile/GetProfiles",
+        "rate POST /rate.Rate/GetRates",
+        "reservation POST /reservation.Reservation/CheckAvailability",
+        "search POST /search.Search/Nearby",
+    ]
+
+
+def test_every_edge_is_called_once_per_request(output):
+    """The call graph of the application: five edges with ratio 1."""
+    graph = output.partition("Call graph")[2].partition("Own (exclusive) time")[0]
+    assert len(re.findall(r"\s1\s+[\d.]+\s+6000$", graph, re.MULTILINE)) == 5
+
+
+def test_curves_rise_with_load(output):
+    """Every fitted curve has a positive load sensitivity, and own time at the highest load exceeds the lowest's."""
+    curves = output.partition("Curves,")[2].partition("What the solver")[0]
+    rows = re.findall(r"^\w+ (?:GET|POST) \S+\s+([\d.]+)\s+([\d.]+)\s", curves, re.MULTILINE)
+    assert len(rows) == 6
+    assert all(float(a) > 0 for a, _ in rows)
+    times = output.partition("Own (exclusive) time")[2].partition("Curves,")[0]
+    for line in re.findall(r"^\w+ (?:GET|POST) .*$", times, re.MULTILINE):
+        means = [float(m) for m in re.findall(r"([\d.]+) \(\d+\)", line)]
+        assert len(means) == 6
+        assert means[-1] > means[0], line
+
+
+def test_the_solver_is_asked_about_two_clusters(output):
+    """The dry run sends part of the overloaded cluster's requests away and predicts a lower mean than local."""
+    means = dict(re.findall(r"^(local|waterfall|spillway)\s+([\d.]+)\s", output, re.MULTILINE))
+    assert float(means["spillway"]) < float(means["local"])
+    assert "stale" not in output
