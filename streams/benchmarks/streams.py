@@ -25,7 +25,9 @@ def payload(copies: int) -> bytes:
     for resource_spans in json.loads(GOLDEN.read_text())["resourceSpans"]:
         resource = request.resource_spans.add()
         for pair in resource_spans["resource"]["attributes"]:
-            resource.resource.attributes.add(key=pair["key"]).value.string_value = pair["value"]["stringValue"]
+            resource.resource.attributes.add(key=pair["key"]).value.string_value = pair["value"][
+                "stringValue"
+            ]
         scope = resource.scope_spans.add()
         for scope_spans in resource_spans["scopeSpans"]:
             for span in scope_spans["spans"]:
@@ -78,7 +80,11 @@ def main() -> None:
     }
     for name, row in found.items():
         print(f"{name}: {row['median']} spans/s ({row['min']} to {row['max']})", file=sys.stderr)
-    print(json.dumps({"benchmark": "streams", "spans": len(spans), "runs": arguments.runs, "spans_per_s": found}))
+    print(
+        json.dumps(
+            {"benchmark": "streams", "spans": len(spans), "runs": arguments.runs, "spans_per_s": found}
+        )
+    )
 
 
 if __name__ == "__main__":

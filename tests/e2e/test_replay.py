@@ -19,7 +19,9 @@ def output() -> str:
         pytest.skip(f"no recorded traces at {DATA}; SPILLWAY_TRACE_DATA names their folder")
     command = [sys.executable, "-m", "spillway_lab", "replay", "--setting", "lab/replays/two-clusters.yaml"]
     files = sorted(DATA.glob("load*.json.gz"))
-    done = subprocess.run([*command, "--name", "replay-test", *files], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, "--name", "replay-test", *files], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
