@@ -6,7 +6,6 @@ export CARGO_TARGET_DIR := $(HOME_DIR)/target
 export SPILLWAY_ENVOY := $(HOME_DIR)/venv/bin/envoy
 export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
-GO_MODULES := contracts/go rule-publisher/relay lab/emulator
 
 .PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean bench-solver bench-streams
 
@@ -30,12 +29,13 @@ test: check test-unit test-component test-e2e ## everything CI runs
 
 test-unit: setup ## no server, seconds
 	python -m pytest -q -m "not component and not e2e" contracts infra collectors streams optimizer rule-publisher/publisher lab tests
-	@for module in $(GO_MODULES); do echo "go test $$module"; (cd $$module && go test -short ./...) || exit 1; done
+	cd lab/emulator && go test ./...
+	cd rule-publisher/relay && go test ./internal/...
 	cd wasm && cargo test --quiet --locked
 
 test-component: setup ## each box against the real servers beside it
 	python -m pytest -q -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
-	cd rule-publisher/relay && go test -count=1 ./...
+	cd rule-publisher/relay && go test -count=1 .
 
 test-e2e: setup ## the whole loop, and its faults: real processes are killed under load
 	python -m pytest -q -m e2e tests/e2e

@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 # Long enough that every retry and every health check notices the absence.
 _AWAY_S = 6.0
-_LOAD_S = 60.0
+_LOAD_S = 50.0
 _CLOSES_WITHIN_S = 120.0
 
 
