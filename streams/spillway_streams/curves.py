@@ -2,8 +2,9 @@
 
 prior    fewer than three utilisation buckets are filled: the M/M/1 identity, b = 0
 retrain  a full fit: the first one as soon as three buckets are filled; again whenever buckets are
-         filled that it had not seen or its samples have doubled; and, once every bucket has fresh
-         data, over fresh data only, after which old samples are forgotten
+         filled that it had not seen, its samples have doubled, or the capacity that utilisation is
+         a share of has moved; and, once every bucket has fresh data, over fresh data only, after
+         which old samples are forgotten
 shift    otherwise: the shape stays, b moves by the mean prediction error of the recent buckets
 """
 
@@ -18,6 +19,7 @@ from spillway_streams.capacity import grouped
 N_BUCKETS = names.VALUE_BUCKET_COUNT
 OVERLOAD = 0.98  # from here on a queue only grows: no steady state to learn from
 FIRST_FIT_BUCKETS = 3
+CAPACITY_MOVED = 0.1  # relative: a shape fitted against another capacity is a shape over another axis
 LONG_AGO = int(np.iinfo(np.int64).min)
 
 
@@ -51,6 +53,7 @@ class Curve:
     base_b_ms: float
     filled: frozenset[int] = frozenset()
     fresh_from: int = LONG_AGO  # Unix second from which samples are fresh
+    capacity_rps: float = 0.0  # mean over clusters, as of the fit
 
 
 def collect(u: np.ndarray, exclusive_ms: np.ndarray, sd_ms: np.ndarray, samples: np.ndarray) -> Buckets:
@@ -64,24 +67,35 @@ def collect(u: np.ndarray, exclusive_ms: np.ndarray, sd_ms: np.ndarray, samples:
     return Buckets(mean_u, mean, np.sqrt(variance / np.maximum(n, 1)), n)
 
 
-def update(curve: Curve | None, fresh: Buckets, recent: Buckets, now: int, at_least: int) -> Curve | None:
+def update(
+    curve: Curve | None, fresh: Buckets, recent: Buckets, now: int, at_least: int, capacity_rps: float
+) -> Curve | None:
     """The next version. `fresh`: seconds since curve.fresh_from; `recent`: the last minute or so;
-    now: Unix second; at_least: samples that fill a bucket. None while there is nothing to say."""
+    now: Unix second; at_least: samples that fill a bucket; capacity_rps: what utilisation is a share
+    of, mean over clusters. None while there is nothing to say."""
     filled = fresh.filled(at_least)
     samples = int(fresh.samples.sum())
+
+    def retrained(reason: str, fresh_from: int) -> Curve:
+        return replace(_fitted(fresh, filled, reason), fresh_from=fresh_from, capacity_rps=capacity_rps)
+
     if curve is None or curve.phase == "prior":
         if len(filled) >= FIRST_FIT_BUCKETS:
-            return _retrain(
-                fresh, filled, f"first fit: {len(filled)} of {N_BUCKETS} buckets filled", LONG_AGO
-            )
+            return retrained(f"first fit: {len(filled)} of {N_BUCKETS} buckets filled", LONG_AGO)
         return _prior(fresh, len(filled), at_least) if samples else curve
     if len(filled) == N_BUCKETS:
-        return _retrain(fresh, filled, "every bucket has fresh data", now)
+        return retrained("every bucket has fresh data", now)
+    if (
+        len(filled) >= FIRST_FIT_BUCKETS
+        and abs(capacity_rps - curve.capacity_rps) > CAPACITY_MOVED * curve.capacity_rps
+    ):
+        moved = f"capacity moved from {curve.capacity_rps:.1f} to {capacity_rps:.1f} req/s"
+        return retrained(moved, curve.fresh_from)
     is_partial = len(curve.filled) < N_BUCKETS
     if is_partial and filled > curve.filled:
-        return _retrain(fresh, filled, f"{len(filled - curve.filled)} more buckets filled", curve.fresh_from)
+        return retrained(f"{len(filled - curve.filled)} more buckets filled", curve.fresh_from)
     if is_partial and filled >= curve.filled and samples >= 2 * curve.samples:
-        return _retrain(fresh, filled, "twice the samples of the last fit", curve.fresh_from)
+        return retrained("twice the samples of the last fit", curve.fresh_from)
     return _shift(curve, recent, at_least)
 
 
@@ -106,7 +120,7 @@ def _prior(buckets: Buckets, filled: int, at_least: int) -> Curve:
     )
 
 
-def _retrain(buckets: Buckets, filled: frozenset[int], reason: str, fresh_from: int) -> Curve:
+def _fitted(buckets: Buckets, filled: frozenset[int], reason: str) -> Curve:
     used = sorted(filled)
     u, samples = buckets.utilisation[used], buckets.samples[used]
     found = fit.fit(u, buckets.exclusive_ms[used], buckets.sd_ms[used], samples)
@@ -123,7 +137,6 @@ def _retrain(buckets: Buckets, filled: frozenset[int], reason: str, fresh_from: 
         reason=reason,
         base_b_ms=found.b,
         filled=filled,
-        fresh_from=fresh_from,
     )
 
 

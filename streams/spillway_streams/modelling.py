@@ -72,7 +72,9 @@ class Modeller:
 
         fresh = since(old.fresh_from if old else curves.LONG_AGO)
         recent = since(now - self._options.shift_window)
-        new = curves.update(old, fresh, recent, now, self._options.min_samples)
+        known = [capacity.rps for capacity in one.capacities.values()]
+        capacity_rps = float(np.mean(known)) if known else 0.0
+        new = curves.update(old, fresh, recent, now, self._options.min_samples, capacity_rps)
         if new and new.phase == "prior" and not one.capacities:
             new = replace(
                 new, reason="M/M/1 with b = 0 at no load: neither CPU use nor latency tells a capacity yet"

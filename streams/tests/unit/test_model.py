@@ -94,24 +94,33 @@ NOTHING = _buckets([], 1, 1)
 def test_the_phases_of_a_curve():
     """prior until three buckets are filled, a first fit then, more buckets refit, a shift moves b
     only and from the unshifted curve, and every bucket fresh refits and forgets the past."""
-    curve = curves.update(None, _buckets([1], 4, 0), NOTHING, 10, 30)
+    curve = curves.update(None, _buckets([1], 4, 0), NOTHING, 10, 30, 100.0)
     assert (curve.phase, curve.b_ms) == ("prior", 0.0) and curve.a_ms == pytest.approx(4)
-    curve = curves.update(curve, _buckets([1, 3, 5], 2, 5), NOTHING, 20, 30)
+    curve = curves.update(curve, _buckets([1, 3, 5], 2, 5), NOTHING, 20, 30, 100.0)
     assert curve.phase == "retrain" and (curve.a_ms, curve.b_ms) == (
         pytest.approx(2, rel=0.05),
         pytest.approx(5, rel=0.05),
     )
-    shifted = curves.update(curve, _buckets([1, 3, 5], 2, 5), _buckets([3], 2, 9), 30, 30)
+    shifted = curves.update(curve, _buckets([1, 3, 5], 2, 5), _buckets([3], 2, 9), 30, 30, 100.0)
     assert (
         shifted.phase == "shift" and shifted.b_ms == pytest.approx(9, rel=0.05) and shifted.a_ms == curve.a_ms
     )
-    again = curves.update(shifted, _buckets([1, 3, 5], 2, 5), _buckets([3], 2, 9), 35, 30)
+    again = curves.update(shifted, _buckets([1, 3, 5], 2, 5), _buckets([3], 2, 9), 35, 30, 100.0)
     assert again.b_ms == pytest.approx(shifted.b_ms)
-    wider = curves.update(again, _buckets([1, 3, 5, 8], 3, 6), NOTHING, 40, 30)
+    wider = curves.update(again, _buckets([1, 3, 5, 8], 3, 6), NOTHING, 40, 30, 100.0)
     assert wider.phase == "retrain" and len(wider.filled) == 4
-    full = curves.update(wider, _buckets(list(range(10)), 3, 6), NOTHING, 50, 30)
+    full = curves.update(wider, _buckets(list(range(10)), 3, 6), NOTHING, 50, 30, 100.0)
     assert full.phase == "retrain" and full.fresh_from == 50
-    assert curves.update(full, NOTHING, NOTHING, 60, 30) == full
+    assert curves.update(full, NOTHING, NOTHING, 60, 30, 100.0) == full
+
+
+def test_a_curve_is_fitted_anew_when_the_capacity_has_moved():
+    """Utilisation is a share of capacity: a shape that was fitted against another one is not kept."""
+    first = curves.update(None, _buckets([1, 3, 5], 2, 5), NOTHING, 20, 30, 100.0)
+    assert curves.update(first, _buckets([1, 2, 4], 3, 1), NOTHING, 30, 30, 109.0).a_ms == first.a_ms
+    moved = curves.update(first, _buckets([1, 2, 4], 3, 1), NOTHING, 30, 30, 150.0)
+    assert moved.phase == "retrain" and "capacity moved from 100.0 to 150.0" in moved.reason
+    assert moved.a_ms == pytest.approx(3, rel=0.05)
 
 
 def test_overload_is_no_steady_state():
