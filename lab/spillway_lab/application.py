@@ -33,11 +33,6 @@ class Call(Model):
     request_bytes: Annotated[int, Field(ge=0)] = 0
     optional: bool = False
 
-    @property
-    def per_request(self) -> float:
-        """Expected number of these calls for one request of the caller."""
-        return self.count or self.probability or 1.0
-
 
 class Endpoint(Model):
     method: str

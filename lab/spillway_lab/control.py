@@ -1,6 +1,5 @@
 """The loop as an operator sees it: the policy, what is in force where, what the boards say."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,7 +116,3 @@ def describe(in_force: InForce) -> str:
             lines.append(f"{cluster} {rule.source_service} → {rule.traffic_class.service}: {split}")
             lines.append(f"    {rule.reason}")
     return "\n".join(lines)
-
-
-def to_json(in_force: InForce) -> str:
-    return json.dumps({c: json_format.MessageToDict(r) for c, r in in_force.rulesets.items()}, indent=2)

@@ -14,7 +14,7 @@ from clickhouse_driver import Client
 from pydantic import Field, ValidationError
 
 from spillway_lab import stack, tables
-from spillway_lab.application import Model
+from spillway_lab.application import Model, read_yaml
 from spillway_lab.errors import InvalidInput, LabError, from_validation
 from spillway_lab.progress import Progress
 from spillway_lab.scenario import Cluster, Link, NotNegative
@@ -67,11 +67,9 @@ class Recording:
 def load_setting(path: Path) -> Setting:
     """Raises InvalidInput with every wrong key."""
     try:
-        setting = Setting.model_validate(yaml.safe_load(path.read_text()))
+        setting = Setting.model_validate(read_yaml(path))
     except ValidationError as error:
         raise from_validation(path, error) from error
-    except (OSError, yaml.YAMLError) as error:
-        raise InvalidInput([f"{path}: cannot be read: {error}"]) from error
     if problems := setting.unknown():
         raise InvalidInput([f"{path}: {problem}" for problem in problems])
     return setting

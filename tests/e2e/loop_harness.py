@@ -11,6 +11,10 @@ from spillway_lab.control import Control, InForce
 from spillway_lab.samples import Samples, concatenate
 from spillway_lab.stack import LabStack
 
+_HEARD = (
+    "SELECT DISTINCT cluster FROM calls WHERE started_at > fromUnixTimestamp64Micro(toInt64(%(instant)s))"
+)
+
 
 @dataclass
 class Loop:
@@ -23,8 +27,10 @@ class Loop:
         return Client.from_url(self.stack.clickhouse_url)
 
     def closed_since(self, instant: float, timeout: float) -> InForce:
-        """Waits for a ruleset that was made from telemetry after the instant and is in every Envoy."""
+        """Waits until calls of every cluster that began after the instant are stored, and a ruleset that was
+        made from telemetry after it is in every Envoy."""
         deadline, seen = time.monotonic() + timeout, "nothing"
+        client, clusters = self.clickhouse(), set(self.stack.scenario.clusters)
         while time.monotonic() < deadline:
             time.sleep(0.5)
             try:
@@ -36,7 +42,9 @@ class Loop:
                 seen = (
                     f"version {current.version}, telemetry until {end - instant:+.1f} s, Envoys at {reached}"
                 )
-                if end > instant and reached >= current.version:
+                heard = {row[0] for row in client.execute(_HEARD, {"instant": int(instant * 1e6)})}
+                seen += f", calls of {sorted(heard)}"
+                if end > instant and reached >= current.version and heard == clusters:
                     return current
             except Exception as error:
                 seen = f"{type(error).__name__}: {error}"
