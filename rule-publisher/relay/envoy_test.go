@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/count"
 )
 
 // realEnvoy is a running Envoy that takes everything from the relay.
@@ -191,7 +192,7 @@ func TestRealEnvoyFollowsRulesets(t *testing.T) {
 			if got := e.shares(400, "shop", "/items/7"); got["north"] < 50 || got["south"] < 130 || got["far"] < 50 {
 				t.Errorf("without a relay, weights 2500, 5000, 2500 gave %v", got)
 			}
-			if nacks := r.counters.Get("answers_refused"); nacks != 0 {
+			if nacks := r.counters.Get(count.AnswersRefused); nacks != 0 {
 				t.Errorf("Envoy refused %d answers", nacks)
 			}
 		})
@@ -265,7 +266,7 @@ func TestRealEnvoyTakesHostileTemplates(t *testing.T) {
 	if got := e.shares(5, "shop", "/v1/7.json"); got["north"] != 5 {
 		t.Errorf("went to %v", got)
 	}
-	if skipped := r.counters.Get("classes_skipped"); skipped < 15 {
+	if skipped := r.counters.Get(count.ClassesSkipped); skipped < 15 {
 		t.Errorf("%d classes were skipped", skipped)
 	}
 }

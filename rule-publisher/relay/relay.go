@@ -80,7 +80,7 @@ func (r *relay) kept(store *state.Store) *table.Rules {
 		rules, err = table.ParseRules(ruleset, r.conf.Cluster)
 	}
 	if err != nil {
-		r.counters.Add("state_errors")
+		r.counters.Add(count.StateErrors)
 		r.log.Error("the ruleset kept on disk cannot be used", "error", err)
 		return nil
 	}

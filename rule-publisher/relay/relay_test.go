@@ -342,8 +342,8 @@ func TestForeignEnvoysAreRefused(t *testing.T) {
 			t.Error("not refused")
 		}
 	}
-	if got := r.status().Counters["streams_refused"]; got != 2 {
-		t.Errorf("streams_refused %d", got)
+	if got := r.status().Counters["streams_refused_node"]; got != 2 {
+		t.Errorf("streams_refused_node %d", got)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/serve"
 	"spillway.dev/relay/internal/table"
 )
@@ -25,12 +26,12 @@ func (l *Loop) Ruleset(ctx context.Context, value []byte) {
 func (l *Loop) takeRuleset(ctx context.Context, value []byte) {
 	ruleset := &spillwayv1.Ruleset{}
 	if err := proto.Unmarshal(value, ruleset); err != nil {
-		l.refuseRuleset(0, "rulesets_undecodable", fmt.Errorf("%d bytes that are no spillway.v1.Ruleset: %w", len(value), err))
+		l.refuseRuleset(0, count.RulesetsUndecodable, fmt.Errorf("%d bytes that are no spillway.v1.Ruleset: %w", len(value), err))
 		return
 	}
 	rules, err := table.ParseRules(ruleset, l.cluster)
 	if err != nil {
-		l.refuseRuleset(ruleset.GetVersion(), "rulesets_refused", err)
+		l.refuseRuleset(ruleset.GetVersion(), count.RulesetsRefused, err)
 		return
 	}
 	// Once the newest has expired any other is better, also a lower one: versions begin anew when
@@ -40,25 +41,25 @@ func (l *Loop) takeRuleset(ctx context.Context, value []byte) {
 		return
 	}
 	if err := l.ports.Save(ruleset); err != nil {
-		l.ports.Counters.Add("state_errors")
+		l.ports.Counters.Add(count.StateErrors)
 		l.ports.Log.Error("the ruleset is served but cannot be kept over a restart", "version", rules.Version, "error", err)
 	}
 	l.rules = rules
-	l.ports.Counters.Add("rulesets_taken")
+	l.ports.Counters.Add(count.RulesetsTaken)
 	l.report(nil, rules)
 	l.rebuild(ctx)
 }
 
 func (l *Loop) ignore(version uint64) {
 	if version == l.rules.Version {
-		l.ports.Counters.Add("rulesets_duplicate")
+		l.ports.Counters.Add(count.RulesetsDuplicate)
 		return
 	}
-	l.ports.Counters.Add("rulesets_older")
+	l.ports.Counters.Add(count.RulesetsOlder)
 	l.ports.Log.Warn("a ruleset older than the one in force is ignored", "version", version, "in_force", l.rules.Version)
 }
 
-func (l *Loop) refuseRuleset(version uint64, counter string, err error) {
+func (l *Loop) refuseRuleset(version uint64, counter count.Counter, err error) {
 	l.ports.Counters.Add(counter)
 	l.ports.Log.Error("a ruleset is refused; the old one stays", "version", version, "error", err)
 	l.ports.Acknowledge(&spillwayv1.Acknowledgement{
@@ -109,9 +110,9 @@ func (o observer) Answered(answer serve.Answer) {
 }
 
 func (l *Loop) answered(ctx context.Context, answer serve.Answer) {
-	outcome := "answers_accepted"
+	outcome := count.AnswersAccepted
 	if answer.Refused {
-		outcome = "answers_refused"
+		outcome = count.AnswersRefused
 		l.ports.Log.Error("an Envoy refused a version", "envoy", answer.Envoy, "type", answer.TypeURL,
 			"version", answer.Version, "detail", answer.Detail)
 	}
@@ -139,13 +140,13 @@ func acknowledgement(cluster string, a serve.Answer) *spillwayv1.Acknowledgement
 func (l *Loop) report(network *table.Network, rules *table.Rules) {
 	if network != nil {
 		for _, text := range network.Unreachable {
-			l.ports.Counters.Add("endpoints_unreachable")
+			l.ports.Counters.Add(count.EndpointsUnreachable)
 			l.ports.Log.Warn("endpoints cannot be routed to", "endpoints", text)
 		}
 	}
 	if rules != nil {
 		for _, text := range rules.Skipped {
-			l.ports.Counters.Add("classes_skipped")
+			l.ports.Counters.Add(count.ClassesSkipped)
 			l.ports.Log.Warn("a traffic class is routed as catch-all", "reason", text)
 		}
 	}

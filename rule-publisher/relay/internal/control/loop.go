@@ -150,7 +150,7 @@ func (l *Loop) advance(ctx context.Context) {
 
 // tellAdapted logs once per change, not with every ruleset.
 func (l *Loop) tellAdapted(s *service, adapted []string) {
-	l.ports.Counters.AddN("rules_adapted", len(adapted))
+	l.ports.Counters.AddN(count.RulesAdapted, len(adapted))
 	for _, text := range adapted {
 		if !slices.Contains(s.adapted, text) {
 			l.ports.Log.Warn("a rule cannot be followed to the letter", "rule", text)
@@ -160,7 +160,7 @@ func (l *Loop) tellAdapted(s *service, adapted []string) {
 }
 
 func (l *Loop) refuse(what string, err error) {
-	l.ports.Counters.Add("snapshots_refused")
+	l.ports.Counters.Add(count.SnapshotsRefused)
 	l.ports.Log.Error("resources are not consistent; the old ones stay", "what", what, "error", err)
 }
 
@@ -169,7 +169,7 @@ func (l *Loop) announce(version uint64) {
 	switch {
 	case version == l.serving:
 	case version == 0:
-		l.ports.Counters.Add("rulesets_expired")
+		l.ports.Counters.Add(count.RulesetsExpired)
 		l.ports.Log.Warn("the ruleset has expired; serving local-first", "version", l.serving)
 	case l.serving == 0:
 		l.ports.Log.Info("serving a ruleset", "version", version)

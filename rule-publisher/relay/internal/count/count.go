@@ -1,44 +1,58 @@
-// Package count keeps the relay's counters: what it refused, ignored or dropped, by reason.
+// Package count keeps the relay's counters: what it took, refused, ignored or dropped, by reason.
 package count
 
 import (
-	"maps"
-	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Counters by name; the zero value is ready and safe for concurrent use.
+// prefix of every counter's Prometheus name; the suffix is _total.
+const prefix = "spillway_relay_"
+
+// Counters are the values of every declared Counter; the zero value is ready and safe for
+// concurrent use. It is a prometheus.Collector.
 type Counters struct {
-	mu     sync.Mutex
-	values map[string]uint64
+	values [declared]atomic.Uint64
 }
+
+var descriptions = func() (out [declared]*prometheus.Desc) {
+	for c, row := range table {
+		out[c] = prometheus.NewDesc(prefix+row.name+"_total", row.help, nil, nil)
+	}
+	return out
+}()
 
 // Add one to the counter.
-func (c *Counters) Add(name string) { c.AddN(name, 1) }
+func (c *Counters) Add(counter Counter) { c.values[counter].Add(1) }
 
-// AddN adds n to the counter.
-func (c *Counters) AddN(name string, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.values == nil {
-		c.values = map[string]uint64{}
-	}
-	c.values[name] += uint64(n)
-}
+// AddN adds n, which must not be negative, to the counter.
+func (c *Counters) AddN(counter Counter, n int) { c.values[counter].Add(uint64(n)) }
 
 // Get the counter's value.
-func (c *Counters) Get(name string) uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.values[name]
-}
+func (c *Counters) Get(counter Counter) uint64 { return c.values[counter].Load() }
 
-// All is a copy of every counter.
+// All counters that are not zero, by name.
 func (c *Counters) All() map[string]uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := maps.Clone(c.values)
-	if all == nil {
-		all = map[string]uint64{}
+	all := map[string]uint64{}
+	for counter := range c.values {
+		if value := c.values[counter].Load(); value > 0 {
+			all[Counter(counter).String()] = value
+		}
 	}
 	return all
+}
+
+// Describe implements prometheus.Collector.
+func (c *Counters) Describe(out chan<- *prometheus.Desc) {
+	for _, description := range descriptions {
+		out <- description
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Counters) Collect(out chan<- prometheus.Metric) {
+	for counter := range c.values {
+		out <- prometheus.MustNewConstMetric(descriptions[counter], prometheus.CounterValue, float64(c.values[counter].Load()))
+	}
 }

@@ -37,7 +37,7 @@ func NewAcks(conn *nats.Conn, cluster string, counters *count.Counters, log *slo
 		conn:    conn,
 		subject: strings.ReplaceAll(names.NatsSubjectAcks, "{cluster}", cluster),
 		queue: NewQueue[*spillwayv1.Acknowledgement](queueLimit, func() {
-			counters.Add("acknowledgements_dropped")
+			counters.Add(count.AcknowledgementsDropped)
 		}),
 		counters: counters,
 		log:      log,
@@ -67,7 +67,7 @@ func (a *Acks) Run(ctx context.Context) {
 			err := a.publish(ctx, ack)
 			if err == nil {
 				failing = false
-				a.counters.Add("acknowledgements_stored")
+				a.counters.Add(count.AcknowledgementsStored)
 				break
 			}
 			if !failing && ctx.Err() == nil {

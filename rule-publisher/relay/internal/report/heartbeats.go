@@ -47,9 +47,9 @@ func Heartbeats(ctx context.Context, conn *nats.Conn, counters *count.Counters, 
 			err = conn.Publish(subject, payload)
 		}
 		if err != nil {
-			counters.Add("heartbeats_not_sent")
+			counters.Add(count.HeartbeatsNotSent)
 		} else {
-			counters.Add("heartbeats_sent")
+			counters.Add(count.HeartbeatsSent)
 		}
 		select {
 		case <-ctx.Done():

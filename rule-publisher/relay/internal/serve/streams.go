@@ -117,7 +117,7 @@ func (s *Streams) request(key streamKey, node *core.Node, typeURL, nonce string,
 	if opened {
 		if err := s.identify(node); err != nil {
 			s.mu.Unlock()
-			s.counters.Add("streams_refused")
+			s.counters.Add(count.StreamsRefusedNode)
 			return "", err
 		}
 		st = &streamState{service: node.GetCluster(), envoy: node.GetId(), sent: map[string]sent{}, answered: map[string]Answer{}}

@@ -89,7 +89,7 @@ func (f *Files) Watch(ctx context.Context, every time.Duration, counters *count.
 			unreadable = true
 		}
 		if err != nil {
-			counters.Add("files_refused")
+			counters.Add(count.FilesRefused)
 			log.Error("a new version of topology or endpoints is refused; the old one stays", "error", err)
 			continue
 		}

@@ -1,0 +1,66 @@
+package count
+
+// Counter is one row of the table: nothing else can be counted.
+type Counter int
+
+// Every counter of the relay.
+const (
+	AcknowledgementsDropped Counter = iota
+	AcknowledgementsStored
+	AnswersAccepted
+	AnswersRefused
+	ClassesSkipped
+	EndpointsUnreachable
+	FilesRefused
+	HeartbeatsNotSent
+	HeartbeatsSent
+	NATSErrors
+	RulesAdapted
+	RulesetsDuplicate
+	RulesetsExpired
+	RulesetsOlder
+	RulesetsRefused
+	RulesetsTaken
+	RulesetsUndecodable
+	SnapshotsRefused
+	StateErrors
+	StreamsOpened
+	StreamsRefusedIdentity
+	StreamsRefusedNode
+	TLSFilesRefused
+	TLSFilesTaken
+	TLSHandshakesRefused
+	declared // how many
+)
+
+// table names and explains each counter. Names are an interface: dashboards and alerts read them.
+var table = [declared]struct{ name, help string }{
+	AcknowledgementsDropped: {"acknowledgements_dropped", "Answers of Envoys that were never stored in NATS because too many waited."},
+	AcknowledgementsStored:  {"acknowledgements_stored", "Answers of Envoys that NATS has stored."},
+	AnswersAccepted:         {"answers_accepted", "Versions of a resource type that an Envoy accepted (ACK)."},
+	AnswersRefused:          {"answers_refused", "Versions of a resource type that an Envoy refused (NACK)."},
+	ClassesSkipped:          {"classes_skipped", "Traffic classes that Envoy cannot match and that take the catch-all route."},
+	EndpointsUnreachable:    {"endpoints_unreachable", "Endpoints that cannot be routed to."},
+	FilesRefused:            {"files_refused", "New versions of topology or endpoints that were refused; the old one stayed."},
+	HeartbeatsNotSent:       {"heartbeats_not_sent", "Heartbeats that could not be sent."},
+	HeartbeatsSent:          {"heartbeats_sent", "Heartbeats sent."},
+	NATSErrors:              {"nats_errors", "Errors that the NATS server reported, such as a subject that is not permitted."},
+	RulesAdapted:            {"rules_adapted", "Rules that could not be followed to the letter."},
+	RulesetsDuplicate:       {"rulesets_duplicate", "Rulesets ignored because their version is in force already."},
+	RulesetsExpired:         {"rulesets_expired", "Rulesets that expired without a successor; local-first was served."},
+	RulesetsOlder:           {"rulesets_older", "Rulesets ignored because a newer version is in force."},
+	RulesetsRefused:         {"rulesets_refused", "Rulesets that break the contract; the old one stayed."},
+	RulesetsTaken:           {"rulesets_taken", "Rulesets taken into force."},
+	RulesetsUndecodable:     {"rulesets_undecodable", "Values of the cluster's key that are no ruleset; the old one stayed."},
+	SnapshotsRefused:        {"snapshots_refused", "Resources that did not fit together and were not served."},
+	StateErrors:             {"state_errors", "Failures to read or write the state on disk."},
+	StreamsOpened:           {"streams_opened", "xDS streams of Envoys that were let in."},
+	StreamsRefusedIdentity:  {"streams_refused_identity", "xDS streams ended because the certificate is not that of the node."},
+	StreamsRefusedNode:      {"streams_refused_node", "xDS streams ended because the node is nameless or of another cluster."},
+	TLSFilesRefused:         {"tls_files_refused", "New certificates, keys or authorities that were refused; the old ones stayed."},
+	TLSFilesTaken:           {"tls_files_taken", "New certificates, keys or authorities taken into use."},
+	TLSHandshakesRefused:    {"tls_handshakes_refused", "Connections to xDS whose TLS handshake failed."},
+}
+
+// String is the counter's name without prefix and suffix.
+func (c Counter) String() string { return table[c].name }
