@@ -32,6 +32,7 @@ pub const HTTP_HEADER_SERVICE_TIME: &str = "x-spillway-service-time-us";
 pub const HTTP_HEADER_CLUSTER: &str = "x-spillway-cluster";
 pub const HTTP_HEADER_SOURCE_CLUSTER: &str = "x-spillway-source-cluster";
 pub const HTTP_HEADER_SOURCE_SERVICE: &str = "x-spillway-source-service";
+pub const HTTP_HEADER_UNHANDLED: &str = "x-spillway-unhandled";
 pub const HTTP_HEADER_TRACEPARENT: &str = "traceparent";
 pub const HTTP_HEADER_TRACESTATE: &str = "tracestate";
 pub const SPAN_ATTRIBUTE_CLASS: &str = "spillway.class";
