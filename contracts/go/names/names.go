@@ -35,7 +35,7 @@ const (
 	HttpHeaderCluster               = "x-spillway-cluster"
 	HttpHeaderSourceCluster         = "x-spillway-source-cluster"
 	HttpHeaderSourceService         = "x-spillway-source-service"
-	HttpHeaderUnhandled             = "x-spillway-unhandled"
+	HttpHeaderNoAnswer              = "x-spillway-no-answer"
 	HttpHeaderTraceparent           = "traceparent"
 	HttpHeaderTracestate            = "tracestate"
 	SpanAttributeClass              = "spillway.class"
