@@ -7,7 +7,7 @@ export SPILLWAY_ENVOY := $(HOME_DIR)/venv/bin/envoy
 export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
-.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean bench-solver bench-streams
+.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean bench-solver bench-streams bench-collector
 
 help: ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -59,6 +59,12 @@ bench-solver: setup ## time of the exact solver over a ladder of problems; ends 
 
 bench-streams: setup ## spans per second of one core, OTLP bytes to rows; ends in one JSON line
 	@python streams/benchmarks/streams.py
+
+bench-collector: setup ## spans per second of one core, OTLP in to Kafka; ends in one JSON line
+	@python collectors/benchmarks/collector.py
+
+bench-relay: setup ## 1 000 simulated Envoys of 50 services: publish to ACK, CPU, memory; ends in one JSON line
+	@cd rule-publisher/relay && go run ./benchmarks
 
 clean: ## remove what set-up and runs have made
 	rm -rf .spillway

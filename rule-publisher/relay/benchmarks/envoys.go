@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/stats"
+
+	"spillway.dev/contracts/names"
+)
+
+var routeTables = []string{names.XdsInboundRoute, names.XdsOutboundRoute}
+
+// fleet is the simulated Envoys, each with a connection and an ADS stream of its own.
+type fleet struct {
+	envoys []*simulated
+	bytes  atomic.Int64 // of responses on the wire, before TLS
+}
+
+// simulated does what an Envoy does: clusters, then their endpoints, then both route tables, and an
+// ACK of every response at once.
+type simulated struct {
+	service   string
+	node      *core.Node
+	responses atomic.Int64
+	ready     chan struct{} // closed at the first routes
+	once      sync.Once
+}
+
+// connect every Envoy; every `sotwEvery`-th speaks state-of-the-world, the others delta.
+func connect(ctx context.Context, m mesh, count, sotwEvery int, address string, secure func(service string) credentials.TransportCredentials) (*fleet, error) {
+	f := &fleet{}
+	for i := range count {
+		service := m.service(i)
+		e := &simulated{service: service, ready: make(chan struct{}), node: &core.Node{Cluster: service,
+			Id: fmt.Sprintf("%s/%s/pod-%d", m.own(), service, i), Locality: &core.Locality{Zone: m.own()}}}
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(secure(service)), grpc.WithStatsHandler(f),
+			grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(1<<10))
+		if err != nil {
+			return nil, err
+		}
+		open := e.delta
+		if i%sotwEvery == sotwEvery-1 {
+			open = e.sotw
+		}
+		if err := open(ctx, discovery.NewAggregatedDiscoveryServiceClient(conn)); err != nil {
+			return nil, err
+		}
+		f.envoys = append(f.envoys, e)
+	}
+	for _, e := range f.envoys {
+		select {
+		case <-e.ready:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s has no routes: %w", e.node.GetId(), context.Cause(ctx))
+		}
+	}
+	return f, nil
+}
+
+func (e *simulated) got(typeURL string) {
+	e.responses.Add(1)
+	if typeURL == resource.RouteType {
+		e.once.Do(func() { close(e.ready) })
+	}
+}
+
+func (e *simulated) delta(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient) error {
+	stream, err := ads.DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: e.node, TypeUrl: resource.ClusterType}); err != nil {
+		return err
+	}
+	go func() {
+		asked := map[string]bool{}
+		ask := func(typeURL string, resources []string) {
+			if !asked[typeURL] {
+				asked[typeURL] = true
+				stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: resources}) //nolint:errcheck // Recv tells
+			}
+		}
+		for {
+			response, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.GetTypeUrl(), ResponseNonce: response.GetNonce()}) //nolint:errcheck // Recv tells
+			e.got(response.GetTypeUrl())
+			switch response.GetTypeUrl() {
+			case resource.ClusterType:
+				var clusters []string
+				for _, r := range response.GetResources() {
+					clusters = append(clusters, r.GetName())
+				}
+				ask(resource.EndpointType, clusters)
+			case resource.EndpointType:
+				ask(resource.RouteType, routeTables)
+			}
+		}
+	}()
+	return nil
+}
+
+func (e *simulated) sotw(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient) error {
+	stream, err := ads.StreamAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&discovery.DiscoveryRequest{Node: e.node, TypeUrl: resource.ClusterType}); err != nil {
+		return err
+	}
+	go func() {
+		wanted := map[string][]string{}
+		ask := func(typeURL string, resources []string) {
+			if wanted[typeURL] == nil {
+				wanted[typeURL] = resources
+				stream.Send(&discovery.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: resources}) //nolint:errcheck // Recv tells
+			}
+		}
+		for {
+			response, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			typeURL := response.GetTypeUrl()
+			stream.Send(&discovery.DiscoveryRequest{TypeUrl: typeURL, ResponseNonce: response.GetNonce(), //nolint:errcheck // Recv tells
+				VersionInfo: response.GetVersionInfo(), ResourceNames: wanted[typeURL]})
+			e.got(typeURL)
+			switch typeURL {
+			case resource.ClusterType:
+				ask(resource.EndpointType, clusterNames(response))
+			case resource.EndpointType:
+				ask(resource.RouteType, routeTables)
+			}
+		}
+	}()
+	return nil
+}
+
+func clusterNames(response *discovery.DiscoveryResponse) (out []string) {
+	for _, packed := range response.GetResources() {
+		c := &cluster.Cluster{}
+		if packed.UnmarshalTo(c) == nil {
+			out = append(out, c.GetName())
+		}
+	}
+	return out
+}
+
+// The fleet is its connections' stats handler, to count bytes.
+func (f *fleet) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if payload, ok := s.(*stats.InPayload); ok {
+		f.bytes.Add(int64(payload.WireLength))
+	}
+}
+func (f *fleet) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (f *fleet) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (f *fleet) HandleConn(context.Context, stats.ConnStats)                       {}
