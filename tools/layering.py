@@ -18,8 +18,9 @@ PACKAGES = {
     "spillway_clickhouse": "infra",
     "spillway_lab": "lab",
 }
-# Tests of any box may start real servers with these helpers, which import no box.
+# Tests and benchmarks of any box may start real servers with these helpers, which import no box.
 SHARED_BY_TESTS = "spillway_lab.testing"
+TESTING_FOLDERS = {"tests", "benchmarks"}
 MODULES = {"spillway.dev/relay": "rule-publisher", "spillway.dev/emulator": "lab"}
 CRATES = {"spillway-filter": "wasm", "spillway-filter-core": "wasm"}
 
@@ -47,7 +48,7 @@ def crossing_python(root: Path) -> list[str]:
     problems = []
     for path in sources(root, "*.py"):
         relative = path.relative_to(root)
-        box, in_tests = relative.parts[0], "tests" in relative.parts
+        box, in_tests = relative.parts[0], not TESTING_FOLDERS.isdisjoint(relative.parts)
         if box == "tests":
             continue  # the repository's own tests look at all boxes together
         for line, name in python_imports(path):

@@ -1,0 +1,146 @@
+"""The servers under measurement: one Kafka broker, one collector pinned to a core, and what each of them used."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from spillway_contracts import names
+from spillway_lab.testing import servers
+from spillway_lab.testing.kafka import PARTITIONS
+
+BOX = Path(__file__).resolve().parents[1]
+CORE, OTHERS = "0", f"1-{os.cpu_count() - 1}" if (os.cpu_count() or 1) > 1 else "0"
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Setup:
+    """Which collector is measured: its launcher, binary's folder, configuration and settings over it."""
+
+    box: Path
+    binaries: Path
+    overrides: list[str]
+
+
+def collector(folder: Path, kafka: str, setup: Setup) -> tuple[servers.Server, str]:
+    """A collector on one core (GOMAXPROCS=1), not started, and its OTLP/gRPC address."""
+    ports = [servers.free_port() for _ in range(3)]
+    grpc, http, health = (f"127.0.0.1:{port}" for port in ports)
+    folder.mkdir(parents=True)
+    configurations = [str(setup.box / "config.yaml"), *(f"yaml:{o}" for o in setup.overrides)]
+    server = servers.Server(
+        url=f"http://{health}",
+        command=["taskset", "-c", CORE, str(setup.box / "run"), *(f"--config={c}" for c in configurations)],
+        log=folder / "collector.log",
+        ready=lambda: servers._healthy(ports[2]),
+        environment={
+            "PATH": f"{setup.binaries}{os.pathsep}{os.environ['PATH']}",
+            "GOMAXPROCS": "1",
+            "SPILLWAY_CLUSTER": "west",
+            "SPILLWAY_KAFKA": kafka,
+            "SPILLWAY_OTLP_GRPC_LISTEN": grpc,
+            "SPILLWAY_OTLP_HTTP_LISTEN": http,
+            "SPILLWAY_HEALTH_LISTEN": health,
+            "SPILLWAY_METRICS_LISTEN": "",
+            "SPILLWAY_STATE_DIR": str(folder / "state"),
+        },
+    )
+    return server, grpc
+
+
+def sender(address: str, batches: int, spans_per_s: float) -> subprocess.Popen:
+    """The load, on the other cores; it waits for a line before it begins."""
+    program = [sys.executable, str(Path(__file__).with_name("sender.py"))]
+    return subprocess.Popen(
+        [
+            *("taskset", "-c", OTHERS, *program, "--address", address),
+            *("--batches", str(batches), "--spans-per-s", str(spans_per_s)),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of a process so far (proc(5): fields 14 and 15 of stat)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def peak_rss_mb(pid: int) -> float:
+    """The largest resident set that a process had."""
+    [line] = [row for row in Path(f"/proc/{pid}/status").read_text().splitlines() if row.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
+
+
+class Topic:
+    """otlp_spans of one broker: how far it reaches, and what lies between two such points."""
+
+    def __init__(self, kafka: str) -> None:
+        self._kafka = kafka
+        asyncio.run(self._create())
+
+    async def _create(self) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self._kafka)
+        await admin.start()
+        try:
+            await admin.create_topics([NewTopic(names.KAFKA_TOPIC_OTLP_SPANS, PARTITIONS, 1)])
+        finally:
+            await admin.close()
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """End offset of every partition."""
+        return asyncio.run(self._with_consumer(self._ends))
+
+    def settled(self, quiet_s: float = 1.5, timeout_s: float = 120.0) -> float:
+        """Waits until nothing has come for so long; the moment of the last arrival (time.perf_counter)."""
+        last, changed, deadline = self.ends(), time.perf_counter(), time.perf_counter() + timeout_s
+        while time.perf_counter() - changed < quiet_s and time.perf_counter() < deadline:
+            time.sleep(0.1)
+            if (ends := self.ends()) != last:
+                last, changed = ends, time.perf_counter()
+        return changed
+
+    def content(self, begin: dict[TopicPartition, int]) -> tuple[int, int, int]:
+        """(messages, spans, bytes of values) from those offsets on."""
+        return asyncio.run(self._with_consumer(self._content, begin))
+
+    async def _with_consumer(self, work, *arguments):
+        consumer = AIOKafkaConsumer(bootstrap_servers=self._kafka, enable_auto_commit=False)
+        await consumer.start()
+        try:
+            return await work(consumer, *arguments)
+        finally:
+            await consumer.stop()
+
+    async def _ends(self, consumer: AIOKafkaConsumer) -> dict[TopicPartition, int]:
+        topic = names.KAFKA_TOPIC_OTLP_SPANS
+        return await consumer.end_offsets([TopicPartition(topic, p) for p in range(PARTITIONS)])
+
+    async def _content(self, consumer: AIOKafkaConsumer, begin: dict) -> tuple[int, int, int]:
+        ends = await self._ends(consumer)
+        consumer.assign(list(ends))
+        for partition in ends:
+            consumer.seek(partition, begin.get(partition, 0))
+        messages = spans = size = 0
+        position = {partition: begin.get(partition, 0) for partition in ends}
+        while any(position[partition] < end for partition, end in ends.items()):
+            for partition, records in (await consumer.getmany(timeout_ms=500)).items():
+                position[partition] = records[-1].offset + 1
+                messages += len(records)
+                size += sum(len(record.value) for record in records)
+                spans += sum(_spans(record.value) for record in records)
+        return messages, spans, size
+
+
+def _spans(value: bytes) -> int:
+    request = ExportTraceServiceRequest.FromString(value)
+    return sum(len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans)
