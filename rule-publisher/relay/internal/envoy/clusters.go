@@ -7,6 +7,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	connectTimeout = time.Second // plus the round trip to the cluster
+	connectTimeout = 500 * time.Millisecond // beside round trips
 	// Limits that protect Envoy's memory only; how much a destination may get is the ruleset's matter.
 	maxConcurrent = 100_000
 	maxRetries    = 10_000
@@ -27,11 +28,18 @@ func Backends(network *table.Network) (clusters []*cluster.Cluster, assignments 
 		tiers := network.Tiers(service)
 		for i, tier := range tiers {
 			name := ClusterName(service, tier.Cluster)
-			clusters = append(clusters, newCluster(name, connectTimeout+tier.RTT))
+			clusters = append(clusters, newCluster(name, handshakeTime(tiers, tier)))
 			assignments = append(assignments, newAssignment(name, failoverOrder(tiers, i)))
 		}
 	}
 	return clusters, assignments
+}
+
+// handshakeTime is how long a connection may take: less than the second after which TCP sends a lost
+// first packet again, since another cluster is sooner there. It must do for the farthest one too.
+func handshakeTime(tiers []table.Tier, destination table.Tier) time.Duration {
+	farthest := tiers[len(tiers)-1].RTT
+	return max(connectTimeout+2*destination.RTT, 2*farthest)
 }
 
 // failoverOrder puts the i-th tier first and keeps the others nearest first.
@@ -50,9 +58,10 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 			ResourceApiVersion:    core.ApiVersion_V3,
 			ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
 		}},
-		ConnectTimeout:   durationpb.New(timeout),
-		LbPolicy:         cluster.Cluster_LEAST_REQUEST,
-		OutlierDetection: ejectDead(),
+		ConnectTimeout:                durationpb.New(timeout),
+		LbPolicy:                      cluster.Cluster_LEAST_REQUEST,
+		OutlierDetection:              ejectDead(),
+		TypedExtensionProtocolOptions: map[string]*anypb.Any{httpOptions: onlyNoAnswerFails()},
 		CircuitBreakers: &cluster.CircuitBreakers{Thresholds: []*cluster.CircuitBreakers_Thresholds{{
 			MaxConnections:     wrapperspb.UInt32(maxConcurrent),
 			MaxPendingRequests: wrapperspb.UInt32(maxConcurrent),
@@ -69,35 +78,6 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 			KeepaliveTime:     wrapperspb.UInt32(10),
 			KeepaliveInterval: wrapperspb.UInt32(5),
 		}},
-	}
-}
-
-// ejectDead takes out endpoints that cannot be reached. Answers, whatever their status, eject
-// nobody: an overloaded endpoint that refuses is the optimizer's matter, and ejecting it would
-// move its whole load at once.
-//
-// Consecutive failures see an endpoint that cannot be connected to. One that takes connections and
-// drops them, as a proxy before a dead one does, is seen by the share of failures only: Envoy counts
-// each such request as a connection made and a failure, 50 %, which breaks every run of failures.
-func ejectDead() *cluster.OutlierDetection {
-	never := wrapperspb.UInt32(0)
-	return &cluster.OutlierDetection{
-		SplitExternalLocalOriginErrors:         true,
-		ConsecutiveLocalOriginFailure:          wrapperspb.UInt32(3),
-		EnforcingConsecutiveLocalOriginFailure: wrapperspb.UInt32(100),
-		EnforcingConsecutive_5Xx:               never,
-		EnforcingConsecutiveGatewayFailure:     never,
-		EnforcingSuccessRate:                   never,
-		EnforcingLocalOriginSuccessRate:        never,
-		EnforcingFailurePercentage:             never,
-		EnforcingFailurePercentageLocalOrigin:  wrapperspb.UInt32(100),
-		FailurePercentageThreshold:             wrapperspb.UInt32(40),
-		FailurePercentageMinimumHosts:          wrapperspb.UInt32(1),
-		FailurePercentageRequestVolume:         wrapperspb.UInt32(5),
-		Interval:                               durationpb.New(time.Second),
-		BaseEjectionTime:                       durationpb.New(2 * time.Second),
-		MaxEjectionTime:                        durationpb.New(30 * time.Second),
-		MaxEjectionPercent:                     wrapperspb.UInt32(100),
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	uritemplate "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
-	previoushosts "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
-	previouspriorities "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -57,13 +55,18 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 	}
 	config := &route.RouteConfiguration{Name: names.XdsOutboundRoute}
 	for _, h := range t.Hosts {
-		host := &route.VirtualHost{Name: h.Service, Domains: []string{h.Service, h.Service + ":*"}, RetryPolicy: retryUnhandled()}
+		host := &route.VirtualHost{Name: h.Service, Domains: []string{h.Service, h.Service + ":*"},
+			RetryPolicy: retryAny(), IncludeRequestAttemptCount: true}
 		for _, r := range h.Routes {
 			match, err := classMatch(r.Class)
 			if err != nil {
 				return nil, err
 			}
-			host.Routes = append(host.Routes, newRoute(r.Class.ID(), match, weighted(h.Service, r.Weights), metadata))
+			action := weighted(h.Service, r.Weights)
+			if isSafe(r.Class.Method) {
+				action.RetryPolicy = retrySafe()
+			}
+			host.Routes = append(host.Routes, newRoute(r.Class.ID(), match, action, metadata))
 		}
 		fallback := weighted(h.Service, []table.Weighted{{Cluster: h.Fallback, Weight: names.ValueWeightTotal}})
 		host.Routes = append(host.Routes, newRoute(names.XdsCatchAllRoute, anyMatch(), fallback, metadata))
@@ -112,26 +115,6 @@ func weighted(service string, weights []table.Weighted) *route.RouteAction {
 	return &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_WeightedClusters{WeightedClusters: &route.WeightedCluster{Clusters: clusters}},
 		Timeout:          durationpb.New(requestTimeout),
-	}
-}
-
-// retryUnhandled repeats once, in the next priority, what no endpoint has begun to handle. Answers
-// are never retried: refusal under overload is information for the optimizer, and a retry is load.
-func retryUnhandled() *route.RetryPolicy {
-	return &route.RetryPolicy{
-		RetryOn:    "connect-failure,refused-stream,reset-before-request",
-		NumRetries: wrapperspb.UInt32(1),
-		RetryPriority: &route.RetryPolicy_RetryPriority{
-			Name: "envoy.retry_priorities.previous_priorities",
-			ConfigType: &route.RetryPolicy_RetryPriority_TypedConfig{
-				TypedConfig: mustAny(&previouspriorities.PreviousPrioritiesConfig{UpdateFrequency: 1})},
-		},
-		RetryHostPredicate: []*route.RetryPolicy_RetryHostPredicate{{
-			Name: "envoy.retry_host_predicates.previous_hosts",
-			ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{
-				TypedConfig: mustAny(&previoushosts.PreviousHostsPredicate{})},
-		}},
-		HostSelectionRetryMaxAttempts: 3,
 	}
 }
 

@@ -1,0 +1,245 @@
+package component
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/table"
+)
+
+var shopClasses = []*spillwayv1.TrafficClass{
+	{Service: "shop", Method: "GET", PathTemplate: "/items/{id}"},
+	{Service: "shop", Method: "POST", PathTemplate: "/items"},
+}
+
+// death is a way in which the destination stops answering.
+type death struct {
+	name string
+	// die returns the address of a destination that is dead in this way.
+	die func(t *testing.T) string
+	// lostSafe and lostUnsafe are how many of 200 calls in a row may fail: none where no application
+	// can have got the request; else those before the endpoint is ejected.
+	lostSafe, lostUnsafe int
+}
+
+var deaths = []death{
+	{"connections refused", refusing, 0, 0},
+	{"connections accepted and closed", func(t *testing.T) string { return dropping(t, false) }, 0, 3},
+	{"connections accepted and reset", func(t *testing.T) string { return dropping(t, true) }, 0, 3},
+	{"packets dropped", blackHole, 0, 0},
+	{"application gone behind its proxy", func(t *testing.T) string { return callee(t, refusing(t)) }, 0, 0},
+	{"application drops connections behind its proxy", func(t *testing.T) string { return callee(t, dropping(t, true)) }, 0, 3},
+	{"proxy without routes", func(t *testing.T) string { return callee(t, "") }, 0, 0},
+}
+
+// Whatever way a destination dies in, its requests go to the next cluster by round-trip time inside
+// Envoy although the weights say 100 % there: none is lost that no application can have got, and of
+// the others at most the three that it takes to eject the endpoint.
+func TestFailsOverFromEveryDeath(t *testing.T) {
+	for _, death := range deaths {
+		for _, call := range []struct {
+			method, path string
+			lost         int
+		}{{"GET", "/items/7", death.lostSafe}, {"POST", "/items", death.lostUnsafe}} {
+			t.Run(death.name+"/"+call.method, func(t *testing.T) {
+				p := callerOf(t, backend(t, "north"), death.die(t), backend(t, "far"))
+				calls := p.repeat(200, call.method, call.path)
+				t.Log(calls)
+				if calls.lost > call.lost {
+					t.Errorf("%d calls were lost, may be %d", calls.lost, call.lost)
+				}
+				if calls.answered["north"] != 200-calls.lost {
+					t.Errorf("answered by %v, want north, the nearest other", calls.answered)
+				}
+			})
+		}
+	}
+}
+
+// Two clusters dead at once: the third answers.
+func TestFailsOverTwice(t *testing.T) {
+	p := callerOf(t, refusing(t), refusing(t), backend(t, "far"))
+	if calls := p.repeat(100, "POST", "/items"); calls.lost > 0 || calls.answered["far"] != 100 {
+		t.Errorf("%v, want all from far", calls)
+	}
+}
+
+// An application's own answers, be they 503, eject nobody and are not repeated: the one that refuses
+// under overload keeps its share.
+func TestRefusalsMoveNothing(t *testing.T) {
+	p := callerOf(t, backend(t, "north"), backend(t, "south"), backend(t, "far"))
+	for range 50 {
+		if got := p.call("shop", "GET", "/overloaded"); got.status != 503 || got.body != "north" {
+			t.Fatalf("the catch-all gave %d %s", got.status, got.body)
+		}
+		if got := p.call("shop", "GET", "/items/overloaded"); got.status != 503 || got.body != "south" {
+			t.Fatalf("the class gave %d %s", got.status, got.body)
+		}
+	}
+	if calls := p.repeat(50, "GET", "/items/7"); calls.answered["south"] != 50 {
+		t.Errorf("%v, want all from south", calls)
+	}
+}
+
+// The application behind the callee's proxy sees the number of the attempt.
+func TestAttemptsAreCounted(t *testing.T) {
+	p := callerOf(t, backend(t, "north"), refusing(t), backend(t, "far"))
+	if got := p.call("shop", "GET", "/items/attempt"); got.body != "2" {
+		t.Errorf("x-envoy-attempt-count %q after one failed attempt, want 2", got.body)
+	}
+}
+
+// callerOf shop at the addresses, with rules that send all its classes to south.
+func callerOf(t *testing.T, north, south, far string) *proxy {
+	t.Helper()
+	network, err := table.NewNetwork("north", threeClusters(), &spillwayv1.Endpoints{Cluster: "north", Services: []*spillwayv1.ServiceEndpoints{
+		{Service: "shop", Cluster: "north", Addresses: []string{north}},
+		{Service: "shop", Cluster: "south", Addresses: []string{south}},
+		{Service: "shop", Cluster: "far", Addresses: []string{far}}}})
+	must(t, err)
+	now := time.Now()
+	ruleset := &spillwayv1.Ruleset{Version: 1, ExpiresAt: timestamppb.New(now.Add(time.Hour)), TrafficClasses: shopClasses}
+	for _, class := range shopClasses {
+		ruleset.Rules = append(ruleset.Rules, &spillwayv1.Rule{SourceCluster: "north", SourceService: "gate", TrafficClass: class,
+			Destinations: []*spillwayv1.Destination{{Cluster: "south", Weight: 10000}}})
+	}
+	rules, err := table.ParseRules(ruleset, "north")
+	must(t, err)
+	return caller(t, network, table.Build("gate", network, rules, now))
+}
+
+func threeClusters() *spillwayv1.Topology {
+	return &spillwayv1.Topology{
+		Clusters: []*spillwayv1.Cluster{{Name: "north"}, {Name: "south"}, {Name: "far"}},
+		Links: []*spillwayv1.Link{{SourceCluster: "north", DestinationCluster: "south", RttMs: 20},
+			{SourceCluster: "north", DestinationCluster: "far", RttMs: 80}}}
+}
+
+// outcome of calls in a row.
+type outcome struct {
+	answered       map[string]int
+	lost           int
+	took, lastLost time.Duration // from the first call on
+	slowest        time.Duration
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("answered %v, lost %d (the last after %s), slowest %s, all in %s", o.answered, o.lost,
+		o.lastLost.Round(time.Millisecond), o.slowest.Round(time.Millisecond), o.took.Round(time.Millisecond))
+}
+
+func (p *proxy) repeat(n int, method, path string) outcome {
+	o := outcome{answered: map[string]int{}}
+	begin := time.Now()
+	for range n {
+		got := p.call("shop", method, path)
+		o.slowest = max(o.slowest, got.took)
+		if got.status != http.StatusOK {
+			o.lost++
+			o.lastLost = time.Since(begin)
+			continue
+		}
+		o.answered[got.body]++
+	}
+	o.took = time.Since(begin)
+	return o
+}
+
+// backend answers with its name.
+func backend(t *testing.T, name string) string {
+	t.Helper()
+	listener := listen(t)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "overloaded") {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		if strings.HasSuffix(r.URL.Path, "attempt") {
+			io.WriteString(w, r.Header.Get("x-envoy-attempt-count")) //nolint:errcheck // the asker is gone
+			return
+		}
+		io.WriteString(w, name) //nolint:errcheck // the asker is gone
+	})}
+	go server.Serve(listener) //nolint:errcheck // closed by the test
+	t.Cleanup(func() { server.Close() })
+	return listener.Addr().String()
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { listener.Close() })
+	return listener
+}
+
+// refusing: nothing listens there, and nothing will: the port is bound.
+func refusing(t *testing.T) string {
+	t.Helper()
+	_, address := bound(t)
+	return address
+}
+
+func bound(t *testing.T) (socket int, address string) {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	must(t, err)
+	t.Cleanup(func() { syscall.Close(socket) }) //nolint:errcheck // at the end
+	must(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := syscall.Getsockname(socket)
+	must(t, err)
+	return socket, fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
+}
+
+// dropping takes connections and ends them when the request has come, with FIN or with RST.
+func dropping(t *testing.T, reset bool) string {
+	t.Helper()
+	listener := listen(t)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				conn.Read(make([]byte, 1)) //nolint:errcheck // dropped anyway
+				if reset {
+					conn.(*net.TCPConn).SetLinger(0) //nolint:errcheck // dropped anyway
+				}
+				conn.Close()
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// blackHole listens with a queue that is full: the kernel drops every further SYN.
+func blackHole(t *testing.T) string {
+	t.Helper()
+	socket, address := bound(t)
+	must(t, syscall.Listen(socket, 0))
+	for range 8 {
+		conn, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
+		if err != nil { // full
+			return address
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+	t.Fatal("the queue of the listener does not fill up")
+	return ""
+}
+
+// callee is a pod's inbound proxy before an application; no application: before it has any routes.
+func callee(t *testing.T, application string) string {
+	t.Helper()
+	_, port, _ := strings.Cut(application, ":")
+	return startProxy(t, "testdata/callee.yaml", map[string]any{"AppPort": port}).listeners["inbound"]
+}

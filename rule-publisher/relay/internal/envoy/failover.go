@@ -1,0 +1,123 @@
+package envoy
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	common "github.com/envoyproxy/go-control-plane/envoy/config/common/matcher/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	previoushosts "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	previouspriorities "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"spillway.dev/contracts/names"
+)
+
+// What counts as dead, in one place: docs/adr/0009-failover-inside-envoy.md has the figures.
+//
+// An application's answers, whatever their status, eject nobody and are never retried: an overloaded
+// endpoint that refuses is the optimizer's matter, and ejecting it would move its whole load at once.
+// What ejects is the absence of an answer: connections refused, dropped or timed out, and what the
+// callee's own proxy says when its application gave none, with the reason in names.HttpHeaderNoAnswer.
+
+const (
+	httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+	// Failures in which the application got no request: safe to repeat with any method.
+	retryAnyOn = "connect-failure,refused-stream,reset-before-request,retriable-headers"
+	// A connection that breaks before the answer may have carried the request to the application.
+	retrySafeOn = retryAnyOn + ",reset"
+	// Envoy's response flags at the callee's proxy for "the application got no request".
+	neverReached = "UF|UH|NR|NC"
+	maxAttempts  = 3 // the destination, and the two next priorities
+)
+
+// safeMethods of RFC 9110, section 9.2.1: repeating them asks for nothing twice.
+var safeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace}
+
+func isSafe(method string) bool { return slices.Contains(safeMethods, method) }
+
+// ejectDead takes an endpoint out after three failures without an answer between them. Local and
+// remote failures are counted together: counted apart, Envoy takes each connection that is accepted and
+// then dropped as a success followed by a failure, which never makes three in a row.
+func ejectDead() *cluster.OutlierDetection {
+	never := wrapperspb.UInt32(0)
+	return &cluster.OutlierDetection{
+		Consecutive_5Xx:                    wrapperspb.UInt32(3),
+		EnforcingConsecutive_5Xx:           wrapperspb.UInt32(100),
+		EnforcingConsecutiveGatewayFailure: never,
+		EnforcingSuccessRate:               never,
+		// One that drops only part of what it gets.
+		EnforcingFailurePercentage:     wrapperspb.UInt32(100),
+		FailurePercentageThreshold:     wrapperspb.UInt32(50),
+		FailurePercentageMinimumHosts:  wrapperspb.UInt32(1),
+		FailurePercentageRequestVolume: wrapperspb.UInt32(10),
+		Interval:                       durationpb.New(time.Second),
+		BaseEjectionTime:               durationpb.New(2 * time.Second),
+		MaxEjectionTime:                durationpb.New(30 * time.Second),
+		MaxEjectionPercent:             wrapperspb.UInt32(100),
+	}
+}
+
+// onlyNoAnswerFails makes outlier detection see a failure only in answers with the mark, instead of
+// in every 5xx.
+func onlyNoAnswerFails() *anypb.Any {
+	marked := &common.MatchPredicate{Rule: &common.MatchPredicate_HttpResponseHeadersMatch{
+		HttpResponseHeadersMatch: &common.HttpHeadersMatch{Headers: []*route.HeaderMatcher{noAnswer()}}}}
+	return mustAny(&upstreams.HttpProtocolOptions{
+		// As the caller came: gRPC needs HTTP/2 all the way.
+		UpstreamProtocolOptions: &upstreams.HttpProtocolOptions_UseDownstreamProtocolConfig{
+			UseDownstreamProtocolConfig: &upstreams.HttpProtocolOptions_UseDownstreamHttpConfig{
+				HttpProtocolOptions:  &core.Http1ProtocolOptions{},
+				Http2ProtocolOptions: &core.Http2ProtocolOptions{},
+			}},
+		OutlierDetection: &upstreams.HttpProtocolOptions_OutlierDetection{ErrorMatcher: marked},
+	})
+}
+
+func noAnswer() *route.HeaderMatcher {
+	return &route.HeaderMatcher{Name: names.HttpHeaderNoAnswer,
+		HeaderMatchSpecifier: &route.HeaderMatcher_PresentMatch{PresentMatch: true}}
+}
+
+func notReached() *route.HeaderMatcher {
+	return &route.HeaderMatcher{Name: names.HttpHeaderNoAnswer,
+		HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: &matcher.StringMatcher{
+			MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: neverReached}}}}}
+}
+
+// retryAny repeats what no application got, whatever the method.
+func retryAny() *route.RetryPolicy { return retry(retryAnyOn, notReached()) }
+
+// retrySafe repeats what no application answered.
+func retrySafe() *route.RetryPolicy { return retry(retrySafeOn, noAnswer()) }
+
+// retry repeats, each time in the next priority, what failed on the conditions or came with the mark.
+func retry(on string, mark *route.HeaderMatcher) *route.RetryPolicy {
+	return &route.RetryPolicy{
+		RetryOn:          on,
+		NumRetries:       wrapperspb.UInt32(maxAttempts - 1),
+		RetriableHeaders: []*route.HeaderMatcher{mark},
+		// Another cluster has nothing to recover from: no reason to wait as before the same endpoint.
+		RetryBackOff: &route.RetryPolicy_RetryBackOff{
+			BaseInterval: durationpb.New(2 * time.Millisecond), MaxInterval: durationpb.New(10 * time.Millisecond)},
+		RetryPriority: &route.RetryPolicy_RetryPriority{
+			Name: "envoy.retry_priorities.previous_priorities",
+			ConfigType: &route.RetryPolicy_RetryPriority_TypedConfig{
+				TypedConfig: mustAny(&previouspriorities.PreviousPrioritiesConfig{UpdateFrequency: 1})},
+		},
+		RetryHostPredicate: []*route.RetryPolicy_RetryHostPredicate{{
+			Name: "envoy.retry_host_predicates.previous_hosts",
+			ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{
+				TypedConfig: mustAny(&previoushosts.PreviousHostsPredicate{})},
+		}},
+		HostSelectionRetryMaxAttempts: 3,
+	}
+}
