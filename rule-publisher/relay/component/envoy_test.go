@@ -61,7 +61,7 @@ func startProxy(t *testing.T, bootstrap string, values map[string]any) *proxy {
 	t.Helper()
 	program := os.Getenv("SPILLWAY_ENVOY")
 	if program == "" {
-		t.Skip("SPILLWAY_ENVOY: not set; must be the path of an Envoy program")
+		t.Fatal("SPILLWAY_ENVOY: not set; must be the path of an Envoy program")
 	}
 	parsed, err := template.ParseFiles(bootstrap)
 	must(t, err)
