@@ -215,9 +215,13 @@ func (x *Link) GetEgressUsdPerGb() float64 {
 }
 
 type Service struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Placements    []*Placement           `protobuf:"bytes,2,rep,name=placements,proto3" json:"placements,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Placements []*Placement           `protobuf:"bytes,2,rep,name=placements,proto3" json:"placements,omitempty"`
+	// How its backends tell their load to callers. Empty: not at all, the backend with the fewest
+	// requests is chosen; orca: in each response (header or trailer endpoint-load-metrics), backends
+	// are weighted by it.
+	LoadReport    string `protobuf:"bytes,3,opt,name=load_report,json=loadReport,proto3" json:"load_report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -264,6 +268,13 @@ func (x *Service) GetPlacements() []*Placement {
 		return x.Placements
 	}
 	return nil
+}
+
+func (x *Service) GetLoadReport() string {
+	if x != nil {
+		return x.LoadReport
+	}
+	return ""
 }
 
 // A service in one cluster.
@@ -321,11 +332,16 @@ func (x *Placement) GetThresholdRps() float64 {
 	return 0
 }
 
-// Addresses of every service as seen from one cluster: that cluster's relay reads it.
+// Endpoints of every service as seen from one cluster, or where to learn them: that cluster's
+// relay reads it.
 type Endpoints struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Services      []*ServiceEndpoints    `protobuf:"bytes,2,rep,name=services,proto3" json:"services,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Cluster  string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Services []*ServiceEndpoints    `protobuf:"bytes,2,rep,name=services,proto3" json:"services,omitempty"`
+	// Clusters whose services a Kubernetes API tells; at most one entry per cluster.
+	Kubernetes []*KubernetesEndpoints `protobuf:"bytes,3,rep,name=kubernetes,proto3" json:"kubernetes,omitempty"`
+	// How the names in `services` are looked up.
+	Dns           *DnsSettings `protobuf:"bytes,4,opt,name=dns,proto3" json:"dns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -374,13 +390,30 @@ func (x *Endpoints) GetServices() []*ServiceEndpoints {
 	return nil
 }
 
+func (x *Endpoints) GetKubernetes() []*KubernetesEndpoints {
+	if x != nil {
+		return x.Kubernetes
+	}
+	return nil
+}
+
+func (x *Endpoints) GetDns() *DnsSettings {
+	if x != nil {
+		return x.Dns
+	}
+	return nil
+}
+
+// Addresses and names of one service in one cluster, by declaration.
 type ServiceEndpoints struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	// The cluster that the addresses lead to.
 	Cluster string `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// host:port, IPv4 or [IPv6].
-	Addresses     []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// name:port, looked up as A and AAAA; or _service._proto.name, looked up as SRV.
+	Names         []string `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,6 +469,176 @@ func (x *ServiceEndpoints) GetAddresses() []string {
 	return nil
 }
 
+func (x *ServiceEndpoints) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type DnsSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Between look-ups of a name, 1..3600; 0: 10.
+	RefreshSeconds uint32 `protobuf:"varint,1,opt,name=refresh_seconds,json=refreshSeconds,proto3" json:"refresh_seconds,omitempty"`
+	// address:port of the server to ask; empty: as the host is configured.
+	Server        string `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DnsSettings) Reset() {
+	*x = DnsSettings{}
+	mi := &file_spillway_v1_topology_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DnsSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DnsSettings) ProtoMessage() {}
+
+func (x *DnsSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_topology_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DnsSettings.ProtoReflect.Descriptor instead.
+func (*DnsSettings) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *DnsSettings) GetRefreshSeconds() uint32 {
+	if x != nil {
+		return x.RefreshSeconds
+	}
+	return 0
+}
+
+func (x *DnsSettings) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+// EndpointSlices of one cluster's API server.
+type KubernetesEndpoints struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cluster that the endpoints are in.
+	Cluster string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// At least one; of two that have a service of the same name, the first counts.
+	Namespaces []string `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// Label selector of the slices, which carry their Service's labels; empty: all.
+	Selector string `protobuf:"bytes,3,opt,name=selector,proto3" json:"selector,omitempty"`
+	// Label whose value is the service's name; empty: kubernetes.io/service-name.
+	ServiceLabel string `protobuf:"bytes,4,opt,name=service_label,json=serviceLabel,proto3" json:"service_label,omitempty"`
+	// Where the pods' proxies listen: a port's name in the slice, or a number, taken as it is.
+	Port string `protobuf:"bytes,5,opt,name=port,proto3" json:"port,omitempty"`
+	// ipv4, ipv6; empty: ipv4 where a service has it, else ipv6.
+	IpFamily string `protobuf:"bytes,6,opt,name=ip_family,json=ipFamily,proto3" json:"ip_family,omitempty"`
+	// Path; empty: the pod's own service account.
+	Kubeconfig string `protobuf:"bytes,7,opt,name=kubeconfig,proto3" json:"kubeconfig,omitempty"`
+	// Context in the kubeconfig; empty: its current one.
+	Context       string `protobuf:"bytes,8,opt,name=context,proto3" json:"context,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KubernetesEndpoints) Reset() {
+	*x = KubernetesEndpoints{}
+	mi := &file_spillway_v1_topology_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KubernetesEndpoints) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KubernetesEndpoints) ProtoMessage() {}
+
+func (x *KubernetesEndpoints) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_topology_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KubernetesEndpoints.ProtoReflect.Descriptor instead.
+func (*KubernetesEndpoints) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *KubernetesEndpoints) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *KubernetesEndpoints) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *KubernetesEndpoints) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
+}
+
+func (x *KubernetesEndpoints) GetServiceLabel() string {
+	if x != nil {
+		return x.ServiceLabel
+	}
+	return ""
+}
+
+func (x *KubernetesEndpoints) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *KubernetesEndpoints) GetIpFamily() string {
+	if x != nil {
+		return x.IpFamily
+	}
+	return ""
+}
+
+func (x *KubernetesEndpoints) GetKubeconfig() string {
+	if x != nil {
+		return x.Kubeconfig
+	}
+	return ""
+}
+
+func (x *KubernetesEndpoints) GetContext() string {
+	if x != nil {
+		return x.Context
+	}
+	return ""
+}
+
 var File_spillway_v1_topology_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_topology_proto_rawDesc = "" +
@@ -453,22 +656,45 @@ const file_spillway_v1_topology_proto_rawDesc = "" +
 	"\x0esource_cluster\x18\x01 \x01(\tR\rsourceCluster\x12/\n" +
 	"\x13destination_cluster\x18\x02 \x01(\tR\x12destinationCluster\x12\x15\n" +
 	"\x06rtt_ms\x18\x03 \x01(\x01R\x05rttMs\x12)\n" +
-	"\x11egress_usd_per_gb\x18\x04 \x01(\x01R\x0eegressUsdPerGb\"U\n" +
+	"\x11egress_usd_per_gb\x18\x04 \x01(\x01R\x0eegressUsdPerGb\"v\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\n" +
 	"placements\x18\x02 \x03(\v2\x16.spillway.v1.PlacementR\n" +
-	"placements\"J\n" +
+	"placements\x12\x1f\n" +
+	"\vload_report\x18\x03 \x01(\tR\n" +
+	"loadReport\"J\n" +
 	"\tPlacement\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12#\n" +
-	"\rthreshold_rps\x18\x02 \x01(\x01R\fthresholdRps\"`\n" +
+	"\rthreshold_rps\x18\x02 \x01(\x01R\fthresholdRps\"\xce\x01\n" +
 	"\tEndpoints\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x129\n" +
-	"\bservices\x18\x02 \x03(\v2\x1d.spillway.v1.ServiceEndpointsR\bservices\"d\n" +
+	"\bservices\x18\x02 \x03(\v2\x1d.spillway.v1.ServiceEndpointsR\bservices\x12@\n" +
+	"\n" +
+	"kubernetes\x18\x03 \x03(\v2 .spillway.v1.KubernetesEndpointsR\n" +
+	"kubernetes\x12*\n" +
+	"\x03dns\x18\x04 \x01(\v2\x18.spillway.v1.DnsSettingsR\x03dns\"z\n" +
 	"\x10ServiceEndpoints\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x1c\n" +
-	"\taddresses\x18\x03 \x03(\tR\taddressesB.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3"
+	"\taddresses\x18\x03 \x03(\tR\taddresses\x12\x14\n" +
+	"\x05names\x18\x04 \x03(\tR\x05names\"N\n" +
+	"\vDnsSettings\x12'\n" +
+	"\x0frefresh_seconds\x18\x01 \x01(\rR\x0erefreshSeconds\x12\x16\n" +
+	"\x06server\x18\x02 \x01(\tR\x06server\"\xfb\x01\n" +
+	"\x13KubernetesEndpoints\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x02 \x03(\tR\n" +
+	"namespaces\x12\x1a\n" +
+	"\bselector\x18\x03 \x01(\tR\bselector\x12#\n" +
+	"\rservice_label\x18\x04 \x01(\tR\fserviceLabel\x12\x12\n" +
+	"\x04port\x18\x05 \x01(\tR\x04port\x12\x1b\n" +
+	"\tip_family\x18\x06 \x01(\tR\bipFamily\x12\x1e\n" +
+	"\n" +
+	"kubeconfig\x18\a \x01(\tR\n" +
+	"kubeconfig\x12\x18\n" +
+	"\acontext\x18\b \x01(\tR\acontextB.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3"
 
 var (
 	file_spillway_v1_topology_proto_rawDescOnce sync.Once
@@ -482,15 +708,17 @@ func file_spillway_v1_topology_proto_rawDescGZIP() []byte {
 	return file_spillway_v1_topology_proto_rawDescData
 }
 
-var file_spillway_v1_topology_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_spillway_v1_topology_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_spillway_v1_topology_proto_goTypes = []any{
-	(*Topology)(nil),         // 0: spillway.v1.Topology
-	(*Cluster)(nil),          // 1: spillway.v1.Cluster
-	(*Link)(nil),             // 2: spillway.v1.Link
-	(*Service)(nil),          // 3: spillway.v1.Service
-	(*Placement)(nil),        // 4: spillway.v1.Placement
-	(*Endpoints)(nil),        // 5: spillway.v1.Endpoints
-	(*ServiceEndpoints)(nil), // 6: spillway.v1.ServiceEndpoints
+	(*Topology)(nil),            // 0: spillway.v1.Topology
+	(*Cluster)(nil),             // 1: spillway.v1.Cluster
+	(*Link)(nil),                // 2: spillway.v1.Link
+	(*Service)(nil),             // 3: spillway.v1.Service
+	(*Placement)(nil),           // 4: spillway.v1.Placement
+	(*Endpoints)(nil),           // 5: spillway.v1.Endpoints
+	(*ServiceEndpoints)(nil),    // 6: spillway.v1.ServiceEndpoints
+	(*DnsSettings)(nil),         // 7: spillway.v1.DnsSettings
+	(*KubernetesEndpoints)(nil), // 8: spillway.v1.KubernetesEndpoints
 }
 var file_spillway_v1_topology_proto_depIdxs = []int32{
 	1, // 0: spillway.v1.Topology.clusters:type_name -> spillway.v1.Cluster
@@ -498,11 +726,13 @@ var file_spillway_v1_topology_proto_depIdxs = []int32{
 	3, // 2: spillway.v1.Topology.services:type_name -> spillway.v1.Service
 	4, // 3: spillway.v1.Service.placements:type_name -> spillway.v1.Placement
 	6, // 4: spillway.v1.Endpoints.services:type_name -> spillway.v1.ServiceEndpoints
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8, // 5: spillway.v1.Endpoints.kubernetes:type_name -> spillway.v1.KubernetesEndpoints
+	7, // 6: spillway.v1.Endpoints.dns:type_name -> spillway.v1.DnsSettings
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_topology_proto_init() }
@@ -516,7 +746,7 @@ func file_spillway_v1_topology_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_spillway_v1_topology_proto_rawDesc), len(file_spillway_v1_topology_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

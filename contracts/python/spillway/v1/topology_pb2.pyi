@@ -39,12 +39,14 @@ class Link(_message.Message):
     def __init__(self, source_cluster: _Optional[str] = ..., destination_cluster: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., egress_usd_per_gb: _Optional[float] = ...) -> None: ...
 
 class Service(_message.Message):
-    __slots__ = ("name", "placements")
+    __slots__ = ("name", "placements", "load_report")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    LOAD_REPORT_FIELD_NUMBER: _ClassVar[int]
     name: str
     placements: _containers.RepeatedCompositeFieldContainer[Placement]
-    def __init__(self, name: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ...) -> None: ...
+    load_report: str
+    def __init__(self, name: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., load_report: _Optional[str] = ...) -> None: ...
 
 class Placement(_message.Message):
     __slots__ = ("cluster", "threshold_rps")
@@ -55,19 +57,53 @@ class Placement(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., threshold_rps: _Optional[float] = ...) -> None: ...
 
 class Endpoints(_message.Message):
-    __slots__ = ("cluster", "services")
+    __slots__ = ("cluster", "services", "kubernetes", "dns")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
+    KUBERNETES_FIELD_NUMBER: _ClassVar[int]
+    DNS_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     services: _containers.RepeatedCompositeFieldContainer[ServiceEndpoints]
-    def __init__(self, cluster: _Optional[str] = ..., services: _Optional[_Iterable[_Union[ServiceEndpoints, _Mapping]]] = ...) -> None: ...
+    kubernetes: _containers.RepeatedCompositeFieldContainer[KubernetesEndpoints]
+    dns: DnsSettings
+    def __init__(self, cluster: _Optional[str] = ..., services: _Optional[_Iterable[_Union[ServiceEndpoints, _Mapping]]] = ..., kubernetes: _Optional[_Iterable[_Union[KubernetesEndpoints, _Mapping]]] = ..., dns: _Optional[_Union[DnsSettings, _Mapping]] = ...) -> None: ...
 
 class ServiceEndpoints(_message.Message):
-    __slots__ = ("service", "cluster", "addresses")
+    __slots__ = ("service", "cluster", "addresses", "names")
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
     service: str
     cluster: str
     addresses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, service: _Optional[str] = ..., cluster: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, service: _Optional[str] = ..., cluster: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DnsSettings(_message.Message):
+    __slots__ = ("refresh_seconds", "server")
+    REFRESH_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    refresh_seconds: int
+    server: str
+    def __init__(self, refresh_seconds: _Optional[int] = ..., server: _Optional[str] = ...) -> None: ...
+
+class KubernetesEndpoints(_message.Message):
+    __slots__ = ("cluster", "namespaces", "selector", "service_label", "port", "ip_family", "kubeconfig", "context")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_LABEL_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    IP_FAMILY_FIELD_NUMBER: _ClassVar[int]
+    KUBECONFIG_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    namespaces: _containers.RepeatedScalarFieldContainer[str]
+    selector: str
+    service_label: str
+    port: str
+    ip_family: str
+    kubeconfig: str
+    context: str
+    def __init__(self, cluster: _Optional[str] = ..., namespaces: _Optional[_Iterable[str]] = ..., selector: _Optional[str] = ..., service_label: _Optional[str] = ..., port: _Optional[str] = ..., ip_family: _Optional[str] = ..., kubeconfig: _Optional[str] = ..., context: _Optional[str] = ...) -> None: ...
