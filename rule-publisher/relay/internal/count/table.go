@@ -10,10 +10,15 @@ const (
 	AnswersAccepted
 	AnswersRefused
 	ClassesSkipped
+	EndpointsCut
+	EndpointsIgnored
 	EndpointsUnreachable
 	FilesRefused
 	HeartbeatsNotSent
 	HeartbeatsSent
+	KubernetesErrors
+	NamesFailed
+	NamesNeverResolved
 	NATSErrors
 	RulesAdapted
 	RulesetsDuplicate
@@ -40,10 +45,15 @@ var table = [declared]struct{ name, help string }{
 	AnswersAccepted:         {"answers_accepted", "Versions of a resource type that an Envoy accepted (ACK)."},
 	AnswersRefused:          {"answers_refused", "Versions of a resource type that an Envoy refused (NACK)."},
 	ClassesSkipped:          {"classes_skipped", "Traffic classes that Envoy cannot match and that take the catch-all route."},
+	EndpointsCut:            {"endpoints_cut", "Addresses of a name beyond the most that one name may have."},
+	EndpointsIgnored:        {"endpoints_ignored", "EndpointSlices, or endpoints in them, that cannot be used."},
 	EndpointsUnreachable:    {"endpoints_unreachable", "Endpoints that cannot be routed to."},
 	FilesRefused:            {"files_refused", "New versions of topology or endpoints that were refused; the old one stayed."},
 	HeartbeatsNotSent:       {"heartbeats_not_sent", "Heartbeats that could not be sent."},
 	HeartbeatsSent:          {"heartbeats_sent", "Heartbeats sent."},
+	KubernetesErrors:        {"kubernetes_errors", "Lists and watches of EndpointSlices that failed; the last good ones stayed."},
+	NamesFailed:             {"names_failed", "Look-ups of names that failed; the last good answer stayed."},
+	NamesNeverResolved:      {"names_never_resolved", "Names whose first look-up failed."},
 	NATSErrors:              {"nats_errors", "Errors that the NATS server reported, such as a subject that is not permitted."},
 	RulesAdapted:            {"rules_adapted", "Rules that could not be followed to the letter."},
 	RulesetsDuplicate:       {"rulesets_duplicate", "Rulesets ignored because their version is in force already."},

@@ -72,6 +72,8 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 			// Below the share that one dead endpoint of a small tier makes, so that its requests go to
 			// the next priority; above 0, so that when every tier looks dead requests are still tried.
 			HealthyPanicThreshold: &envoytype.Percent{Value: 1},
+			// Envoy otherwise delays an ejection that follows within a second of the end of the last one.
+			UpdateMergeWindow: durationpb.New(0),
 		},
 		UpstreamConnectionOptions: &cluster.UpstreamConnectionOptions{TcpKeepalive: &core.TcpKeepalive{
 			KeepaliveProbes:   wrapperspb.UInt32(3),
@@ -84,18 +86,21 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 func newAssignment(name string, tiers []table.Tier) *endpoint.ClusterLoadAssignment {
 	assignment := &endpoint.ClusterLoadAssignment{ClusterName: name}
 	for priority, tier := range tiers {
-		locality := &endpoint.LocalityLbEndpoints{
-			Priority:            uint32(priority),
-			Locality:            &core.Locality{Region: tier.Region, Zone: tier.Cluster},
-			LoadBalancingWeight: wrapperspb.UInt32(1),
-		}
-		for _, address := range tier.Endpoints {
+		var locality *endpoint.LocalityLbEndpoints
+		for _, e := range tier.Endpoints { // in order of zone
+			if locality == nil || locality.GetLocality().GetSubZone() != e.Zone {
+				locality = &endpoint.LocalityLbEndpoints{
+					Priority:            uint32(priority),
+					Locality:            &core.Locality{Region: tier.Region, Zone: tier.Cluster, SubZone: e.Zone},
+					LoadBalancingWeight: wrapperspb.UInt32(1),
+				}
+				assignment.Endpoints = append(assignment.Endpoints, locality)
+			}
 			locality.LbEndpoints = append(locality.LbEndpoints, &endpoint.LbEndpoint{
 				HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{Address: socketAddress(
-					address.Addr().String(), uint32(address.Port()))}},
+					e.Address.Addr().String(), uint32(e.Address.Port()))}},
 			})
 		}
-		assignment.Endpoints = append(assignment.Endpoints, locality)
 	}
 	return assignment
 }

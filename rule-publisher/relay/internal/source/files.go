@@ -43,7 +43,7 @@ func (f *Files) Load() (*table.Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	network, err := table.NewNetwork(f.Cluster, topologyMessage, endpointsMessage)
+	network, err := table.NewNetwork(f.Cluster, topologyMessage, endpointsMessage, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s:\n%w", f.Topology, f.Endpoints, err)
 	}

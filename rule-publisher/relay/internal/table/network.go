@@ -9,22 +9,39 @@ import (
 	"strings"
 	"time"
 
-	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
 )
 
-// Tier is one cluster's endpoints of a service.
+// Place is a service in a cluster.
+type Place struct{ Service, Cluster string }
+
+// Endpoint of a service: where its pod's proxy listens, and the zone of its cluster if it is known.
+type Endpoint struct {
+	Address netip.AddrPort
+	Zone    string
+}
+
+// Compare orders endpoints by zone, then address.
+func (e Endpoint) Compare(other Endpoint) int {
+	return cmp.Or(strings.Compare(e.Zone, other.Zone), e.Address.Compare(other.Address))
+}
+
+// Found is what sources have found beyond the declared addresses.
+type Found map[Place][]Endpoint
+
+// Tier is one cluster's endpoints of a service, in order.
 type Tier struct {
 	Cluster   string
 	Region    string
 	RTT       time.Duration // from the relay's own cluster
-	Endpoints []netip.AddrPort
+	Endpoints []Endpoint
 }
 
 // Network is what can be reached from one cluster: per service its tiers, nearest first.
 type Network struct {
 	Cluster  string
 	services map[string][]Tier
+	reports  map[string]bool // services whose backends report their load
 	// Unreachable says which endpoints cannot be routed to, and why.
 	Unreachable []string
 }
@@ -44,41 +61,56 @@ func (n *Network) Tiers(service string) []Tier {
 	return n.services[service]
 }
 
-// NewNetwork joins the topology with the endpoints as seen from the cluster. The error lists
-// everything that is wrong, each with its key, the value and what is allowed.
-func NewNetwork(cluster string, topology *spillwayv1.Topology, endpoints *spillwayv1.Endpoints) (*Network, error) {
-	regions, problems := checkTopology(topology)
-	allowed := allowedClusters(topology)
-	if _, ok := regions[cluster]; !ok {
-		problems = append(problems, fmt.Errorf("topology clusters: own cluster %q is missing; clusters: %s", cluster, allowed))
+// ReportsLoad tells whether the service's backends say in each response how loaded they are.
+func (n *Network) ReportsLoad(service string) bool { return n.reports[service] }
+
+// NewNetwork joins the topology with the endpoints as seen from the cluster: those declared, and those
+// that sources found. A declared entry goes before what is found of the same place in Kubernetes. The
+// error lists everything that is wrong with the declarations, each with its key, the value and what is
+// allowed; what is found is not judged but skipped and told.
+func NewNetwork(cluster string, topology *spillwayv1.Topology, endpoints *spillwayv1.Endpoints, found Found) (*Network, error) {
+	regions, problems := checkTopology(cluster, topology)
+	declared, errs := checkEndpoints(cluster, endpoints, regions)
+	if err := errors.Join(append(problems, errs...)...); err != nil {
+		return nil, err
 	}
-	if endpoints.GetCluster() != cluster {
-		problems = append(problems, fmt.Errorf("endpoints cluster: %q; these must be the endpoints as seen from %q",
-			endpoints.GetCluster(), cluster))
+	network := &Network{Cluster: cluster, services: map[string][]Tier{}, reports: map[string]bool{}}
+	for _, service := range topology.GetServices() {
+		network.reports[service.GetName()] = service.GetLoadReport() == loadReportORCA
 	}
-	network := &Network{Cluster: cluster, services: map[string][]Tier{}}
 	rtts := roundTrips(cluster, topology)
-	seen := map[[2]string]bool{}
-	for i, entry := range endpoints.GetServices() {
-		key := fmt.Sprintf("endpoints services[%d]", i)
-		problems = append(problems, checkEntry(key, entry, regions, allowed, seen)...)
-		addresses, errs := parseAddresses(key, entry.GetAddresses())
-		problems = append(problems, errs...)
-		rtt, linked := rtts[entry.GetCluster()]
+	for place, addresses := range merge(declared, found) {
+		rtt, linked := rtts[place.Cluster]
 		if !linked {
 			network.Unreachable = append(network.Unreachable,
-				fmt.Sprintf("%s in %s: the topology has no link from %s", entry.GetService(), entry.GetCluster(), cluster))
-			continue
-		}
-		if len(addresses) > 0 {
-			tier := Tier{Cluster: entry.GetCluster(), Region: regions[entry.GetCluster()], RTT: rtt, Endpoints: addresses}
-			network.services[entry.GetService()] = append(network.services[entry.GetService()], tier)
+				fmt.Sprintf("%s in %s: the topology has no link from %s", place.Service, place.Cluster, cluster))
+		} else if len(addresses) > 0 {
+			tier := Tier{Cluster: place.Cluster, Region: regions[place.Cluster], RTT: rtt, Endpoints: addresses}
+			network.services[place.Service] = append(network.services[place.Service], tier)
 		}
 	}
+	slices.Sort(network.Unreachable)
 	for _, tiers := range network.services {
 		slices.SortFunc(tiers, func(a, b Tier) int { return compareTiers(cluster, a, b) })
 	}
-	return network, errors.Join(problems...)
+	return network, nil
+}
+
+// merge adds to each declared place the addresses that its names have; places that are not declared
+// are those that Kubernetes tells.
+func merge(declared map[Place]declaration, found Found) Found {
+	merged := Found{}
+	for place, addresses := range found {
+		if d, ok := declared[place]; !ok || d.named {
+			merged[place] = addresses
+		}
+	}
+	for place, d := range declared {
+		all := append(slices.Clone(d.addresses), merged[place]...)
+		slices.SortFunc(all, Endpoint.Compare)
+		merged[place] = slices.CompactFunc(all, func(a, b Endpoint) bool { return a.Address == b.Address })
+	}
+	return merged
 }
 
 func compareTiers(own string, a, b Tier) int {
@@ -91,41 +123,6 @@ func compareTiers(own string, a, b Tier) int {
 	return cmp.Or(cmp.Compare(notOwn(a), notOwn(b)), cmp.Compare(a.RTT, b.RTT), strings.Compare(a.Cluster, b.Cluster))
 }
 
-func checkTopology(topology *spillwayv1.Topology) (regions map[string]string, problems []error) {
-	regions = map[string]string{}
-	for i, c := range topology.GetClusters() {
-		if _, twice := regions[c.GetName()]; twice {
-			problems = append(problems, fmt.Errorf("topology clusters[%d].name: %q is listed twice", i, c.GetName()))
-		}
-		if c.GetName() == "" || strings.ContainsAny(c.GetName(), names.XdsClusterSeparator+". ") {
-			problems = append(problems, fmt.Errorf("topology clusters[%d].name: %q must be non-empty, without '|', '.' and spaces",
-				i, c.GetName()))
-		}
-		regions[c.GetName()] = c.GetRegion()
-	}
-	for i, link := range topology.GetLinks() {
-		for key, name := range map[string]string{"source_cluster": link.GetSourceCluster(), "destination_cluster": link.GetDestinationCluster()} {
-			if _, ok := regions[name]; !ok {
-				problems = append(problems, fmt.Errorf("topology links[%d].%s: unknown cluster %q; clusters: %s",
-					i, key, name, allowedClusters(topology)))
-			}
-		}
-		if !(link.GetRttMs() >= 0 && link.GetRttMs() <= 60_000) {
-			problems = append(problems, fmt.Errorf("topology links[%d].rtt_ms: %v must be 0..60000", i, link.GetRttMs()))
-		}
-	}
-	return regions, problems
-}
-
-func allowedClusters(topology *spillwayv1.Topology) string {
-	clusters := make([]string, 0, len(topology.GetClusters()))
-	for _, c := range topology.GetClusters() {
-		clusters = append(clusters, c.GetName())
-	}
-	slices.Sort(clusters)
-	return cmp.Or(strings.Join(clusters, ", "), "none")
-}
-
 func roundTrips(cluster string, topology *spillwayv1.Topology) map[string]time.Duration {
 	rtts := map[string]time.Duration{cluster: 0}
 	for _, link := range topology.GetLinks() {
@@ -134,36 +131,4 @@ func roundTrips(cluster string, topology *spillwayv1.Topology) map[string]time.D
 		}
 	}
 	return rtts
-}
-
-func checkEntry(key string, entry *spillwayv1.ServiceEndpoints, regions map[string]string, allowed string,
-	seen map[[2]string]bool) (problems []error) {
-	if !serviceName.MatchString(entry.GetService()) {
-		problems = append(problems, fmt.Errorf("%s.service: %q must be letters, digits and inner '._-'", key, entry.GetService()))
-	}
-	if _, ok := regions[entry.GetCluster()]; !ok {
-		problems = append(problems, fmt.Errorf("%s.cluster: unknown cluster %q; clusters: %s", key, entry.GetCluster(), allowed))
-	}
-	identity := [2]string{entry.GetService(), entry.GetCluster()}
-	if seen[identity] {
-		problems = append(problems, fmt.Errorf("%s: a second entry for service %q in cluster %q", key, identity[0], identity[1]))
-	}
-	seen[identity] = true
-	return problems
-}
-
-func parseAddresses(key string, texts []string) (addresses []netip.AddrPort, problems []error) {
-	for i, text := range texts {
-		address, err := netip.ParseAddrPort(text)
-		switch {
-		case err != nil || address.Port() == 0:
-			problems = append(problems, fmt.Errorf("%s.addresses[%d]: %q must be IPv4:port or [IPv6]:port", key, i, text))
-		case slices.Contains(addresses, address):
-			problems = append(problems, fmt.Errorf("%s.addresses[%d]: %q is listed twice", key, i, text))
-		default:
-			addresses = append(addresses, address)
-		}
-	}
-	slices.SortFunc(addresses, netip.AddrPort.Compare)
-	return addresses, problems
 }

@@ -34,7 +34,7 @@ func at(service, cluster string, addresses ...string) *spillwayv1.ServiceEndpoin
 
 func network(t *testing.T, entries ...*spillwayv1.ServiceEndpoints) *Network {
 	t.Helper()
-	n, err := NewNetwork("a", topology(), endpoints(entries...))
+	n, err := NewNetwork("a", topology(), endpoints(entries...), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestNetworkErrors(t *testing.T) {
 	bad.Cluster = "b"
 	top := topology()
 	top.Links[0].DestinationCluster = "venus"
-	_, err := NewNetwork("a", top, bad)
+	_, err := NewNetwork("a", top, bad, nil)
 	if err == nil {
 		t.Fatal("no error")
 	}

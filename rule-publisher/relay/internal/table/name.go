@@ -1,0 +1,47 @@
+package table
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+)
+
+// Name is a DNS name that stands for endpoints.
+type Name struct {
+	Text string // as declared
+	Host string
+	Port uint16 // 0: Host is looked up as SRV, whose records have ports
+}
+
+// hostName: labels of letters, digits, '-' and '_' (of SRV names), at most 253 bytes, with or
+// without the dot at the end that makes it absolute.
+var hostName = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.?$`)
+
+// ParseName reads name:port, or _service._proto.name, which is looked up as SRV.
+func ParseName(text string) (Name, error) {
+	wrong := fmt.Errorf("%q must be name:port, or _service._proto.name to look up as SRV", text)
+	if len(text) > 260 {
+		return Name{}, wrong
+	}
+	if text != "" && text[0] == '_' {
+		if !hostName.MatchString(text) {
+			return Name{}, wrong
+		}
+		return Name{Text: text, Host: text}, nil
+	}
+	host, port, err := net.SplitHostPort(text)
+	number, err2 := strconv.ParseUint(port, 10, 16)
+	if err != nil || err2 != nil || number == 0 || !hostName.MatchString(host) || net.ParseIP(host) != nil {
+		return Name{}, wrong
+	}
+	return Name{Text: text, Host: host, Port: uint16(number)}, nil
+}
+
+// validPort: a number, taken as it is, or the name of a port.
+func validPort(text string) bool {
+	if number, err := strconv.ParseUint(text, 10, 16); err == nil {
+		return number > 0
+	}
+	return portName.MatchString(text)
+}
