@@ -3,58 +3,109 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"regexp"
 	"strconv"
+	"strings"
+
+	"spillway.dev/relay/internal/identity"
+	"spillway.dev/relay/internal/source"
 )
 
-// config is read once at start from environment variables; none has a default.
+// config is read once at start from environment variables. Only what is marked optional may be absent.
 type config struct {
-	Cluster      string // SPILLWAY_CLUSTER: the cluster that this relay serves
-	NatsURL      string // SPILLWAY_NATS_URL: nats://user:pass@host:port
-	XDSListen    string // SPILLWAY_XDS_LISTEN: host:port of ADS
-	HealthListen string // SPILLWAY_HEALTH_LISTEN: host:port of /healthz and /status
-	StateDir     string // SPILLWAY_STATE_DIR: own writable folder
-	Topology     string // SPILLWAY_TOPOLOGY: path of the topology YAML
-	Endpoints    string // SPILLWAY_ENDPOINTS: path of the endpoints YAML, as seen from the cluster
+	Cluster      string           // SPILLWAY_CLUSTER: the cluster that this relay serves
+	NATS         source.NATS      // SPILLWAY_NATS_URL; optional: _NATS_CA, _NATS_CERT, _NATS_KEY
+	XDSListen    string           // SPILLWAY_XDS_LISTEN: host:port of ADS
+	XDS          identity.Files   // SPILLWAY_XDS_CERT, _XDS_KEY, _XDS_CLIENT_CA: PEM files
+	Identity     identity.Pattern // SPILLWAY_XDS_IDENTITY: URI SAN of an Envoy
+	HealthListen string           // SPILLWAY_HEALTH_LISTEN: host:port of health, status and metrics
+	StateDir     string           // SPILLWAY_STATE_DIR: own writable folder
+	Topology     string           // SPILLWAY_TOPOLOGY: path of the topology YAML
+	Endpoints    string           // SPILLWAY_ENDPOINTS: path of the endpoints YAML, as seen from the cluster
+	LogLevel     slog.Level       // SPILLWAY_LOG_LEVEL: optional, info
 }
 
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
+// reader collects every problem, to list them at once.
+type reader struct {
+	getenv   func(string) string
+	problems []error
+}
+
+// need reads a variable that must be set.
+func (r *reader) need(key, what string, check func(string) error) string {
+	value := r.getenv(key)
+	if value == "" {
+		r.problems = append(r.problems, fmt.Errorf("%s: not set; must be %s", key, what))
+		return ""
+	}
+	return r.may(key, what, check)
+}
+
+// may reads a variable that may be absent.
+func (r *reader) may(key, what string, check func(string) error) string {
+	value := r.getenv(key)
+	if value != "" && check != nil {
+		if err := check(value); err != nil {
+			r.problems = append(r.problems, fmt.Errorf("%s: %w; must be %s", key, err, what))
+		}
+	}
+	return value
+}
+
 // readConfig lists every missing or wrong variable at once.
 func readConfig(getenv func(string) string) (config, error) {
 	var c config
-	var problems []error
-	read := func(into *string, key, what string, check func(string) error) {
-		*into = getenv(key)
-		if *into == "" {
-			problems = append(problems, fmt.Errorf("%s: not set; must be %s", key, what))
-		} else if err := check(*into); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w; must be %s", key, err, what))
-		}
+	r := &reader{getenv: getenv}
+	c.Cluster = r.need("SPILLWAY_CLUSTER", "the name of the relay's own cluster", checkCluster)
+	c.NATS.URL = r.need("SPILLWAY_NATS_URL", "nats://user:pass@host:port, several separated by commas",
+		func(value string) error { return checkNatsURL(value, source.User(c.Cluster)) })
+	c.NATS.CA = r.may("SPILLWAY_NATS_CA", "", nil)
+	c.NATS.Cert = r.may("SPILLWAY_NATS_CERT", "", nil)
+	c.NATS.Key = r.may("SPILLWAY_NATS_KEY", "", nil)
+	if (c.NATS.Cert == "") != (c.NATS.Key == "") {
+		r.problems = append(r.problems, errors.New("SPILLWAY_NATS_CERT, SPILLWAY_NATS_KEY: one is set; must be both or none"))
 	}
-	anything := func(string) error { return nil }
-	read(&c.Cluster, "SPILLWAY_CLUSTER", "the name of the relay's own cluster", func(value string) error {
-		if !clusterName.MatchString(value) {
-			return fmt.Errorf("%q has characters outside A-Z a-z 0-9 _ -", value)
-		}
-		return nil
+	c.XDSListen = r.need("SPILLWAY_XDS_LISTEN", "host:port", checkHostPort)
+	c.XDS.Cert = r.need("SPILLWAY_XDS_CERT", "the path of the relay's certificate (PEM)", nil)
+	c.XDS.Key = r.need("SPILLWAY_XDS_KEY", "the path of the certificate's key (PEM)", nil)
+	c.XDS.ClientCA = r.need("SPILLWAY_XDS_CLIENT_CA", "the path of the authorities of Envoys' certificates (PEM)", nil)
+	r.need("SPILLWAY_XDS_IDENTITY", "the URI SAN of an Envoy's certificate with {cluster} and {service}", func(value string) (err error) {
+		c.Identity, err = identity.ParsePattern(value)
+		return err
 	})
-	read(&c.NatsURL, "SPILLWAY_NATS_URL", "nats://user:pass@host:port", checkNatsURL)
-	read(&c.XDSListen, "SPILLWAY_XDS_LISTEN", "host:port", checkHostPort)
-	read(&c.HealthListen, "SPILLWAY_HEALTH_LISTEN", "host:port", checkHostPort)
-	read(&c.StateDir, "SPILLWAY_STATE_DIR", "the path of a writable folder", anything)
-	read(&c.Topology, "SPILLWAY_TOPOLOGY", "the path of the topology YAML", anything)
-	read(&c.Endpoints, "SPILLWAY_ENDPOINTS", "the path of the endpoints YAML", anything)
-	return c, errors.Join(problems...)
+	c.HealthListen = r.need("SPILLWAY_HEALTH_LISTEN", "host:port", checkHostPort)
+	c.StateDir = r.need("SPILLWAY_STATE_DIR", "the path of a writable folder", nil)
+	c.Topology = r.need("SPILLWAY_TOPOLOGY", "the path of the topology YAML", nil)
+	c.Endpoints = r.need("SPILLWAY_ENDPOINTS", "the path of the endpoints YAML", nil)
+	r.may("SPILLWAY_LOG_LEVEL", "debug, info, warn or error", func(value string) error {
+		return c.LogLevel.UnmarshalText([]byte(value))
+	})
+	return c, errors.Join(r.problems...)
 }
 
-// checkNatsURL never repeats the value, which holds a password.
-func checkNatsURL(value string) error {
-	parsed, err := url.Parse(value)
-	if err != nil || parsed.Host == "" || (parsed.Scheme != "nats" && parsed.Scheme != "tls") {
-		return errors.New("not a NATS URL")
+func checkCluster(value string) error {
+	if !clusterName.MatchString(value) {
+		return fmt.Errorf("%q has characters outside A-Z a-z 0-9 _ -", value)
+	}
+	return nil
+}
+
+// checkNatsURL never repeats the value, which holds a password. A user other than the cluster's own
+// relay has rights that a relay must not have.
+func checkNatsURL(value, user string) error {
+	for _, one := range strings.Split(value, ",") {
+		parsed, err := url.Parse(strings.TrimSpace(one))
+		if err != nil || parsed.Host == "" || (parsed.Scheme != "nats" && parsed.Scheme != "tls") {
+			return errors.New("not a NATS URL")
+		}
+		if parsed.User != nil && parsed.User.Username() != user {
+			return fmt.Errorf("another user than this cluster's relay, %q", user)
+		}
 	}
 	return nil
 }

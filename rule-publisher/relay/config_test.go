@@ -8,13 +8,16 @@ import (
 // Every missing or wrong variable is named at once, none has a default, and the password is not shown.
 func TestConfigListsEveryProblem(t *testing.T) {
 	values := map[string]string{"SPILLWAY_NATS_URL": "http://me:secret@x", "SPILLWAY_XDS_LISTEN": "1234",
-		"SPILLWAY_HEALTH_LISTEN": "127.0.0.1:99999", "SPILLWAY_CLUSTER": "a.b"}
+		"SPILLWAY_HEALTH_LISTEN": "127.0.0.1:99999", "SPILLWAY_CLUSTER": "a.b", "SPILLWAY_XDS_IDENTITY": "spiffe://x/{service}",
+		"SPILLWAY_LOG_LEVEL": "loud", "SPILLWAY_NATS_CERT": "c"}
 	_, err := readConfig(func(key string) string { return values[key] })
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{`SPILLWAY_CLUSTER: "a.b"`, "SPILLWAY_NATS_URL: not a NATS URL", "SPILLWAY_XDS_LISTEN: ",
-		`SPILLWAY_HEALTH_LISTEN: port "99999"`, "SPILLWAY_STATE_DIR: not set", "SPILLWAY_TOPOLOGY: not set", "SPILLWAY_ENDPOINTS: not set"} {
+		`SPILLWAY_HEALTH_LISTEN: port "99999"`, "SPILLWAY_STATE_DIR: not set", "SPILLWAY_TOPOLOGY: not set", "SPILLWAY_ENDPOINTS: not set", "SPILLWAY_XDS_CERT: not set", "SPILLWAY_XDS_KEY: not set", "SPILLWAY_XDS_CLIENT_CA: not set",
+		`SPILLWAY_XDS_IDENTITY: "spiffe://x/{service}" has {cluster} 0 times`, "SPILLWAY_LOG_LEVEL: ",
+		"SPILLWAY_NATS_CERT, SPILLWAY_NATS_KEY: one is set"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing: %s\nin: %v", want, err)
 		}
@@ -22,7 +25,26 @@ func TestConfigListsEveryProblem(t *testing.T) {
 	if strings.Contains(err.Error(), "secret") {
 		t.Errorf("the password is shown: %v", err)
 	}
-	if _, err := readConfig(func(string) string { return "" }); strings.Count(err.Error(), "not set") != 7 {
+	if _, err := readConfig(func(string) string { return "" }); strings.Count(err.Error(), "not set") != 11 {
 		t.Errorf("of nothing: %v", err)
+	}
+}
+
+// Credentials of another user than the cluster's own relay are refused, in whatever URL of a list,
+// and without showing them.
+func TestConfigRefusesForeignNATSUsers(t *testing.T) {
+	for url, want := range map[string]string{
+		"nats://relay-north:secret@a:4222,tls://relay-north:secret@b": "",
+		"nats://a:4222":                  "",
+		"nats://publisher:secret@a:4222": "another user",
+		"nats://relay-north:x@a:4222, nats://relay-south:secret@a:4222": "another user",
+		"nats://secret@a:4222":                "another user",
+		"nats://relay-north:secret@a:x":       "not a NATS URL",
+		"nats://relay-north:secret@a,http://": "not a NATS URL",
+	} {
+		err := checkNatsURL(url, "relay-north")
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: %v, want %q", url, err, want)
+		}
 	}
 }

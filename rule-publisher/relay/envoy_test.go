@@ -44,7 +44,11 @@ func startEnvoy(t *testing.T, variant string, relayPort, appPort int) *realEnvoy
 	template, err := os.ReadFile("testdata/bootstrap.yaml")
 	must(t, err)
 	bootstrap := strings.NewReplacer("RELAY_PORT", strconv.Itoa(relayPort), "APP_PORT", strconv.Itoa(appPort),
-		"API_TYPE", variant).Replace(string(template))
+		"API_TYPE", variant, "FOLDER", folder).Replace(string(template))
+	pair := authority.Envoy("north", "gate")
+	for name, content := range map[string][]byte{"envoy.crt": pair.Cert, "envoy.key": pair.Key, "ca.crt": authority.PEM} {
+		must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
+	}
 	path := filepath.Join(folder, "bootstrap.yaml")
 	must(t, os.WriteFile(path, []byte(bootstrap), 0o600))
 	adminPath := filepath.Join(folder, "admin")

@@ -22,9 +22,14 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/identity/identitytest"
+	"spillway.dev/relay/internal/source"
 )
 
 const patience = 10 * time.Second
+
+// authority signs every certificate of the tests, where nothing else is said.
+var authority = identitytest.NewAuthority()
 
 const testTopology = `
 clusters: [{name: north, region: r1}, {name: south, region: r2}, {name: far, region: r3}]
@@ -48,8 +53,13 @@ func startNATS(t *testing.T, folder string, port int) *natsserver.Server {
 	if port == 0 {
 		port = natsserver.RANDOM_PORT
 	}
-	s, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: folder,
-		NoSigs: true, NoLog: true})
+	return startNATSWith(t, &natsserver.Options{StoreDir: folder, Port: port})
+}
+
+func startNATSWith(t *testing.T, options *natsserver.Options) *natsserver.Server {
+	t.Helper()
+	options.Host, options.JetStream, options.NoSigs, options.NoLog = "127.0.0.1", true, true, true
+	s, err := natsserver.NewServer(options)
 	must(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
@@ -68,7 +78,12 @@ type publisher struct {
 
 func newPublisher(t *testing.T, s *natsserver.Server) *publisher {
 	t.Helper()
-	conn, err := nats.Connect(s.ClientURL())
+	return newPublisherAt(t, s.ClientURL())
+}
+
+func newPublisherAt(t *testing.T, url string) *publisher {
+	t.Helper()
+	conn, err := nats.Connect(url)
 	must(t, err)
 	t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
@@ -146,11 +161,14 @@ type running struct {
 func testConfig(t *testing.T, natsURL string) config {
 	t.Helper()
 	folder := t.TempDir()
-	conf := config{Cluster: "north", NatsURL: natsURL, XDSListen: "127.0.0.1:0", HealthListen: "127.0.0.1:0",
+	conf := config{Cluster: "north", NATS: source.NATS{URL: natsURL}, Identity: identitytest.Identity, XDSListen: "127.0.0.1:0", HealthListen: "127.0.0.1:0",
 		StateDir: filepath.Join(folder, "state"), Topology: filepath.Join(folder, "topology.yaml"),
 		Endpoints: filepath.Join(folder, "endpoints.yaml")}
 	must(t, os.WriteFile(conf.Topology, []byte(testTopology), 0o600))
 	must(t, os.WriteFile(conf.Endpoints, []byte(testEndpoints), 0o600))
+	var err error
+	conf.XDS, err = authority.WriteServer(folder, authority.Relay("north"))
+	must(t, err)
 	return conf
 }
 
@@ -161,7 +179,7 @@ func startRelay(t *testing.T, conf config) *running {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r, err := newRelay(ctx, conf, log)
+	r, err := newRelay(conf, log)
 	must(t, err)
 	done := make(chan error, 1)
 	go func() { done <- r.run(ctx) }()
@@ -189,6 +207,12 @@ func (r *running) status() (page statusPage) {
 	defer response.Body.Close()
 	must(r.t, json.NewDecoder(response.Body).Decode(&page))
 	return page
+}
+
+// counted waits until the counter has the value.
+func (r *running) counted(counter string, want uint64) {
+	r.t.Helper()
+	eventually(r.t, fmt.Sprintf("%s is %d", counter, want), func() bool { return r.status().Counters[counter] == want })
 }
 
 func eventually(t *testing.T, what string, condition func() bool) {

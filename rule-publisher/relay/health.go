@@ -2,16 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"spillway.dev/relay/internal/control"
-	"spillway.dev/relay/internal/count"
-	"spillway.dev/relay/internal/report"
-	"spillway.dev/relay/internal/serve"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
+
+// coldStart is how long a relay that has no ruleset waits for the word of NATS before it says that it
+// is ready. Envoys without routes answer nobody: local-first is better, however long NATS is away.
+const coldStart = 5 * time.Second
 
 // statusPage is what GET /status answers.
 type statusPage struct {
@@ -21,28 +21,54 @@ type statusPage struct {
 	InputWindow   string            `json:"input_window"`
 	ExpiresAt     *time.Time        `json:"expires_at"`
 	Envoys        map[string]int    `json:"envoys"` // connected, by service
+	Placed        map[string]int    `json:"placed"` // of these, that hold what they accepted
 	NatsConnected bool              `json:"nats_connected"`
 	AcksWaiting   int               `json:"acknowledgements_waiting"`
-	Counters      map[string]uint64 `json:"counters"`
+	Certificate   time.Time         `json:"certificate_expires_at"`
+	Counters      map[string]uint64 `json:"counters"` // those that are not 0
 }
 
-// healthHandler serves /healthz (200: it is asked only once the xDS listener is up) and /status.
-func healthHandler(cluster string, loop *control.Loop, streams *serve.Streams, conn *nats.Conn, acks *report.Acks,
-	counters *count.Counters) http.Handler {
+// healthHandler serves /healthz (alive: 200 as soon as xDS is listened for, also while draining),
+// /readyz, /status and /metrics.
+func (r *relay) healthHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		w.Write([]byte("ok\n")) //nolint:errcheck // the asker is gone
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if reason := r.notReady(time.Now()); reason != "" {
+			http.Error(w, reason, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
 	})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		status := loop.Status()
-		page := statusPage{Cluster: cluster, ServedVersion: status.Version, KnownVersion: status.KnownVersion,
-			InputWindow: status.InputWindow, Envoys: streams.Connected(), NatsConnected: conn.IsConnected(),
-			AcksWaiting: acks.Waiting(), Counters: counters.All()}
-		if status.KnownVersion != 0 {
-			page.ExpiresAt = &status.ExpiresAt
-		}
 		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(page) //nolint:errcheck // the asker is gone
+		json.NewEncoder(w).Encode(r.statusPage()) //nolint:errcheck // the asker is gone
 	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))
 	return mux
+}
+
+// notReady says why no Envoy should come now; "" when what it would be served is true: a ruleset from
+// NATS or disk, or local-first because NATS said that there is none, or has said nothing for long.
+func (r *relay) notReady(now time.Time) string {
+	switch {
+	case r.draining.Load():
+		return "draining"
+	case r.loop.Status().KnownVersion != 0, r.rulesets.Answered(), now.Sub(r.started) > coldStart:
+		return ""
+	}
+	return fmt.Sprintf("no ruleset on disk, and NATS has not said yet which is in force; local-first from %s on",
+		r.started.Add(coldStart).Format(time.RFC3339))
+}
+
+func (r *relay) statusPage() statusPage {
+	status := r.loop.Status()
+	page := statusPage{Cluster: r.conf.Cluster, ServedVersion: status.Version, KnownVersion: status.KnownVersion,
+		InputWindow: status.InputWindow, Envoys: r.streams.Connected(), Placed: r.streams.Placed(),
+		NatsConnected: r.conn.IsConnected(), AcksWaiting: r.acks.Waiting(), Certificate: r.keeper.NotAfter(),
+		Counters: r.counters.All()}
+	if status.KnownVersion != 0 {
+		page.ExpiresAt = &status.ExpiresAt
+	}
+	return page
 }

@@ -15,15 +15,15 @@ import (
 const exitUsage = 64
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	conf, err := readConfig(os.Getenv)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "spillway-relay: wrong configuration:\n%v\n", err)
 		os.Exit(exitUsage)
 	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: conf.LogLevel})).With("cluster", conf.Cluster)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	relay, err := newRelay(ctx, conf, log.With("cluster", conf.Cluster))
+	relay, err := newRelay(conf, log)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "spillway-relay: cannot start:\n%v\n", err)
 		os.Exit(exitUsage)

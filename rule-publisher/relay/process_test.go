@@ -54,8 +54,10 @@ func TestWrongConfigurationExits64(t *testing.T) {
 }
 
 func environment(conf config) []string {
-	return []string{"SPILLWAY_CLUSTER=" + conf.Cluster, "SPILLWAY_NATS_URL=" + conf.NatsURL, "SPILLWAY_XDS_LISTEN=" + conf.XDSListen,
+	return []string{"SPILLWAY_CLUSTER=" + conf.Cluster, "SPILLWAY_NATS_URL=" + conf.NATS.URL, "SPILLWAY_XDS_LISTEN=" + conf.XDSListen,
 		"SPILLWAY_HEALTH_LISTEN=" + conf.HealthListen, "SPILLWAY_STATE_DIR=" + conf.StateDir,
+		"SPILLWAY_XDS_CERT=" + conf.XDS.Cert, "SPILLWAY_XDS_KEY=" + conf.XDS.Key, "SPILLWAY_XDS_CLIENT_CA=" + conf.XDS.ClientCA,
+		"SPILLWAY_XDS_IDENTITY=" + string(conf.Identity),
 		"SPILLWAY_TOPOLOGY=" + conf.Topology, "SPILLWAY_ENDPOINTS=" + conf.Endpoints}
 }
 
@@ -67,7 +69,7 @@ func TestSigtermEndsCleanly(t *testing.T) {
 	must(t, command.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
-	c := newDelta(t, conf.XDSListen, node("gate", "a"))
+	c := newDelta(t, &dialer{address: conf.XDSListen}, node("gate", "a"))
 	c.subscribe(serve.ClusterType)
 	next(t, c)
 	must(t, command.Process.Signal(syscall.SIGTERM))

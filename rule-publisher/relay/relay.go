@@ -7,14 +7,15 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"google.golang.org/grpc"
 
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/control"
 	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/identity"
 	"spillway.dev/relay/internal/report"
 	"spillway.dev/relay/internal/serve"
 	"spillway.dev/relay/internal/source"
@@ -24,7 +25,10 @@ import (
 
 const (
 	filesEvery = 2 * time.Second
-	drainTime  = 2 * time.Second
+	tlsEvery   = time.Second
+	// An end takes at most these two and half a second for connections that do not close.
+	drainOver = 2500 * time.Millisecond // streams end spread over this time
+	flushFor  = time.Second             // then what waits for NATS gets this time
 )
 
 // relay is the wiring: every part, and nothing that thinks.
@@ -33,22 +37,34 @@ type relay struct {
 	log      *slog.Logger
 	counters *count.Counters
 	files    *source.Files
+	store    *state.Store
+	keeper   *identity.Keeper
 	conn     *nats.Conn
 	acks     *report.Acks
+	cache    *serve.Cache
 	loop     *control.Loop
+	rulesets *source.Rulesets
 	streams  *serve.Streams
-	xds      *grpc.Server
+	metrics  *metrics
+	xds      *serve.Server
 	listener net.Listener // of xDS
 	health   net.Listener
+
+	life     context.Context // ends after the draining, not before
+	end      context.CancelFunc
+	started  time.Time
+	draining atomic.Bool
 }
 
 // newRelay reads files and disk state and opens the listeners. NATS may be away.
-func newRelay(ctx context.Context, conf config, log *slog.Logger) (*relay, error) {
-	r := &relay{conf: conf, log: log, counters: &count.Counters{},
+func newRelay(conf config, log *slog.Logger) (*relay, error) {
+	r := &relay{conf: conf, log: log, counters: &count.Counters{}, started: time.Now(), cache: serve.NewCache(),
 		files: &source.Files{Cluster: conf.Cluster, Topology: conf.Topology, Endpoints: conf.Endpoints}}
 	network, err := r.files.Load()
-	store, err2 := state.Open(conf.StateDir)
-	if err := errors.Join(err, err2); err != nil {
+	var err2, err3 error
+	r.store, err2 = state.Open(conf.StateDir, conf.Cluster)
+	r.keeper, err3 = identity.NewKeeper(conf.XDS)
+	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err
 	}
 	if r.listener, err = net.Listen("tcp", conf.XDSListen); err != nil {
@@ -57,21 +73,35 @@ func newRelay(ctx context.Context, conf config, log *slog.Logger) (*relay, error
 	if r.health, err = net.Listen("tcp", conf.HealthListen); err != nil {
 		return nil, errors.Join(err, r.listener.Close())
 	}
-	if r.conn, err = source.Connect(conf.NatsURL, conf.Cluster, log); err != nil {
+	if r.conn, err = source.Connect(conf.NATS, conf.Cluster, r.counters, log); err != nil {
 		return nil, errors.Join(err, r.listener.Close(), r.health.Close())
 	}
-	r.acks = report.NewAcks(r.conn, conf.Cluster, r.counters, log)
-	cache := serve.NewCache()
-	r.loop = control.NewLoop(ctx, control.Ports{Cache: cache, Save: store.Save, Acknowledge: r.acks.Put,
-		Counters: r.counters, Log: log}, network, r.kept(store))
-	r.streams = serve.NewStreams(conf.Cluster, r.loop.Observer(ctx), r.counters)
-	r.xds = serve.NewServer(ctx, cache, r.streams)
+	if r.acks, err = report.NewAcks(r.conn, conf.Cluster, r.keptAcks(), r.counters, log); err != nil {
+		return nil, errors.Join(err, r.listener.Close(), r.health.Close())
+	}
+	r.life, r.end = context.WithCancel(context.Background())
+	r.assemble(network)
 	return r, nil
 }
 
+// assemble the parts that think.
+func (r *relay) assemble(network *table.Network) {
+	r.metrics = newMetrics(r)
+	r.loop = control.NewLoop(r.life, control.Ports{Cache: r.cache, Save: r.store.Save, Acknowledge: r.acks.Put,
+		Counters: r.counters, Log: r.log}, network, r.kept())
+	r.rulesets = &source.Rulesets{Conn: r.conn, Cluster: r.conf.Cluster, Log: r.log,
+		Taken: func(value []byte) { r.loop.Ruleset(r.life, value) }}
+	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Observer: r.loop.Observer(r.life),
+		Counters: r.counters, Log: r.log, PushToAck: r.metrics.pushToAck}
+	r.xds = serve.NewServer(r.life, r.cache, r.streams, r.keeper.TLS(), func(from net.Addr, err error) {
+		r.counters.Add(count.TLSHandshakesRefused)
+		r.log.Debug("a connection to xDS is refused", "from", from.String(), "error", err)
+	})
+}
+
 // kept is the ruleset of before the restart; nil when there is none that can be used.
-func (r *relay) kept(store *state.Store) *table.Rules {
-	ruleset, err := store.Load()
+func (r *relay) kept() *table.Rules {
+	ruleset, err := r.store.Load()
 	if ruleset == nil && err == nil {
 		return nil
 	}
@@ -88,46 +118,63 @@ func (r *relay) kept(store *state.Store) *table.Rules {
 	return rules
 }
 
-// run until the context ends or a server fails.
+func (r *relay) keptAcks() []*spillwayv1.Acknowledgement {
+	acks, err := r.store.LoadAcks()
+	if err != nil {
+		r.counters.Add(count.StateErrors)
+		r.log.Error("acknowledgements kept on disk cannot be used", "error", err)
+		return nil
+	}
+	return acks
+}
+
+// run until the context ends or a server fails; then drain.
 func (r *relay) run(asked context.Context) error {
 	ctx, stop := context.WithCancelCause(asked)
 	defer stop(nil)
-	rulesets := &source.Rulesets{Conn: r.conn, Cluster: r.conf.Cluster, Log: r.log,
-		Taken: func(value []byte) { r.loop.Ruleset(ctx, value) }}
-	health := &http.Server{ReadHeaderTimeout: 5 * time.Second,
-		Handler: healthHandler(r.conf.Cluster, r.loop, r.streams, r.conn, r.acks, r.counters)}
-	var running sync.WaitGroup
-	running.Go(func() { r.loop.Run(ctx) })
-	running.Go(func() { rulesets.Run(ctx) })
-	running.Go(func() {
-		r.files.Watch(ctx, filesEvery, r.counters, r.log, func(n *table.Network) { r.loop.Network(ctx, n) })
+	health := &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: r.healthHandler()}
+	var serving, reporting sync.WaitGroup
+	serving.Go(func() { r.loop.Run(r.life) })
+	serving.Go(func() { r.rulesets.Run(r.life) })
+	serving.Go(func() {
+		r.files.Watch(r.life, filesEvery, r.counters, r.log, func(n *table.Network) { r.loop.Network(r.life, n) })
 	})
-	running.Go(func() { r.acks.Run(ctx) })
-	running.Go(func() { report.Heartbeats(ctx, r.conn, r.counters, r.conf.Cluster, r.heartbeat) })
-	running.Go(func() { stop(r.xds.Serve(r.listener)) })
-	running.Go(func() { stop(health.Serve(r.health)) })
+	serving.Go(func() { r.keeper.Watch(r.life, tlsEvery, r.counters, r.log) })
+	serving.Go(func() { stop(r.xds.Serve(r.listener)) })
+	serving.Go(func() { stop(health.Serve(r.health)) })
+	// Not while draining: the Envoys that leave are still there, and come to another relay.
+	serving.Go(func() { report.Heartbeats(ctx, r.conn, r.counters, r.conf.Cluster, r.heartbeat) })
+	reports, endReports := context.WithCancel(context.Background())
+	reporting.Go(func() { r.acks.Run(reports, flushFor) })
 	r.log.Info("serving", "xds", r.listener.Addr().String(), "health", r.health.Addr().String())
 	<-ctx.Done()
-	r.shutdown(health)
-	running.Wait()
+	r.draining.Store(true)
+	r.log.Info("draining", "envoys", r.streams.Connected())
+	r.xds.Drain(drainOver)
+	endReports()
+	reporting.Wait()
+	r.keepAcks()
+	r.end()
+	health.Close() //nolint:errcheck // going anyway
+	serving.Wait()
+	r.conn.Close()
 	if asked.Err() != nil {
 		return nil
 	}
 	return context.Cause(ctx)
 }
 
-func (r *relay) heartbeat(now time.Time) *spillwayv1.Heartbeat {
-	return report.NewHeartbeat(r.conf.Cluster, r.loop.Status().Version, r.streams.Connected(), now)
+// keepAcks for the next start: NATS has not stored them.
+func (r *relay) keepAcks() {
+	left := r.acks.Left()
+	if len(left) > 0 {
+		r.log.Warn("acknowledgements that NATS has not stored are kept on disk", "count", len(left))
+	}
+	if err := r.store.SaveAcks(left); err != nil {
+		r.log.Error("acknowledgements are lost", "count", len(left), "error", err)
+	}
 }
 
-// shutdown ends streams; the Envoys keep what they have and come back to the next relay.
-func (r *relay) shutdown(health *http.Server) {
-	force := time.AfterFunc(drainTime, r.xds.Stop)
-	r.xds.GracefulStop()
-	force.Stop()
-	health.Close() //nolint:errcheck // going anyway
-	r.conn.Close()
-	if waiting := r.acks.Waiting(); waiting > 0 {
-		r.log.Warn("stopping with acknowledgements that NATS has not stored", "count", waiting)
-	}
+func (r *relay) heartbeat(now time.Time) *spillwayv1.Heartbeat {
+	return report.NewHeartbeat(r.conf.Cluster, r.loop.Status().Version, r.streams.Placed(), now)
 }

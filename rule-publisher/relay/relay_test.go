@@ -29,7 +29,7 @@ func eachVariant(t *testing.T, test func(t *testing.T, open func(*testing.T, *ru
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, func(t *testing.T, r *running, pod string) client {
-				return variants[name](t, r.listener.Addr().String(), node("gate", pod))
+				return variants[name](t, at(r), node("gate", pod))
 			})
 		})
 	}
@@ -100,11 +100,9 @@ func TestRulesetReachesEnvoyAndAckReturns(t *testing.T) {
 		p.put(ruleset(6, time.Minute, 2500, 7500))
 		expect(t, c, map[string]uint32{"shop|north": 2500, "shop|south": 7500})
 		p.put(ruleset(4, time.Minute, 10000))
+		r.counted("rulesets_older", 1)
 		p.put(ruleset(6, time.Minute, 10000))
-		eventually(t, "older and duplicate are counted", func() bool {
-			counters := r.status().Counters
-			return counters["rulesets_older"] == 1 && counters["rulesets_duplicate"] == 1
-		})
+		r.counted("rulesets_duplicate", 1)
 		silent(t, c)
 		p.reports("spillway.heartbeats.north", func(data []byte) bool {
 			h := &spillwayv1.Heartbeat{}
@@ -225,15 +223,18 @@ func TestBrokenRulesetsAreRefused(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p := newPublisher(t, server)
 	r := startRelay(t, testConfig(t, server.ClientURL()))
-	c := newDelta(t, r.listener.Addr().String(), node("gate", "a"))
+	c := newDelta(t, at(r), node("gate", "a"))
 	boot(t, c)
-	p.put(ruleset(1, time.Minute, 10000)) // from here on the watch tells of every value
+	p.put(ruleset(1, time.Minute, 10000))
 	expect(t, c, local)
 	p.putBytes([]byte{0xff, 0xff, 0xff})
+	r.counted("rulesets_undecodable", 1)
 	p.put(ruleset(7, time.Minute, 6000, 3000))
+	r.counted("rulesets_refused", 1)
 	foreign := ruleset(8, time.Minute, 10000)
 	foreign.Rules[0].SourceCluster = "south"
 	p.put(foreign)
+	r.counted("rulesets_refused", 2)
 	p.ack(func(a *spillwayv1.Acknowledgement) bool {
 		return a.GetRulesetVersion() == 7 && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK &&
 			strings.Contains(a.GetDetail(), "rules[0].destinations: weights sum to 9000, must be 10000")
@@ -258,12 +259,12 @@ func TestRestartWithoutNATS(t *testing.T) {
 	first.stop()
 	server.Shutdown()
 	second := startRelay(t, conf)
-	u := boot(t, newSotw(t, second.listener.Addr().String(), node("gate", "a")))
+	u := boot(t, newSotw(t, at(second), node("gate", "a")))
 	if got := weights(t, u, "shop", itemClass); got["shop|south"] != 9000 {
 		t.Errorf("weights %v after the restart", got)
 	}
 	second.stop()
-	must(t, os.WriteFile(conf.StateDir+"/ruleset.pb", []byte("SPILLWAY-RULESET-1\nrubbish"), 0o600))
+	must(t, os.WriteFile(conf.StateDir+"/ruleset.state", []byte("SPILLWAY-STATE 2 rubbish"), 0o600))
 	third := startRelay(t, conf)
 	if status := third.status(); status.KnownVersion != 0 || status.Counters["state_errors"] != 1 {
 		t.Errorf("status %+v with a damaged file", status)
@@ -283,7 +284,7 @@ func TestNATSGoesAndComesBack(t *testing.T) {
 	server.Shutdown()
 	server.WaitForShutdown()
 	eventually(t, "the relay sees that NATS is away", func() bool { return !r.status().NatsConnected })
-	c := newDelta(t, r.listener.Addr().String(), node("gate", "late"))
+	c := newDelta(t, at(r), node("gate", "late"))
 	boot(t, c)
 	again := startNATS(t, folder, portOf(t, port))
 	p = newPublisher(t, again)
@@ -328,8 +329,8 @@ func TestForeignEnvoysAreRefused(t *testing.T) {
 	foreign.Locality.Zone = "south"
 	nameless := node("", "a")
 	for want, n := range map[string]func() client{
-		`node.locality.zone: "south"; this relay serves cluster "north"`: func() client { return newDelta(t, r.listener.Addr().String(), foreign) },
-		"node.cluster: empty": func() client { return newSotw(t, r.listener.Addr().String(), nameless) },
+		`node.locality.zone: "south"; this relay serves cluster "north"`: func() client { return newDelta(t, at(r), foreign) },
+		"node.cluster: empty": func() client { return newSotw(t, at(r), nameless) },
 	} {
 		c := n()
 		c.subscribe(serve.ClusterType)
@@ -351,7 +352,7 @@ func TestForeignEnvoysAreRefused(t *testing.T) {
 func TestFilesAreReloaded(t *testing.T) {
 	conf := testConfig(t, "nats://127.0.0.1:1")
 	r := startRelay(t, conf)
-	c := newDelta(t, r.listener.Addr().String(), node("gate", "a"))
+	c := newDelta(t, at(r), node("gate", "a"))
 	c.subscribe(serve.ClusterType)
 	c.answer(next(t, c), "")
 	must(t, os.WriteFile(conf.Endpoints, []byte(testEndpoints+"  - {service: shop, cluster: mars, addresses: []}\n"), 0o600))

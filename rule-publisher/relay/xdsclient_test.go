@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"testing"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"spillway.dev/contracts/names"
@@ -31,20 +32,33 @@ type client interface {
 	failed() <-chan error
 }
 
-var variants = map[string]func(*testing.T, string, *core.Node) client{"sotw": newSotw, "delta": newDelta}
+var variants = map[string]func(*testing.T, *dialer, *core.Node) client{"sotw": newSotw, "delta": newDelta}
 
 func node(service, pod string) *core.Node {
 	return &core.Node{Id: "north/" + service + "/" + pod, Cluster: service, Locality: &core.Locality{Zone: "north"}}
 }
 
-func dial(t *testing.T, address string) discovery.AggregatedDiscoveryServiceClient {
+// dialer is where and as whom a client connects.
+type dialer struct {
+	address string
+	tls     *tls.Config // nil: the certificate that the node should have
+}
+
+func (d *dialer) dial(t *testing.T, node *core.Node) discovery.AggregatedDiscoveryServiceClient {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	config := d.tls
+	if config == nil {
+		config = authority.ClientTLS(authority.Envoy(node.GetLocality().GetZone(), node.GetCluster()))
+	}
+	conn, err := grpc.NewClient(d.address, grpc.WithTransportCredentials(credentials.NewTLS(config)),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return discovery.NewAggregatedDiscoveryServiceClient(conn)
 }
+
+// at the relay.
+func at(r *running) *dialer { return &dialer{address: r.listener.Addr().String()} }
 
 type sotwClient struct {
 	t        *testing.T
@@ -56,10 +70,10 @@ type sotwClient struct {
 	errs     chan error
 }
 
-func newSotw(t *testing.T, address string, node *core.Node) client {
+func newSotw(t *testing.T, d *dialer, node *core.Node) client {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	stream, err := dial(t, address).StreamAggregatedResources(ctx)
+	stream, err := d.dial(t, node).StreamAggregatedResources(ctx)
 	must(t, err)
 	c := &sotwClient{t, stream, node, map[string][]string{}, map[string]string{}, make(chan update, 100), make(chan error, 1)}
 	go func() {
@@ -102,10 +116,10 @@ type deltaClient struct {
 	errs   chan error
 }
 
-func newDelta(t *testing.T, address string, node *core.Node) client {
+func newDelta(t *testing.T, d *dialer, node *core.Node) client {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	stream, err := dial(t, address).DeltaAggregatedResources(ctx)
+	stream, err := d.dial(t, node).DeltaAggregatedResources(ctx)
 	must(t, err)
 	c := &deltaClient{t, stream, node, make(chan update, 100), make(chan error, 1)}
 	go func() {

@@ -19,22 +19,30 @@ import (
 
 const (
 	queueLimit = 10_000
+	batch      = 256 // published before their confirmations are awaited
 	retryAfter = time.Second
+	confirmIn  = 3 * time.Second
 )
 
 // Acks publishes acknowledgements to JetStream, each until the stream has stored it.
 type Acks struct {
 	conn     *nats.Conn
+	js       jetstream.JetStream
 	subject  string
 	queue    *Queue[*spillwayv1.Acknowledgement]
 	counters *count.Counters
 	log      *slog.Logger
 }
 
-// NewAcks for the relay's cluster.
-func NewAcks(conn *nats.Conn, cluster string, counters *count.Counters, log *slog.Logger) *Acks {
-	return &Acks{
+// NewAcks for the relay's cluster. Those left over from before the restart go first.
+func NewAcks(conn *nats.Conn, cluster string, left []*spillwayv1.Acknowledgement, counters *count.Counters, log *slog.Logger) (*Acks, error) {
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(confirmIn))
+	if err != nil {
+		return nil, err
+	}
+	a := &Acks{
 		conn:    conn,
+		js:      js,
 		subject: strings.ReplaceAll(names.NatsSubjectAcks, "{cluster}", cluster),
 		queue: NewQueue[*spillwayv1.Acknowledgement](queueLimit, func() {
 			counters.Add(count.AcknowledgementsDropped)
@@ -42,6 +50,10 @@ func NewAcks(conn *nats.Conn, cluster string, counters *count.Counters, log *slo
 		counters: counters,
 		log:      log,
 	}
+	for _, ack := range left {
+		a.Put(ack)
+	}
+	return a, nil
 }
 
 // Put an acknowledgement in the queue; never blocks.
@@ -50,55 +62,78 @@ func (a *Acks) Put(ack *spillwayv1.Acknowledgement) { a.queue.Put(ack) }
 // Waiting is how many are not stored yet.
 func (a *Acks) Waiting() int { return a.queue.Len() }
 
-// Run until the context ends.
-func (a *Acks) Run(ctx context.Context) {
+// Left are those not stored yet, once Run has returned.
+func (a *Acks) Left() []*spillwayv1.Acknowledgement { return a.queue.First(queueLimit) }
+
+// Run until the context ends. It then tries once more, within the time given, to store what waits.
+func (a *Acks) Run(ctx context.Context, last time.Duration) {
 	failing := false
-	for {
-		ack, ok := a.queue.Take()
-		if !ok {
+	for ctx.Err() == nil {
+		waiting := a.queue.First(batch)
+		if len(waiting) == 0 {
 			select {
 			case <-ctx.Done():
-				return
 			case <-a.queue.Signal():
 			}
 			continue
 		}
-		for {
-			err := a.publish(ctx, ack)
-			if err == nil {
-				failing = false
-				a.counters.Add(count.AcknowledgementsStored)
-				break
-			}
+		err := a.store(ctx, waiting)
+		if err != nil {
 			if !failing && ctx.Err() == nil {
 				a.log.Warn("acknowledgements wait in the queue", "error", err)
 			}
-			failing = true
 			select {
 			case <-ctx.Done():
-				return
 			case <-time.After(retryAfter):
 			}
+		}
+		failing = err != nil
+	}
+	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), last)
+	defer cancel()
+	for waiting := a.queue.First(batch); len(waiting) > 0; waiting = a.queue.First(batch) {
+		if a.store(flushing, waiting) != nil {
+			return
 		}
 	}
 }
 
-func (a *Acks) publish(ctx context.Context, ack *spillwayv1.Acknowledgement) error {
+// store publishes them at once and takes from the queue those that were confirmed in a row. What is
+// published twice, because its confirmation was lost, the stream drops by its id.
+func (a *Acks) store(ctx context.Context, acks []*spillwayv1.Acknowledgement) error {
 	if !a.conn.IsConnected() {
 		return nats.ErrConnectionReconnecting
 	}
-	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(ack)
-	if err != nil {
-		return err
+	futures := make([]jetstream.PubAckFuture, 0, len(acks))
+	for _, ack := range acks {
+		payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(ack)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(payload)
+		future, err := a.js.PublishAsync(a.subject, payload, jetstream.WithMsgID(hex.EncodeToString(sum[:16])))
+		if err != nil {
+			return err
+		}
+		futures = append(futures, future)
 	}
-	js, err := jetstream.New(a.conn)
-	if err != nil {
-		return err
+	for i, future := range futures {
+		if err := confirmed(ctx, future); err != nil {
+			return err
+		}
+		a.queue.Done(acks[i])
+		a.counters.Add(count.AcknowledgementsStored)
 	}
-	asking, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	// The id lets the stream drop what arrives twice because its confirmation was lost.
-	sum := sha256.Sum256(payload)
-	_, err = js.Publish(asking, a.subject, payload, jetstream.WithMsgID(hex.EncodeToString(sum[:16])))
-	return err
+	return nil
+}
+
+func confirmed(ctx context.Context, future jetstream.PubAckFuture) error {
+	select {
+	case <-future.Ok():
+		return nil
+	case err := <-future.Err():
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

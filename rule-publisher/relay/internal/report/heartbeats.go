@@ -18,13 +18,16 @@ import (
 const (
 	heartbeatEvery = 2 * time.Second
 	heartbeatTTL   = 10 * time.Second
+	// A relay that has just begun knows few Envoys yet; for so long the word of the one before it
+	// holds. Shorter than the TTL by more than a restart takes.
+	firstHeartbeat = 5 * time.Second
 )
 
-// NewHeartbeat of the connected Envoys by service.
-func NewHeartbeat(cluster string, version uint64, connected map[string]int, now time.Time) *spillwayv1.Heartbeat {
+// NewHeartbeat of the placed Envoys by service.
+func NewHeartbeat(cluster string, version uint64, placed map[string]int, now time.Time) *spillwayv1.Heartbeat {
 	heartbeat := &spillwayv1.Heartbeat{Cluster: cluster, At: timestamppb.New(now),
 		TtlSeconds: uint32(heartbeatTTL / time.Second), RulesetVersion: version}
-	for service, envoys := range connected {
+	for service, envoys := range placed {
 		heartbeat.Services = append(heartbeat.Services,
 			&spillwayv1.ServicePresence{Service: service, ConnectedEnvoys: uint32(envoys)})
 	}
@@ -39,9 +42,15 @@ func NewHeartbeat(cluster string, version uint64, connected map[string]int, now 
 func Heartbeats(ctx context.Context, conn *nats.Conn, counters *count.Counters, cluster string,
 	heartbeat func(time.Time) *spillwayv1.Heartbeat) {
 	subject := strings.ReplaceAll(names.NatsSubjectHeartbeats, "{cluster}", cluster)
-	ticker := time.NewTicker(heartbeatEvery)
-	defer ticker.Stop()
+	timer := time.NewTimer(firstHeartbeat)
+	defer timer.Stop()
 	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			timer.Reset(heartbeatEvery)
+		}
 		payload, err := proto.Marshal(heartbeat(time.Now()))
 		if err == nil {
 			err = conn.Publish(subject, payload)
@@ -50,11 +59,6 @@ func Heartbeats(ctx context.Context, conn *nats.Conn, counters *count.Counters, 
 			counters.Add(count.HeartbeatsNotSent)
 		} else {
 			counters.Add(count.HeartbeatsSent)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
 		}
 	}
 }

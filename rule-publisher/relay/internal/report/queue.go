@@ -1,10 +1,13 @@
 // Package report tells the publisher, over NATS, what the Envoys answered and which are connected.
 package report
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Queue holds what is yet to be told. It never blocks: when full, the oldest is dropped.
-type Queue[T any] struct {
+type Queue[T comparable] struct {
 	mu     sync.Mutex
 	items  []T
 	limit  int
@@ -13,7 +16,7 @@ type Queue[T any] struct {
 }
 
 // NewQueue of at most `limit` items; onDrop is called for each that is dropped.
-func NewQueue[T any](limit int, onDrop func()) *Queue[T] {
+func NewQueue[T comparable](limit int, onDrop func()) *Queue[T] {
 	return &Queue[T]{limit: limit, signal: make(chan struct{}, 1), onDrop: onDrop}
 }
 
@@ -32,18 +35,22 @@ func (q *Queue[T]) Put(item T) {
 	}
 }
 
-// Take the oldest item; ok is false when there is none.
-func (q *Queue[T]) Take() (item T, ok bool) {
+// First is a copy of at most n of the oldest items, which stay until Done.
+func (q *Queue[T]) First(n int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.items) == 0 {
-		return item, false
+	return slices.Clone(q.items[:min(n, len(q.items))])
+}
+
+// Done removes the item if it is still the oldest: it may have been dropped meanwhile.
+func (q *Queue[T]) Done(item T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.items) > 0 && q.items[0] == item {
+		var none T
+		q.items[0] = none
+		q.items = q.items[1:]
 	}
-	item = q.items[0]
-	var none T
-	q.items[0] = none
-	q.items = q.items[1:]
-	return item, true
 }
 
 // Len is how many wait.

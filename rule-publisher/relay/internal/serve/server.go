@@ -2,6 +2,8 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -9,18 +11,73 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 )
 
-// NewServer is a gRPC server of ADS, delta and state-of-the-world, over the cache. Every stream
-// ends when ctx does.
-func NewServer(ctx context.Context, resources cache.Cache, streams *Streams) *grpc.Server {
-	grpcServer := grpc.NewServer(
+const (
+	// An Envoy comes back this often (± 10 %, by the library's jitter): it then chooses among relays
+	// again, and its certificate is verified again.
+	connectionAge   = 30 * time.Minute
+	connectionGrace = 5 * time.Second
+	handshakeFor    = 5 * time.Second
+	streamsPerConn  = 16 // an Envoy needs one
+	forceAfter      = 500 * time.Millisecond
+)
+
+// Server is the gRPC server of ADS, delta and state-of-the-world, over mutual TLS.
+type Server struct {
+	grpc     *grpc.Server
+	leavings *leavings
+}
+
+// NewServer serves the resources. `refused` is called with each failed TLS handshake. Every stream
+// ends at once when ctx does; Drain ends them gently.
+func NewServer(ctx context.Context, resources cache.Cache, streams *Streams, config *tls.Config,
+	refused func(net.Addr, error)) *Server {
+	s := &Server{leavings: newLeavings()}
+	s.grpc = grpc.NewServer(
+		grpc.Creds(watched{credentials.NewTLS(config), refused}),
+		grpc.ConnectionTimeout(handshakeFor),
+		grpc.MaxConcurrentStreams(streamsPerConn),
+		grpc.StreamInterceptor(s.leavings.intercept),
 		// A dead Envoy is forgotten within this time even when its connection never closes.
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second,
+			MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 	xds := server.NewServer(ctx, resources, streams.callbacks(), sotw.WithOrderedADS())
-	discovery.RegisterAggregatedDiscoveryServiceServer(grpcServer, xds)
-	return grpcServer
+	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, xds)
+	return s
+}
+
+// Serve until Drain.
+func (s *Server) Serve(listener net.Listener) error { return s.grpc.Serve(listener) }
+
+// Drain takes no more connections and ends the streams one after the other, evenly over the time
+// given, so that Envoys do not all come to another relay at one instant.
+func (s *Server) Drain(spread time.Duration) {
+	stopped := make(chan struct{})
+	go func() { s.grpc.GracefulStop(); close(stopped) }()
+	s.leavings.over(spread)
+	select {
+	case <-stopped:
+	case <-time.After(forceAfter):
+		s.grpc.Stop()
+		<-stopped
+	}
+}
+
+// watched tells of failed handshakes, which gRPC itself keeps quiet about.
+type watched struct {
+	credentials.TransportCredentials
+	refused func(net.Addr, error)
+}
+
+func (w watched) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := w.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		w.refused(raw.RemoteAddr(), err)
+	}
+	return conn, info, err
 }

@@ -3,21 +3,29 @@ package serve
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/identity"
 )
+
+// detailLimit is in bytes.
+const detailLimit = 4096
 
 // Answer is what one Envoy said to one version of one resource type.
 type Answer struct {
@@ -39,51 +47,71 @@ type streamKey struct {
 	id    int64
 }
 
-type sent struct{ nonce, version string }
+type sent struct {
+	nonce, version string
+	at             time.Time
+}
 
 type streamState struct {
-	service, envoy string
-	sent           map[string]sent   // by type URL: the newest response
-	answered       map[string]Answer // by type URL: the newest answer, to tell each once
+	presented []string // URI SANs of the peer's certificate
+	node      identified
+	placed    bool              // the Envoy holds something that it accepted
+	sent      map[string]sent   // by type URL: the newest response
+	answered  map[string]Answer // by type URL: the newest answer, to tell each once
 }
+
+// identified is who a node said that it is; a stream keeps it for life.
+type identified struct{ service, envoy, cluster string }
 
 // Streams follows every open stream: who is connected, and which answer belongs to which version.
 type Streams struct {
-	cluster  string
-	observer Observer
-	counters *count.Counters
+	Cluster  string
+	Identity identity.Pattern
+	Observer Observer
+	Counters *count.Counters
+	Log      *slog.Logger
+	// PushToAck observes seconds from a response to its acceptance.
+	PushToAck prometheus.Observer
 
 	mu      sync.Mutex
 	streams map[streamKey]*streamState
 }
 
-// NewStreams follows streams of the cluster's Envoys.
-func NewStreams(cluster string, observer Observer, counters *count.Counters) *Streams {
-	return &Streams{cluster: cluster, observer: observer, counters: counters, streams: map[streamKey]*streamState{}}
-}
-
 // Connected Envoys by service: distinct node ids with an open stream.
 func (s *Streams) Connected() map[string]int {
+	return s.envoys(func(*streamState) bool { return true })
+}
+
+// Placed Envoys by service: those connected that hold resources which they accepted, now or, as they
+// said when they came back, before. One that only refuses, or asks for nothing, serves nobody.
+func (s *Streams) Placed() map[string]int {
+	return s.envoys(func(st *streamState) bool { return st.placed })
+}
+
+func (s *Streams) envoys(counts func(*streamState) bool) map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen := map[[2]string]bool{}
-	connected := map[string]int{}
+	seen := map[identified]bool{}
+	envoys := map[string]int{}
 	for _, st := range s.streams {
-		if id := [2]string{st.service, st.envoy}; !seen[id] {
-			seen[id] = true
-			connected[st.service]++
+		if st.node.envoy != "" && !seen[st.node] && counts(st) {
+			seen[st.node] = true
+			envoys[st.node.service]++
 		}
 	}
-	return connected
+	return envoys
 }
 
 // callbacks of the xDS library for both protocol variants.
 func (s *Streams) callbacks() server.Callbacks {
 	return server.CallbackFuncs{
+		StreamOpenFunc:        func(ctx context.Context, id int64, _ string) error { return s.opened(ctx, streamKey{false, id}) },
+		DeltaStreamOpenFunc:   func(ctx context.Context, id int64, _ string) error { return s.opened(ctx, streamKey{true, id}) },
 		StreamClosedFunc:      func(id int64, _ *core.Node) { s.closed(streamKey{false, id}) },
 		DeltaStreamClosedFunc: func(id int64, _ *core.Node) { s.closed(streamKey{true, id}) },
 		StreamRequestFunc: func(id int64, r *discovery.DiscoveryRequest) error {
-			refused, err := s.request(streamKey{false, id}, r.GetNode(), r.GetTypeUrl(), r.GetResponseNonce(), r.GetErrorDetail(), &r.VersionInfo)
+			refused, err := s.request(streamKey{false, id}, request{node: r.GetNode(), typeURL: r.GetTypeUrl(),
+				nonce: r.GetResponseNonce(), failure: r.GetErrorDetail(), holds: &r.VersionInfo, holdsAny: r.GetVersionInfo() != ""})
 			if refused != "" {
 				// The refused version counts as delivered. Otherwise the library, which sees that the
 				// Envoy is behind, would send the same again at once and for ever.
@@ -92,44 +120,71 @@ func (s *Streams) callbacks() server.Callbacks {
 			return err
 		},
 		StreamDeltaRequestFunc: func(id int64, r *discovery.DeltaDiscoveryRequest) error {
-			_, err := s.request(streamKey{true, id}, r.GetNode(), r.GetTypeUrl(), r.GetResponseNonce(), r.GetErrorDetail(), nil)
+			_, err := s.request(streamKey{true, id}, request{node: r.GetNode(), typeURL: r.GetTypeUrl(),
+				nonce: r.GetResponseNonce(), failure: r.GetErrorDetail(), holdsAny: len(r.GetInitialResourceVersions()) > 0})
 			return err
 		},
 		StreamResponseFunc: func(_ context.Context, id int64, _ *discovery.DiscoveryRequest, r *discovery.DiscoveryResponse) {
 			slices.SortFunc(r.Resources, func(a, b *anypb.Any) int { return bytes.Compare(a.GetValue(), b.GetValue()) })
-			s.responded(streamKey{false, id}, r.GetTypeUrl(), sent{r.GetNonce(), r.GetVersionInfo()})
+			s.responded(streamKey{false, id}, r.GetTypeUrl(), sent{r.GetNonce(), r.GetVersionInfo(), time.Now()})
 		},
 		StreamDeltaResponseFunc: func(id int64, _ *discovery.DeltaDiscoveryRequest, r *discovery.DeltaDiscoveryResponse) {
 			slices.SortFunc(r.Resources, func(a, b *discovery.Resource) int { return strings.Compare(a.GetName(), b.GetName()) })
 			slices.Sort(r.RemovedResources)
-			s.responded(streamKey{true, id}, r.GetTypeUrl(), sent{r.GetNonce(), r.GetSystemVersionInfo()})
+			s.responded(streamKey{true, id}, r.GetTypeUrl(), sent{r.GetNonce(), r.GetSystemVersionInfo(), time.Now()})
 		},
 	}
 }
 
-// request follows one request; `refused` is the version that it refuses, if it does. `holds` is the
-// version that the Envoy says it has; only the state-of-the-world variant says it.
-func (s *Streams) request(key streamKey, node *core.Node, typeURL, nonce string, failure *statuspb.Status,
-	holds *string) (refused string, err error) {
+// opened notes whom the stream's certificate speaks for. A stream without TLS has nothing to show.
+func (s *Streams) opened(ctx context.Context, key streamKey) error {
+	st := &streamState{sent: map[string]sent{}, answered: map[string]Answer{}}
+	if from, ok := peer.FromContext(ctx); ok {
+		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+			for _, uri := range info.State.PeerCertificates[0].URIs {
+				st.presented = append(st.presented, uri.String())
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams == nil {
+		s.streams = map[streamKey]*streamState{}
+	}
+	s.streams[key] = st
+	return nil
+}
+
+// request is what both variants of the protocol say.
+type request struct {
+	node           *core.Node // only the first one of a stream must have it
+	typeURL, nonce string
+	failure        *statuspb.Status
+	holds          *string // the version that the Envoy says it has; state-of-the-world only
+	holdsAny       bool    // the Envoy has accepted resources of the type before
+}
+
+// request follows one request; `refused` is the version that it refuses, if it does.
+func (s *Streams) request(key streamKey, r request) (refused string, err error) {
 	s.mu.Lock()
 	st := s.streams[key]
-	opened := st == nil
-	if opened {
-		if err := s.identify(node); err != nil {
-			s.mu.Unlock()
-			s.counters.Add(count.StreamsRefusedNode)
-			return "", err
-		}
-		st = &streamState{service: node.GetCluster(), envoy: node.GetId(), sent: map[string]sent{}, answered: map[string]Answer{}}
-		s.streams[key] = st
+	isFirst := st.node.envoy == ""
+	if err := s.identify(st, r.node); err != nil {
+		s.mu.Unlock()
+		return "", err
 	}
-	answer, isNew := st.answer(typeURL, nonce, failure, holds)
+	answer, isNew := st.answer(r)
+	if isNew && !answer.Refused {
+		s.PushToAck.Observe(time.Since(st.sent[r.typeURL].at).Seconds())
+	}
+	st.placed = st.placed || r.holdsAny || isNew && !answer.Refused
 	s.mu.Unlock()
-	if opened {
-		s.observer.Connected(st.service)
+	if isFirst {
+		s.Counters.Add(count.StreamsOpened)
+		s.Observer.Connected(st.node.service)
 	}
 	if isNew {
-		s.observer.Answered(answer)
+		s.Observer.Answered(answer)
 	}
 	if answer.Refused {
 		refused = answer.Version
@@ -137,39 +192,62 @@ func (s *Streams) request(key streamKey, node *core.Node, typeURL, nonce string,
 	return refused, nil
 }
 
-// identify refuses Envoys that do not say who they are, or that belong to another cluster: what
-// this relay serves would be wrong for them.
-func (s *Streams) identify(node *core.Node) error {
-	zone := node.GetLocality().GetZone()
-	switch {
-	case node.GetId() == "":
-		return status.Error(codes.InvalidArgument, "node.id: empty; must be <cluster>/<service>/<pod>")
-	case node.GetCluster() == "":
-		return status.Error(codes.InvalidArgument, "node.cluster: empty; must be the service's name")
-	case zone != s.cluster:
-		return status.Error(codes.PermissionDenied,
-			fmt.Sprintf("node.locality.zone: %q; this relay serves cluster %q", zone, s.cluster))
+// identify refuses Envoys that do not say who they are, that belong to another cluster (what this
+// relay serves would be wrong for them), whose certificate is another's, or who change their name.
+func (s *Streams) identify(st *streamState, node *core.Node) error {
+	if node == nil && st.node.envoy != "" {
+		return nil
 	}
-	return nil
+	said := identified{node.GetCluster(), node.GetId(), node.GetLocality().GetZone()}
+	if said == st.node {
+		return nil
+	}
+	problem, counter := s.problem(st, said)
+	if problem == nil {
+		st.node = said
+		return nil
+	}
+	s.Counters.Add(counter)
+	s.Log.Warn("an xDS stream is refused", "node", said.envoy, "error", problem)
+	return problem
+}
+
+func (s *Streams) problem(st *streamState, said identified) (error, count.Counter) {
+	switch {
+	case said.envoy == "":
+		return status.Error(codes.InvalidArgument, "node.id: empty; must be <cluster>/<service>/<pod>"), count.StreamsRefusedNode
+	case said.service == "":
+		return status.Error(codes.InvalidArgument, "node.cluster: empty; must be the service's name"), count.StreamsRefusedNode
+	case said.cluster != s.Cluster:
+		return status.Errorf(codes.PermissionDenied, "node.locality.zone: %q; this relay serves cluster %q", said.cluster, s.Cluster),
+			count.StreamsRefusedNode
+	case st.node.envoy != "":
+		return status.Errorf(codes.PermissionDenied, "node: was %q of %q, is now %q of %q; a stream keeps its node",
+			st.node.envoy, st.node.service, said.envoy, said.service), count.StreamsRefusedIdentity
+	}
+	if err := s.Identity.Check(st.presented, said.cluster, said.service); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error()), count.StreamsRefusedIdentity
+	}
+	return nil, 0
 }
 
 // answer reads a request as the answer to the newest response of its type; isNew is false when it
 // is none, or when it repeats itself (a changed subscription repeats the last nonce, and after a
 // refusal also the version before it).
-func (st *streamState) answer(typeURL, nonce string, failure *statuspb.Status, holds *string) (answer Answer, isNew bool) {
-	last, ok := st.sent[typeURL]
-	if !ok || nonce == "" || nonce != last.nonce {
+func (st *streamState) answer(r request) (answer Answer, isNew bool) {
+	last, ok := st.sent[r.typeURL]
+	if !ok || r.nonce == "" || r.nonce != last.nonce {
 		return Answer{}, false
 	}
-	if failure == nil && holds != nil && *holds != last.version {
+	if r.failure == nil && r.holds != nil && *r.holds != last.version {
 		return Answer{}, false
 	}
-	answer = Answer{Service: st.service, Envoy: st.envoy, TypeURL: typeURL, Version: last.version,
-		Refused: failure != nil, Detail: failure.GetMessage()}
-	if st.answered[typeURL] == answer {
+	answer = Answer{Service: st.node.service, Envoy: st.node.envoy, TypeURL: r.typeURL, Version: last.version,
+		Refused: r.failure != nil, Detail: bounded(r.failure.GetMessage())}
+	if st.answered[r.typeURL] == answer {
 		return answer, false
 	}
-	st.answered[typeURL] = answer
+	st.answered[r.typeURL] = answer
 	return answer, true
 }
 
@@ -185,4 +263,12 @@ func (s *Streams) closed(key streamKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, key)
+}
+
+// bounded keeps the words of one Envoy from filling the queue of acknowledgements.
+func bounded(detail string) string {
+	if len(detail) <= detailLimit {
+		return detail
+	}
+	return strings.ToValidUTF8(detail[:detailLimit], "") + " …"
 }

@@ -1,24 +1,41 @@
 package source
 
 import (
-	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"spillway.dev/contracts/names"
+	"spillway.dev/relay/internal/count"
 )
 
+// NATS says how to reach the servers. Files are read at each connection, so they may be rotated.
+type NATS struct {
+	URL       string // one or more, separated by commas; holds the password
+	CA        string // PEM file of the authorities of tls:// servers; "": those of the machine
+	Cert, Key string // PEM files of a client certificate; both or none
+}
+
+// User is the NATS user of a cluster's relay.
+func User(cluster string) string {
+	return strings.ReplaceAll(names.NatsUserRelay, "{cluster}", cluster)
+}
+
 // Connect to NATS now or as soon as it is there, for ever. Each change of state is logged once.
-func Connect(url, cluster string, log *slog.Logger) (*nats.Conn, error) {
-	return nats.Connect(url,
-		nats.Name("spillway-relay "+cluster),
+// Replies come to an inbox of the cluster's own, so that permissions can keep others out.
+func Connect(to NATS, cluster string, counters *count.Counters, log *slog.Logger) (*nats.Conn, error) {
+	options := []nats.Option{
+		nats.Name("spillway-relay " + cluster),
+		nats.CustomInboxPrefix(strings.ReplaceAll(names.NatsInboxRelay, "{cluster}", cluster)),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
-		nats.ReconnectWait(500*time.Millisecond),
+		nats.ReconnectWait(500 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, 250*time.Millisecond),
-		nats.PingInterval(5*time.Second),
+		nats.PingInterval(5 * time.Second),
 		nats.MaxPingsOutstanding(2),
-		nats.Timeout(2*time.Second),
+		nats.Timeout(2 * time.Second),
 		nats.IgnoreAuthErrorAbort(), // credentials may be put right while we run
 		nats.ReconnectBufSize(-1),   // what cannot be sent now is our queue's matter, not the client's
 		nats.ConnectHandler(func(c *nats.Conn) { log.Info("connected to NATS", "server", c.ConnectedUrlRedacted()) }),
@@ -29,16 +46,16 @@ func Connect(url, cluster string, log *slog.Logger) (*nats.Conn, error) {
 			}
 			log.Warn("NATS is away; the relay goes on with what it has", "error", err)
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS", "error", err) }),
-	)
-}
-
-// pause waits; false when the context ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			counters.Add(count.NATSErrors)
+			log.Warn("NATS", "error", err)
+		}),
 	}
+	if to.CA != "" {
+		options = append(options, nats.RootCAs(to.CA))
+	}
+	if to.Cert != "" {
+		options = append(options, nats.ClientCert(to.Cert, to.Key))
+	}
+	return nats.Connect(to.URL, options...)
 }

@@ -3,133 +3,149 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"spillway.dev/contracts/names"
 )
 
 const (
 	retryEvery = time.Second
-	// A watch can end without a word when its stream is made anew; the key is therefore also read
-	// at this interval.
+	// The key is read at this interval also when nothing tells of a change: a word may be lost.
 	checkEvery = 5 * time.Second
+	askFor     = 3 * time.Second
 )
 
-// Rulesets watches one cluster's key of the rulesets bucket.
+// settling is how long to wait for a value after the word of its writing, attempt by attempt: the
+// word goes out before the value is stored.
+var settling = []time.Duration{time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond,
+	100 * time.Millisecond, 300 * time.Millisecond}
+
+// Rulesets follows one cluster's key of the rulesets bucket.
+//
+// A write to the bucket is heard as a plain message under the key's subject. Its content is not
+// used, since the bucket may still refuse the write (its writers compare and set); it only makes the
+// relay read the key by a direct get. So there is no consumer that others could read, change or
+// delete, and both subjects name the cluster: permissions can be exact.
 type Rulesets struct {
 	Conn    *nats.Conn
 	Cluster string
 	Log     *slog.Logger
-	// Taken is called with each new value of the key, in order.
+	// Taken is called with each new value of the key, in order. Of values that follow each other
+	// faster than they can be read only the newest is.
 	Taken func(value []byte)
 
-	seen    mark
-	waiting string // why there is no watch, as last logged
+	seen     mark
+	waiting  string // why the key cannot be read, as last logged
+	answered atomic.Bool
 }
 
-// mark names one value: revisions begin anew when the bucket does.
-type mark struct {
-	revision uint64
-	created  int64 // Unix nanoseconds: times of the watch and of a read differ in zone
-}
+// mark names one value: sequences begin anew when the bucket does.
+type mark struct{ sequence, stored string }
+
+// Answered tells whether NATS has ever said what the key holds, be it nothing.
+func (r *Rulesets) Answered() bool { return r.answered.Load() }
 
 // Run until the context ends. It waits for NATS, JetStream and the bucket as long as it takes.
 func (r *Rulesets) Run(ctx context.Context) {
-	for {
-		err := r.watch(ctx)
-		if ctx.Err() != nil {
-			return
+	key := "$KV." + names.NatsBucketRulesets + "." + r.Cluster
+	words := make(chan struct{}, 1)
+	subscription, err := r.Conn.Subscribe(key, func(*nats.Msg) {
+		select {
+		case words <- struct{}{}:
+		default: // one is waiting; it will do for both
 		}
-		if err != nil && err.Error() != r.waiting {
-			r.waiting = err.Error()
-			r.Log.Warn("waiting for the rulesets bucket", "bucket", names.NatsBucketRulesets, "error", err)
-		}
-		if !pause(ctx, retryEvery) {
-			return
-		}
+	})
+	if err != nil { // only when the connection is closed for good
+		r.Log.Error("cannot listen for rulesets", "error", err)
+		return
 	}
-}
-
-func (r *Rulesets) watch(ctx context.Context) error {
-	if !r.Conn.IsConnected() {
-		return errors.New("NATS is not connected")
-	}
-	js, err := jetstream.New(r.Conn)
-	if err != nil {
-		return err
-	}
-	asking, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	bucket, err := js.KeyValue(asking, names.NatsBucketRulesets)
-	if err != nil {
-		return err
-	}
-	watcher, err := bucket.Watch(ctx, r.Cluster)
-	if err != nil {
-		return err
-	}
-	defer watcher.Stop() //nolint:errcheck // the connection may be gone
-	r.waiting = ""
-	r.Log.Info("watching rulesets", "bucket", names.NatsBucketRulesets, "key", r.Cluster)
-	return r.follow(ctx, bucket, watcher)
-}
-
-// follow returns when the watch has to be made anew.
-func (r *Rulesets) follow(ctx context.Context, bucket jetstream.KeyValue, watcher jetstream.KeyWatcher) error {
-	ticker := time.NewTicker(checkEvery)
-	defer ticker.Stop()
+	defer subscription.Unsubscribe() //nolint:errcheck // the connection may be gone
+	connected := r.Conn.StatusChanged(nats.CONNECTED)
+	defer r.Conn.RemoveStatusListener(connected)
+	attempt, timer := len(settling), time.NewTimer(0)
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case entry, ok := <-watcher.Updates():
-			if !ok {
-				return errors.New("the watch ended")
-			}
-			if entry != nil { // nil: the initial values are through
-				r.take(entry)
-			}
-		case <-ticker.C:
-			if missed, err := r.check(ctx, bucket); missed || err != nil {
-				return err
-			}
+			return
+		case <-words:
+			attempt = 0
+			timer.Reset(0)
+			continue
+		case <-connected:
+		case <-timer.C:
 		}
+		timer.Reset(r.look(ctx, key, &attempt))
 	}
 }
 
-// check reads the key itself; `missed` is true when the watch has not told of the value.
-func (r *Rulesets) check(ctx context.Context, bucket jetstream.KeyValue) (missed bool, err error) {
+// look reads the key once and says when to read it again.
+func (r *Rulesets) look(ctx context.Context, key string, attempt *int) time.Duration {
+	message, err := r.read(ctx, key)
+	if err != nil {
+		if ctx.Err() == nil && err.Error() != r.waiting {
+			r.waiting = err.Error()
+			r.Log.Warn("the cluster's ruleset cannot be read", "bucket", names.NatsBucketRulesets, "key", r.Cluster, "error", err)
+		}
+		return retryEvery
+	}
+	if r.waiting != "" || !r.answered.Load() {
+		r.waiting = ""
+		r.Log.Info("reading rulesets", "bucket", names.NatsBucketRulesets, "key", r.Cluster)
+	}
+	if message != nil && r.take(message) {
+		*attempt = len(settling)
+	}
+	r.answered.Store(true)
+	if *attempt < len(settling) {
+		*attempt++
+		return settling[*attempt-1]
+	}
+	return checkEvery
+}
+
+// read gets what the key holds; nil when it holds nothing.
+func (r *Rulesets) read(ctx context.Context, key string) (*nats.Msg, error) {
 	if !r.Conn.IsConnected() {
-		return false, nil // the client resumes the watch by itself
+		return nil, errors.New("NATS is not connected")
 	}
-	asking, cancel := context.WithTimeout(ctx, 3*time.Second)
+	asking, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
-	entry, err := bucket.Get(asking, r.Cluster)
+	message, err := r.Conn.RequestWithContext(asking, "$JS.API.DIRECT.GET.KV_"+names.NatsBucketRulesets+"."+key, nil)
 	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
-		return false, nil
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, errors.New("no such bucket, or it has not allow_direct")
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("no answer in %s; is the user permitted to read the key?", askFor)
 	case err != nil:
-		return false, err
+		return nil, err
 	}
-	return r.take(entry), nil
+	switch status := message.Header.Get("Status"); status {
+	case "":
+		return message, nil
+	case "404":
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("answer %s %s", status, message.Header.Get("Description"))
+	}
 }
 
 // take passes a value on that was not seen before. A deleted key steers nothing: what was in force
 // stays until it expires.
-func (r *Rulesets) take(entry jetstream.KeyValueEntry) bool {
-	this := mark{entry.Revision(), entry.Created().UnixNano()}
+func (r *Rulesets) take(message *nats.Msg) bool {
+	this := mark{message.Header.Get(nats.JSSequence), message.Header.Get(nats.JSTimeStamp)}
 	if this == r.seen {
 		return false
 	}
 	r.seen = this
-	if entry.Operation() != jetstream.KeyValuePut {
-		r.Log.Warn("the ruleset's key was deleted; the last one stays until it expires", "key", r.Cluster)
+	if operation := message.Header.Get("KV-Operation"); operation != "" {
+		r.Log.Warn("the ruleset's key was deleted; the last one stays until it expires", "key", r.Cluster, "operation", operation)
 		return true
 	}
-	r.Taken(entry.Value())
+	r.Taken(message.Data)
 	return true
 }

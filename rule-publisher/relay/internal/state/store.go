@@ -1,69 +1,41 @@
-// Package state keeps the last good ruleset on disk, so that a relay that restarts while NATS is
-// away still serves it.
+// Package state keeps on disk what a relay must not lose over a restart while NATS is away: the last
+// good ruleset, and acknowledgements that are not stored yet.
 package state
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
 	"spillway.dev/contracts/spillwayv1"
 )
 
-// A file is the magic, the SHA-256 of the payload, and the payload: a binary spillway.v1.Ruleset.
-var magic = []byte("SPILLWAY-RULESET-1\n")
+// Kinds of files: <kind>.state in the folder.
+const (
+	rulesetKind = "ruleset"
+	acksKind    = "acknowledgements"
+)
 
 // Store is one folder, written by one relay only.
-type Store struct{ folder string }
+type Store struct{ folder, cluster string }
 
-// Open makes the folder when it is missing.
-func Open(folder string) (*Store, error) {
+// Open makes the folder when it is missing, and removes what a crash left half written.
+func Open(folder, cluster string) (*Store, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
-	return &Store{folder}, nil
-}
-
-func (s *Store) path() string { return filepath.Join(s.folder, "ruleset.pb") }
-
-// Load the ruleset; nil when there is none. A damaged file is moved aside and told as an error;
-// the relay then goes on without it.
-func (s *Store) Load() (*spillwayv1.Ruleset, error) {
-	content, err := os.ReadFile(s.path())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	half, err := filepath.Glob(filepath.Join(folder, "*.tmp"))
+	for _, path := range half {
+		err = errors.Join(err, os.Remove(path))
 	}
-	if err != nil {
-		return nil, err
-	}
-	ruleset, err := decode(content)
-	if err != nil {
-		aside := s.path() + ".damaged"
-		return nil, errors.Join(fmt.Errorf("%s: %w; moved to %s", s.path(), err, aside), os.Rename(s.path(), aside))
-	}
-	return ruleset, nil
-}
-
-func decode(content []byte) (*spillwayv1.Ruleset, error) {
-	rest, ok := bytes.CutPrefix(content, magic)
-	if !ok || len(rest) < sha256.Size {
-		return nil, errors.New("not a ruleset file")
-	}
-	sum := sha256.Sum256(rest[sha256.Size:])
-	if !bytes.Equal(sum[:], rest[:sha256.Size]) {
-		return nil, errors.New("checksum does not match")
-	}
-	ruleset := &spillwayv1.Ruleset{}
-	if err := proto.Unmarshal(rest[sha256.Size:], ruleset); err != nil {
-		return nil, err
-	}
-	return ruleset, nil
+	return &Store{folder, cluster}, err
 }
 
 // Save replaces the ruleset: after a crash at any instant the old one or the new one is there, whole.
@@ -72,18 +44,88 @@ func (s *Store) Save(ruleset *spillwayv1.Ruleset) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(payload)
-	content := bytes.Join([][]byte{magic, sum[:], payload}, nil)
-	file, err := os.CreateTemp(s.folder, "ruleset-*.tmp")
+	return s.write(rulesetKind, payload)
+}
+
+// Load the ruleset; nil when there is none. A file that cannot be used is moved aside and told as an
+// error; the relay then goes on without it.
+func (s *Store) Load() (*spillwayv1.Ruleset, error) {
+	ruleset := &spillwayv1.Ruleset{}
+	found, err := s.read(rulesetKind, func(payload []byte) error { return proto.Unmarshal(payload, ruleset) })
+	if !found || err != nil {
+		return nil, err
+	}
+	return ruleset, nil
+}
+
+// SaveAcks replaces the acknowledgements; none removes the file.
+func (s *Store) SaveAcks(acks []*spillwayv1.Acknowledgement) error {
+	if len(acks) == 0 {
+		if err := os.Remove(s.path(acksKind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	var payload bytes.Buffer
+	for _, ack := range acks {
+		if _, err := protodelim.MarshalTo(&payload, ack); err != nil {
+			return err
+		}
+	}
+	return s.write(acksKind, payload.Bytes())
+}
+
+// LoadAcks gives the acknowledgements, oldest first, with errors as of Load.
+func (s *Store) LoadAcks() (acks []*spillwayv1.Acknowledgement, err error) {
+	_, err = s.read(acksKind, func(payload []byte) error {
+		reader := bytes.NewReader(payload)
+		for {
+			ack := &spillwayv1.Acknowledgement{}
+			switch err := protodelim.UnmarshalFrom(reader, ack); {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return err
+			}
+			acks = append(acks, ack)
+		}
+	})
+	return acks, err
+}
+
+func (s *Store) path(kind string) string { return filepath.Join(s.folder, kind+".state") }
+
+func (s *Store) read(kind string, decode func([]byte) error) (found bool, err error) {
+	path := s.path(kind)
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	payload, err := unframe(kind, s.cluster, content)
+	if err == nil {
+		err = decode(payload)
+	}
+	if err != nil {
+		aside := path + ".unusable"
+		return false, errors.Join(fmt.Errorf("%s: %w; moved to %s", path, err, aside), os.Rename(path, aside))
+	}
+	return true, nil
+}
+
+func (s *Store) write(kind string, payload []byte) error {
+	file, err := os.CreateTemp(s.folder, kind+"-*.tmp")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(file.Name()) // does nothing once it is renamed
-	_, err = file.Write(content)
+	_, err = file.Write(frame(kind, s.cluster, payload))
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(file.Name(), s.path()); err != nil {
+	if err := os.Rename(file.Name(), s.path(kind)); err != nil {
 		return err
 	}
 	return syncFolder(s.folder)

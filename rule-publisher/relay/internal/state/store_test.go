@@ -1,8 +1,11 @@
 package state
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -10,12 +13,20 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 )
 
-// What is saved is loaded; a second save replaces it and leaves no other file behind.
-func TestSaveAndLoad(t *testing.T) {
-	store, err := Open(filepath.Join(t.TempDir(), "new"))
+func open(t *testing.T, folder, cluster string) *Store {
+	t.Helper()
+	store, err := Open(folder, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return store
+}
+
+// What is saved is loaded, also by the next process; a second save replaces it; nothing else is left
+// in the folder, not even what a crash left half written.
+func TestSaveAndLoad(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "new")
+	store := open(t, folder, "north")
 	if got, err := store.Load(); got != nil || err != nil {
 		t.Fatalf("empty store: %v, %v", got, err)
 	}
@@ -24,30 +35,60 @@ func TestSaveAndLoad(t *testing.T) {
 		if err := store.Save(want); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := store.Load(); err != nil || !proto.Equal(got, want) {
+		if err := os.WriteFile(filepath.Join(folder, "ruleset-1.tmp"), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := open(t, folder, "north").Load(); err != nil || !proto.Equal(got, want) {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
-	if files, _ := os.ReadDir(store.folder); len(files) != 1 {
+	if files, _ := os.ReadDir(folder); len(files) != 1 {
 		t.Errorf("files %v", files)
 	}
 }
 
-// Every truncation and every flipped byte is noticed, told, and moved aside.
-func TestDamageIsNoticed(t *testing.T) {
-	store, err := Open(t.TempDir())
-	if err != nil {
+// Acknowledgements come back in order; none leaves no file.
+func TestAcknowledgements(t *testing.T) {
+	store := open(t, t.TempDir(), "north")
+	want := []*spillwayv1.Acknowledgement{{Envoy: "a", Detail: "x\ny"}, {Envoy: "b"}, {}}
+	if err := store.SaveAcks(want); err != nil {
 		t.Fatal(err)
 	}
+	got, err := store.LoadAcks()
+	if err != nil || !slices.EqualFunc(got, want, func(a, b *spillwayv1.Acknowledgement) bool { return proto.Equal(a, b) }) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for range 2 {
+		if err := store.SaveAcks(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := store.LoadAcks(); len(got) != 0 || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Every truncation, every byte added and every byte changed to any other value is noticed, told, and
+// moved aside; the relay that comes after starts clean.
+func TestDamageIsNoticed(t *testing.T) {
+	store := open(t, t.TempDir(), "north")
 	if err := store.Save(&spillwayv1.Ruleset{Version: 9, Policy: "p", Id: "i"}); err != nil {
 		t.Fatal(err)
 	}
-	good, _ := os.ReadFile(store.path())
+	path := store.path(rulesetKind)
+	good, _ := os.ReadFile(path)
 	for i := range good {
-		flipped := append([]byte{}, good...)
+		for flip := 1; flip < 256; flip++ {
+			changed := bytes.Clone(good)
+			changed[i] ^= byte(flip)
+			if payload, err := unframe(rulesetKind, "north", changed); err == nil {
+				t.Fatalf("byte %d changed from %#x to %#x: taken as %q", i, good[i], changed[i], payload)
+			}
+		}
+		flipped := bytes.Clone(good)
 		flipped[i] ^= 1
-		for _, damaged := range [][]byte{flipped, good[:i]} {
-			if err := os.WriteFile(store.path(), damaged, 0o600); err != nil {
+		for _, damaged := range [][]byte{flipped, good[:i], append(bytes.Clone(good), byte(i))} {
+			if err := os.WriteFile(path, damaged, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := store.Load(); got != nil || err == nil {
@@ -58,4 +99,37 @@ func TestDamageIsNoticed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A whole file that is another cluster's, another kind or of another format is refused, and the error
+// says what it is.
+func TestForeignFilesAreRefused(t *testing.T) {
+	store := open(t, t.TempDir(), "north")
+	payload, _ := proto.Marshal(&spillwayv1.Ruleset{Version: 9})
+	newer := bytes.Replace(frame(rulesetKind, "north", payload), []byte(magic+format), []byte(magic+"3"), 1)
+	for want, content := range map[string][]byte{
+		`it is "ruleset south"; must be "ruleset north"`: frame(rulesetKind, "south", payload),
+		`it is "acknowledgements north"`:                 frame(acksKind, "north", payload),
+		`format "3"; this relay reads format 2`:          newer,
+		"not a state file":                               []byte("SPILLWAY-RULESET-1\n"),
+	} {
+		if err := os.WriteFile(store.path(rulesetKind), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := store.Load(); got != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v; want %s", got, err, want)
+		}
+	}
+}
+
+// Whatever bytes are in the file, reading them ends with a payload that was framed, or an error.
+func FuzzUnframe(f *testing.F) {
+	f.Add(frame(rulesetKind, "north", []byte("payload")))
+	f.Add([]byte(magic + format + " \n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		payload, err := unframe(rulesetKind, "north", content)
+		if err == nil && !bytes.Equal(content, frame(rulesetKind, "north", payload)) {
+			t.Errorf("%q was read as %q", content, payload)
+		}
+	})
 }
