@@ -45,3 +45,6 @@ func validPort(text string) bool {
 	}
 	return portName.MatchString(text)
 }
+
+// IsServiceName tells whether the text can name a service.
+func IsServiceName(text string) bool { return serviceName.MatchString(text) }

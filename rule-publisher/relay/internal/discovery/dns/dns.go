@@ -1,0 +1,205 @@
+// Package dns finds endpoints by looking names up again and again.
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/table"
+)
+
+const (
+	defaultRefresh = 10 * time.Second
+	lookupTime     = 5 * time.Second
+	// maxAddresses of one name; what is more is cut, in order of address, and counted.
+	maxAddresses = 256
+)
+
+// Resolver is the part of net.Resolver that is used.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
+}
+
+// NewResolver asks the server at address:port; empty: as the host is configured. Go's own resolver
+// tells no TTL, hence the fixed refresh.
+func NewResolver(server string) Resolver {
+	resolver := &net.Resolver{PreferGo: true}
+	if server != "" {
+		resolver.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, server)
+		}
+	}
+	return resolver
+}
+
+// Source is the names of one place.
+type Source struct {
+	Place    table.Place
+	Names    []table.Name
+	Refresh  time.Duration // 0: 10 s
+	Resolver Resolver
+	Counters *count.Counters
+	Log      *slog.Logger
+}
+
+// state of one name.
+type state struct {
+	good    []netip.AddrPort
+	failure string // of the last look-up, as logged
+	tried   bool
+}
+
+// Run until the context ends. A look-up that fails leaves the last good answer in force. Nothing is
+// told before one name has an answer.
+func (s *Source) Run(ctx context.Context, found func(table.Found)) {
+	refresh := s.Refresh
+	if refresh == 0 {
+		refresh = defaultRefresh
+	}
+	states := make([]state, len(s.Names))
+	var told []table.Endpoint
+	for {
+		s.lookUpAll(ctx, states)
+		if ctx.Err() != nil {
+			return
+		}
+		if all := union(states); len(all) > 0 && !slices.Equal(all, told) {
+			told = all
+			found(table.Found{s.Place: all})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(refresh):
+		}
+	}
+}
+
+// lookUpAll asks for every name at the same time.
+func (s *Source) lookUpAll(ctx context.Context, states []state) {
+	var asking sync.WaitGroup
+	for i := range states {
+		asking.Go(func() {
+			addresses, err := s.lookUp(ctx, s.Names[i])
+			if ctx.Err() == nil {
+				s.take(&states[i], s.Names[i], addresses, err)
+			}
+		})
+	}
+	asking.Wait()
+}
+
+func (s *Source) take(st *state, name table.Name, addresses []netip.AddrPort, err error) {
+	log := s.Log.With("name", name.Text, "service", s.Place.Service, "in", s.Place.Cluster)
+	first := !st.tried
+	st.tried = true
+	if err == nil {
+		if st.failure != "" {
+			log.Info("a name is looked up again")
+		}
+		st.good, st.failure = addresses, ""
+		return
+	}
+	s.Counters.Add(count.NamesFailed)
+	if first {
+		s.Counters.Add(count.NamesNeverResolved)
+	}
+	if st.failure == "" {
+		log.Warn("a name cannot be looked up; its last addresses stay", "addresses", len(st.good), "error", err)
+	}
+	st.failure = err.Error()
+}
+
+func union(states []state) []table.Endpoint {
+	var all []table.Endpoint
+	for _, st := range states {
+		for _, address := range st.good {
+			all = append(all, table.Endpoint{Address: address})
+		}
+	}
+	slices.SortFunc(all, table.Endpoint.Compare)
+	return slices.Compact(all)
+}
+
+func (s *Source) lookUp(ctx context.Context, name table.Name) ([]netip.AddrPort, error) {
+	asking, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	var addresses []netip.AddrPort
+	var err error
+	if name.Port == 0 {
+		addresses, err = s.lookUpService(asking, name.Host)
+	} else {
+		addresses, err = s.lookUpHost(asking, name.Host, name.Port)
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(addresses, netip.AddrPort.Compare)
+	addresses = slices.Compact(addresses)
+	if len(addresses) > maxAddresses {
+		s.Counters.AddN(count.EndpointsCut, len(addresses)-maxAddresses)
+		addresses = addresses[:maxAddresses]
+	}
+	return addresses, nil
+}
+
+// lookUpHost gives the IPv4 addresses; the IPv6 ones only when there are no others, so that what has
+// both is not counted twice.
+func (s *Source) lookUpHost(ctx context.Context, host string, port uint16) ([]netip.AddrPort, error) {
+	found, err := s.Resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	var four, six []netip.AddrPort
+	for _, address := range found {
+		if address = address.Unmap(); address.Is4() {
+			four = append(four, netip.AddrPortFrom(address, port))
+		} else {
+			six = append(six, netip.AddrPortFrom(address, port))
+		}
+	}
+	switch {
+	case len(four) > 0:
+		return four, nil
+	case len(six) > 0:
+		return six, nil
+	}
+	return nil, errors.New("the answer has no address")
+}
+
+// lookUpService takes the SRV records of the best priority; their weights are not used. A target that
+// cannot be looked up fails the name: half an answer would move its load to the other half.
+func (s *Source) lookUpService(ctx context.Context, name string) ([]netip.AddrPort, error) {
+	_, records, err := s.Resolver.LookupSRV(ctx, "", "", name)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []netip.AddrPort
+	for _, record := range records { // sorted by priority
+		if record.Priority != records[0].Priority {
+			break
+		}
+		if len(addresses) >= maxAddresses {
+			s.Counters.Add(count.EndpointsCut)
+			continue
+		}
+		some, err := s.lookUpHost(ctx, record.Target, record.Port)
+		if err != nil {
+			return nil, fmt.Errorf("target %s: %w", record.Target, err)
+		}
+		addresses = append(addresses, some...)
+	}
+	if len(addresses) == 0 {
+		return nil, errors.New("the answer has no service record")
+	}
+	return addresses, nil
+}

@@ -1,0 +1,172 @@
+// Package kubernetes finds endpoints by watching the EndpointSlices of a cluster's API server.
+package kubernetes
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	core "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/table"
+)
+
+// The families of addresses that a service may be reached over.
+const (
+	ipv4 = "ipv4"
+	ipv6 = "ipv6"
+)
+
+// candidate is one endpoint of a slice with a usable address.
+type candidate struct {
+	endpoint table.Endpoint
+	ready    bool
+	leaving  bool // terminates, but still serves
+}
+
+// endpointsOf reads slices: what is ready; where nothing of a service is, what still serves while it
+// terminates, as kube-proxy does. A service of the same name in two namespaces is that of the first
+// namespace. What cannot be used is told.
+func endpointsOf(spec *spillwayv1.KubernetesEndpoints, all []*discovery.EndpointSlice) (found table.Found, ignored []string) {
+	label := cmp.Or(spec.GetServiceLabel(), discovery.LabelServiceName)
+	byService := map[string][]*discovery.EndpointSlice{}
+	for _, slice := range all {
+		name := slice.Labels[label]
+		if !table.IsServiceName(name) {
+			ignored = append(ignored, fmt.Sprintf("slice %s/%s: label %s: %q is no service's name", slice.Namespace, slice.Name, label, name))
+			continue
+		}
+		byService[name] = append(byService[name], slice)
+	}
+	found = table.Found{}
+	for name, group := range byService {
+		group, foreign := ofFirstNamespace(spec.GetNamespaces(), group)
+		ignored = append(ignored, foreign...)
+		families, unusable := candidates(spec, group)
+		ignored = append(ignored, unusable...)
+		if usable := choose(families, spec.GetIpFamily()); len(usable) > 0 {
+			found[table.Place{Service: name, Cluster: spec.GetCluster()}] = usable
+		}
+	}
+	slices.Sort(ignored)
+	return found, ignored
+}
+
+func ofFirstNamespace(order []string, group []*discovery.EndpointSlice) (kept []*discovery.EndpointSlice, ignored []string) {
+	rank := func(s *discovery.EndpointSlice) int { return slices.Index(order, s.Namespace) }
+	first := slices.MinFunc(group, func(a, b *discovery.EndpointSlice) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, slice := range group {
+		if slice.Namespace == first.Namespace {
+			kept = append(kept, slice)
+		} else {
+			ignored = append(ignored, fmt.Sprintf("slice %s/%s: namespace %s has this service too, and comes first",
+				slice.Namespace, slice.Name, first.Namespace))
+		}
+	}
+	return kept, ignored
+}
+
+// candidates by family of address.
+func candidates(spec *spillwayv1.KubernetesEndpoints, group []*discovery.EndpointSlice) (families map[string][]candidate, ignored []string) {
+	families = map[string][]candidate{}
+	for _, slice := range group {
+		port, ok := portOf(slice, spec.GetPort())
+		if !ok {
+			if len(slice.Endpoints) > 0 {
+				ignored = append(ignored, fmt.Sprintf("slice %s/%s: has no TCP port %q", slice.Namespace, slice.Name, spec.GetPort()))
+			}
+			continue
+		}
+		family := ipv4
+		if slice.AddressType == discovery.AddressTypeIPv6 {
+			family = ipv6
+		}
+		for _, e := range slice.Endpoints {
+			c, err := newCandidate(e, port, family)
+			if err != nil {
+				ignored = append(ignored, fmt.Sprintf("slice %s/%s: %v", slice.Namespace, slice.Name, err))
+				continue
+			}
+			families[family] = append(families[family], c)
+		}
+	}
+	return families, ignored
+}
+
+// portOf a slice by number, which is taken as it is since a proxy's port need not be the Service's, or
+// by name.
+func portOf(slice *discovery.EndpointSlice, text string) (uint16, bool) {
+	if number, err := strconv.ParseUint(text, 10, 16); err == nil {
+		return uint16(number), true
+	}
+	for _, port := range slice.Ports {
+		tcp := port.Protocol == nil || *port.Protocol == core.ProtocolTCP
+		if tcp && port.Name != nil && *port.Name == text && port.Port != nil && *port.Port > 0 && *port.Port <= 65535 {
+			return uint16(*port.Port), true
+		}
+	}
+	return 0, false
+}
+
+// newCandidate reads an endpoint. Its addresses are those of one pod: the API says to use the first.
+func newCandidate(e discovery.Endpoint, port uint16, family string) (candidate, error) {
+	if len(e.Addresses) == 0 {
+		return candidate{}, fmt.Errorf("an endpoint has no address")
+	}
+	address, err := netip.ParseAddr(e.Addresses[0])
+	if err != nil || address.Is4() != (family == ipv4) {
+		return candidate{}, fmt.Errorf("address %q is no %s address", e.Addresses[0], family)
+	}
+	is := func(condition *bool, unknown bool) bool {
+		if condition == nil {
+			return unknown
+		}
+		return *condition
+	}
+	ready := is(e.Conditions.Ready, true) // the API: unknown is to be taken as ready
+	return candidate{
+		endpoint: table.Endpoint{Address: netip.AddrPortFrom(address, port), Zone: deref(e.Zone)},
+		ready:    ready,
+		leaving:  is(e.Conditions.Serving, ready) && is(e.Conditions.Terminating, false),
+	}, nil
+}
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// choose the family and the endpoints in it. Slices of both families name the same pods, which must
+// not count twice.
+func choose(families map[string][]candidate, wanted string) []table.Endpoint {
+	if wanted != "" {
+		return usable(families[wanted])
+	}
+	if four := usable(families[ipv4]); len(four) > 0 {
+		return four
+	}
+	return usable(families[ipv6])
+}
+
+func usable(all []candidate) (out []table.Endpoint) {
+	for _, c := range all {
+		if c.ready {
+			out = append(out, c.endpoint)
+		}
+	}
+	if len(out) == 0 {
+		for _, c := range all {
+			if c.leaving {
+				out = append(out, c.endpoint)
+			}
+		}
+	}
+	slices.SortFunc(out, table.Endpoint.Compare)
+	return slices.CompactFunc(out, func(a, b table.Endpoint) bool { return a.Address == b.Address })
+}
