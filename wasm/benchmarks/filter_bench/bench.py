@@ -1,0 +1,109 @@
+"""One Envoy with the filter and one without, driven in turn, and the account of spans against requests."""
+
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import yaml
+
+from filter_bench import client, envoys
+from filter_bench.processes import Process, free_ports, http_get
+from filter_bench.summary import Sample
+
+ENVOY = Path(sys.executable).parent / "envoy"
+VEGETA = envoys.ROOT / ".spillway/bin/vegeta"
+DIRECTIONS = ("inbound", "outbound")
+PROXY_CORE, LOAD_CORE = 1, 0
+
+
+class Variant:
+    """One Envoy under test, with or without the filter."""
+
+    def __init__(self, filtered: bool, wasm: Path, upstream: int, sink: int, folder: Path) -> None:
+        self.name = "filtered" if filtered else "plain"
+        self.filtered = filtered
+        self.admin, inbound, outbound = free_ports(3)
+        ports = {"ADMIN": self.admin, "INBOUND": inbound, "OUTBOUND": outbound}
+        ports = {f"ENVOY_{name}": port for name, port in ports.items()} | {"APP": upstream, "COLLECTOR": sink}
+        values = {f"{name}_PORT": str(port) for name, port in ports.items()}
+        values |= {f"{name}_HOST": "127.0.0.1" for name in ports}
+        values |= {"SPILLWAY_FILTER_WASM": str(wasm), "SPILLWAY_CLUSTER": "west", "SPILLWAY_POD": "cart-1"}
+        values["SPILLWAY_SERVICE"] = envoys.SERVICE
+        self.process = start_envoy(self.name, PROXY_CORE, envoys.pod(filtered, values, upstream), folder)
+        self.process.wait_port(outbound)
+        self.targets = {}
+        for direction, port in zip(DIRECTIONS, (inbound, outbound), strict=True):
+            self.targets[direction] = folder / f"{self.name}-{direction}.targets"
+            self.targets[direction].write_text(client.targets(port, direction))
+
+    def run(self, number: int, direction: str, rate: int, seconds: float) -> tuple[Sample, int]:
+        """The sample, and how many requests it took."""
+        before, began = self.process.cpu_ns(), time.monotonic_ns()
+        report = client.attack(VEGETA, LOAD_CORE, self.targets[direction], rate, seconds)
+        used, took = self.process.cpu_ns() - before, time.monotonic_ns() - began
+        self.process.check()
+        if report.failed:
+            raise RuntimeError(
+                f"{self.name} {direction} at {rate}: {report.failed} of {report.requests} failed"
+            )
+        sample = Sample(
+            round=number, direction=direction, rate=rate, filtered=self.filtered, answered=report.rate,
+            p50_ms=report.p50_ms, p99_ms=report.p99_ms, cpu_us=used / report.requests / 1e3, busy=used / took,
+        )  # fmt: skip
+        return sample, report.requests
+
+    def stat(self, name: str) -> int:
+        [line] = [
+            s for s in http_get(self.admin, f"/stats?filter={name}").splitlines() if s.startswith(name + ":")
+        ]
+        return int(line.rsplit(":", 1)[1])
+
+
+def start_envoy(name: str, core: int, bootstrap: dict, folder: Path) -> Process:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(bootstrap))
+    command = [ENVOY, "--disable-hot-restart", "--concurrency", "1", "-l", "warning", "-c", path]
+    return Process(name, core, command, folder)
+
+
+class Bench:
+    """The processes, and the account of spans against requests."""
+
+    def __init__(self, wasm: Path, folder: Path, stack: ExitStack) -> None:
+        upstream, admin, sink_port = free_ports(3)
+        app = start_envoy("application", LOAD_CORE, envoys.application(upstream, admin), folder)
+        stack.callback(app.stop)
+        self.sink = Process(
+            "sink", LOAD_CORE, [sys.executable, Path(__file__).with_name("sink.py"), sink_port], folder
+        )
+        stack.callback(self.sink.stop)
+        app.wait_port(upstream)
+        self.sink.wait_port(sink_port)
+        self.variants = []
+        for filtered in (False, True):
+            self.variants.append(Variant(filtered, wasm, upstream, sink_port, folder))
+            stack.callback(self.variants[-1].process.stop)
+        self.traced = 0
+
+    def run(self, number: int, direction: str, rate: int, seconds: float) -> list[Sample]:
+        samples = []
+        # Odd rounds turn the order, so that a drift of the machine favours neither.
+        for variant in self.variants[:: 1 if number % 2 == 0 else -1]:
+            sample, requests = variant.run(number, direction, rate, seconds)
+            samples.append(sample)
+            if variant.filtered:
+                self.traced += requests
+                self.settle()
+        return samples
+
+    def settle(self) -> None:
+        """Waits until the collector has a span of every request so far: none lost, none twice."""
+        deadline = time.monotonic() + 10
+        while (spans := int(self.sink.ask())) != self.traced:
+            if spans > self.traced or time.monotonic() > deadline:
+                raise RuntimeError(f"the collector has {spans} spans of {self.traced} requests")
+            time.sleep(0.1)
+
+    def rss_mb(self) -> dict[str, float]:
+        return {variant.name: round(variant.process.rss_mb(), 1) for variant in self.variants}

@@ -1,0 +1,140 @@
+"""Bootstraps of the benchmark's Envoys: the pod's own listeners, and a trivial application.
+
+The proxy under test is `infra/envoy/pod.yaml` itself, with the relay's routes and clusters written in
+statically; the plain variant is the same less the filter.
+"""
+
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+TEMPLATE = ROOT / "infra/envoy/pod.yaml"
+TYPES = "type.googleapis.com/envoy.extensions"
+BODY_BYTES = 1024
+SERVICE = "cart"
+CALLEES = ("users", "stock", "prices", "mail")
+TEMPLATES = ("/users/{id}", "/users/{id}/orders", "/users/{id}/orders/{order}", "/checkout", "/health")
+METHODS = ("GET", "POST")
+LIMITS = ("max_connections", "max_pending_requests", "max_requests")
+ANSWERED = {
+    "content-type": "application/json",
+    "x-spillway-service-time-us": "150",
+    "x-spillway-cluster": "east",
+}
+"""Response headers of the application: those of a callee behind a filter of its own."""
+
+
+def address(port: int) -> dict:
+    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+
+def render(values: dict[str, str]) -> dict:
+    """The pod's bootstrap. What the benchmark has no value for belongs to parts that it replaces."""
+    text = re.sub(r"\$\{(\w+)\}", lambda found: values.get(found[1], "0"), TEMPLATE.read_text())
+    return yaml.safe_load(text)
+
+
+def pod(filtered: bool, values: dict[str, str], upstream: int) -> dict:
+    """Bootstrap with static routes as the relay serves them; without the filter where not `filtered`."""
+    rendered = render(values)
+    static = rendered["static_resources"]
+    for listener, hosts in zip(static["listeners"], (inbound_hosts(), outbound_hosts()), strict=True):
+        [chain] = listener["filter_chains"]
+        [network] = chain["filters"]
+        manager = network["typed_config"]
+        del manager["rds"]
+        manager["route_config"] = {"virtual_hosts": hosts}
+        if not filtered:
+            manager["http_filters"] = [
+                f for f in manager["http_filters"] if "wasm" not in f["typed_config"]["@type"]
+            ]
+    clusters = [c for c in static["clusters"] if c["name"] != "spillway-xds"]
+    clusters += [cluster(f"{s}|{c}", upstream) for s in CALLEES for c in ("west", "east")]
+    return {
+        "node": rendered["node"],
+        "admin": rendered["admin"],
+        "static_resources": {"listeners": static["listeners"], "clusters": clusters},
+    }
+
+
+def cluster(name: str, port: int) -> dict:
+    endpoint = {"endpoint": {"address": address(port)}}
+    return {
+        "name": name,
+        "connect_timeout": "1s",
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
+        "circuit_breakers": {"thresholds": [dict.fromkeys(LIMITS, 65536)]},
+    }
+
+
+def route(name: str, match: dict, action: dict) -> dict:
+    metadata = {"filter_metadata": {"spillway": {"ruleset_version": 42, "input_window": "w1"}}}
+    return {"name": name, "match": match, "route": action, "metadata": metadata}
+
+
+def class_routes(service: str, action: dict) -> list[dict]:
+    """A route per class, the most specific first, and the catch-all."""
+    out = []
+    for template in sorted(TEMPLATES, key=len, reverse=True):
+        for method in METHODS:
+            config = {
+                "@type": f"{TYPES}.path.match.uri_template.v3.UriTemplateMatchConfig",
+                "path_template": template,
+            }
+            match = {
+                "path_match_policy": {
+                    "name": "envoy.path.match.uri_template.uri_template_matcher",
+                    "typed_config": config,
+                },
+                "headers": [{"name": ":method", "string_match": {"exact": method}}],
+            }
+            out.append(route(f"{service} {method} {template}", match, action))
+    return [*out, route("other", {"prefix": "/"}, action)]
+
+
+def inbound_hosts() -> list[dict]:
+    action = {"cluster": "spillway-app", "timeout": "0s"}
+    return [{"name": "inbound", "domains": ["*"], "routes": class_routes(SERVICE, action)}]
+
+
+def outbound_hosts() -> list[dict]:
+    out = []
+    for service in CALLEES:
+        weights = [{"name": f"{service}|west", "weight": 7000}, {"name": f"{service}|east", "weight": 3000}]
+        action = {"weighted_clusters": {"clusters": weights}, "timeout": "15s"}
+        out.append(
+            {"name": service, "domains": [service, f"{service}:*"], "routes": class_routes(service, action)}
+        )
+    return out
+
+
+def application(port: int, admin: int) -> dict:
+    """Answers everything at once, as a callee behind a filter of its own would: the cheapest upstream
+    that is steady, an Envoy without an upstream of its own."""
+    answer = {"status": 200, "body": {"inline_string": "x" * BODY_BYTES}}
+    added = [
+        {"header": {"key": key, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+        for key, value in ANSWERED.items()
+    ]
+    hosts = [
+        {"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "direct_response": answer}]}
+    ]
+    router = {
+        "name": "envoy.filters.http.router",
+        "typed_config": {"@type": f"{TYPES}.filters.http.router.v3.Router"},
+    }
+    manager = {
+        "@type": f"{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "application",
+        "route_config": {"virtual_hosts": hosts, "response_headers_to_add": added},
+        "http_filters": [router],
+    }
+    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    return {
+        "admin": {"address": address(admin)},
+        "static_resources": {
+            "listeners": [{"name": "app", "address": address(port), "filter_chains": [chain]}]
+        },
+    }

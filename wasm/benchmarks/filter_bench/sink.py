@@ -1,0 +1,40 @@
+"""An OTLP/gRPC trace service that accepts, counts and forgets: `sink.py PORT`.
+
+It writes the count of spans that it has received to standard output whenever a line comes in.
+"""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as messages
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service
+
+
+class Sink(service.TraceServiceServicer):
+    def __init__(self) -> None:
+        self.spans = 0
+
+    def Export(self, request, context):
+        # One worker thread: no lock.
+        self.spans += sum(len(scope.spans) for group in request.resource_spans for scope in group.scope_spans)
+        return messages.ExportTraceServiceResponse()
+
+
+def main() -> None:
+    sink = Sink()
+    server = grpc.server(
+        ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)]
+    )
+    service.add_TraceServiceServicer_to_server(sink, server)
+    port = int(sys.argv[1])
+    if server.add_insecure_port(f"127.0.0.1:{port}") != port:
+        raise SystemExit(f"sink: port {port} is taken")
+    server.start()
+    for _ in sys.stdin:
+        print(sink.spans, flush=True)
+    server.stop(0)
+
+
+if __name__ == "__main__":
+    main()

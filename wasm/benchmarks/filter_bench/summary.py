@@ -1,0 +1,64 @@
+"""From samples of alternated runs to the figures of the benchmark. Pure."""
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SATURATION = 0
+"""The rate that means: as fast as it goes."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of one variant."""
+
+    round: int
+    direction: str
+    rate: int
+    """Requests per second that were asked for; `SATURATION`: as many as were answered."""
+    filtered: bool
+    answered: float
+    """Answers per second."""
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+    """Processor time of the Envoy process per request, user and system."""
+    busy: float
+    """Share of its core that Envoy used."""
+
+
+def of_direction(samples: Iterable[Sample]) -> dict:
+    """Figures of one direction and rate: medians over rounds of what the filter adds to the plain run
+    of the same round; `spread` is the least and the greatest of them."""
+    rounds: dict[int, dict[bool, Sample]] = {}
+    for sample in samples:
+        rounds.setdefault(sample.round, {})[sample.filtered] = sample
+    pairs = [(pair[False], pair[True]) for pair in rounds.values()]
+    added = {
+        "added_p50_ms": [b.p50_ms - a.p50_ms for a, b in pairs],
+        "added_p99_ms": [b.p99_ms - a.p99_ms for a, b in pairs],
+        "cpu_ratio": [b.cpu_us / a.cpu_us for a, b in pairs],
+        "cpu_added_us": [b.cpu_us - a.cpu_us for a, b in pairs],
+        "answered_ratio": [b.answered / a.answered for a, b in pairs],
+    }
+    out: dict = {name: round(statistics.median(values), 4) for name, values in added.items()}
+    for name, which in (("plain", 0), ("filtered", 1)):
+        out[name] = {
+            field: round(statistics.median(getattr(pair[which], field) for pair in pairs), 4)
+            for field in ("answered", "p50_ms", "p99_ms", "cpu_us", "busy")
+        }
+    out["spread"] = {name: [round(min(values), 4), round(max(values), 4)] for name, values in added.items()}
+    return out
+
+
+def summarize(samples: list[Sample], headline_rate: int) -> dict:
+    """All figures; the headline keys are those of the worse hop at `headline_rate`."""
+    by: dict[str, dict[str, dict]] = {}
+    for rate in sorted({sample.rate for sample in samples}, key=lambda rate: (rate == SATURATION, rate)):
+        for direction in sorted({sample.direction for sample in samples}):
+            chosen = [s for s in samples if (s.rate, s.direction) == (rate, direction)]
+            name = "saturation" if rate == SATURATION else str(rate)
+            by.setdefault(name, {})[direction] = of_direction(chosen)
+    hops = by[str(headline_rate)].values()
+    headline = {key: max(hop[key] for hop in hops) for key in ("added_p50_ms", "added_p99_ms", "cpu_ratio")}
+    return {**headline, "headline": f"the worse of the hops, at {headline_rate} requests/s", "rates": by}
