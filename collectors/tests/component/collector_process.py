@@ -25,9 +25,14 @@ class Collector:
     server: servers.Server
     ports: dict[str, int]
 
+    @property
+    def address(self) -> str:
+        """host:port of OTLP over gRPC."""
+        return f"127.0.0.1:{self.ports['grpc']}"
+
     def export_grpc(self, payload: bytes) -> None:
         """One OTLP/gRPC trace export of raw bytes; grpc.RpcError when it is refused."""
-        with grpc.insecure_channel(f"127.0.0.1:{self.ports['grpc']}") as channel:
+        with grpc.insecure_channel(self.address) as channel:
             channel.unary_unary(TRACE_EXPORT)(payload, timeout=10, wait_for_ready=True)
 
     def export_http(

@@ -1,0 +1,152 @@
+"""Constant load of spans with ids of their own, and the account of what became of each of them.
+
+A span is accepted when its export was answered OK and the answer's partial_success rejects nothing. What was
+refused or never answered is not sent again here: it may be in Kafka or not.
+"""
+
+import asyncio
+import itertools
+import secrets
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import grpc
+from aiokafka import AIOKafkaConsumer
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from spillway_contracts import names
+
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+CONNECTIONS, SPANS, EXPORTS_PER_S = 4, 40, 15  # of each connection: 2 400 spans/s in all
+# Without a pool of its own, gRPC would let all channels share one connection; a killed collector is back at once.
+OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 200)]
+
+
+@dataclass
+class Account:
+    """Span ids by what their sender was told, and the codes of what was not OK."""
+
+    accepted: set[bytes] = field(default_factory=set)
+    open: set[bytes] = field(default_factory=set)
+    codes: Counter = field(default_factory=Counter)
+
+
+class ConstantLoad:
+    """`with ConstantLoad(address) as load:` sends from several connections until the block ends."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._numbers = itertools.count(1)
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._send) for _ in range(CONNECTIONS)]
+        self._account = Account()
+
+    def __enter__(self) -> "ConstantLoad":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def account(self) -> Account:
+        """A copy of the account so far."""
+        with self._lock:
+            return Account(set(self._account.accepted), set(self._account.open), Counter(self._account.codes))
+
+    def run(self, seconds: float) -> Account:
+        """Lets the load go on for so long; what it added to the account."""
+        before = self.account()
+        time.sleep(seconds)
+        now = self.account()
+        return Account(now.accepted - before.accepted, now.open - before.open, now.codes - before.codes)
+
+    def _send(self) -> None:
+        with grpc.insecure_channel(self._address, OPTIONS) as channel:
+            export = channel.unary_unary(EXPORT)
+            while not self._over.is_set():
+                began = time.monotonic()
+                self._one(export)
+                self._over.wait(max(0.0, began + 1 / EXPORTS_PER_S - time.monotonic()))
+
+    def _one(self, export) -> None:
+        ids = [next(self._numbers).to_bytes(8, "big") for _ in range(SPANS)]
+        code = None
+        try:
+            answer = ExportTraceServiceResponse.FromString(export(_request(ids), timeout=5))
+            accepted = not answer.partial_success.rejected_spans
+        except grpc.RpcError as error:
+            accepted, code = False, error.code()
+        with self._lock:
+            (self._account.accepted if accepted else self._account.open).update(ids)
+            if not accepted:
+                self._account.codes[code] += 1
+
+
+def _request(span_ids: list[bytes]) -> bytes:
+    request = ExportTraceServiceRequest()
+    resource_spans = request.resource_spans.add()
+    resource_spans.resource.attributes.add(key=names.SPAN_ATTRIBUTE_SERVICE).value.string_value = "frontend"
+    spans, now = resource_spans.scope_spans.add().spans, time.time_ns()
+    for span_id in span_ids:
+        span = spans.add(trace_id=secrets.token_bytes(16), span_id=span_id, name="GET /cart/{id}", kind=2)
+        span.start_time_unix_nano, span.end_time_unix_nano = now, now + 1_000_000
+        span.attributes.add(key=names.OTEL_ATTRIBUTE_URL_PATH).value.string_value = f"/cart/{span_id.hex()}"
+    return request.SerializeToString()
+
+
+def in_kafka(kafka: str, wanted: set[bytes], timeout_s: float = 60.0) -> Counter:
+    """How often each span id is in otlp_spans, read until all wanted are there, or until the time is over."""
+    return asyncio.run(_read(kafka, wanted, timeout_s))
+
+
+async def _read(kafka: str, wanted: set[bytes], timeout_s: float) -> Counter:
+    consumer = AIOKafkaConsumer(
+        names.KAFKA_TOPIC_OTLP_SPANS,
+        bootstrap_servers=kafka,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    found, deadline = Counter(), time.monotonic() + timeout_s
+    try:
+        while time.monotonic() < deadline:
+            batches = (await consumer.getmany(timeout_ms=500)).values()
+            if not batches and wanted <= found.keys():  # read to the end: repeats count too
+                break
+            for message in (message for batch in batches for message in batch):
+                found.update(_span_ids(message.value))
+    finally:
+        await consumer.stop()
+    return found
+
+
+def _span_ids(value: bytes) -> list[bytes]:
+    request = ExportTraceServiceRequest.FromString(value)
+    scopes = (scope for resource in request.resource_spans for scope in resource.scope_spans)
+    return [span.span_id for scope in scopes for span in scope.spans]
+
+
+def check_nothing_lost(kafka: str, account: Account, record_property) -> None:
+    """Every accepted span is in Kafka; repeats and what was never answered are reported."""
+    found = in_kafka(kafka, account.accepted)
+    report = {
+        "accepted": len(account.accepted),
+        "missing": len(account.accepted - found.keys()),
+        "repeated": sum(found.values()) - len(found),
+        "not_accepted": len(account.open),
+        "not_accepted_but_arrived": len(account.open & found.keys()),
+        "codes": {str(code): count for code, count in account.codes.items()},
+    }
+    for key, value in report.items():
+        record_property(key, value)
+    print(report)
+    assert account.accepted and not report["missing"], report
+    assert found.keys() <= account.accepted | account.open, "spans that nobody sent"
