@@ -20,8 +20,9 @@ type statusPage struct {
 	KnownVersion  uint64            `json:"known_version"`
 	InputWindow   string            `json:"input_window"`
 	ExpiresAt     *time.Time        `json:"expires_at"`
-	Envoys        map[string]int    `json:"envoys"` // connected, by service
-	Placed        map[string]int    `json:"placed"` // of these, that hold what they accepted
+	Envoys        map[string]int    `json:"envoys"`   // connected, by service
+	Placed        map[string]int    `json:"placed"`   // of these, that hold what they accepted
+	InForce       map[string]uint64 `json:"in_force"` // by service: lowest ruleset version at one of its Envoys; 0: none
 	NatsConnected bool              `json:"nats_connected"`
 	AcksWaiting   int               `json:"acknowledgements_waiting"`
 	Certificate   time.Time         `json:"certificate_expires_at"`
@@ -64,7 +65,7 @@ func (r *relay) notReady(now time.Time) string {
 func (r *relay) statusPage() statusPage {
 	status := r.loop.Status()
 	page := statusPage{Cluster: r.conf.Cluster, ServedVersion: status.Version, KnownVersion: status.KnownVersion,
-		InputWindow: status.InputWindow, Envoys: r.streams.Connected(), Placed: r.streams.Placed(),
+		InputWindow: status.InputWindow, Envoys: r.streams.Connected(), Placed: r.streams.Placed(), InForce: r.loop.InForce(),
 		NatsConnected: r.conn.IsConnected(), AcksWaiting: r.acks.Waiting(), Certificate: r.keeper.NotAfter(),
 		Counters: r.counters.All()}
 	if status.KnownVersion != 0 {

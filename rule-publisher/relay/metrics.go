@@ -3,7 +3,6 @@ package main
 import (
 	"time"
 
-	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -79,19 +78,9 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	for service, envoys := range g.streams.Placed() {
 		set(placedGauge, float64(envoys), service)
 	}
-	for _, service := range g.cache.GetStatusKeys() {
-		g.collectSnapshot(service, set)
-	}
-}
-
-func (g gauges) collectSnapshot(service string, set func(*prometheus.Desc, float64, ...string)) {
-	found, err := g.cache.GetSnapshot(service)
-	if err != nil { // not made yet
-		return
-	}
-	if snapshot, ok := found.(*cache.Snapshot); ok {
+	for service, sizes := range g.cache.Sizes() {
 		for typeURL, label := range typeLabels {
-			set(resourcesGauge, float64(len(snapshot.Resources[cache.GetResponseType(typeURL)].Items)), service, label)
+			set(resourcesGauge, float64(sizes[typeURL]), service, label)
 		}
 	}
 }

@@ -90,8 +90,8 @@ func (r *relay) assemble(network *table.Network) {
 	r.loop = control.NewLoop(r.life, control.Ports{Cache: r.cache, Save: r.store.Save, Acknowledge: r.acks.Put,
 		Counters: r.counters, Log: r.log}, network, r.kept())
 	r.rulesets = &source.Rulesets{Conn: r.conn, Cluster: r.conf.Cluster, Log: r.log,
-		Taken: func(value []byte) { r.loop.Ruleset(r.life, value) }}
-	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Observer: r.loop.Observer(r.life),
+		Taken: func(value []byte) { r.loop.Ruleset(value) }}
+	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Observer: r.loop.Observer(),
 		Counters: r.counters, Log: r.log, PushToAck: r.metrics.pushToAck}
 	r.xds = serve.NewServer(r.life, r.cache, r.streams, r.keeper.TLS(), func(from net.Addr, err error) {
 		r.counters.Add(count.TLSHandshakesRefused)
@@ -137,7 +137,7 @@ func (r *relay) run(asked context.Context) error {
 	serving.Go(func() { r.loop.Run(r.life) })
 	serving.Go(func() { r.rulesets.Run(r.life) })
 	serving.Go(func() {
-		r.files.Watch(r.life, filesEvery, r.counters, r.log, func(n *table.Network) { r.loop.Network(r.life, n) })
+		r.files.Watch(r.life, filesEvery, r.counters, r.log, func(n *table.Network) { r.loop.Network(n) })
 	})
 	serving.Go(func() { r.keeper.Watch(r.life, tlsEvery, r.counters, r.log) })
 	serving.Go(func() { stop(r.xds.Serve(r.listener)) })

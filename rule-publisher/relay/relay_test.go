@@ -170,22 +170,25 @@ func TestFirstVersionRefused(t *testing.T) {
 }
 
 // Clusters come before endpoints before routes, and a new ruleset moves routes only.
+// An Envoy is given the clusters of what its service calls, and the nearest one of what it does not.
 func TestOnlyWhatChangedIsSent(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		server := startNATS(t, t.TempDir(), 0)
 		p := newPublisher(t, server)
 		r := startRelay(t, testConfig(t, server.ClientURL()))
+		p.put(ruleset(1, time.Minute, 10000))
+		eventually(t, "version 1 is served", func() bool { return r.status().ServedVersion == 1 })
 		c := open(t, r, "a")
 		c.subscribe(serve.ClusterType)
 		clusters := next(t, c)
 		c.answer(clusters, "")
 		if clusters.typeURL != serve.ClusterType || len(clusters.resources) != 4 {
-			t.Fatalf("%d resources of %s, want 4 clusters", len(clusters.resources), clusters.typeURL)
+			t.Fatalf("%d resources of %s, want 3 clusters of shop and the nearest of stock", len(clusters.resources), clusters.typeURL)
 		}
 		c.subscribe(serve.EndpointType, "shop|north", "shop|south", "shop|far", "stock|south")
 		c.answer(next(t, c), "")
 		boot(t, c)
-		p.put(ruleset(1, time.Minute, 8000, 2000))
+		p.put(ruleset(2, time.Minute, 8000, 2000))
 		if u := expect(t, c, map[string]uint32{"shop|north": 8000, "shop|south": 2000}); u.typeURL != serve.RouteType {
 			t.Errorf("%s was sent", u.typeURL)
 		}
@@ -201,12 +204,12 @@ func TestClusterIsRemovedAfterItsRoutes(t *testing.T) {
 		p := newPublisher(t, server)
 		conf := testConfig(t, server.ClientURL())
 		r := startRelay(t, conf)
+		p.put(ruleset(1, time.Minute, 4000, 4000, 2000))
+		eventually(t, "version 1 is served", func() bool { return r.status().ServedVersion == 1 })
 		c := open(t, r, "a")
 		c.subscribe(serve.ClusterType)
 		c.answer(next(t, c), "")
 		boot(t, c)
-		p.put(ruleset(1, time.Minute, 4000, 4000, 2000))
-		expect(t, c, map[string]uint32{"shop|north": 4000, "shop|south": 4000, "shop|far": 2000})
 		fewer := strings.Replace(testEndpoints, `  - {service: shop, cluster: far, addresses: ["127.0.0.1:9103"]}`+"\n", "", 1)
 		must(t, os.WriteFile(conf.Endpoints, []byte(fewer), 0o600))
 		if u := expect(t, c, map[string]uint32{"shop|north": 5000, "shop|south": 5000}); u.typeURL != serve.RouteType {
@@ -358,7 +361,7 @@ func TestFilesAreReloaded(t *testing.T) {
 	must(t, os.WriteFile(conf.Endpoints, []byte(testEndpoints+"  - {service: shop, cluster: mars, addresses: []}\n"), 0o600))
 	eventually(t, "the bad version is counted", func() bool { return r.status().Counters["files_refused"] == 1 })
 	silent(t, c)
-	must(t, os.WriteFile(conf.Endpoints, []byte(testEndpoints+"  - {service: stock, cluster: far, addresses: ['127.0.0.1:9203']}\n"), 0o600))
+	must(t, os.WriteFile(conf.Endpoints, []byte(testEndpoints+"  - {service: depot, cluster: far, addresses: ['127.0.0.1:9203']}\n"), 0o600))
 	if u := next(t, c); len(u.resources) != 1 || u.typeURL != serve.ClusterType {
 		t.Errorf("%d resources of %s, want the new cluster", len(u.resources), u.typeURL)
 	}

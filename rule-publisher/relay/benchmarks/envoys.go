@@ -17,6 +17,15 @@ import (
 	"spillway.dev/contracts/names"
 )
 
+// extensions is as many as a real Envoy lists in its node.
+var extensions = func() (out []*core.Extension) {
+	for i := range 600 {
+		out = append(out, &core.Extension{Name: fmt.Sprint("envoy.filters.http.extension_", i), Category: "envoy.filters.http",
+			TypeUrls: []string{fmt.Sprint("envoy.extensions.filters.http.extension.v3.Extension", i)}})
+	}
+	return out
+}()
+
 var routeTables = []string{names.XdsInboundRoute, names.XdsOutboundRoute}
 
 // fleet is the simulated Envoys, each with a connection and an ADS stream of its own.
@@ -41,7 +50,7 @@ func connect(ctx context.Context, m mesh, count, sotwEvery int, address string, 
 	for i := range count {
 		service := m.service(i)
 		e := &simulated{service: service, ready: make(chan struct{}), node: &core.Node{Cluster: service,
-			Id: fmt.Sprintf("%s/%s/pod-%d", m.own(), service, i), Locality: &core.Locality{Zone: m.own()}}}
+			Id: fmt.Sprintf("%s/%s/pod-%d", m.own(), service, i), Locality: &core.Locality{Zone: m.own()}, Extensions: extensions}}
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(secure(service)), grpc.WithStatsHandler(f),
 			grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(1<<10))
 		if err != nil {

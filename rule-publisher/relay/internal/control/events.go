@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -19,11 +18,11 @@ const rulesetType = "type.googleapis.com/spillway.v1.Ruleset"
 
 // Ruleset takes a value of this cluster's key: bytes of a spillway.v1.Ruleset. What does not
 // decode, breaks the contract or is not newer is counted by reason, and the old one stays.
-func (l *Loop) Ruleset(ctx context.Context, value []byte) {
-	l.post(func() { l.takeRuleset(ctx, value) })
+func (l *Loop) Ruleset(value []byte) {
+	l.post(func() { l.takeRuleset(value) })
 }
 
-func (l *Loop) takeRuleset(ctx context.Context, value []byte) {
+func (l *Loop) takeRuleset(value []byte) {
 	ruleset := &spillwayv1.Ruleset{}
 	if err := proto.Unmarshal(value, ruleset); err != nil {
 		l.refuseRuleset(0, count.RulesetsUndecodable, fmt.Errorf("%d bytes that are no spillway.v1.Ruleset: %w", len(value), err))
@@ -47,7 +46,7 @@ func (l *Loop) takeRuleset(ctx context.Context, value []byte) {
 	l.rules = rules
 	l.ports.Counters.Add(count.RulesetsTaken)
 	l.report(nil, rules)
-	l.rebuild(ctx)
+	l.rebuild()
 }
 
 func (l *Loop) ignore(version uint64) {
@@ -69,47 +68,37 @@ func (l *Loop) refuseRuleset(version uint64, counter count.Counter, err error) {
 }
 
 // Network takes a new version of the topology and endpoints.
-func (l *Loop) Network(ctx context.Context, network *table.Network) {
+func (l *Loop) Network(network *table.Network) {
 	l.post(func() {
 		l.network = network
 		l.ports.Log.Info("topology and endpoints reloaded", "services", len(network.Services()))
 		l.report(network, nil)
-		l.rebuild(ctx)
+		l.rebuild()
 	})
 }
 
 // Observer is the loop as the streams see it.
-func (l *Loop) Observer(ctx context.Context) serve.Observer { return observer{ctx, l} }
+func (l *Loop) Observer() serve.Observer { return observer{l} }
 
-type observer struct {
-	ctx  context.Context
-	loop *Loop
-}
+type observer struct{ loop *Loop }
 
 // Connected makes the service's resources when it is new.
-func (o observer) Connected(name string) {
-	o.loop.post(func() { o.loop.connected(o.ctx, name) })
+func (o observer) Connected(service, envoy string) {
+	o.loop.post(func() { o.loop.connected(service, envoy) })
 }
 
-func (l *Loop) connected(ctx context.Context, name string) {
-	if l.services[name] != nil {
-		return
-	}
-	s := newService(name)
-	l.services[name] = s
-	now := time.Now()
-	l.retarget(s, now)
-	l.advance(ctx)
-	l.publishStatus(now)
+// Disconnected forgets the Envoy.
+func (o observer) Disconnected(service, envoy string) {
+	o.loop.post(func() { o.loop.disconnected(service, envoy) })
 }
 
 // Answered reports the answer, and takes back what was refused.
 func (o observer) Answered(answer serve.Answer) {
 	o.loop.ports.Acknowledge(acknowledgement(o.loop.cluster, answer))
-	o.loop.post(func() { o.loop.answered(o.ctx, answer) })
+	o.loop.post(func() { o.loop.answered(answer) })
 }
 
-func (l *Loop) answered(ctx context.Context, answer serve.Answer) {
+func (l *Loop) answered(answer serve.Answer) {
 	outcome := count.AnswersAccepted
 	if answer.Refused {
 		outcome = count.AnswersRefused
@@ -118,11 +107,14 @@ func (l *Loop) answered(ctx context.Context, answer serve.Answer) {
 	}
 	l.ports.Counters.Add(outcome)
 	s := l.services[answer.Service]
-	if s == nil || !s.answered(answer) {
+	if s == nil {
 		return
 	}
-	s.target = s.withoutRefused(s.target)
-	l.advance(ctx)
+	if s.answered(answer) {
+		s.target = s.withoutRefused(s.target)
+		l.advance()
+	}
+	l.confirm(s)
 }
 
 func acknowledgement(cluster string, a serve.Answer) *spillwayv1.Acknowledgement {

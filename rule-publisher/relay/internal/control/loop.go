@@ -53,12 +53,14 @@ type Loop struct {
 	expiry   *time.Timer
 	step     *time.Timer
 	serving  uint64
+
+	forgetAfter time.Duration
 }
 
 // NewLoop starts from the network and the ruleset kept from before, if any.
 func NewLoop(ctx context.Context, ports Ports, network *table.Network, rules *table.Rules) *Loop {
 	l := &Loop{ports: ports, events: make(chan func(), 1024), done: ctx.Done(), cluster: network.Cluster,
-		network: network, rules: rules, services: map[string]*service{}, expiry: time.NewTimer(time.Hour), step: time.NewTimer(time.Hour)}
+		network: network, rules: rules, services: map[string]*service{}, expiry: time.NewTimer(time.Hour), step: time.NewTimer(time.Hour), forgetAfter: forgetAfter}
 	l.report(network, rules)
 	l.publishStatus(time.Now())
 	return l
@@ -66,7 +68,9 @@ func NewLoop(ctx context.Context, ports Ports, network *table.Network, rules *ta
 
 // Run handles events until the context ends.
 func (l *Loop) Run(ctx context.Context) {
-	l.rebuild(ctx)
+	l.rebuild()
+	forget := time.NewTicker(l.forgetAfter / 4)
+	defer forget.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -74,9 +78,11 @@ func (l *Loop) Run(ctx context.Context) {
 		case event := <-l.events:
 			event()
 		case <-l.expiry.C:
-			l.rebuild(ctx)
+			l.rebuild()
 		case <-l.step.C:
-			l.advance(ctx)
+			l.advance()
+		case now := <-forget.C:
+			l.forget(now)
 		}
 	}
 }
@@ -93,7 +99,7 @@ func (l *Loop) post(event func()) {
 }
 
 // rebuild makes every service's target anew and begins to serve it.
-func (l *Loop) rebuild(ctx context.Context) {
+func (l *Loop) rebuild() {
 	now := time.Now()
 	version := uint64(0)
 	if l.rules != nil && !l.rules.Expired(now) {
@@ -110,37 +116,42 @@ func (l *Loop) rebuild(ctx context.Context) {
 	for _, s := range l.services {
 		l.retarget(s, now)
 	}
-	l.advance(ctx)
+	l.advance()
 	l.publishStatus(now)
 }
 
 // retarget makes one service's target.
 func (l *Loop) retarget(s *service, now time.Time) {
-	t := table.Build(s.name, l.network, l.rules, now)
+	t, policy := table.Build(s.name, l.network, l.rules, now), ""
+	if t.Version != 0 {
+		policy = l.rules.Policy
+	}
 	l.tellAdapted(s, t.Adapted)
-	target, err := build(t, l.backends, s.target)
+	err := s.route(t, policy)
 	if err == nil {
-		target = s.withoutRefused(target)
-		err = target.Consistent()
+		s.choose(t, l.network, l.backends)
+		target := s.withoutRefused(s.wanted)
+		if err = target.Consistent(); err == nil {
+			s.target = target
+		}
 	}
 	if err != nil {
 		l.refuse(s.name, err)
-		return
 	}
-	s.target = target
 }
 
 // advance serves every service's next step.
-func (l *Loop) advance(ctx context.Context) {
+func (l *Loop) advance() {
 	again := false
 	for _, s := range l.services {
 		if s.target == nil {
 			continue
 		}
-		more, err := s.advance(ctx, l.ports.Cache)
+		more, err := s.advance(l.ports.Cache)
 		if err != nil {
 			l.refuse(s.name, err)
 		}
+		l.confirm(s)
 		again = again || more
 	}
 	if again {

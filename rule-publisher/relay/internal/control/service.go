@@ -1,8 +1,9 @@
 package control
 
 import (
-	"context"
 	"fmt"
+	"reflect"
+	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 
@@ -14,32 +15,84 @@ import (
 // service is one source service: what its Envoys have, and what they have accepted and refused.
 type service struct {
 	name    string
+	table   table.Table     // what the routes were built from, with the version in which it last changed
+	policy  string          // of that version
+	wanted  serve.Bundle    // what it shall be served when nobody refuses it
+	called  map[string]bool // services that a rule had it call, ever
 	served  serve.Bundle
 	target  serve.Bundle
 	good    serve.Bundle      // by type: the newest set that an Envoy of the service accepted
 	refused map[string]string // by type: the version that an Envoy of the service refused
 	adapted []string          // what table.Build last adapted
+	envoys  map[string]*proxy // connected, by node id
+	left    time.Time         // when the last one went
+}
+
+// proxy is one connected Envoy.
+type proxy struct {
+	streams int
+	holds   string // version of the routes that it accepted last
+	inForce uint64 // ruleset version that was last reported to be in force there
 }
 
 func newService(name string) *service {
-	return &service{name: name, good: serve.Bundle{}, refused: map[string]string{}}
+	return &service{name: name, good: serve.Bundle{}, refused: map[string]string{}, called: map[string]bool{}, envoys: map[string]*proxy{}}
 }
 
-// build makes the service's bundle from its table and the backends that all services share.
-func build(t table.Table, backends, before serve.Bundle) (serve.Bundle, error) {
+// route makes the service's routes from its table. A table that says what the last one said keeps
+// that one's version and input window: they name the ruleset that caused the weights, and so a
+// ruleset that changes nothing for a service changes nothing that its Envoys have. A change of
+// policy is a change: which policy routed a request can be told from the version.
+func (s *service) route(t table.Table, policy string) error {
+	routes := s.wanted[serve.RouteType]
+	if routes.Version != "" && policy == s.policy && sameRules(s.table, t) {
+		return nil
+	}
 	inbound, err := envoy.InboundRoutes(t)
 	if err != nil {
-		return nil, fmt.Errorf("inbound routes of %s: %w", t.Service, err)
+		return fmt.Errorf("inbound routes of %s: %w", t.Service, err)
 	}
 	outbound, err := envoy.OutboundRoutes(t)
 	if err != nil {
-		return nil, fmt.Errorf("outbound routes of %s: %w", t.Service, err)
+		return fmt.Errorf("outbound routes of %s: %w", t.Service, err)
 	}
-	routes, err := serve.NewSet(t.Version, []types.Resource{inbound, outbound}, before[serve.RouteType])
+	routes, err = serve.NewSet(t.Version, []types.Resource{inbound, outbound}, routes)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return backends.With(serve.RouteType, routes), nil
+	s.table, s.policy, s.wanted = t, policy, s.wanted.With(serve.RouteType, routes)
+	return nil
+}
+
+// choose the service's clusters and endpoints: of a destination that it calls, those in every cluster;
+// of another, the nearest, whose endpoints fail over to the others'. What it was seen to call once
+// stays, so that a rule that comes and goes does not make connections come and go.
+func (s *service) choose(t table.Table, network *table.Network, backends serve.Bundle) {
+	var names []string
+	for _, host := range t.Hosts {
+		if len(host.Routes) > 0 {
+			s.called[host.Service] = true
+		}
+		if !s.called[host.Service] {
+			names = append(names, envoy.ClusterName(host.Service, host.Fallback))
+			continue
+		}
+		for _, tier := range network.Tiers(host.Service) {
+			names = append(names, envoy.ClusterName(host.Service, tier.Cluster))
+		}
+	}
+	for _, typeURL := range []string{serve.ClusterType, serve.EndpointType} {
+		s.wanted = s.wanted.With(typeURL, backends[typeURL].Only(t.Version, names, s.wanted[typeURL]))
+	}
+}
+
+// sameRules compares what proxies do. Version 0, the fallback, is never the same as a ruleset.
+func sameRules(a, b table.Table) bool {
+	if (a.Version == 0) != (b.Version == 0) {
+		return false
+	}
+	b.Version, b.InputWindow, b.Adapted = a.Version, a.InputWindow, a.Adapted
+	return reflect.DeepEqual(a, b)
 }
 
 // buildBackends makes the clusters and endpoints, which are the same for every source service.
@@ -80,15 +133,12 @@ func (s *service) withoutRefused(bundle serve.Bundle) serve.Bundle {
 }
 
 // advance serves the next step towards the target; `more` is true when another one is needed later.
-func (s *service) advance(ctx context.Context, cache *serve.Cache) (more bool, err error) {
-	step, last, err := serve.NextStep(s.served, s.target)
-	if err != nil {
-		return false, err
-	}
+func (s *service) advance(cache *serve.Cache) (more bool, err error) {
+	step, last := serve.NextStep(s.served, s.target)
 	if s.served != nil && step.Same(s.served) {
 		return !last, nil
 	}
-	if err := cache.Put(ctx, s.name, s.served, step); err != nil {
+	if err := cache.Put(s.name, step); err != nil {
 		return false, err
 	}
 	s.served = step
@@ -101,6 +151,9 @@ func (s *service) answered(a serve.Answer) bool {
 		changed := s.refused[a.TypeURL] != a.Version
 		s.refused[a.TypeURL] = a.Version
 		return changed
+	}
+	if p := s.envoys[a.Envoy]; p != nil && a.TypeURL == serve.RouteType {
+		p.holds = a.Version
 	}
 	if set, ok := s.served[a.TypeURL]; ok && set.Version == a.Version && s.refused[a.TypeURL] != a.Version {
 		s.good[a.TypeURL] = set

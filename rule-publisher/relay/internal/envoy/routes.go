@@ -47,7 +47,8 @@ func InboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 }
 
 // OutboundRoutes has one virtual host per destination service with a route per class and a
-// catch-all. Every route carries the ruleset version and input window that steer it.
+// catch-all. Every route to a service that rules name carries the ruleset version and input window
+// that steer it; the others are the same whatever the ruleset.
 func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 	metadata, err := provenance(t)
 	if err != nil {
@@ -69,7 +70,11 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 			host.Routes = append(host.Routes, newRoute(r.Class.ID(), match, action, metadata))
 		}
 		fallback := weighted(h.Service, []table.Weighted{{Cluster: h.Fallback, Weight: names.ValueWeightTotal}})
-		host.Routes = append(host.Routes, newRoute(names.XdsCatchAllRoute, anyMatch(), fallback, metadata))
+		catchAll := newRoute(names.XdsCatchAllRoute, anyMatch(), fallback, nil)
+		if len(h.Routes) > 0 {
+			catchAll.Metadata = metadata
+		}
+		host.Routes = append(host.Routes, catchAll)
 		config.VirtualHosts = append(config.VirtualHosts, host)
 	}
 	return config, nil

@@ -5,14 +5,19 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Type URLs in the order in which they must reach an Envoy.
@@ -24,11 +29,18 @@ const (
 
 var typeOrder = []string{ClusterType, EndpointType, RouteType}
 
+// item is one resource as it goes out: encoded once, shared by everything that serves it, and never
+// changed. Its Version is the hash of its content.
+type item struct {
+	*discovery.Resource
+	targets []target // clusters that it routes to
+}
+
 // Set is all resources of one type with the version that names exactly this content:
 // "<ruleset version>.<content hash>".
 type Set struct {
 	Version string
-	items   map[string]types.Resource
+	items   map[string]item
 }
 
 // Bundle is what one service's Envoys are served.
@@ -37,32 +49,62 @@ type Bundle map[string]Set // by type URL
 // NewSet names the resources' content. The version stays that of `before` when nothing changed, so
 // that an unchanged type is sent to nobody, whatever the ruleset version.
 func NewSet[R types.Resource](ruleset uint64, resources []R, before Set) (Set, error) {
-	items := make(map[string]types.Resource, len(resources))
+	items := make(map[string]item, len(resources))
 	for _, r := range resources {
-		name := cache.GetResourceName(r)
+		made, err := newItem(r)
+		if err != nil {
+			return Set{}, err
+		}
+		name := made.GetName()
 		if _, twice := items[name]; twice || name == "" {
 			return Set{}, fmt.Errorf("resource name %q: must be non-empty and unique", name)
 		}
-		items[name] = r
+		if old := before.items[name]; old.GetVersion() == made.GetVersion() {
+			made = old // equal content is kept once
+		}
+		items[name] = made
 	}
-	return stamp(ruleset, items, before)
+	return stamp(ruleset, items, before), nil
 }
 
-func stamp(ruleset uint64, items map[string]types.Resource, before Set) (Set, error) {
+func newItem(r types.Resource) (item, error) {
+	name := cache.GetResourceName(r)
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(r)
+	if err != nil {
+		return item{}, fmt.Errorf("resource %q: %w", name, err)
+	}
+	hash := sha256.New()
+	hash.Write(encoded)
+	typeURL := resource.APITypePrefix + string(r.ProtoReflect().Descriptor().FullName())
+	made := item{Resource: &discovery.Resource{Name: name, Version: short(hash),
+		Resource: &anypb.Any{TypeUrl: typeURL, Value: encoded}}}
+	if config, ok := r.(*route.RouteConfiguration); ok {
+		made.targets = targets(config)
+	}
+	return made, nil
+}
+
+func short(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)[:8]) }
+
+func stamp(ruleset uint64, items map[string]item, before Set) Set {
 	hash := sha256.New()
 	for _, name := range sortedNames(items) {
-		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(items[name])
-		if err != nil {
-			return Set{}, fmt.Errorf("resource %q: %w", name, err)
-		}
-		fmt.Fprintf(hash, "%d %s %d ", len(name), name, len(encoded))
-		hash.Write(encoded)
+		fmt.Fprintf(hash, "%d %s %s ", len(name), name, items[name].GetVersion())
 	}
-	content := hex.EncodeToString(hash.Sum(nil)[:8])
+	content := short(hash)
 	if _, had, _ := strings.Cut(before.Version, "."); had == content {
-		return before, nil
+		return before
 	}
-	return Set{Version: strconv.FormatUint(ruleset, 10) + "." + content, items: items}, nil
+	return Set{Version: strconv.FormatUint(ruleset, 10) + "." + content, items: items}
+}
+
+// Only the resources of these names; each must be there.
+func (s Set) Only(ruleset uint64, names []string, before Set) Set {
+	items := make(map[string]item, len(names))
+	for _, name := range names {
+		items[name] = s.items[name]
+	}
+	return stamp(ruleset, items, before)
 }
 
 // RulesetVersion of an xDS version; 0 when it is none of ours.
@@ -78,23 +120,15 @@ func RulesetVersion(version string) uint64 {
 // Names of the resources in order.
 func (s Set) Names() []string { return sortedNames(s.items) }
 
-// Get a resource by name; nil when it is not there.
-func (s Set) Get(name string) types.Resource { return s.items[name] }
-
-func sortedNames(items map[string]types.Resource) []string {
-	names := make([]string, 0, len(items))
-	for name := range items {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+func sortedNames(items map[string]item) []string {
+	return slices.Sorted(maps.Keys(items))
 }
 
 // With is the bundle with one type's set replaced.
 func (b Bundle) With(typeURL string, set Set) Bundle {
-	out := Bundle{}
-	for t, s := range b {
-		out[t] = s
+	out := maps.Clone(b)
+	if out == nil {
+		out = Bundle{}
 	}
 	out[typeURL] = set
 	return out
@@ -108,16 +142,4 @@ func (b Bundle) Same(other Bundle) bool {
 		}
 	}
 	return true
-}
-
-func (b Bundle) snapshot() *cache.Snapshot {
-	snapshot := &cache.Snapshot{}
-	for t, set := range b {
-		items := make(map[string]types.ResourceWithTTL, len(set.items))
-		for name, r := range set.items {
-			items[name] = types.ResourceWithTTL{Resource: r}
-		}
-		snapshot.Resources[cache.GetResponseType(t)] = cache.Resources{Version: set.Version, Items: items}
-	}
-	return snapshot
 }

@@ -9,47 +9,55 @@ import (
 	"spillway.dev/contracts/names"
 )
 
+// target is a cluster that a route configuration names, and where it does so first.
+type target struct{ cluster, host, route string }
+
 // Consistent is nil when every cluster that a route names is served, and clusters and endpoint
 // assignments match one to one; the error lists what is not.
 func (b Bundle) Consistent() error {
 	var problems []error
 	clusters, assignments := b[ClusterType].items, b[EndpointType].items
-	for _, name := range b[ClusterType].Names() {
-		if assignments[name] == nil {
+	for _, name := range sortedNames(clusters) {
+		if _, ok := assignments[name]; !ok {
 			problems = append(problems, fmt.Errorf("cluster %q has no endpoint assignment", name))
 		}
 	}
-	for _, name := range b[EndpointType].Names() {
-		if clusters[name] == nil {
+	for _, name := range sortedNames(assignments) {
+		if _, ok := clusters[name]; !ok {
 			problems = append(problems, fmt.Errorf("endpoint assignment %q has no cluster", name))
 		}
 	}
 	for _, name := range b[RouteType].Names() {
-		config, ok := b[RouteType].items[name].(*route.RouteConfiguration)
-		if !ok {
-			problems = append(problems, fmt.Errorf("route configuration %q is a %T", name, b[RouteType].items[name]))
-			continue
-		}
-		for _, host := range config.GetVirtualHosts() {
-			for _, r := range host.GetRoutes() {
-				for _, target := range targets(r) {
-					if target != names.XdsInboundCluster && clusters[target] == nil {
-						problems = append(problems, fmt.Errorf("%s, host %q, route %q: cluster %q is not served",
-							name, host.GetName(), r.GetName(), target))
-					}
-				}
+		for _, to := range b[RouteType].items[name].targets {
+			if _, ok := clusters[to.cluster]; !ok && to.cluster != names.XdsInboundCluster {
+				problems = append(problems, fmt.Errorf("%s, host %q, route %q: cluster %q is not served",
+					name, to.host, to.route, to.cluster))
 			}
 		}
 	}
 	return errors.Join(problems...)
 }
 
-func targets(r *route.Route) []string {
-	action := r.GetRoute()
+// targets lists each cluster once.
+func targets(config *route.RouteConfiguration) (out []target) {
+	seen := map[string]bool{}
+	for _, host := range config.GetVirtualHosts() {
+		for _, r := range host.GetRoutes() {
+			for _, cluster := range clustersOf(r.GetRoute()) {
+				if !seen[cluster] {
+					seen[cluster] = true
+					out = append(out, target{cluster, host.GetName(), r.GetName()})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func clustersOf(action *route.RouteAction) (out []string) {
 	if single := action.GetCluster(); single != "" {
 		return []string{single}
 	}
-	var out []string
 	for _, w := range action.GetWeightedClusters().GetClusters() {
 		out = append(out, w.GetName())
 	}

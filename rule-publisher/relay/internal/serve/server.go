@@ -36,7 +36,7 @@ type Server struct {
 func NewServer(ctx context.Context, resources cache.Cache, streams *Streams, config *tls.Config,
 	refused func(net.Addr, error)) *Server {
 	s := &Server{leavings: newLeavings()}
-	s.grpc = grpc.NewServer(
+	s.grpc = grpc.NewServer(append(lean(),
 		grpc.Creds(watched{credentials.NewTLS(config), refused}),
 		grpc.ConnectionTimeout(handshakeFor),
 		grpc.MaxConcurrentStreams(streamsPerConn),
@@ -45,7 +45,7 @@ func NewServer(ctx context.Context, resources cache.Cache, streams *Streams, con
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second,
 			MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-	)
+	)...)
 	xds := server.NewServer(ctx, resources, streams.callbacks(), sotw.WithOrderedADS())
 	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, xds)
 	return s

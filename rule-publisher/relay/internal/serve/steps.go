@@ -1,47 +1,38 @@
 package serve
 
-import (
-	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
-)
+import "maps"
 
 // NextStep leads from what a service is served to what it shall be served without an instant in
 // which a route names a cluster that Envoys do not have yet, or no longer have: new clusters and
 // their endpoints first, then routes, then the removal of clusters. `last` is true when the step
 // reaches the target; otherwise Envoys need a moment before the next one.
-func NextStep(served, target Bundle) (step Bundle, last bool, err error) {
+func NextStep(served, target Bundle) (step Bundle, last bool) {
 	if served == nil {
-		return target, true, nil
+		return target, true
 	}
 	added, removed := difference(target, served), difference(served, target)
 	if !added && !removed {
-		return target, true, nil
+		return target, true
 	}
 	step = Bundle{RouteType: served[RouteType]}
 	if !added {
 		step[RouteType] = target[RouteType]
 	}
 	if !added && served[RouteType].Version == target[RouteType].Version {
-		return target, true, nil
+		return target, true
 	}
 	for _, t := range []string{ClusterType, EndpointType} {
-		union := map[string]types.Resource{}
-		for name, r := range served[t].items {
-			union[name] = r
-		}
-		for name, r := range target[t].items {
-			union[name] = r
-		}
-		if step[t], err = stamp(RulesetVersion(target[t].Version), union, served[t]); err != nil {
-			return nil, false, err
-		}
+		union := maps.Clone(served[t].items)
+		maps.Copy(union, target[t].items)
+		step[t] = stamp(RulesetVersion(target[t].Version), union, served[t])
 	}
-	return step, step.Same(target), nil
+	return step, step.Same(target)
 }
 
 // difference tells whether a has clusters that b has not.
 func difference(a, b Bundle) bool {
 	for name := range a[ClusterType].items {
-		if b[ClusterType].items[name] == nil {
+		if _, ok := b[ClusterType].items[name]; !ok {
 			return true
 		}
 	}

@@ -38,8 +38,9 @@ type Answer struct {
 
 // Observer is told what happens on the streams. Its calls must not block for long.
 type Observer interface {
-	Connected(service string) // at each new stream
-	Answered(Answer)          // once per (stream, type, version, outcome)
+	Connected(service, envoy string)    // at each new stream
+	Disconnected(service, envoy string) // at its end
+	Answered(Answer)                    // once per (stream, type, version, outcome)
 }
 
 type streamKey struct {
@@ -181,7 +182,7 @@ func (s *Streams) request(key streamKey, r request) (refused string, err error) 
 	s.mu.Unlock()
 	if isFirst {
 		s.Counters.Add(count.StreamsOpened)
-		s.Observer.Connected(st.node.service)
+		s.Observer.Connected(st.node.service, st.node.envoy)
 	}
 	if isNew {
 		s.Observer.Answered(answer)
@@ -261,8 +262,12 @@ func (s *Streams) responded(key streamKey, typeURL string, what sent) {
 
 func (s *Streams) closed(key streamKey) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	st := s.streams[key]
 	delete(s.streams, key)
+	s.mu.Unlock()
+	if st != nil && st.node.envoy != "" {
+		s.Observer.Disconnected(st.node.service, st.node.envoy)
+	}
 }
 
 // bounded keeps the words of one Envoy from filling the queue of acknowledgements.

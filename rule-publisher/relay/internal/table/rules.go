@@ -22,13 +22,18 @@ type ruleKey struct {
 	class   string // class id
 }
 
+// edge is a service that calls another.
+type edge struct{ source, destination string }
+
 // Rules is a checked ruleset as one cluster's relay uses it.
 type Rules struct {
 	Version     uint64
+	Policy      string
 	InputWindow string
 	ExpiresAt   time.Time
 	classes     []Class // sorted, most specific first within a service
 	weights     map[ruleKey][]Weighted
+	edges       map[edge]bool
 	// Skipped says which classes Envoy cannot match, and why. They are routed as catch-all.
 	Skipped []string
 }
@@ -38,9 +43,11 @@ type Rules struct {
 func ParseRules(ruleset *spillwayv1.Ruleset, cluster string) (*Rules, error) {
 	rules := &Rules{
 		Version:     ruleset.GetVersion(),
+		Policy:      ruleset.GetPolicy(),
 		InputWindow: ruleset.GetInputWindow().GetId(),
 		ExpiresAt:   ruleset.GetExpiresAt().AsTime(),
 		weights:     map[ruleKey][]Weighted{},
+		edges:       map[edge]bool{},
 	}
 	var problems []error
 	if rules.Version == 0 {
@@ -95,6 +102,7 @@ func (r *Rules) addRule(rule *spillwayv1.Rule, cluster string, known map[string]
 		return fmt.Errorf("destinations: %w", err)
 	}
 	r.weights[key] = weights
+	r.edges[edge{key.service, rule.GetTrafficClass().GetService()}] = true
 	return nil
 }
 
@@ -118,4 +126,9 @@ func parseDestinations(destinations []*spillwayv1.Destination) ([]Weighted, erro
 // Expired tells whether the rules may no longer steer at the instant.
 func (r *Rules) Expired(now time.Time) bool {
 	return !now.Before(r.ExpiresAt)
+}
+
+// calls tells whether a rule has the source service call the destination.
+func (r *Rules) calls(source, destination string) bool {
+	return r != nil && r.edges[edge{source, destination}]
 }

@@ -12,7 +12,7 @@ type Route struct {
 // Host is one destination service.
 type Host struct {
 	Service  string
-	Routes   []Route // most specific first
+	Routes   []Route // most specific first; none when no rule says that the service calls this one
 	Fallback string  // cluster for requests of no class: the service's nearest
 }
 
@@ -31,6 +31,9 @@ type Table struct {
 // Build makes the table of one source service. Without rules, or when they have expired, every
 // class goes to the nearest cluster that has the service: local-first with failover. The classes
 // of expired rules stay, since telemetry is named after them.
+//
+// A destination that no rule has the service call gets no classes, only the fallback: a proxy need not
+// hold, and be sent again with each change, what concerns the calls of others.
 func Build(service string, network *Network, rules *Rules, now time.Time) Table {
 	table := Table{Service: service}
 	var classes []Class
@@ -48,6 +51,10 @@ func Build(service string, network *Network, rules *Rules, now time.Time) Table 
 	for _, destination := range network.Services() {
 		tiers := network.Tiers(destination)
 		host := Host{Service: destination, Fallback: tiers[0].Cluster}
+		if !rules.calls(service, destination) {
+			table.Hosts = append(table.Hosts, host)
+			continue
+		}
 		for _, class := range byService[destination] {
 			weights, adapted := localFirst(tiers), ""
 			if table.Version != 0 {

@@ -1,0 +1,105 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/serve"
+)
+
+// forgetAfter is how long a service without a connected Envoy is kept: longer than Envoys take to
+// come back, so that one that does finds its refusals and last good routes remembered.
+const forgetAfter = 5 * time.Minute
+
+func (l *Loop) connected(name, envoy string) {
+	s := l.services[name]
+	isNew := s == nil
+	if isNew {
+		s = newService(name)
+		l.services[name] = s
+	}
+	if s.envoys[envoy] == nil {
+		s.envoys[envoy] = &proxy{}
+	}
+	s.envoys[envoy].streams++
+	if isNew {
+		now := time.Now()
+		l.retarget(s, now)
+		l.advance()
+		l.publishStatus(now)
+	}
+}
+
+func (l *Loop) disconnected(name, envoy string) {
+	s := l.services[name]
+	if s == nil || s.envoys[envoy] == nil {
+		return
+	}
+	if s.envoys[envoy].streams--; s.envoys[envoy].streams == 0 {
+		delete(s.envoys, envoy)
+		s.left = time.Now()
+	}
+}
+
+// forget the services that nobody has been connected for long.
+func (l *Loop) forget(now time.Time) {
+	for name, s := range l.services {
+		if len(s.envoys) == 0 && now.Sub(s.left) >= l.forgetAfter {
+			delete(l.services, name)
+			l.ports.Cache.Drop(name)
+		}
+	}
+	l.publishStatus(now)
+}
+
+// confirm reports that the ruleset version is in force at those Envoys of the service that hold the
+// routes which it asks for. For an Envoy that was sent nothing, because its routes did not change,
+// the relay says so in its place: its earlier answer holds for this version too.
+func (l *Loop) confirm(s *service) {
+	wanted := s.wanted[serve.RouteType].Version
+	if s.served[serve.RouteType].Version != wanted {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.envoys)) {
+		p := s.envoys[name]
+		if p.holds != wanted || p.inForce == l.serving {
+			continue
+		}
+		p.inForce = l.serving
+		if since := serve.RulesetVersion(wanted); since != l.serving && l.serving != 0 {
+			l.ports.Acknowledge(&spillwayv1.Acknowledgement{
+				Cluster: l.cluster, Service: s.name, Envoy: name, RulesetVersion: l.serving, TypeUrl: serve.RouteType,
+				Outcome: spillwayv1.Outcome_OUTCOME_ACK, At: timestamppb.Now(),
+				Detail: fmt.Sprintf("unchanged since version %d, which this Envoy accepted", since),
+			})
+		}
+	}
+}
+
+// InForce is, by service with connected Envoys, the lowest ruleset version in force at one of them;
+// 0: local-first, or an Envoy that has not accepted any routes yet. Nil when the loop has ended.
+func (l *Loop) InForce() map[string]uint64 {
+	answer := make(chan map[string]uint64, 1)
+	l.post(func() {
+		out := map[string]uint64{}
+		for name, s := range l.services {
+			for _, p := range s.envoys {
+				if lowest, ok := out[name]; !ok || p.inForce < lowest {
+					out[name] = p.inForce
+				}
+			}
+		}
+		answer <- out
+	})
+	select {
+	case out := <-answer:
+		return out
+	case <-l.done:
+		return nil
+	}
+}
