@@ -11,8 +11,8 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry
 
-from spillway_lab import envoys
 from spillway_lab.errors import LabError
+from spillway_lab.pods import HOST
 from spillway_lab.stack import LabStack
 
 
@@ -58,14 +58,19 @@ class Control:
         return total
 
     def versions_at_envoys(self) -> set[int]:
-        """The lowest version in force at each Envoy that has outbound routes; 0: only the fallback."""
+        """The lowest ruleset version in force at the Envoys of each service, as their relay knows it from
+        what they accepted (a version that changes nothing for a service is not sent to it); 0: only the
+        fallback, or no answer."""
         found = set()
-        for pod in self._stack.plan.pods:
+        for cluster, ports in self._stack.cluster_ports.items():
             try:
-                routes = envoys.outbound_routes(pod)
+                page = httpx.get(
+                    f"http://{HOST}:{ports['RELAY_HEALTH_PORT']}/status", timeout=10, trust_env=False
+                )
+                in_force = page.raise_for_status().json()["in_force"]
             except httpx.HTTPError:
                 return {0}
-            found.add(min(envoys.ruleset_versions(routes), default=0) if routes else 0)
+            found |= {in_force.get(pod.service, 0) for pod in self._stack.plan.pods if pod.cluster == cluster}
         return found
 
     def wait_policy(self, policy: str, timeout: float, progress: Callable[[str], None]) -> InForce:

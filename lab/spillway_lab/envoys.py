@@ -15,16 +15,6 @@ def outbound_routes(pod: Pod) -> dict | None:
     return None
 
 
-def ruleset_versions(route_config: dict) -> set[int]:
-    """Versions of the ruleset that the routes carry; empty when only the fallback is in force."""
-    return {
-        int(route["metadata"]["filter_metadata"][names.XDS_METADATA_NAMESPACE]["ruleset_version"])
-        for host in route_config.get("virtual_hosts", [])
-        for route in host.get("routes", [])
-        if names.XDS_METADATA_NAMESPACE in route.get("metadata", {}).get("filter_metadata", {})
-    }
-
-
 def weights(route_config: dict, service: str) -> dict[str, dict[str, int]]:
     """Route name -> destination cluster -> weight, of one destination service."""
     found: dict[str, dict[str, int]] = {}
