@@ -2,6 +2,9 @@
 
 use spillway_contracts::XDS_CATCH_ALL_ROUTE;
 
+/// Longest name that is taken for a class: it becomes part of a stat's name.
+const NAME_MAX: usize = 512;
+
 /// A known class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class<'a> {
@@ -13,7 +16,7 @@ pub struct Class<'a> {
 
 /// The class of a route name; None for the catch-all and for unnamed routes.
 pub fn of_route(name: &str) -> Option<Class<'_>> {
-    if name.is_empty() || name == XDS_CATCH_ALL_ROUTE {
+    if name.is_empty() || name == XDS_CATCH_ALL_ROUTE || name.len() > NAME_MAX {
         return None;
     }
     let mut parts = name.split(' ');
@@ -27,6 +30,7 @@ pub fn of_route(name: &str) -> Option<Class<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// The catch-all is no class; a class id yields its template; other names are kept as they are.
     #[test]
@@ -36,5 +40,26 @@ mod tests {
         let id = "cart GET /users/{id}";
         assert_eq!(of_route(id), Some(Class { id, template: Some("/users/{id}") }));
         assert_eq!(of_route("default"), Some(Class { id: "default", template: None }));
+    }
+
+    proptest! {
+        /// Every class id as the contract writes it yields exactly its template.
+        #[test]
+        fn templates_round_trip(
+            service in "[a-z][a-z0-9._-]{0,30}", method in "[A-Z]{1,10}",
+            template in "(/([a-zA-Z0-9_.~-]{1,12}|\\{[a-z_]{1,8}\\})){1,6}|/",
+        ) {
+            let id = format!("{service} {method} {template}");
+            prop_assert_eq!(of_route(&id), Some(Class { id: &id, template: Some(&template) }));
+        }
+
+        /// No name breaks it: the id is the whole name, and a template is its end.
+        #[test]
+        fn any_name(name in "\\PC{0,600}") {
+            if let Some(class) = of_route(&name) {
+                prop_assert_eq!(class.id, &name);
+                prop_assert!(class.template.is_none_or(|template| name.ends_with(template)));
+            }
+        }
     }
 }

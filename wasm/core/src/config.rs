@@ -4,22 +4,27 @@ use serde_json::{Map, Value};
 use spillway_contracts::{VALUE_DIRECTION_INBOUND, VALUE_DIRECTION_OUTBOUND};
 
 use crate::Direction;
+use crate::outbox::Bounds;
 
 /// Longest DNS name.
 const NAME_MAX: usize = 253;
 
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 11] = [
     "direction",
     "cluster",
     "service",
     "collector_cluster",
     "flush_interval_ms",
     "max_batch_spans",
+    "max_batch_bytes",
     "max_queue_spans",
+    "max_queue_bytes",
+    "sample_ratio",
+    "long_lived_after_ms",
 ];
 
 /// What the filter is told once, at start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Side of the application that this listener is on.
     pub direction: Direction,
@@ -31,10 +36,12 @@ pub struct Config {
     pub collector_cluster: String,
     /// Longest time that a span waits for its batch.
     pub flush_interval_ms: u64,
-    /// Most spans per export.
-    pub max_batch_spans: usize,
-    /// Most spans that wait per worker; beyond, the oldest is dropped.
-    pub max_queue_spans: usize,
+    /// Bounds of a batch and, per worker, of what waits; beyond, the oldest is dropped.
+    pub bounds: Bounds,
+    /// Part of the traces that start here to keep, 0..=1.
+    pub sample_ratio: f64,
+    /// A request that lasts longer is a stream: counted, and no latency or load.
+    pub long_lived_after_ms: u64,
 }
 
 impl Config {
@@ -52,10 +59,16 @@ impl Config {
             service: keys.name("service", None),
             collector_cluster: keys.name("collector_cluster", Some("spillway-collector")),
             flush_interval_ms: keys.number("flush_interval_ms", 1_000, 10..=60_000),
-            max_batch_spans: keys.number("max_batch_spans", 256, 1..=65_536) as usize,
-            max_queue_spans: keys.number("max_queue_spans", 4_096, 1..=1_048_576) as usize,
+            bounds: Bounds {
+                batch_spans: keys.number("max_batch_spans", 512, 1..=65_536) as usize,
+                batch_bytes: keys.number("max_batch_bytes", 1 << 19, 1 << 14..=1 << 22) as usize,
+                queue_spans: keys.number("max_queue_spans", 8_192, 1..=1 << 20) as usize,
+                queue_bytes: keys.number("max_queue_bytes", 1 << 23, 1 << 14..=1 << 30) as usize,
+            },
+            sample_ratio: keys.ratio("sample_ratio", 1.0),
+            long_lived_after_ms: keys.number("long_lived_after_ms", 60_000, 1_000..=86_400_000),
         };
-        keys.refuse_small_queue(&config);
+        keys.refuse_small_queue(config.bounds);
         if keys.errors.is_empty() { Ok(config) } else { Err(keys.errors.join("; ")) }
     }
 }
@@ -72,12 +85,16 @@ impl Keys {
         }
     }
 
-    fn refuse_small_queue(&mut self, config: &Config) {
-        if config.max_queue_spans < config.max_batch_spans {
-            self.errors.push(format!(
-                "max_queue_spans: {} is less than max_batch_spans ({}), a batch would never fill",
-                config.max_queue_spans, config.max_batch_spans
-            ));
+    fn refuse_small_queue(&mut self, bounds: Bounds) {
+        for (kind, queue, batch) in [
+            ("spans", bounds.queue_spans, bounds.batch_spans),
+            ("bytes", bounds.queue_bytes, bounds.batch_bytes),
+        ] {
+            if queue < batch {
+                self.errors.push(format!(
+                    "max_queue_{kind}: {queue} is less than max_batch_{kind} ({batch}), a batch would never fill"
+                ));
+            }
         }
     }
 
@@ -121,6 +138,19 @@ impl Keys {
         }
         default
     }
+
+    fn ratio(&mut self, key: &str, default: f64) -> f64 {
+        match self.map.get(key) {
+            None => return default,
+            Some(value) => match value.as_f64() {
+                Some(ratio) if (0.0..=1.0).contains(&ratio) => return ratio,
+                _ => {
+                    self.errors.push(format!("{key}: {value} is not allowed, expected a number from 0 to 1"))
+                }
+            },
+        }
+        default
+    }
 }
 
 /// Whether this can be the name of a cluster or service: also for names that come in headers.
@@ -145,15 +175,17 @@ mod tests {
         assert_eq!((config.cluster.as_str(), config.service.as_str()), ("one", "cart"));
         assert_eq!(config.collector_cluster, "spillway-collector");
         assert_eq!(
-            (config.flush_interval_ms, config.max_batch_spans, config.max_queue_spans),
-            (1000, 256, 4096)
+            (config.flush_interval_ms, config.bounds.batch_spans, config.bounds.queue_spans),
+            (1000, 512, 8192)
         );
+        assert_eq!((config.sample_ratio, config.long_lived_after_ms), (1.0, 60_000));
     }
 
     /// Every wrong key is named at once, with its value.
     #[test]
     fn every_wrong_key_is_named() {
-        let json = br#"{"direction": "sideways", "cluster": "", "colour": 1, "flush_interval_ms": -1, "max_batch_spans": "8"}"#;
+        let json = br#"{"direction": "sideways", "cluster": "", "colour": 1, "flush_interval_ms": -1, "max_batch_spans": "8",
+            "sample_ratio": 1.1, "long_lived_after_ms": 0, "max_batch_bytes": 1}"#;
         let error = Config::parse(json).unwrap_err();
         for part in [
             "direction: \"sideways\"",
@@ -162,6 +194,9 @@ mod tests {
             "colour: unknown",
             "flush_interval_ms: -1",
             "max_batch_spans: \"8\"",
+            "sample_ratio: 1.1",
+            "long_lived_after_ms: 0",
+            "max_batch_bytes: 1",
         ] {
             assert!(error.contains(part), "{part} not in {error}");
         }
@@ -175,5 +210,19 @@ mod tests {
         }
         let small = MINIMAL.replace('}', r#", "max_queue_spans": 8}"#);
         assert!(Config::parse(small.as_bytes()).unwrap_err().contains("max_queue_spans: 8"));
+    }
+
+    /// The ratio may be whole or not, and nothing else.
+    #[test]
+    fn ratios() {
+        let with = |ratio: &str| {
+            Config::parse(MINIMAL.replace('}', &format!(r#", "sample_ratio": {ratio}}}"#)).as_bytes())
+        };
+        for (text, ratio) in [("0", 0.0), ("1", 1.0), ("0.125", 0.125)] {
+            assert_eq!(with(text).unwrap().sample_ratio, ratio);
+        }
+        for text in ["-0.1", "\"1\"", "null", "2"] {
+            assert!(with(text).unwrap_err().contains("sample_ratio"), "{text}");
+        }
     }
 }

@@ -1,14 +1,18 @@
 //! One proxied request from arrival to end: what is read from it, what is written into its headers,
-//! and the span that remains.
+//! and the span that remains. The span is written into one buffer as its facts become known.
+
+use std::borrow::Cow;
 
 use spillway_contracts::*;
 
+use crate::class::Class;
 use crate::config::{Config, is_name};
-use crate::ids::Ids;
-use crate::load::Load;
-use crate::span::Span;
-use crate::trace::{Edit, TraceContext};
-use crate::{Direction, Party, class};
+use crate::headers::{RequestHeaders, ResponseHeaders, decimal};
+use crate::load::Loads;
+use crate::otlp::span::{Arrival, Ending, put_destination, put_protocol};
+use crate::property::{Properties, Property, ruleset_version};
+use crate::trace::TraceContext;
+use crate::{Direction, Party, flags, grpc};
 
 /// Both clocks at one instant, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,118 +23,110 @@ pub struct Moment {
     pub mono_ns: u64,
 }
 
-/// What the proxy decided about the request, read when it is over.
-#[derive(Clone, Debug, Default)]
-pub struct Route {
-    /// Class id, or the catch-all's name.
-    pub name: Option<String>,
-    /// Envoy cluster, `service|cluster` for those that the relay serves.
-    pub cluster: Option<String>,
-    /// From the route's metadata.
-    pub ruleset_version: Option<u64>,
+/// A request as it arrives.
+#[derive(Debug)]
+pub struct Arriving<'a> {
+    /// When.
+    pub now: Moment,
+    /// Its headers.
+    pub headers: &'a RequestHeaders<'a>,
+    /// No body follows.
+    pub end_of_stream: bool,
+    /// The class of its route.
+    pub class: Option<Class<'a>>,
+    /// The load that it met (inbound).
+    pub loads: Option<Loads>,
+    /// Where the span is written; empty.
+    pub buffer: Vec<u8>,
 }
 
-#[derive(Clone, Debug)]
-struct Response {
+#[derive(Clone, Copy, Debug)]
+struct Answer {
     status: Option<u16>,
     after_ns: u64,
     callee_time_us: Option<u64>,
-    callee_cluster: Option<String>,
+    /// The callee said which cluster it is in, and the span tells it.
+    told_cluster: bool,
+    bytes: Option<u64>,
 }
 
 /// One request under way.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Exchange {
     started: Moment,
-    trace: TraceContext,
-    method: String,
-    path: String,
-    authority: Option<String>,
-    source_cluster: Option<String>,
-    source_service: Option<String>,
-    load: Option<Load>,
-    request_bytes: u64,
-    response_bytes: u64,
-    response: Option<Response>,
+    /// The span so far; None where none is to be made.
+    span: Option<Vec<u8>>,
+    grpc: bool,
     long_lived: bool,
+    request_bytes: Option<u64>,
+    answer: Option<Answer>,
 }
 
 impl Exchange {
-    /// Reads the request's headers through `header` (name -> value).
-    pub fn arrive(
-        direction: Direction,
-        started: Moment,
-        load: Option<Load>,
-        header: impl Fn(&str) -> Option<Vec<u8>>,
-        ids: &mut Ids,
-    ) -> Self {
-        let text = |name: &str| header(name).and_then(|value| String::from_utf8(value).ok());
-        let on = |wanted: Direction, name: &str| if direction == wanted { text(name) } else { None };
-        let method = text(":method").unwrap_or_default();
-        // A path may hold any byte; a span holds text.
-        let mut path =
-            header(":path").map(|path| String::from_utf8_lossy(&path).into_owned()).unwrap_or_default();
-        path.truncate(path.find(['?', '#']).unwrap_or(path.len()));
-        Self {
-            started,
-            trace: TraceContext::read(&header, ids),
-            long_lived: method == "CONNECT",
-            method,
-            path,
-            authority: on(Direction::Outbound, ":authority"),
-            source_cluster: on(Direction::Inbound, HTTP_HEADER_SOURCE_CLUSTER).filter(|n| is_name(n)),
-            source_service: on(Direction::Inbound, HTTP_HEADER_SOURCE_SERVICE).filter(|n| is_name(n)),
-            load,
-            request_bytes: 0,
-            response_bytes: 0,
-            response: None,
+    /// Begins with the facts known at arrival.
+    pub fn arrive(config: &Config, trace: &TraceContext<'_>, arriving: Arriving<'_>) -> Self {
+        let Arriving { now, headers, end_of_stream, class, loads, mut buffer } = arriving;
+        let grpc = headers.content_type.is_some_and(grpc::is_grpc);
+        let long_lived = headers.method == Some(b"CONNECT");
+        let recorded = trace.sampled && !long_lived;
+        if recorded {
+            let path = headers.path.unwrap_or_default();
+            let attempts = headers.attempt_count.and_then(decimal);
+            Arrival {
+                direction: config.direction,
+                trace,
+                start_ns: now.wall_ns,
+                method: headers.method.unwrap_or_default(),
+                path,
+                scheme: headers.scheme,
+                authority: headers.authority,
+                rpc: if grpc { grpc::method(path) } else { None },
+                class,
+                loads,
+                source: source(config, headers),
+                // Outbound, our own tries are counted when the request is over.
+                resends: attempts
+                    .filter(|_| config.direction == Direction::Inbound)
+                    .map(|n| n.saturating_sub(1)),
+            }
+            .put(&mut buffer);
         }
+        let request_bytes = if end_of_stream { Some(0) } else { headers.content_length.and_then(decimal) };
+        let span = recorded.then_some(buffer);
+        Self { started: now, span, grpc, long_lived, request_bytes, answer: None }
     }
 
-    /// Changes to the request's headers: the trace, and outbound who asks.
-    pub fn request_edits(&self, config: &Config) -> Vec<Edit> {
-        let mut edits = self.trace.edits();
-        if config.direction == Direction::Outbound {
-            edits.push((HTTP_HEADER_SOURCE_CLUSTER, Some(config.cluster.clone())));
-            edits.push((HTTP_HEADER_SOURCE_SERVICE, Some(config.service.clone())));
-        }
-        edits
-    }
-
-    /// Reads the response's headers through `header`.
-    pub fn respond(&mut self, direction: Direction, mono_ns: u64, header: impl Fn(&str) -> Option<Vec<u8>>) {
-        let text = |name: &str| header(name).and_then(|value| String::from_utf8(value).ok());
-        let of_callee = |name: &str| if direction == Direction::Outbound { text(name) } else { None };
-        let status = text(":status").and_then(|status| status.parse().ok());
-        let event_stream = text("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+    /// The response's headers have come; `end_of_stream`: and no body follows.
+    pub fn respond(
+        &mut self,
+        config: &Config,
+        mono_ns: u64,
+        headers: &ResponseHeaders<'_>,
+        end_of_stream: bool,
+    ) {
+        let status = headers.status.and_then(decimal).and_then(|status| u16::try_from(status).ok());
+        let event_stream = headers.content_type.is_some_and(|kind| kind.starts_with(b"text/event-stream"));
         self.long_lived |= status == Some(101) || event_stream;
-        self.response = Some(Response {
+        let outbound = config.direction == Direction::Outbound;
+        let cluster = headers.cluster.filter(|_| outbound).and_then(name);
+        if let (Some(span), Some(_)) = (&mut self.span, cluster) {
+            put_destination(Party { cluster, service: None }, span);
+        }
+        self.answer = Some(Answer {
             status,
             after_ns: mono_ns.saturating_sub(self.started.mono_ns),
-            callee_time_us: of_callee(HTTP_HEADER_SERVICE_TIME).and_then(|time| time.parse().ok()),
-            callee_cluster: of_callee(HTTP_HEADER_CLUSTER).filter(|name| is_name(name)),
+            callee_time_us: headers.service_time.filter(|_| outbound).and_then(decimal),
+            told_cluster: cluster.is_some(),
+            bytes: if end_of_stream { Some(0) } else { headers.content_length.and_then(decimal) },
         });
     }
 
-    /// Changes to the response's headers: inbound, our own time and where we are.
-    pub fn response_edits(&self, config: &Config) -> Vec<Edit> {
-        match (&self.response, config.direction) {
-            (Some(response), Direction::Inbound) => vec![
-                (HTTP_HEADER_SERVICE_TIME, Some((response.after_ns / 1_000).to_string())),
-                (HTTP_HEADER_CLUSTER, Some(config.cluster.clone())),
-            ],
-            _ => Vec::new(),
+    /// Tells `edit` the changes to the response's headers: inbound, our own time and where we are.
+    pub fn response_edits(&self, config: &Config, mut edit: impl FnMut(&'static str, Option<&str>)) {
+        if let (Some(answer), Direction::Inbound) = (&self.answer, config.direction) {
+            edit(HTTP_HEADER_SERVICE_TIME, Some(&(answer.after_ns / 1_000).to_string()));
+            edit(HTTP_HEADER_CLUSTER, Some(&config.cluster));
         }
-    }
-
-    /// Body bytes from the caller.
-    pub fn request_body(&mut self, bytes: usize) {
-        self.request_bytes = self.request_bytes.saturating_add(bytes as u64);
-    }
-
-    /// Body bytes from the callee.
-    pub fn response_body(&mut self, bytes: usize) {
-        self.response_bytes = self.response_bytes.saturating_add(bytes as u64);
     }
 
     /// A tunnel, an upgrade or an event stream: it lasts as long as its user likes, so its duration
@@ -139,79 +135,140 @@ impl Exchange {
         self.long_lived
     }
 
-    /// Whether a trace header was there and was not understood.
-    pub fn malformed_trace(&self) -> bool {
-        self.trace.malformed
-    }
-
-    /// Whether a span is to be made at all.
-    pub fn recorded(&self) -> bool {
-        self.trace.sampled && !self.long_lived
+    /// Takes it for long-lived when it has lasted longer than any call: whether that is new.
+    pub fn outlived(&mut self, mono_ns: u64, limit_ns: u64) -> bool {
+        let outlived = !self.long_lived && mono_ns.saturating_sub(self.started.mono_ns) > limit_ns;
+        self.long_lived |= outlived;
+        outlived
     }
 
     /// The span of the finished request; None when none is to be made.
-    pub fn finish<'a>(&'a self, config: &'a Config, mono_ns: u64, route: &'a Route) -> Option<Span<'a>> {
-        if !self.recorded() {
-            return None;
-        }
-        let own = Party { cluster: Some(&config.cluster), service: Some(&config.service) };
-        let (source, destination) = match config.direction {
-            Direction::Inbound => (self.source(), own),
-            Direction::Outbound => (own, self.destination(route)),
+    pub fn finish(
+        mut self,
+        config: &Config,
+        mono_ns: u64,
+        properties: &mut impl Properties,
+    ) -> Option<Vec<u8>> {
+        let mut span = self.span.take().filter(|_| !self.long_lived)?;
+        let resends = match config.direction {
+            Direction::Inbound => {
+                put_destination(own(config), &mut span);
+                None
+            }
+            Direction::Outbound => {
+                self.put_routed(properties, &mut span);
+                properties.number(Property::AttemptCount).map(|tries| tries.saturating_sub(1))
+            }
         };
-        let response = self.response.as_ref();
-        Some(Span {
-            direction: config.direction,
-            trace: &self.trace,
-            start_ns: self.started.wall_ns,
-            end_ns: self.started.wall_ns.saturating_add(mono_ns.saturating_sub(self.started.mono_ns)),
-            method: &self.method,
-            path: &self.path,
-            server_address: self.authority.as_deref(),
-            status: response.and_then(|response| response.status),
-            request_bytes: self.request_bytes,
-            response_bytes: self.response_bytes,
-            class: route.name.as_deref().and_then(class::of_route),
-            load: self.load,
-            source,
-            destination,
-            ruleset_version: route.ruleset_version,
-            network_time_us: response.and_then(network_time_us),
-            service_time_us: response.and_then(|response| match config.direction {
-                Direction::Inbound => Some(response.after_ns / 1_000),
-                Direction::Outbound => response.callee_time_us,
-            }),
-        })
-    }
-
-    fn source(&self) -> Party<'_> {
-        Party { cluster: self.source_cluster.as_deref(), service: self.source_service.as_deref() }
+        if let Some(protocol) = properties.text(Property::Protocol) {
+            put_protocol(protocol.trim_start_matches("HTTP/").as_bytes(), &mut span);
+        }
+        let elapsed = mono_ns.saturating_sub(self.started.mono_ns);
+        let mut ending = Ending {
+            end_ns: self.started.wall_ns.saturating_add(elapsed),
+            resends,
+            ..self.outcome(config, properties)
+        };
+        if config.direction == Direction::Outbound {
+            ending.ruleset_version = properties.get(Property::RulesetVersion).and_then(ruleset_version);
+        }
+        ending.put(&mut span);
+        Some(span)
     }
 
     /// Where the request went: as routed, except that the answer knows better which cluster it came
     /// from, since Envoy may have failed over.
-    fn destination<'a>(&'a self, route: &'a Route) -> Party<'a> {
-        let routed = route.cluster.as_deref().and_then(|name| name.split_once(XDS_CLUSTER_SEPARATOR));
-        let answered = self.response.as_ref().and_then(|response| response.callee_cluster.as_deref());
-        Party {
-            cluster: answered.or(routed.map(|(_, cluster)| cluster)),
-            service: routed.map(|(service, _)| service),
+    fn put_routed(&self, properties: &mut impl Properties, span: &mut Vec<u8>) {
+        let routed = properties.text(Property::ClusterName);
+        if let Some((service, cluster)) = routed.and_then(|name| name.split_once(XDS_CLUSTER_SEPARATOR)) {
+            let told = self.answer.is_some_and(|answer| answer.told_cluster);
+            put_destination(Party { cluster: Some(cluster).filter(|_| !told), service: Some(service) }, span);
+        }
+    }
+
+    fn outcome(&self, config: &Config, properties: &mut impl Properties) -> Ending {
+        let answer = self.answer.as_ref();
+        let flags = properties.number(Property::ResponseFlags).unwrap_or(0);
+        let grpc_status =
+            if self.grpc && answer.is_some() { properties.number(Property::GrpcStatus) } else { None };
+        let error = self.error(config.direction, grpc_status, flags);
+        let request_bytes = self.request_bytes.or_else(|| properties.number(Property::RequestSize));
+        let response_bytes =
+            answer.and_then(|answer| answer.bytes).or_else(|| properties.number(Property::ResponseSize));
+        let details = if error.is_some() {
+            properties.text(Property::ResponseDetails).map(str::to_string)
+        } else {
+            None
+        };
+        Ending {
+            status: answer.and_then(|answer| answer.status),
+            request_bytes,
+            response_bytes,
+            network_time_us: answer.and_then(network_time_us),
+            service_time_us: answer.and_then(|answer| match config.direction {
+                Direction::Inbound => Some(answer.after_ns / 1_000),
+                Direction::Outbound => answer.callee_time_us,
+            }),
+            grpc_status,
+            flags: (flags != 0).then(|| flags::names(flags)).filter(|names| !names.is_empty()),
+            details,
+            error,
+            ..Ending::default()
+        }
+    }
+
+    /// Why it failed: gRPC's status, an HTTP status of the server's making, or no (whole) response.
+    /// A 4xx is the caller's affair on both sides: no destination is worse for it.
+    fn error(&self, direction: Direction, grpc_status: Option<u64>, flags: u64) -> Option<Cow<'static, str>> {
+        let flag = || {
+            Cow::Owned(
+                flags::names(flags)
+                    .split(',')
+                    .next()
+                    .filter(|name| !name.is_empty())
+                    .unwrap_or("_OTHER")
+                    .to_string(),
+            )
+        };
+        match (self.answer.and_then(|answer| answer.status), grpc_status) {
+            (None, _) => Some(flag()),
+            (_, Some(status)) => grpc::error(direction, status).map(Cow::Borrowed),
+            (Some(status @ 500..), _) => Some(Cow::Owned(status.to_string())),
+            (Some(..400), _) if flags::failed(flags) => Some(flag()),
+            _ => None,
         }
     }
 }
 
-/// Time until the response's headers, minus the callee's own time for the same: DESIGN decision 3.
-fn network_time_us(response: &Response) -> Option<u64> {
-    response.callee_time_us.map(|callee| (response.after_ns / 1_000).saturating_sub(callee))
+/// Tells `edit` who asks, outbound.
+pub fn source_edits(config: &Config, mut edit: impl FnMut(&'static str, Option<&str>)) {
+    if config.direction == Direction::Outbound {
+        edit(HTTP_HEADER_SOURCE_CLUSTER, Some(&config.cluster));
+        edit(HTTP_HEADER_SOURCE_SERVICE, Some(&config.service));
+    }
 }
 
-/// The ruleset version as Envoy hands out a value of route metadata: a Struct's number is a
-/// little-endian double, a string is its text.
-pub fn ruleset_version(property: &[u8]) -> Option<u64> {
-    let number = property.try_into().map(f64::from_le_bytes).ok().filter(|n| n.fract() == 0.0 && *n >= 1.0);
-    number
-        .map(|number| number as u64)
-        .or_else(|| std::str::from_utf8(property).ok().and_then(|text| text.parse().ok()))
+fn own(config: &Config) -> Party<'_> {
+    Party { cluster: Some(&config.cluster), service: Some(&config.service) }
+}
+
+fn source<'a>(config: &'a Config, headers: &RequestHeaders<'a>) -> Party<'a> {
+    match config.direction {
+        Direction::Outbound => own(config),
+        Direction::Inbound => Party {
+            cluster: headers.source_cluster.and_then(name),
+            service: headers.source_service.and_then(name),
+        },
+    }
+}
+
+fn name(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok().filter(|name| is_name(name))
+}
+
+/// Time until the response's headers, minus the callee's own time for the same: DESIGN decision 3.
+fn network_time_us(answer: &Answer) -> Option<u64> {
+    answer.callee_time_us.map(|callee| (answer.after_ns / 1_000).saturating_sub(callee))
 }
 
 #[cfg(test)]

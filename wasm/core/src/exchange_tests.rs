@@ -1,28 +1,115 @@
+use std::collections::HashMap;
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message;
+
 use super::*;
+use crate::ids::Ids;
+use crate::sampling::Sampler;
 
 const MS: u64 = 1_000_000;
+
+/// What the proxy would answer.
+#[derive(Default)]
+struct Fake(HashMap<Property, Vec<u8>>);
+
+impl Fake {
+    fn with(mut self, property: Property, value: &[u8]) -> Self {
+        self.0.insert(property, value.to_vec());
+        self
+    }
+
+    fn number(self, property: Property, value: u64) -> Self {
+        self.with(property, &value.to_le_bytes())
+    }
+}
+
+impl Properties for Fake {
+    fn get(&mut self, property: Property) -> Option<&[u8]> {
+        self.0.get(&property).map(Vec::as_slice)
+    }
+}
 
 fn config(direction: &str) -> Config {
     let json = format!(r#"{{"direction": "{direction}", "cluster": "one", "service": "front"}}"#);
     Config::parse(json.as_bytes()).unwrap()
 }
 
-fn headers(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<Vec<u8>> {
-    let pairs: Vec<(String, Vec<u8>)> =
-        pairs.iter().map(|(n, v)| (n.to_string(), v.as_bytes().to_vec())).collect();
-    move |name| pairs.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone())
+fn pairs<'a>(headers: &'a [(&'a str, &'a str)]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()))
 }
 
 fn arrive(config: &Config, extra: &[(&str, &str)]) -> Exchange {
     let mut all = vec![(":method", "GET"), (":path", "/users/7?q=1"), (":authority", "cart")];
     all.retain(|(name, _)| !extra.iter().any(|(other, _)| other == name));
     all.extend_from_slice(extra);
-    let started = Moment { wall_ns: 5_000 * MS, mono_ns: 100 * MS };
-    Exchange::arrive(config.direction, started, None, headers(&all), &mut Ids::from_weak_seed(9))
+    let headers = RequestHeaders::read(pairs(&all));
+    let sampler = Sampler::new(1.0);
+    let trace = TraceContext::read(&headers.trace, &sampler, &mut Ids::from_weak_seed(9));
+    let now = Moment { wall_ns: 5_000 * MS, mono_ns: 100 * MS };
+    let arriving = Arriving {
+        now,
+        headers: &headers,
+        end_of_stream: true,
+        class: crate::class::of_route("cart GET /users/{id}"),
+        loads: None,
+        buffer: Vec::new(),
+    };
+    Exchange::arrive(config, &trace, arriving)
 }
 
-fn edit(edits: &[Edit], name: &str) -> Option<String> {
-    edits.iter().find(|(n, _)| *n == name).and_then(|(_, value)| value.clone())
+fn respond(exchange: &mut Exchange, config: &Config, at_ms: u64, headers: &[(&str, &str)]) {
+    exchange.respond(config, at_ms * MS, &ResponseHeaders::read(pairs(headers)), false);
+}
+
+/// A finished span, its attributes as text.
+struct Told {
+    span: Span,
+    attributes: HashMap<String, String>,
+}
+
+fn finish(exchange: Exchange, config: &Config, at_ms: u64, mut fake: Fake) -> Option<Told> {
+    let span = Span::decode(exchange.finish(config, at_ms * MS, &mut fake)?.as_slice()).unwrap();
+    let text = |value: Value| match value {
+        Value::StringValue(text) => text,
+        Value::IntValue(number) => number.to_string(),
+        other => format!("{other:?}"),
+    };
+    let attributes =
+        span.attributes.iter().map(|p| (p.key.clone(), text(p.value.clone().unwrap().value.unwrap())));
+    let told = attributes.collect::<HashMap<_, _>>();
+    assert_eq!(told.len(), span.attributes.len(), "an attribute is told twice: {:?}", span.attributes);
+    Some(Told { attributes: told, span })
+}
+
+impl Told {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.attributes.get(key).map(String::as_str)
+    }
+
+    fn failed(&self) -> bool {
+        self.span.status.as_ref().is_some_and(|status| status.code == 2)
+    }
+}
+
+fn routed() -> Fake {
+    Fake::default()
+        .with(Property::ClusterName, b"cart|two")
+        .with(Property::RulesetVersion, &3f64.to_le_bytes())
+        .with(Property::Protocol, b"HTTP/1.1")
+        .number(Property::AttemptCount, 1)
+        .number(Property::ResponseSize, 77)
+}
+
+fn edits(
+    tell: impl FnOnce(&mut dyn FnMut(&'static str, Option<&str>)),
+) -> HashMap<&'static str, Option<String>> {
+    let mut all = HashMap::new();
+    tell(&mut |name, value| {
+        all.insert(name, value.map(str::to_string));
+    });
+    all
 }
 
 /// Outbound: who asks is written into the request; network time is what the callee does not account
@@ -30,40 +117,39 @@ fn edit(edits: &[Edit], name: &str) -> Option<String> {
 #[test]
 fn outbound_measures_the_network() {
     let config = config("outbound");
-    let mut exchange = arrive(&config, &[]);
-    let edits = exchange.request_edits(&config);
-    assert_eq!(edit(&edits, "x-spillway-source-cluster").as_deref(), Some("one"));
-    assert_eq!(edit(&edits, "x-spillway-source-service").as_deref(), Some("front"));
-    let answer =
-        [(":status", "200"), ("x-spillway-service-time-us", "12000"), ("x-spillway-cluster", "three")];
-    exchange.respond(config.direction, 137 * MS, headers(&answer));
-    assert!(exchange.response_edits(&config).is_empty());
-    let route = Route {
-        name: Some("cart GET /users/{id}".into()),
-        cluster: Some("cart|two".into()),
-        ruleset_version: Some(3),
-    };
-    let span = exchange.finish(&config, 140 * MS, &route).unwrap();
-    assert_eq!((span.network_time_us, span.service_time_us), (Some(25_000), Some(12_000)));
-    assert_eq!(span.destination, Party { cluster: Some("three"), service: Some("cart") });
-    assert_eq!((span.start_ns, span.end_ns), (5_000 * MS, 5_040 * MS));
-    assert_eq!((span.path, span.status, span.failed()), ("/users/7", Some(200), false));
+    let asked = edits(|edit| source_edits(&config, edit));
+    assert_eq!(asked["x-spillway-source-cluster"].as_deref(), Some("one"));
+    assert_eq!(asked["x-spillway-source-service"].as_deref(), Some("front"));
+    for (cluster, told) in [("three", "three"), ("a b", "two"), ("", "two")] {
+        let mut exchange = arrive(&config, &[]);
+        let answer =
+            [(":status", "200"), ("x-spillway-service-time-us", "12000"), ("x-spillway-cluster", cluster)];
+        respond(&mut exchange, &config, 137, &answer);
+        assert!(edits(|edit| exchange.response_edits(&config, edit)).is_empty());
+        let span = finish(exchange, &config, 140, routed()).unwrap();
+        assert_eq!(span.get("spillway.network.time_us"), Some("25000"));
+        assert_eq!(span.get("spillway.service.time_us"), Some("12000"));
+        assert_eq!(span.get("spillway.destination.cluster"), Some(told), "{cluster:?}");
+        assert_eq!(span.get("spillway.destination.service"), Some("cart"));
+        assert_eq!(span.get("spillway.ruleset.version"), Some("3"));
+        assert_eq!(span.get("http.response.size"), Some("77"));
+        assert_eq!(span.get("http.request.resend_count"), None);
+        assert_eq!((span.span.start_time_unix_nano, span.span.end_time_unix_nano), (5_000 * MS, 5_040 * MS));
+        assert!(!span.failed());
+    }
 }
 
 /// Clamped at zero when the callee claims more than the whole; absent when its header is garbage.
 #[test]
 fn network_time_is_honest() {
     let config = config("outbound");
-    let route = Route { cluster: Some("cart|two".into()), ..Route::default() };
-    for (header, network) in [("999999999", Some(0)), ("soon", None), ("-5", None), ("1e3", None), ("", None)]
+    for (header, network) in
+        [("999999999", Some("0")), ("soon", None), ("-5", None), ("1e3", None), ("", None)]
     {
         let mut exchange = arrive(&config, &[]);
-        let answer =
-            [(":status", "200"), ("x-spillway-service-time-us", header), ("x-spillway-cluster", "a b")];
-        exchange.respond(config.direction, 137 * MS, headers(&answer));
-        let span = exchange.finish(&config, 140 * MS, &route).unwrap();
-        assert_eq!(span.network_time_us, network, "{header}");
-        assert_eq!(span.destination.cluster, Some("two"), "a cluster name that is none is not believed");
+        respond(&mut exchange, &config, 137, &[(":status", "200"), ("x-spillway-service-time-us", header)]);
+        let span = finish(exchange, &config, 140, routed()).unwrap();
+        assert_eq!(span.get("spillway.network.time_us"), network, "{header}");
     }
 }
 
@@ -71,61 +157,102 @@ fn network_time_is_honest() {
 #[test]
 fn inbound_tells_its_time() {
     let config = config("inbound");
-    let source = [("x-spillway-source-cluster", "west"), ("x-spillway-source-service", "bad name")];
-    let mut exchange = arrive(&config, &source);
-    let edits = exchange.request_edits(&config);
-    assert_eq!(edit(&edits, "x-spillway-source-cluster"), None, "kept as it came");
-    assert!(edit(&edits, "traceparent").is_some());
-    exchange.respond(config.direction, 112 * MS, headers(&[(":status", "204")]));
-    let edits = exchange.response_edits(&config);
-    assert_eq!(edit(&edits, "x-spillway-service-time-us").as_deref(), Some("12000"));
-    assert_eq!(edit(&edits, "x-spillway-cluster").as_deref(), Some("one"));
-    let route = Route::default();
-    let span = exchange.finish(&config, 113 * MS, &route).unwrap();
-    assert_eq!(span.source, Party { cluster: Some("west"), service: None });
-    assert_eq!(span.service_time_us, Some(12_000));
+    let extra = [
+        ("x-spillway-source-cluster", "west"),
+        ("x-spillway-source-service", "bad name"),
+        ("x-envoy-attempt-count", "3"),
+    ];
+    let mut exchange = arrive(&config, &extra);
+    assert!(edits(|edit| source_edits(&config, edit)).is_empty(), "kept as it came");
+    respond(&mut exchange, &config, 112, &[(":status", "204"), ("content-length", "9")]);
+    let answered = edits(|edit| exchange.response_edits(&config, edit));
+    assert_eq!(answered["x-spillway-service-time-us"].as_deref(), Some("12000"));
+    assert_eq!(answered["x-spillway-cluster"].as_deref(), Some("one"));
+    let span = finish(exchange, &config, 113, Fake::default()).unwrap();
+    assert_eq!(span.get("spillway.source.cluster"), Some("west"));
+    assert_eq!(span.get("spillway.source.service"), None);
+    assert_eq!(span.get("spillway.destination.cluster"), Some("one"));
+    assert_eq!(span.get("spillway.service.time_us"), Some("12000"));
+    assert_eq!((span.get("http.request.size"), span.get("http.response.size")), (Some("0"), Some("9")));
+    assert_eq!(span.get("http.request.resend_count"), Some("2"));
 }
 
-/// A reset leaves a failed span without status; tunnels, upgrades and event streams leave none.
+/// A reset leaves a failed span that says why; a response cut short does, too; a 4xx is no failure.
 #[test]
-fn resets_and_long_lived_streams() {
-    let (inbound, route) = (config("inbound"), Route::default());
-    let reset = arrive(&inbound, &[]);
-    let span = reset.finish(&inbound, 101 * MS, &route).unwrap();
-    assert_eq!((span.status, span.failed(), span.service_time_us), (None, true, None));
-    let connect = arrive(&inbound, &[(":method", "CONNECT")]);
-    assert!(connect.long_lived() && connect.finish(&inbound, 101 * MS, &route).is_none());
-    for answer in [
-        [(":status", "101"), ("upgrade", "websocket")],
-        [(":status", "200"), ("content-type", "text/event-stream")],
+fn failures() {
+    let config = config("outbound");
+    let fake =
+        |flags: u64| routed().number(Property::ResponseFlags, flags).with(Property::ResponseDetails, b"why");
+    let reset = finish(arrive(&config, &[]), &config, 101, fake(0x4000)).unwrap();
+    assert_eq!((reset.get("error.type"), reset.get("http.response.status_code")), (Some("DC"), None));
+    assert_eq!(reset.get("spillway.response.details"), Some("why"));
+    let silent = finish(arrive(&config, &[]), &config, 101, routed()).unwrap();
+    assert_eq!(silent.get("error.type"), Some("_OTHER"));
+    for (status, flags, error) in [
+        ("503", 0x8020, Some("503")),
+        ("500", 0, Some("500")),
+        ("200", 0x10, Some("UR")),
+        ("200", 1 << 9, None),
+        ("429", 1 << 11, None),
+        ("404", 0, None),
     ] {
-        let mut exchange = arrive(&inbound, &[]);
-        exchange.respond(inbound.direction, 101 * MS, headers(&answer));
-        assert!(exchange.finish(&inbound, 900 * MS, &route).is_none(), "{answer:?}");
+        let mut exchange = arrive(&config, &[]);
+        respond(&mut exchange, &config, 120, &[(":status", status)]);
+        let span = finish(exchange, &config, 130, fake(flags).number(Property::AttemptCount, 2)).unwrap();
+        assert_eq!((span.get("error.type"), span.failed()), (error, error.is_some()), "{status} {flags:x}");
+        assert_eq!(span.get("http.request.resend_count"), Some("1"));
+        assert_eq!(span.get("spillway.response.details").is_some(), error.is_some());
     }
 }
 
-/// An unsampled request leaves no span, yet says who asks and measures.
+/// gRPC's own status decides, however well HTTP went; a server is not to blame for every code.
+#[test]
+fn grpc_status_decides() {
+    let call = [(":method", "POST"), (":path", "/shop.Cart/Add"), ("content-type", "application/grpc+proto")];
+    for (direction, status, error) in [
+        ("inbound", 14, Some("UNAVAILABLE")),
+        ("inbound", 5, None),
+        ("outbound", 5, Some("NOT_FOUND")),
+        ("outbound", 0, None),
+    ] {
+        let config = config(direction);
+        let mut exchange = arrive(&config, &call);
+        respond(&mut exchange, &config, 120, &[(":status", "200")]);
+        let span = finish(exchange, &config, 130, routed().number(Property::GrpcStatus, status)).unwrap();
+        assert_eq!(span.get("rpc.grpc.status_code"), Some(status.to_string().as_str()));
+        assert_eq!((span.get("error.type"), span.failed()), (error, error.is_some()), "{direction} {status}");
+    }
+    let config = config("inbound");
+    let http = finish(arrive(&config, &[]), &config, 130, routed().number(Property::GrpcStatus, 2)).unwrap();
+    assert_eq!(http.get("rpc.grpc.status_code"), None, "not asked of what is not gRPC");
+}
+
+/// Tunnels, upgrades, event streams and what outlives every call leave no span.
+#[test]
+fn long_lived_streams() {
+    let inbound = config("inbound");
+    let connect = arrive(&inbound, &[(":method", "CONNECT")]);
+    assert!(connect.long_lived() && finish(connect, &inbound, 101, Fake::default()).is_none());
+    for answer in [
+        [(":status", "101"), ("upgrade", "websocket")],
+        [(":status", "200"), ("content-type", "text/event-stream; charset=utf-8")],
+    ] {
+        let mut exchange = arrive(&inbound, &[]);
+        respond(&mut exchange, &inbound, 101, &answer);
+        assert!(exchange.long_lived(), "{answer:?}");
+        assert!(finish(exchange, &inbound, 900, Fake::default()).is_none(), "{answer:?}");
+    }
+    let mut slow = arrive(&inbound, &[]);
+    assert!(!slow.outlived(1_100 * MS, 1_000 * MS));
+    assert!(slow.outlived(1_101 * MS, 1_000 * MS) && !slow.outlived(2_000 * MS, 1_000 * MS), "told once");
+    assert!(finish(slow, &inbound, 3_000, Fake::default()).is_none());
+}
+
+/// An unsampled request leaves no span, yet says who asks.
 #[test]
 fn unsampled_leaves_no_span() {
     let config = config("outbound");
     let unsampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
     let exchange = arrive(&config, &[("traceparent", unsampled)]);
-    assert!(exchange.finish(&config, 200 * MS, &Route::default()).is_none());
-    let edits = exchange.request_edits(&config);
-    assert_eq!(edit(&edits, "traceparent"), None);
-    assert!(edit(&edits, "x-spillway-source-service").is_some());
-}
-
-/// Envoy hands out a Struct's number as a double; text is taken too; nothing else becomes a version.
-#[test]
-fn ruleset_versions() {
-    assert_eq!(ruleset_version(&42f64.to_le_bytes()), Some(42));
-    assert_eq!(ruleset_version(b"42"), Some(42));
-    assert_eq!(ruleset_version(b"12345678"), Some(12_345_678));
-    for garbage in
-        [b"".as_slice(), b"new", &1.5f64.to_le_bytes(), &f64::NAN.to_le_bytes(), &(-1f64).to_le_bytes()]
-    {
-        assert_eq!(ruleset_version(garbage), None, "{garbage:?}");
-    }
+    assert!(finish(exchange, &config, 200, routed()).is_none());
 }

@@ -16,10 +16,13 @@ pub fn decode<const N: usize>(text: &[u8], upper: bool) -> Option<[u8; N]> {
 /// Appends the bytes to `out`, two digits each.
 pub fn encode(bytes: &[u8], out: &mut String) {
     for byte in bytes {
-        for digit in [byte >> 4, byte & 0x0f] {
-            out.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-        }
+        out.push(digit(byte >> 4));
+        out.push(digit(byte & 0x0f));
     }
+}
+
+fn digit(nibble: u8) -> char {
+    char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 })
 }
 
 fn nibble(digit: u8, upper: bool) -> Option<u8> {

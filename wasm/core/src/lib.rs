@@ -1,22 +1,28 @@
 //! The thinking of the Spillway filter. Knows nothing of proxy-wasm: every input is a value, every
 //! output is a value, and the shell (`spillway-filter`) carries them to and from Envoy.
 //!
-//! The way of a request: [`trace`] continues or starts its trace, [`load`] tells what load it met,
-//! [`exchange`] gathers what happens to it, [`span`] is what is told about it, [`otlp`] encodes that,
-//! [`outbox`] keeps it until the collector has it.
+//! The way of a request: [`headers`] finds what it carries, [`trace`] continues or starts its trace,
+//! [`load`] tells what load it met, [`exchange`] gathers what happens to it and writes it through
+//! [`otlp`], [`outbox`] keeps the span until the collector has it.
 #![warn(missing_docs)]
 
 pub mod b3;
 pub mod class;
+pub mod classes;
 pub mod config;
 pub mod exchange;
+pub mod flags;
+pub mod grpc;
+pub mod headers;
 pub mod hex;
 pub mod ids;
 pub mod load;
 pub mod otlp;
 pub mod outbox;
-pub mod span;
+pub mod property;
+pub mod sampling;
 pub mod trace;
+pub mod tracestate;
 
 /// Where this proxy stands in relation to its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,13 +12,25 @@ struct Sample {
     count: u64,
 }
 
+/// Shorter histories tell no rate: at the tick's length a single arrival would be ten per second.
+const MIN_HISTORY_NS: u64 = SECOND_NS / 5;
+
 /// Load that a request met.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Requests inside, this one included.
     pub in_flight: u64,
-    /// Arrivals per second over the second before this one.
-    pub arrival_rate: f64,
+    /// Arrivals per second over the second before this one; None while that is not known.
+    pub arrival_rate: Option<f64>,
+}
+
+/// Load of the whole service and of the request's class alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loads {
+    /// All requests of this proxy.
+    pub service: Load,
+    /// Those of the class; None without a class, or with one beyond the bound.
+    pub class: Option<Load>,
 }
 
 /// Samples of the arrivals counter over a little more than a second. Each VM keeps its own; what
@@ -42,19 +54,30 @@ impl LoadWindow {
     }
 
     /// Arrivals per second over `(now - 1 s, now]`, given the counter's value `count` at `now_ns`.
-    /// Between two samples the counter is taken to have grown evenly; before the first, not at all.
-    pub fn rate(&self, now_ns: u64, count: u64) -> f64 {
+    /// Between two samples the counter is taken to have grown evenly. A counter that began at nothing
+    /// has no unseen past; of one that this worker met later than others, what it saw is extrapolated.
+    pub fn rate(&self, now_ns: u64, count: u64) -> Option<f64> {
+        let first = *self.samples.front()?;
+        let elapsed = now_ns.saturating_sub(first.at_ns);
+        if elapsed < SECOND_NS {
+            let seen = count.saturating_sub(first.count) as f64;
+            return match first.count {
+                0 => Some(seen),
+                _ if elapsed >= MIN_HISTORY_NS => Some(seen * SECOND_NS as f64 / elapsed as f64),
+                _ => None,
+            };
+        }
         let start = now_ns.saturating_sub(SECOND_NS);
         let now = Sample { at_ns: now_ns, count };
-        let mut before: Option<Sample> = None;
-        for sample in self.samples.iter().chain(std::iter::once(&now)) {
+        let mut before = first;
+        for sample in self.samples.iter().skip(1).chain(std::iter::once(&now)) {
             if sample.at_ns > start {
-                let base = before.map_or(sample.count as f64, |b| interpolate(b, *sample, start));
-                return (count as f64 - base).max(0.0);
+                let base = interpolate(before, *sample, start);
+                return Some((count as f64 - base).max(0.0));
             }
-            before = Some(*sample);
+            before = *sample;
         }
-        0.0
+        Some(0.0)
     }
 }
 
@@ -80,7 +103,7 @@ mod tests {
             window.sample(tick * 100 * MS, count_at(tick * 100 * MS));
         }
         for ms in 3_000..3_100 {
-            let rate = window.rate(ms * MS, count_at(ms * MS));
+            let rate = window.rate(ms * MS, count_at(ms * MS)).unwrap();
             assert!((rate - 500.0).abs() <= 1.0, "{rate} at {ms} ms");
         }
     }
@@ -93,10 +116,10 @@ mod tests {
         for tick in 1..=20 {
             window.sample(tick * 100 * MS, 1000); // 1 000 arrivals in the first 100 ms
             if tick == 9 {
-                assert_eq!(window.rate(900 * MS, 1000), 1000.0);
+                assert_eq!(window.rate(900 * MS, 1000), Some(1000.0));
             }
         }
-        assert_eq!(window.rate(2_000 * MS, 1000), 0.0);
+        assert_eq!(window.rate(2_000 * MS, 1000), Some(0.0));
     }
 
     /// Without ticks for long (a stalled worker) the rate is the average since the last sample.
@@ -104,8 +127,20 @@ mod tests {
     fn stalled_ticks_average() {
         let mut window = LoadWindow::default();
         window.sample(0, 0);
-        assert_eq!(window.rate(10 * SECOND_NS, 1000), 100.0);
-        assert_eq!(LoadWindow::default().rate(5, 7), 0.0);
+        assert_eq!(window.rate(10 * SECOND_NS, 1000), Some(100.0));
+        assert_eq!(LoadWindow::default().rate(5, 7), None);
+    }
+
+    /// A worker that meets a busy counter tells nothing at first, then what it saw, then the truth.
+    #[test]
+    fn late_worker_extrapolates() {
+        let mut window = LoadWindow::default();
+        let count_at = |ms: u64| 1_000_000 + ms / 2;
+        window.sample(0, count_at(0));
+        assert_eq!(window.rate(100 * MS, count_at(100)), None);
+        assert_eq!(window.rate(400 * MS, count_at(400)), Some(500.0));
+        window.sample(900 * MS, count_at(900));
+        assert_eq!(window.rate(1_400 * MS, count_at(1_400)), Some(500.0));
     }
 
     proptest! {
@@ -118,8 +153,9 @@ mod tests {
                 window.sample(at, count);
                 prop_assert!(window.samples.len() <= MAX_SAMPLES);
             }
-            let rate = window.rate(now, count);
-            prop_assert!((0.0..=count as f64).contains(&rate));
+            if let Some(rate) = window.rate(now, count) {
+                prop_assert!((0.0..=count as f64 * 5.0).contains(&rate));
+            }
         }
     }
 }

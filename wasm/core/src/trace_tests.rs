@@ -1,15 +1,30 @@
 use super::*;
+use crate::headers::RequestHeaders;
 use proptest::prelude::*;
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-fn read(headers: &[(&str, &str)]) -> TraceContext {
-    let header = |name: &str| headers.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_bytes().to_vec());
-    TraceContext::read(header, &mut Ids::from_weak_seed(42))
+/// Reads the headers as the proxy hands them out, and lets the context live as long as the test.
+fn read_with(ratio: f64, headers: &[(&str, &str)]) -> TraceContext<'static> {
+    let owned: Vec<(Vec<u8>, Vec<u8>)> =
+        headers.iter().map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec())).collect();
+    let pairs = owned.leak().iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
+    let sampler = Box::leak(Box::new(Sampler::new(ratio)));
+    TraceContext::read(&RequestHeaders::read(pairs).trace, sampler, &mut Ids::from_weak_seed(42))
 }
 
-fn edited<'a>(edits: &'a [Edit], name: &str) -> Option<&'a Option<String>> {
-    edits.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+fn read(headers: &[(&str, &str)]) -> TraceContext<'static> {
+    read_with(1.0, headers)
+}
+
+fn edits(context: &TraceContext<'_>) -> Vec<(&'static str, Option<String>)> {
+    let mut all = Vec::new();
+    context.edits(|name, value| all.push((name, value.map(str::to_string))));
+    all
+}
+
+fn edited(context: &TraceContext<'_>, name: &str) -> Option<Option<String>> {
+    edits(context).into_iter().find(|(n, _)| *n == name).map(|(_, value)| value)
 }
 
 /// A trace is continued: same trace, the caller as parent, our span as the parent of what follows.
@@ -21,8 +36,7 @@ fn continues_w3c() {
     assert_eq!(context.tracestate.as_deref(), Some("a=1,b=2"));
     let (trace, parent, flags) = parse_traceparent(context.traceparent().as_bytes()).unwrap();
     assert_eq!((trace, parent, flags), (context.trace_id, context.span_id, 1));
-    let edits = context.edits();
-    assert_eq!(edits.len(), 1, "tracestate travels on untouched: {edits:?}");
+    assert_eq!(edits(&context).len(), 1, "tracestate travels on untouched");
 }
 
 /// traceparent wins over B3, and then B3 is not touched.
@@ -30,7 +44,7 @@ fn continues_w3c() {
 fn w3c_before_b3() {
     let context = read(&[("traceparent", TRACEPARENT), ("b3", "0")]);
     assert!(context.sampled);
-    assert_eq!(edited(&context.edits(), "b3"), None);
+    assert_eq!(edited(&context, "b3"), None);
 }
 
 /// An unsampled trace gets no span, so its headers stay as they are.
@@ -40,7 +54,7 @@ fn unsampled_is_left_alone() {
         let [(name, value)] = &headers;
         let context = read(&[(name, value)]);
         assert!(!context.sampled, "{name}");
-        assert!(context.edits().is_empty());
+        assert!(edits(&context).is_empty());
     }
 }
 
@@ -49,7 +63,7 @@ fn unsampled_is_left_alone() {
 fn starts_a_trace() {
     let context = read(&[("tracestate", "a=1")]);
     assert_eq!((context.origin, context.parent, context.sampled), (Origin::Started, None, true));
-    assert_eq!(edited(&context.edits(), "tracestate"), Some(&None));
+    assert_eq!(edited(&context, "tracestate"), Some(None));
     assert!(!context.malformed);
 }
 
@@ -63,8 +77,8 @@ fn continues_b3() {
         assert!(context.traceparent().starts_with(&format!("00-{trace}-")));
         assert_eq!(context.parent, hex::decode(span.as_bytes(), false));
     }
-    assert!(edited(&single.edits(), "b3").is_some());
-    assert_eq!(edited(&multi.edits(), "x-b3-parentspanid"), Some(&None));
+    assert!(edited(&single, "b3").is_some());
+    assert_eq!(edited(&multi, "x-b3-parentspanid"), Some(None));
 }
 
 /// What the specification calls invalid is refused and counted, and a new trace is started.
@@ -86,6 +100,44 @@ fn malformed_is_counted() {
     assert!(!read(&[("traceparent", &format!("{}-extra", TRACEPARENT.replacen("00", "cc", 1)))]).malformed);
 }
 
+/// Two traceparents are no traceparent.
+#[test]
+fn several_traceparents_are_malformed() {
+    let context = read(&[("traceparent", TRACEPARENT), ("traceparent", TRACEPARENT)]);
+    assert!(context.malformed && context.origin == Origin::Started);
+}
+
+/// A trace that is started by a ratio carries its threshold on and in its span; one that is not kept
+/// travels as unsampled, so that nobody behind starts another; both say that their id is random.
+#[test]
+fn started_traces_are_sampled_by_ratio() {
+    let half = read_with(0.5, &[("tracestate", "stray=1")]);
+    let none = read_with(0.0, &[("tracestate", "stray=1")]);
+    let kept = half.sampled;
+    assert_eq!(half.tracestate.as_deref(), kept.then_some("ot=th:8"));
+    assert_eq!(edited(&half, "tracestate"), Some(kept.then(|| "ot=th:8".to_string())));
+    let (_, _, flags) = parse_traceparent(half.traceparent().as_bytes()).unwrap();
+    assert_eq!(flags, if kept { 3 } else { 2 });
+    assert!(!none.sampled && none.tracestate.is_none());
+    assert_eq!(edited(&none, "tracestate"), Some(None));
+    let (_, _, flags) = parse_traceparent(edited(&none, "traceparent").unwrap().unwrap().as_bytes()).unwrap();
+    assert_eq!(flags, 2);
+    let next = edited(&none, "traceparent").unwrap().unwrap();
+    assert!(!read(&[("traceparent", &next)]).sampled, "the next proxy honours it");
+}
+
+/// A continued trace keeps its decision and its threshold, whatever the ratio here is.
+#[test]
+fn continued_decisions_are_honoured() {
+    for ratio in [0.0, 0.5, 1.0] {
+        let context = read_with(ratio, &[("traceparent", TRACEPARENT), ("tracestate", "ot=th:c")]);
+        assert!(context.sampled);
+        assert_eq!(context.tracestate.as_deref(), Some("ot=th:c"));
+        assert_eq!(edited(&context, "tracestate"), None);
+        assert!(!read_with(ratio, &[("traceparent", &TRACEPARENT.replace("-01", "-02"))]).sampled);
+    }
+}
+
 proptest! {
     /// No bytes in any trace header make the parser fail, and whatever comes out can be sent on.
     #[test]
@@ -94,18 +146,45 @@ proptest! {
         tracestate in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..600)),
         b3 in proptest::option::of("[0-9a-fd-]{0,80}"),
         trace in proptest::option::of("[0-9a-f]{14,34}"),
-        seed in any::<u64>(),
+        seed in any::<u64>(), ratio in 0.0f64..=1.0,
     ) {
-        let header = |name: &str| match name {
-            "traceparent" => traceparent.clone(),
-            "tracestate" => tracestate.clone(),
-            "b3" => b3.clone().map(String::into_bytes),
-            "x-b3-traceid" | "x-b3-spanid" => trace.clone().map(String::into_bytes),
-            _ => None,
+        let headers = TraceHeaders {
+            traceparent: traceparent.as_deref(),
+            tracestate: tracestate.as_deref(),
+            b3: b3.as_ref().map(String::as_bytes),
+            b3_trace: trace.as_ref().map(String::as_bytes),
+            b3_span: trace.as_ref().map(String::as_bytes),
+            ..TraceHeaders::default()
         };
-        let context = TraceContext::read(header, &mut Ids::from_weak_seed(seed));
+        let sampler = Sampler::new(ratio);
+        let context = TraceContext::read(&headers, &sampler, &mut Ids::from_weak_seed(seed));
         let sent = parse_traceparent(context.traceparent().as_bytes());
-        prop_assert_eq!(sent, Some((context.trace_id, context.span_id, u8::from(context.sampled))));
+        let flags = u8::from(context.sampled) | u8::from(context.random) << 1;
+        prop_assert_eq!(sent, Some((context.trace_id, context.span_id, flags)));
+        for (_, value) in edits(&context) {
+            prop_assert!(value.is_none_or(|value| value.bytes().all(|byte| (0x20..0x7f).contains(&byte))));
+        }
+    }
+
+    /// Any B3 trace comes back out of what is sent on, as B3 and as traceparent.
+    #[test]
+    fn b3_round_trip(trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), multi: bool) {
+        prop_assume!(trace != [0; 16] && span != [0; 8]);
+        let (mut trace_text, mut span_text) = (String::new(), String::new());
+        hex::encode(&trace, &mut trace_text);
+        hex::encode(&span, &mut span_text);
+        let single = format!("{trace_text}-{span_text}-1");
+        let context = if multi {
+            read(&[("x-b3-traceid", &trace_text), ("x-b3-spanid", &span_text), ("x-b3-sampled", "1")])
+        } else {
+            read(&[("b3", &single)])
+        };
+        prop_assert_eq!((context.trace_id, context.parent), (trace, Some(span)));
+        let sent = edits(&context);
+        let again: Vec<_> = sent.iter().filter(|(name, _)| *name != "traceparent")
+            .filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+        let next = read(&again);
+        prop_assert_eq!((next.trace_id, next.parent, next.malformed), (trace, Some(context.span_id), false));
     }
 
     /// Every valid traceparent is continued, with its flags' sampled bit and nothing else.

@@ -1,94 +1,230 @@
 //! Host calls as total functions: what the proxy does not have, or fails to give, is None.
 //!
-//! The SDK's trait methods unwrap every status, and its text variants panic on header values that
-//! are not UTF-8; so only its `Result` functions are called, and of those the ones for bytes.
+//! The proxy hands out memory through [`allocate`], which lends one buffer over and over: what a call
+//! gives is borrowed from [`Given`], so the next call cannot be made while it is in use.
 
-use proxy_wasm::hostcalls;
-use proxy_wasm::types::{BufferType, MapType};
-use spillway_contracts::XDS_METADATA_NAMESPACE;
-use spillway_filter_core::exchange::{Moment, Route, ruleset_version};
-use spillway_filter_core::ids::Ids;
-use spillway_filter_core::trace::Edit;
+use std::cell::UnsafeCell;
+use std::ptr::null;
 
-const RULESET_VERSION: [&str; 5] =
-    ["xds", "route_metadata", "filter_metadata", XDS_METADATA_NAMESPACE, "ruleset_version"];
+use spillway_filter_core::property::{Properties, Property};
 
-/// Both clocks; None when the host has none, and then nothing is measured.
-pub fn now() -> Option<Moment> {
-    Some(Moment { wall_ns: clock(wasip1::CLOCKID_REALTIME)?, mono_ns: mono_ns()? })
+#[link(wasm_import_module = "env")]
+unsafe extern "C" {
+    fn proxy_log(level: u32, data: *const u8, size: usize) -> u32;
+    fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+    fn proxy_done() -> u32;
+    fn proxy_get_buffer_bytes(
+        kind: u32,
+        start: usize,
+        max: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32;
+    fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_replace_header_map_value(
+        map: u32,
+        key: *const u8,
+        keys: usize,
+        value: *const u8,
+        size: usize,
+    ) -> u32;
+    fn proxy_remove_header_map_value(map: u32, key: *const u8, keys: usize) -> u32;
+    fn proxy_get_property(path: *const u8, paths: usize, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32;
+    fn proxy_increment_metric(id: u32, offset: i64) -> u32;
+    fn proxy_get_metric(id: u32, value: *mut u64) -> u32;
+    fn proxy_grpc_call(
+        cluster: *const u8,
+        cluster_size: usize,
+        service: *const u8,
+        service_size: usize,
+        method: *const u8,
+        method_size: usize,
+        metadata: *const u8,
+        metadata_size: usize,
+        message: *const u8,
+        message_size: usize,
+        timeout_ms: u32,
+        token: *mut u32,
+    ) -> u32;
 }
 
-/// The monotonic clock alone.
-pub fn mono_ns() -> Option<u64> {
-    clock(wasip1::CLOCKID_MONOTONIC)
+const OK: u32 = 0;
+
+/// Header maps.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub enum Map {
+    Request = 0,
+    Response = 2,
 }
 
-fn clock(id: wasip1::Clockid) -> Option<u64> {
+/// Buffers.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub enum Buffer {
+    GrpcReceive = 5,
+    PluginConfiguration = 7,
+}
+
+/// Severities, as the proxy numbers them.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub enum Level {
+    Warn = 3,
+    Error = 4,
+}
+
+/// More than any header map; a larger gift is given back.
+const LENT_MAX: usize = 1 << 20;
+
+struct Lent(UnsafeCell<Vec<u8>>);
+// SAFETY: a VM has one thread.
+unsafe impl Sync for Lent {}
+static LENT: Lent = Lent(UnsafeCell::new(Vec::new()));
+
+/// Memory for the proxy to write the result of the call under way into.
+pub fn allocate(size: usize) -> *mut u8 {
+    // SAFETY: one thread, and `Given` lets no borrow of the last gift live into a new call.
+    let lent = unsafe { &mut *LENT.0.get() };
+    if lent.capacity() > LENT_MAX && size <= LENT_MAX {
+        *lent = Vec::new();
+    }
+    lent.clear();
+    lent.reserve(size);
+    lent.as_mut_ptr()
+}
+
+/// Whoever holds it may ask the proxy for memory; there is one per VM.
+pub struct Given(());
+
+impl Given {
+    /// SAFETY of everything here rests on the caller making one only.
+    pub const fn the_only_one() -> Self {
+        Self(())
+    }
+
+    /// A header map, serialized.
+    pub fn headers(&mut self, map: Map) -> &[u8] {
+        // SAFETY: both pointers are of the callee's stack.
+        self.take(|data, size| unsafe { proxy_get_header_map_pairs(map as u32, data, size) })
+            .unwrap_or_default()
+    }
+
+    /// A buffer, `max` bytes of it at most.
+    pub fn buffer(&mut self, buffer: Buffer, max: usize) -> Option<&[u8]> {
+        // SAFETY: as above.
+        self.take(|data, size| unsafe { proxy_get_buffer_bytes(buffer as u32, 0, max, data, size) })
+    }
+
+    fn take(&mut self, call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<&[u8]> {
+        let (mut data, mut size) = (std::ptr::null_mut(), 0usize);
+        if call(&raw mut data, &raw mut size) != OK || data.is_null() {
+            return None;
+        }
+        // SAFETY: the proxy wrote `size` bytes at what `allocate` gave it, and nothing is lent again
+        // before this borrow ends.
+        Some(unsafe { std::slice::from_raw_parts(data, size) })
+    }
+}
+
+impl Properties for Given {
+    fn get(&mut self, property: Property) -> Option<&[u8]> {
+        let path = property.path();
+        // SAFETY: the path is static, the pointers are of the callee's stack.
+        self.take(|data, size| unsafe { proxy_get_property(path.as_ptr(), path.len(), data, size) })
+    }
+}
+
+/// Sets (or with None removes) a header. One that cannot be changed costs a link in the trace, never
+/// the request.
+pub fn edit(map: Map, name: &str, value: Option<&str>) {
+    // SAFETY: the pointers and sizes are of live strings.
+    let _ = unsafe {
+        match value {
+            Some(value) => proxy_replace_header_map_value(
+                map as u32,
+                name.as_ptr(),
+                name.len(),
+                value.as_ptr(),
+                value.len(),
+            ),
+            None => proxy_remove_header_map_value(map as u32, name.as_ptr(), name.len()),
+        }
+    };
+}
+
+/// Nanoseconds since the epoch.
+pub fn wall_ns() -> Option<u64> {
     // SAFETY: reads a clock into the callee's own stack slot.
-    unsafe { wasip1::clock_time_get(id, 0) }.ok()
+    unsafe { wasip1::clock_time_get(wasip1::CLOCKID_REALTIME, 0) }.ok()
 }
 
-/// Ids seeded by the host's entropy, else by what differs between VMs.
-pub fn ids(context_id: u32) -> Ids {
-    let mut seed = [0u8; 32];
-    // SAFETY: the pointer and length are those of `seed`, which outlives the call.
-    if unsafe { wasip1::random_get(seed.as_mut_ptr(), seed.len()) }.is_ok() {
-        return Ids::from_entropy(seed);
-    }
-    let moment = now().unwrap_or_default();
-    log::warn!("no entropy from the proxy: ids are seeded from the clocks");
-    let address = seed.as_ptr() as u64;
-    Ids::from_weak_seed(
-        moment.wall_ns ^ moment.mono_ns.rotate_left(32) ^ (u64::from(context_id) << 48) ^ address,
-    )
+/// Nanoseconds of a clock that never steps back.
+pub fn mono_ns() -> Option<u64> {
+    // SAFETY: as above.
+    unsafe { wasip1::clock_time_get(wasip1::CLOCKID_MONOTONIC, 0) }.ok()
 }
 
-/// A request header's bytes.
-pub fn request_header(name: &str) -> Option<Vec<u8>> {
-    hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name).ok().flatten()
+/// Fills `bytes` from the host's entropy; whether it could.
+pub fn random(bytes: &mut [u8]) -> bool {
+    // SAFETY: the pointer and length are those of `bytes`.
+    unsafe { wasip1::random_get(bytes.as_mut_ptr(), bytes.len()) }.is_ok()
 }
 
-/// A response header's bytes.
-pub fn response_header(name: &str) -> Option<Vec<u8>> {
-    hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).ok().flatten()
+pub fn log(level: Level, message: &str) {
+    // SAFETY: the pointer and length are those of `message`.
+    let _ = unsafe { proxy_log(level as u32, message.as_ptr(), message.len()) };
 }
 
-/// The message that answered a callout, `size` bytes.
-pub fn grpc_response(size: usize) -> Vec<u8> {
-    hostcalls::get_buffer(BufferType::GrpcReceiveBuffer, 0, size).ok().flatten().unwrap_or_default()
+pub fn tick_every(milliseconds: u32) -> bool {
+    // SAFETY: no pointers.
+    unsafe { proxy_set_tick_period_milliseconds(milliseconds) == OK }
 }
 
-/// Sets or removes request headers.
-pub fn edit_request(edits: Vec<Edit>) {
-    edit(MapType::HttpRequestHeaders, edits);
+/// The root context at hand may be deleted now.
+pub fn done() {
+    // SAFETY: no pointers.
+    let _ = unsafe { proxy_done() };
 }
 
-/// Sets or removes response headers.
-pub fn edit_response(edits: Vec<Edit>) {
-    edit(MapType::HttpResponseHeaders, edits);
+/// Defines (or finds) a stat: 0 is a counter, 1 a gauge.
+pub fn define_metric(kind: u32, name: &str) -> Option<u32> {
+    let mut id = 0;
+    // SAFETY: the pointers are of a live string and of this stack.
+    (unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &raw mut id) } == OK).then_some(id)
 }
 
-fn edit(map: MapType, edits: Vec<Edit>) {
-    for (name, value) in edits {
-        // A header that cannot be changed costs a link in the trace, never the request.
-        let _ = hostcalls::set_map_value(map, name, value.as_deref());
-    }
+pub fn increment_metric(id: u32, offset: i64) {
+    // SAFETY: no pointers.
+    let _ = unsafe { proxy_increment_metric(id, offset) };
 }
 
-/// What the proxy decided about this request; the destination only where it is asked for.
-pub fn route(with_destination: bool) -> Route {
-    let mut route = Route { name: text(vec!["xds", "route_name"]), ..Route::default() };
-    if with_destination {
-        route.cluster = text(vec!["xds", "cluster_name"]);
-        route.ruleset_version = property(RULESET_VERSION.to_vec()).as_deref().and_then(ruleset_version);
-    }
-    route
+pub fn get_metric(id: u32) -> Option<u64> {
+    let mut value = 0;
+    // SAFETY: the pointer is of this stack.
+    (unsafe { proxy_get_metric(id, &raw mut value) } == OK).then_some(value)
 }
 
-fn text(path: Vec<&str>) -> Option<String> {
-    property(path).and_then(|value| String::from_utf8(value).ok())
-}
-
-fn property(path: Vec<&str>) -> Option<Vec<u8>> {
-    hostcalls::get_property(path).ok().flatten()
+/// Starts a unary call; its answer will carry the token.
+pub fn grpc_call(cluster: &str, service: &str, method: &str, message: &[u8], timeout_ms: u32) -> Option<u32> {
+    let mut token = 0;
+    // SAFETY: the pointers and sizes are of live values; no metadata is an empty range.
+    let status = unsafe {
+        proxy_grpc_call(
+            cluster.as_ptr(),
+            cluster.len(),
+            service.as_ptr(),
+            service.len(),
+            method.as_ptr(),
+            method.len(),
+            null(),
+            0,
+            message.as_ptr(),
+            message.len(),
+            timeout_ms,
+            &raw mut token,
+        )
+    };
+    (status == OK).then_some(token)
 }

@@ -1,0 +1,35 @@
+//! Envoy's response flags: why a request did not go as asked, in the short names of its access log.
+//! Source: Envoy `stream_info.h` (CoreResponseFlag, in order) and "Access logging", %RESPONSE_FLAGS%.
+
+const NAMES: [&str; 30] = [
+    "LH", "UH", "UT", "LR", "UR", "UF", "UC", "UO", "NR", "DI", "FI", "RL", "UAEX", "RLSE", "DC", "URX",
+    "SI", "IH", "DPE", "UMSDR", "RFCF", "NFCF", "DT", "UPE", "NC", "OM", "DF", "DO", "DR", "UDO",
+];
+/// These say nothing about failure: a delay that was injected, an answer from a cache.
+const HARMLESS: u64 = 1 << 9 | 1 << 20;
+
+/// Whether any flag says that the exchange was not completed as asked.
+pub fn failed(flags: u64) -> bool {
+    flags & !HARMLESS != 0
+}
+
+/// The names, comma-separated, lowest bit first.
+pub fn names(flags: u64) -> String {
+    let set = NAMES.iter().enumerate().filter(|(bit, _)| flags >> bit & 1 == 1);
+    set.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bits become their names; unknown bits have none; an injected delay is no failure.
+    #[test]
+    fn flags() {
+        assert_eq!(names(0), "");
+        assert_eq!(names(0x8020), "UF,URX");
+        assert_eq!(names(0x4000), "DC");
+        assert_eq!(names(1 << 29 | 1 << 40), "UDO");
+        assert!(!failed(0) && !failed(1 << 9) && failed(1 << 9 | 4));
+    }
+}

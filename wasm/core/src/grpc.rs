@@ -1,0 +1,96 @@
+//! gRPC as spans tell it. Source: OTel semantic conventions for gRPC, up to 1.37 (names that
+//! `rpc.grpc.status_code` readers know); which codes are errors is the same in later versions.
+
+use crate::Direction;
+
+/// `rpc.system`.
+pub const SYSTEM: &str = "grpc";
+
+/// The method that a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Method<'a> {
+    /// `package.Service/Method`.
+    pub full: &'a str,
+    /// `package.Service`.
+    pub service: &'a str,
+    /// `Method`.
+    pub method: &'a str,
+}
+
+const NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+/// UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS.
+const SERVER_ERRORS: [u64; 6] = [2, 4, 12, 13, 14, 15];
+/// Longest path that is taken for a method's name.
+const NAME_MAX: usize = 512;
+
+/// Whether a content type is gRPC's (also `application/grpc+proto`, `application/grpc-web`).
+pub fn is_grpc(content_type: &[u8]) -> bool {
+    content_type.starts_with(b"application/grpc")
+}
+
+/// `/package.Service/Method`; None where the path has another shape.
+pub fn method(path: &[u8]) -> Option<Method<'_>> {
+    let full = std::str::from_utf8(path).ok()?.strip_prefix('/')?;
+    let (service, method) = full.split_once('/')?;
+    let named = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    (full.len() <= NAME_MAX && named(service) && named(method)).then_some(Method { full, service, method })
+}
+
+/// The code's name where this side calls it an error: to a client every code but OK is one, to a
+/// server only those that are its own fault.
+pub fn error(direction: Direction, status: u64) -> Option<&'static str> {
+    let failed = match direction {
+        Direction::Outbound => status != 0,
+        Direction::Inbound => SERVER_ERRORS.contains(&status),
+    };
+    let name = usize::try_from(status).ok().and_then(|status| NAMES.get(status));
+    failed.then(|| name.copied().unwrap_or("_OTHER"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A method's name has two parts of plain characters; anything else is no method.
+    #[test]
+    fn methods() {
+        let full = "shop.v1.Cart/AddItem";
+        let known = Method { full, service: "shop.v1.Cart", method: "AddItem" };
+        assert_eq!(method(b"/shop.v1.Cart/AddItem"), Some(known));
+        for path in ["", "/", "/a", "a/b", "/a/", "//b", "/a/b/c", "/a/b?c", "/a b/c"] {
+            assert_eq!(method(path.as_bytes()), None, "{path}");
+        }
+        assert_eq!(method(&[b'/', 0xff, b'/', b'a']), None);
+        assert_eq!(method(format!("/a/{}", "b".repeat(600)).as_bytes()), None);
+    }
+
+    /// NOT_FOUND is the caller's affair for a server, and an error for a client.
+    #[test]
+    fn errors() {
+        assert_eq!(error(Direction::Inbound, 5), None);
+        assert_eq!(error(Direction::Outbound, 5), Some("NOT_FOUND"));
+        assert_eq!(error(Direction::Inbound, 14), Some("UNAVAILABLE"));
+        assert_eq!(error(Direction::Outbound, 0), None);
+        assert_eq!(error(Direction::Outbound, 99), Some("_OTHER"));
+    }
+}

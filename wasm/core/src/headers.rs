@@ -1,0 +1,194 @@
+//! The headers that the filter reads, borrowed from the proxy's serialized header map.
+
+use spillway_contracts::*;
+
+use crate::b3;
+
+/// Name and value of every header, as proxy-wasm serializes a map: the number of pairs, the sizes of
+/// every name and value (little-endian u32 each), then names and values, each with a zero after it.
+/// Source: proxy-wasm ABI 0.2.1, "Serialization". Ends early where the bytes do.
+#[derive(Clone, Debug)]
+pub struct Pairs<'a> {
+    sizes: &'a [u8],
+    data: &'a [u8],
+}
+
+impl<'a> Pairs<'a> {
+    /// Reads the count; no pairs where the bytes are too few.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let none = Self { sizes: &[], data: &[] };
+        let Some((count, rest)) = take_u32(bytes) else { return none };
+        let split = usize::try_from(count).ok().and_then(|count| count.checked_mul(8));
+        split.and_then(|at| rest.split_at_checked(at)).map_or(none, |(sizes, data)| Self { sizes, data })
+    }
+
+    fn take_text(&mut self, size: u32) -> Option<&'a [u8]> {
+        let (text, rest) = self.data.split_at_checked(usize::try_from(size).ok()?)?;
+        self.data = rest.split_first()?.1;
+        Some(text)
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (name, rest) = take_u32(self.sizes)?;
+        let (value, rest) = take_u32(rest)?;
+        self.sizes = rest;
+        Some((self.take_text(name)?, self.take_text(value)?))
+    }
+}
+
+fn take_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    bytes.split_first_chunk().map(|(number, rest)| (u32::from_le_bytes(*number), rest))
+}
+
+/// Headers that carry a trace.
+#[derive(Clone, Debug, Default)]
+pub struct TraceHeaders<'a> {
+    /// The last `traceparent`.
+    pub traceparent: Option<&'a [u8]>,
+    /// There were several, which W3C calls invalid.
+    pub several_traceparents: bool,
+    /// `tracestate`, one per header line: together they are one list.
+    pub tracestate: Option<&'a [u8]>,
+    /// Lines after the first; almost always none.
+    pub more_tracestate: Vec<&'a [u8]>,
+    /// `b3`.
+    pub b3: Option<&'a [u8]>,
+    /// `x-b3-traceid`.
+    pub b3_trace: Option<&'a [u8]>,
+    /// `x-b3-spanid`.
+    pub b3_span: Option<&'a [u8]>,
+    /// `x-b3-sampled`.
+    pub b3_sampled: Option<&'a [u8]>,
+    /// `x-b3-flags`.
+    pub b3_flags: Option<&'a [u8]>,
+}
+
+/// Headers of a request.
+#[derive(Clone, Debug, Default)]
+pub struct RequestHeaders<'a> {
+    /// `:method`.
+    pub method: Option<&'a [u8]>,
+    /// `:path`, with query.
+    pub path: Option<&'a [u8]>,
+    /// `:authority`.
+    pub authority: Option<&'a [u8]>,
+    /// `:scheme`.
+    pub scheme: Option<&'a [u8]>,
+    /// `content-type`.
+    pub content_type: Option<&'a [u8]>,
+    /// `content-length`.
+    pub content_length: Option<&'a [u8]>,
+    /// `x-envoy-attempt-count`: 1 for the first try of the caller's proxy.
+    pub attempt_count: Option<&'a [u8]>,
+    /// Cluster of the caller's proxy.
+    pub source_cluster: Option<&'a [u8]>,
+    /// Service of the caller's proxy.
+    pub source_service: Option<&'a [u8]>,
+    /// Trace headers.
+    pub trace: TraceHeaders<'a>,
+}
+
+impl<'a> RequestHeaders<'a> {
+    /// One pass over all headers.
+    pub fn read(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let mut headers = Self::default();
+        for (name, value) in pairs {
+            headers.take(name, value);
+        }
+        headers
+    }
+
+    fn take(&mut self, name: &[u8], value: &'a [u8]) {
+        let slot = match name {
+            b":method" => &mut self.method,
+            b":path" => &mut self.path,
+            b":authority" => &mut self.authority,
+            b":scheme" => &mut self.scheme,
+            b"content-type" => &mut self.content_type,
+            b"content-length" => &mut self.content_length,
+            b"x-envoy-attempt-count" => &mut self.attempt_count,
+            _ if name == HTTP_HEADER_SOURCE_CLUSTER.as_bytes() => &mut self.source_cluster,
+            _ if name == HTTP_HEADER_SOURCE_SERVICE.as_bytes() => &mut self.source_service,
+            _ => return self.trace.take(name, value),
+        };
+        *slot = Some(value);
+    }
+}
+
+impl<'a> TraceHeaders<'a> {
+    fn take(&mut self, name: &[u8], value: &'a [u8]) {
+        if name == HTTP_HEADER_TRACEPARENT.as_bytes() {
+            self.several_traceparents |= self.traceparent.is_some();
+            self.traceparent = Some(value);
+        } else if name == HTTP_HEADER_TRACESTATE.as_bytes() {
+            match self.tracestate {
+                None => self.tracestate = Some(value),
+                Some(_) => self.more_tracestate.push(value),
+            }
+        } else if name.starts_with(b"x-b3-") || name == b3::SINGLE.as_bytes() {
+            self.take_b3(name, value);
+        }
+    }
+
+    fn take_b3(&mut self, name: &[u8], value: &'a [u8]) {
+        for (known, slot) in [
+            (b3::SINGLE, &mut self.b3),
+            (b3::TRACE_ID, &mut self.b3_trace),
+            (b3::SPAN_ID, &mut self.b3_span),
+            (b3::SAMPLED, &mut self.b3_sampled),
+            (b3::FLAGS, &mut self.b3_flags),
+        ] {
+            if name == known.as_bytes() {
+                *slot = Some(value);
+            }
+        }
+    }
+}
+
+/// Headers of a response.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResponseHeaders<'a> {
+    /// `:status`.
+    pub status: Option<&'a [u8]>,
+    /// `content-type`.
+    pub content_type: Option<&'a [u8]>,
+    /// `content-length`.
+    pub content_length: Option<&'a [u8]>,
+    /// The callee's own time, in microseconds.
+    pub service_time: Option<&'a [u8]>,
+    /// The callee's cluster.
+    pub cluster: Option<&'a [u8]>,
+}
+
+impl<'a> ResponseHeaders<'a> {
+    /// One pass over all headers.
+    pub fn read(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let mut headers = Self::default();
+        for (name, value) in pairs {
+            let slot = match name {
+                b":status" => &mut headers.status,
+                b"content-type" => &mut headers.content_type,
+                b"content-length" => &mut headers.content_length,
+                _ if name == HTTP_HEADER_SERVICE_TIME.as_bytes() => &mut headers.service_time,
+                _ if name == HTTP_HEADER_CLUSTER.as_bytes() => &mut headers.cluster,
+                _ => continue,
+            };
+            *slot = Some(value);
+        }
+        headers
+    }
+}
+
+/// A header's text as a decimal number: digits only, no sign, no space.
+pub fn decimal(value: &[u8]) -> Option<u64> {
+    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    digits.then(|| std::str::from_utf8(value).ok()?.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+#[path = "headers_tests.rs"]
+mod tests;

@@ -1,0 +1,82 @@
+//! The export call: a request around encoded spans, and what its answer says.
+
+use prost::DecodeError;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use spillway_contracts::{SPAN_ATTRIBUTE_CLUSTER, SPAN_ATTRIBUTE_SERVICE};
+
+use super::wire::{field_len, put_bytes, put_header, put_string};
+use crate::config::Config;
+
+/// gRPC service of the export call.
+pub const EXPORT_SERVICE: &str = "opentelemetry.proto.collector.trace.v1.TraceService";
+/// gRPC method of the export call.
+pub const EXPORT_METHOD: &str = "Export";
+
+const SCOPE: &str = "spillway-filter";
+
+/// The parts of an ExportTraceServiceRequest that are the same for every batch of a proxy.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    resource: Vec<u8>,
+    scope: Vec<u8>,
+}
+
+impl Envelope {
+    /// Resource (service and cluster of the proxy) and scope.
+    pub fn new(config: &Config) -> Self {
+        let (mut content, mut resource, mut scope) = (Vec::new(), Vec::new(), Vec::new());
+        put_string(1, SPAN_ATTRIBUTE_SERVICE, config.service.as_bytes(), &mut content);
+        put_string(1, SPAN_ATTRIBUTE_CLUSTER, config.cluster.as_bytes(), &mut content);
+        put_bytes(1, &content, &mut resource);
+        content.clear();
+        put_bytes(1, SCOPE.as_bytes(), &mut content);
+        put_bytes(2, env!("CARGO_PKG_VERSION").as_bytes(), &mut content);
+        put_bytes(1, &content, &mut scope);
+        Self { resource, scope }
+    }
+
+    /// An ExportTraceServiceRequest around spans that [`put_span`] appended.
+    pub fn wrap(&self, spans: &[u8]) -> Vec<u8> {
+        let scope_spans = self.scope.len() + spans.len();
+        let resource_spans = self.resource.len() + field_len(scope_spans);
+        let mut out = Vec::with_capacity(field_len(resource_spans));
+        put_header(1, resource_spans, &mut out);
+        out.extend_from_slice(&self.resource);
+        put_header(2, scope_spans, &mut out);
+        out.extend_from_slice(&self.scope);
+        out.extend_from_slice(spans);
+        out
+    }
+}
+
+/// Appends one Span message as a field of ScopeSpans (`spans = 2`).
+pub fn put_span(span: &[u8], out: &mut Vec<u8>) {
+    put_bytes(2, span, out);
+}
+
+/// How many spans the collector says it rejected, of an ExportTraceServiceResponse
+/// (`partial_success = 1`, therein `rejected_spans = 1`). What is not understood rejects nothing.
+pub fn rejected_spans(response: &[u8]) -> u64 {
+    let partial = find_field(response, 1, WireType::LengthDelimited, |buf| {
+        let len = usize::try_from(decode_varint(buf)?).unwrap_or(usize::MAX);
+        Ok(buf.split_at_checked(len).map_or(*buf, |(inside, _)| inside))
+    });
+    partial.and_then(|partial| find_field(partial, 1, WireType::Varint, decode_varint)).unwrap_or(0)
+}
+
+/// The first field with this tag and type, as `read` reads it.
+fn find_field<'a, T>(
+    mut message: &'a [u8],
+    wanted: u32,
+    kind: WireType,
+    read: impl FnOnce(&mut &'a [u8]) -> Result<T, DecodeError>,
+) -> Option<T> {
+    while !message.is_empty() {
+        let (tag, wire_type) = decode_key(&mut message).ok()?;
+        if tag == wanted && wire_type == kind {
+            return read(&mut message).ok();
+        }
+        skip_field(wire_type, tag, &mut message, DecodeContext::default()).ok()?;
+    }
+    None
+}

@@ -1,0 +1,257 @@
+//! The fields of one Span message, in the order in which they become known: protobuf lets fields come
+//! in any order, so a request needs one buffer and no copy of its headers.
+
+use std::borrow::Cow;
+
+use spillway_contracts::*;
+
+use super::wire::*;
+use crate::class::Class;
+use crate::load::{Load, Loads};
+use crate::trace::TraceContext;
+use crate::{Direction, Party, grpc};
+
+const KIND_SERVER: u64 = 2;
+const KIND_CLIENT: u64 = 3;
+const STATUS_ERROR: u64 = 2;
+const FLAG_SAMPLED: u32 = 1;
+/// Span.attributes.
+const ATTRIBUTE: u32 = 9;
+/// Longer paths and hosts are cut: a span's size has a bound.
+const TEXT_MAX: usize = 1024;
+/// Methods that the conventions know; others are told as `_OTHER`, so names stay few.
+const METHODS: [&str; 10] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "QUERY"];
+const OTHER_METHOD: &str = "_OTHER";
+
+/// What is known when a request arrives.
+#[derive(Clone, Debug)]
+pub struct Arrival<'a> {
+    /// Which side: decides the kind.
+    pub direction: Direction,
+    /// Its ids.
+    pub trace: &'a TraceContext<'a>,
+    /// Wall clock, nanoseconds since the epoch.
+    pub start_ns: u64,
+    /// `:method`, as received.
+    pub method: &'a [u8],
+    /// `:path`; the query is not told.
+    pub path: &'a [u8],
+    /// `:scheme`.
+    pub scheme: Option<&'a [u8]>,
+    /// `:authority`: host, perhaps with a port.
+    pub authority: Option<&'a [u8]>,
+    /// `service/method`, of a gRPC request.
+    pub rpc: Option<grpc::Method<'a>>,
+    /// The route's class.
+    pub class: Option<Class<'a>>,
+    /// Load that it met (inbound).
+    pub loads: Option<Loads>,
+    /// Who asked.
+    pub source: Party<'a>,
+    /// Tries before this one, as the caller's proxy counts them.
+    pub resends: Option<u64>,
+}
+
+impl Arrival<'_> {
+    /// Appends the fields.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(1, &self.trace.trace_id, out);
+        put_bytes(2, &self.trace.span_id, out);
+        if let Some(state) = &self.trace.tracestate {
+            put_bytes(3, state.as_bytes(), out);
+        }
+        if let Some(parent) = &self.trace.parent {
+            put_bytes(4, parent, out);
+        }
+        self.put_name(out);
+        put_varint(6, if self.direction == Direction::Inbound { KIND_SERVER } else { KIND_CLIENT }, out);
+        put_fixed64(7, self.start_ns, out);
+        put_fixed32(16, FLAG_SAMPLED, out);
+        put_string(ATTRIBUTE, SPAN_ATTRIBUTE_DIRECTION, self.direction.as_str().as_bytes(), out);
+        self.put_http(out);
+        self.put_class(out);
+        put_party(self.source, SPAN_ATTRIBUTE_SOURCE_CLUSTER, SPAN_ATTRIBUTE_SOURCE_SERVICE, out);
+        put_resends(self.resends, out);
+    }
+
+    /// `service/method` of gRPC, else `METHOD template`, without a template the method alone.
+    fn put_name(&self, out: &mut Vec<u8>) {
+        if let Some(rpc) = self.rpc {
+            return put_bytes(5, rpc.full.as_bytes(), out);
+        }
+        let method = match known_method(self.method) {
+            OTHER_METHOD => "HTTP",
+            method => method,
+        };
+        let template = self.class.and_then(|class| class.template).unwrap_or_default();
+        let space = usize::from(!template.is_empty());
+        put_header(5, method.len() + space + template.len(), out);
+        out.extend_from_slice(method.as_bytes());
+        out.extend(std::iter::repeat_n(b' ', space));
+        out.extend_from_slice(template.as_bytes());
+    }
+
+    fn put_http(&self, out: &mut Vec<u8>) {
+        put_string(ATTRIBUTE, OTEL_ATTRIBUTE_HTTP_METHOD, known_method(self.method).as_bytes(), out);
+        put_text(OTEL_ATTRIBUTE_URL_PATH, without_query(self.path), out);
+        if let Some(scheme) = self.scheme {
+            put_text(OTEL_ATTRIBUTE_URL_SCHEME, scheme, out);
+        }
+        if let Some(authority) = self.authority {
+            let (host, port) = host_and_port(authority);
+            put_text(OTEL_ATTRIBUTE_SERVER_ADDRESS, host, out);
+            if let Some(port) = port {
+                put_int(ATTRIBUTE, OTEL_ATTRIBUTE_SERVER_PORT, u64::from(port), out);
+            }
+        }
+        if let Some(rpc) = self.rpc {
+            put_string(ATTRIBUTE, OTEL_ATTRIBUTE_RPC_SYSTEM, grpc::SYSTEM.as_bytes(), out);
+            put_string(ATTRIBUTE, OTEL_ATTRIBUTE_RPC_SERVICE, rpc.service.as_bytes(), out);
+            put_string(ATTRIBUTE, OTEL_ATTRIBUTE_RPC_METHOD, rpc.method.as_bytes(), out);
+        }
+    }
+
+    fn put_class(&self, out: &mut Vec<u8>) {
+        if let Some(class) = self.class {
+            put_string(ATTRIBUTE, SPAN_ATTRIBUTE_CLASS, class.id.as_bytes(), out);
+            if let Some(template) = class.template {
+                put_string(ATTRIBUTE, OTEL_ATTRIBUTE_HTTP_ROUTE, template.as_bytes(), out);
+            }
+        }
+        let Some(loads) = self.loads else { return };
+        put_load(loads.service, SPAN_ATTRIBUTE_IN_FLIGHT, SPAN_ATTRIBUTE_ARRIVAL_RATE, out);
+        if let Some(load) = loads.class {
+            put_load(load, SPAN_ATTRIBUTE_CLASS_IN_FLIGHT, SPAN_ATTRIBUTE_CLASS_ARRIVAL_RATE, out);
+        }
+    }
+}
+
+/// What is known when a request is over.
+#[derive(Clone, Debug, Default)]
+pub struct Ending {
+    /// Start plus the monotonic duration: never before the start.
+    pub end_ns: u64,
+    /// None when no response came (reset).
+    pub status: Option<u16>,
+    /// Body bytes received from the caller.
+    pub request_bytes: Option<u64>,
+    /// Body bytes received from the callee.
+    pub response_bytes: Option<u64>,
+    /// Ruleset whose route was taken (outbound).
+    pub ruleset_version: Option<u64>,
+    /// Client time minus the callee's own (outbound).
+    pub network_time_us: Option<u64>,
+    /// The callee's own time.
+    pub service_time_us: Option<u64>,
+    /// gRPC status number.
+    pub grpc_status: Option<u64>,
+    /// Tries of this proxy before the one that counted.
+    pub resends: Option<u64>,
+    /// Envoy's response flags, comma-separated.
+    pub flags: Option<String>,
+    /// Envoy's response code details.
+    pub details: Option<String>,
+    /// Why it failed; None when it did not.
+    pub error: Option<Cow<'static, str>>,
+}
+
+impl Ending {
+    /// Appends the fields.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        put_fixed64(8, self.end_ns, out);
+        for (key, value) in [
+            (OTEL_ATTRIBUTE_HTTP_STATUS, self.status.map(u64::from)),
+            (OTEL_ATTRIBUTE_REQUEST_SIZE, self.request_bytes),
+            (OTEL_ATTRIBUTE_RESPONSE_SIZE, self.response_bytes),
+            (SPAN_ATTRIBUTE_RULESET_VERSION, self.ruleset_version),
+            (SPAN_ATTRIBUTE_NETWORK_TIME, self.network_time_us),
+            (SPAN_ATTRIBUTE_SERVICE_TIME, self.service_time_us),
+            (OTEL_ATTRIBUTE_RPC_STATUS, self.grpc_status),
+        ] {
+            if let Some(value) = value {
+                put_int(ATTRIBUTE, key, value, out);
+            }
+        }
+        for (key, value) in [
+            (SPAN_ATTRIBUTE_RESPONSE_FLAGS, self.flags.as_deref()),
+            (SPAN_ATTRIBUTE_RESPONSE_DETAILS, self.details.as_deref()),
+            (OTEL_ATTRIBUTE_ERROR_TYPE, self.error.as_deref()),
+        ] {
+            if let Some(value) = value {
+                put_text(key, value.as_bytes(), out);
+            }
+        }
+        put_resends(self.resends, out);
+        if self.error.is_some() {
+            put_header(15, 2, out);
+            put_varint(3, STATUS_ERROR, out);
+        }
+    }
+}
+
+/// Who was asked; each part once, when it is known.
+pub fn put_destination(destination: Party<'_>, out: &mut Vec<u8>) {
+    put_party(destination, SPAN_ATTRIBUTE_DESTINATION_CLUSTER, SPAN_ATTRIBUTE_DESTINATION_SERVICE, out);
+}
+
+/// HTTP version, such as `1.1`.
+pub fn put_protocol(version: &[u8], out: &mut Vec<u8>) {
+    put_text(OTEL_ATTRIBUTE_PROTOCOL_VERSION, version, out);
+}
+
+fn put_resends(resends: Option<u64>, out: &mut Vec<u8>) {
+    if let Some(resends) = resends.filter(|resends| *resends > 0) {
+        put_int(ATTRIBUTE, OTEL_ATTRIBUTE_RESEND_COUNT, resends, out);
+    }
+}
+
+fn put_load(load: Load, in_flight: &str, rate: &str, out: &mut Vec<u8>) {
+    put_int(ATTRIBUTE, in_flight, load.in_flight, out);
+    if let Some(arrival_rate) = load.arrival_rate {
+        put_double(ATTRIBUTE, rate, arrival_rate, out);
+    }
+}
+
+fn put_party(party: Party<'_>, cluster: &str, service: &str, out: &mut Vec<u8>) {
+    for (key, value) in [(cluster, party.cluster), (service, party.service)] {
+        if let Some(value) = value {
+            put_string(ATTRIBUTE, key, value.as_bytes(), out);
+        }
+    }
+}
+
+/// An attribute of foreign bytes: what is not UTF-8 is replaced, what is too long is cut.
+fn put_text(key: &str, bytes: &[u8], out: &mut Vec<u8>) {
+    let bytes = bytes.get(..TEXT_MAX).unwrap_or(bytes);
+    match std::str::from_utf8(bytes) {
+        Ok(text) => put_string(ATTRIBUTE, key, text.as_bytes(), out),
+        // The end of a cut text may be half a character: it goes, and nothing else changes.
+        Err(error) if error.error_len().is_none() => {
+            put_string(ATTRIBUTE, key, bytes.get(..error.valid_up_to()).unwrap_or_default(), out);
+        }
+        Err(_) => put_string(ATTRIBUTE, key, String::from_utf8_lossy(bytes).as_bytes(), out),
+    }
+}
+
+fn known_method(method: &[u8]) -> &'static str {
+    METHODS.iter().find(|known| known.as_bytes() == method).copied().unwrap_or(OTHER_METHOD)
+}
+
+fn without_query(path: &[u8]) -> &[u8] {
+    let end = path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
+    path.get(..end).unwrap_or(path)
+}
+
+/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+fn host_and_port(authority: &[u8]) -> (&[u8], Option<u16>) {
+    let colon = authority.iter().rposition(|byte| *byte == b':');
+    let Some((host, port)) = colon.and_then(|at| authority.split_at_checked(at)) else {
+        return (authority, None);
+    };
+    let port = port.split_first().and_then(|(_, digits)| crate::headers::decimal(digits));
+    match port.and_then(|port| u16::try_from(port).ok()) {
+        Some(port) => (host, Some(port)),
+        None => (authority, None),
+    }
+}

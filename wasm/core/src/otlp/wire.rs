@@ -1,0 +1,66 @@
+//! Protobuf fields and OTLP attributes, appended to a buffer.
+
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+
+/// KeyValue {key = 1, value = 2} with AnyValue.string_value = 1, as field `tag`. The lengths are known
+/// before, so nothing moves.
+pub fn put_string(tag: u32, key: &str, text: &[u8], out: &mut Vec<u8>) {
+    let value = field_len(text.len());
+    put_header(tag, field_len(key.len()) + field_len(value), out);
+    put_bytes(1, key.as_bytes(), out);
+    put_header(2, value, out);
+    put_bytes(1, text, out);
+}
+
+/// A KeyValue with AnyValue.int_value = 3 (int64), as field `tag`.
+pub fn put_int(tag: u32, key: &str, number: u64, out: &mut Vec<u8>) {
+    let number = number.min(i64::MAX as u64);
+    let value = 1 + encoded_len_varint(number);
+    put_header(tag, field_len(key.len()) + field_len(value), out);
+    put_bytes(1, key.as_bytes(), out);
+    put_header(2, value, out);
+    put_varint(3, number, out);
+}
+
+/// A KeyValue with AnyValue.double_value = 4, as field `tag`.
+pub fn put_double(tag: u32, key: &str, number: f64, out: &mut Vec<u8>) {
+    put_header(tag, field_len(key.len()) + field_len(9), out);
+    put_bytes(1, key.as_bytes(), out);
+    put_header(2, 9, out);
+    put_fixed64(4, number.to_bits(), out);
+}
+
+/// A length-delimited field.
+pub fn put_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    put_header(tag, bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+/// Tag and length of a length-delimited field whose `len` bytes follow.
+pub fn put_header(tag: u32, len: usize, out: &mut Vec<u8>) {
+    encode_key(tag, WireType::LengthDelimited, out);
+    encode_varint(len as u64, out);
+}
+
+/// A varint field.
+pub fn put_varint(tag: u32, value: u64, out: &mut Vec<u8>) {
+    encode_key(tag, WireType::Varint, out);
+    encode_varint(value, out);
+}
+
+/// A fixed64 or double field.
+pub fn put_fixed64(tag: u32, value: u64, out: &mut Vec<u8>) {
+    encode_key(tag, WireType::SixtyFourBit, out);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// A fixed32 field.
+pub fn put_fixed32(tag: u32, value: u32, out: &mut Vec<u8>) {
+    encode_key(tag, WireType::ThirtyTwoBit, out);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Size of a length-delimited field with a tag below 16.
+pub fn field_len(content: usize) -> usize {
+    1 + encoded_len_varint(content as u64) + content
+}

@@ -1,0 +1,92 @@
+//! What the proxy knows about a request, and how it hands it out.
+
+use spillway_contracts::XDS_METADATA_NAMESPACE;
+
+/// A property of the request at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Property {
+    /// Text: the class id, or the catch-all's name.
+    RouteName,
+    /// Text: Envoy cluster, `service|cluster` for those that the relay serves.
+    ClusterName,
+    /// From the route's metadata, see [`ruleset_version`].
+    RulesetVersion,
+    /// Number: body bytes received from the caller, or as its content-length says.
+    RequestSize,
+    /// Number: body bytes sent to the caller.
+    ResponseSize,
+    /// Text: `HTTP/1.1`, `HTTP/2`.
+    Protocol,
+    /// Number: from trailers, else headers, else what the HTTP status means.
+    GrpcStatus,
+    /// Number: a bit per flag, see [`crate::flags`].
+    ResponseFlags,
+    /// Text: why the proxy answered as it did.
+    ResponseDetails,
+    /// Number: tries, the first included.
+    AttemptCount,
+}
+
+impl Property {
+    /// Its path, the parts separated by zeros, as the host call takes it.
+    /// Source: Envoy, "Attributes".
+    pub fn path(self) -> &'static [u8] {
+        const { assert!(matches!(XDS_METADATA_NAMESPACE.as_bytes(), b"spillway")) };
+        match self {
+            Self::RouteName => b"xds\0route_name",
+            Self::ClusterName => b"xds\0cluster_name",
+            Self::RulesetVersion => b"xds\0route_metadata\0filter_metadata\0spillway\0ruleset_version",
+            Self::RequestSize => b"request\0size",
+            Self::ResponseSize => b"response\0size",
+            Self::Protocol => b"request\0protocol",
+            Self::GrpcStatus => b"response\0grpc_status",
+            Self::ResponseFlags => b"response\0flags",
+            Self::ResponseDetails => b"response\0code_details",
+            Self::AttemptCount => b"upstream\0request_attempt_count",
+        }
+    }
+}
+
+/// Whoever can be asked: the proxy, or a test.
+pub trait Properties {
+    /// The value as the proxy serializes it, valid until the next question; None where it has none.
+    fn get(&mut self, property: Property) -> Option<&[u8]>;
+
+    /// A value that is a non-negative number (int64 or uint64, little-endian).
+    fn number(&mut self, property: Property) -> Option<u64> {
+        let bytes = self.get(property)?.try_into().ok()?;
+        u64::try_from(i64::from_le_bytes(bytes)).ok()
+    }
+
+    /// A value that is text.
+    fn text(&mut self, property: Property) -> Option<&str> {
+        self.get(property).and_then(|value| std::str::from_utf8(value).ok())
+    }
+}
+
+/// The ruleset version as Envoy hands out a value of route metadata: a Struct's number is a
+/// little-endian double, a string is its text.
+pub fn ruleset_version(property: &[u8]) -> Option<u64> {
+    let number = property.try_into().map(f64::from_le_bytes).ok().filter(|n| n.fract() == 0.0 && *n >= 1.0);
+    number
+        .map(|number| number as u64)
+        .or_else(|| std::str::from_utf8(property).ok().and_then(|text| text.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Envoy hands out a Struct's number as a double; text is taken too; nothing else becomes a version.
+    #[test]
+    fn ruleset_versions() {
+        assert_eq!(ruleset_version(&42f64.to_le_bytes()), Some(42));
+        assert_eq!(ruleset_version(b"42"), Some(42));
+        assert_eq!(ruleset_version(b"12345678"), Some(12_345_678));
+        for garbage in
+            [b"".as_slice(), b"new", &1.5f64.to_le_bytes(), &f64::NAN.to_le_bytes(), &(-1f64).to_le_bytes()]
+        {
+            assert_eq!(ruleset_version(garbage), None, "{garbage:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `tracestate` as a span records it. The header itself travels on untouched.
+//! Source: <https://www.w3.org/TR/trace-context/#tracestate-header>.
+
+use std::borrow::Cow;
+
+/// Longest list that the specification asks everyone to carry.
+const MAX: usize = 512;
+/// OpenTelemetry's member: it carries the sampling threshold.
+const OT: &[u8] = b"ot=";
+
+/// The list to record. One that is too long or not text is cut down to OpenTelemetry's member: without
+/// its threshold a span would stand for itself alone.
+pub fn recordable<'a>(first: &'a [u8], more: &[&'a [u8]]) -> Option<Cow<'a, str>> {
+    if more.is_empty()
+        && first.len() <= MAX
+        && let Some(text) = plain(first)
+    {
+        return Some(Cow::Borrowed(text)).filter(|text| !text.is_empty());
+    }
+    let lines = || std::iter::once(&first).chain(more);
+    let total: usize = lines().map(|line| line.len() + 1).sum();
+    let texts: Option<Vec<&str>> = lines().map(|line| plain(line)).collect();
+    match texts {
+        Some(texts) if total <= MAX => Some(Cow::Owned(texts.join(","))),
+        _ => lines().find_map(|line| ot_member(line)).map(Cow::Borrowed),
+    }
+}
+
+/// The member `ot=…` of one line.
+fn ot_member(line: &[u8]) -> Option<&str> {
+    let mut members = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    members.find(|member| member.starts_with(OT)).filter(|member| member.len() <= MAX).and_then(plain)
+}
+
+fn plain(bytes: &[u8]) -> Option<&str> {
+    let printable = bytes.iter().all(|byte| (0x20..0x7f).contains(byte));
+    printable.then(|| std::str::from_utf8(bytes).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Lines are one list; a list too long or with foreign bytes keeps its threshold.
+    #[test]
+    fn lists() {
+        assert_eq!(recordable(b"a=1,ot=th:8", &[]).as_deref(), Some("a=1,ot=th:8"));
+        assert_eq!(recordable(b"a=1", &[b"ot=th:8"]).as_deref(), Some("a=1,ot=th:8"));
+        let long = format!("a={},ot=th:c;rv:01", "x".repeat(600));
+        assert_eq!(recordable(long.as_bytes(), &[]).as_deref(), Some("ot=th:c;rv:01"));
+        assert_eq!(recordable(b"v=\xff, ot=th:4", &[]).as_deref(), Some("ot=th:4"));
+        assert_eq!(recordable(b"v=\xff", &[]), None);
+        assert_eq!(recordable(b"", &[]), None);
+    }
+
+    proptest! {
+        /// Any bytes: what is recorded is printable and short; a well-formed list comes back whole.
+        #[test]
+        fn any_bytes(first: Vec<u8>, second in proptest::collection::vec(any::<u8>(), 0..700)) {
+            if let Some(text) = recordable(&first, &[&second]) {
+                prop_assert!(text.len() <= MAX && text.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+            }
+        }
+
+        /// A list of any printable members within the bound is recorded as it is.
+        #[test]
+        fn round_trip(list in "[a-z0-9]{1,8}=[!-+.-~]{1,40}(,[a-z0-9]{1,8}=[!-+.-~]{1,40}){0,8}") {
+            let recorded = recordable(list.as_bytes(), &[]);
+            prop_assert_eq!(recorded.as_deref(), Some(list.as_str()));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Load at arrival, of the service and of each class: a gauge and a counter of the proxy, which all
+//! workers share, and this worker's window over the counter.
+
+use spillway_contracts::*;
+use spillway_filter_core::Direction;
+use spillway_filter_core::classes::{Classes, Slot};
+use spillway_filter_core::load::{Load, LoadWindow, Loads};
+
+use crate::stats::{Metric, named};
+
+struct Counted {
+    in_flight: Metric,
+    arrivals: Metric,
+    window: LoadWindow,
+}
+
+impl Counted {
+    fn define(in_flight: &str, arrivals: &str, now_ns: u64) -> Option<Self> {
+        let (in_flight, arrivals) = (Metric::gauge(in_flight)?, Metric::counter(arrivals)?);
+        let mut counted = Self { in_flight, arrivals, window: LoadWindow::default() };
+        counted.sample(now_ns);
+        Some(counted)
+    }
+
+    /// The request that arrives is in flight, and is no arrival before itself.
+    fn enter(&self, now_ns: u64) -> Option<Load> {
+        let before = self.arrivals.get();
+        self.count();
+        Some(Load { in_flight: self.in_flight.get()?, arrival_rate: self.window.rate(now_ns, before?) })
+    }
+
+    fn count(&self) {
+        self.arrivals.add(1);
+        self.in_flight.add(1);
+    }
+
+    fn sample(&mut self, now_ns: u64) {
+        if let Some(count) = self.arrivals.get() {
+            self.window.sample(now_ns, count);
+        }
+    }
+}
+
+/// One request's share of the gauges, to be given back once.
+#[derive(Clone, Copy)]
+pub struct Share(Option<Slot>);
+
+/// Load of one direction of one proxy, as one worker sees it.
+pub struct LoadBook {
+    direction: Direction,
+    service: Counted,
+    classes: Classes<Counted>,
+}
+
+impl LoadBook {
+    /// None where the proxy defines no stats.
+    pub fn define(direction: Direction, now_ns: u64) -> Option<Self> {
+        let name = |template| named(template, direction, "");
+        let service = Counted::define(&name(FILTER_STAT_IN_FLIGHT), &name(FILTER_STAT_ARRIVALS), now_ns)?;
+        Some(Self { direction, service, classes: Classes::default() })
+    }
+
+    /// Counts a request in; tells the load that it meets where that is asked for: inbound, where it is
+    /// the load that the application feels. Outbound it is only counted.
+    pub fn enter(&mut self, class: Option<&str>, now_ns: u64) -> (Share, Option<Loads>) {
+        if self.direction == Direction::Outbound {
+            self.service.count();
+            return (Share(None), None);
+        }
+        let slot = class.and_then(|class| self.slot(class, now_ns));
+        let of_class = slot.and_then(|slot| self.classes.get(slot)).and_then(|counted| counted.enter(now_ns));
+        let service = self.service.enter(now_ns);
+        // Classes beyond the bound are counted together, which is no class's load.
+        let own = of_class.filter(|_| matches!(slot, Some(Slot::Own(_))));
+        (Share(slot), service.map(|service| Loads { service, class: own }))
+    }
+
+    /// Counts it out.
+    pub fn leave(&self, share: Share) {
+        self.service.in_flight.add(-1);
+        if let Some(counted) = share.0.and_then(|slot| self.classes.get(slot)) {
+            counted.in_flight.add(-1);
+        }
+    }
+
+    /// Notes every arrivals counter for the rates over the last second.
+    pub fn sample(&mut self, now_ns: u64) {
+        self.service.sample(now_ns);
+        self.classes.iter_mut().for_each(|counted| counted.sample(now_ns));
+    }
+
+    fn slot(&mut self, class: &str, now_ns: u64) -> Option<Slot> {
+        let direction = self.direction;
+        self.classes.slot(class, |name| {
+            let stat = |template| named(template, direction, name.unwrap_or(FILTER_STAT_CLASS_OVERFLOW));
+            Counted::define(&stat(FILTER_STAT_CLASS_IN_FLIGHT), &stat(FILTER_STAT_CLASS_ARRIVALS), now_ns)
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! One plugin in one worker: configuration, tick, export.
+//!
+//! Only ticks send, not requests: a full batch waits for the next one, which is soon, and a request's
+//! path stays short.
+
+use spillway_filter_core::config::Config;
+use spillway_filter_core::exchange::Moment;
+use spillway_filter_core::ids::Ids;
+use spillway_filter_core::otlp::envelope::{EXPORT_METHOD, EXPORT_SERVICE, Envelope, rejected_spans};
+use spillway_filter_core::outbox::{Batch, Outbox, Outcome};
+use spillway_filter_core::sampling::Sampler;
+
+use crate::host::{self, Buffer, Given, Level};
+use crate::load::LoadBook;
+use crate::stats::{Reason, SpanStats};
+
+const EXPORT_TIMEOUT_MS: u32 = 5_000;
+/// Ten samples in the load window, and the longest that a full batch waits.
+const TICK_MS: u64 = 100;
+const MS: u64 = 1_000_000;
+
+/// One plugin in one worker.
+pub struct Plugin {
+    pub context: u32,
+    pub config: Config,
+    pub sampler: Sampler,
+    pub ids: Ids,
+    pub load: LoadBook,
+    pub stats: SpanStats,
+    envelope: Envelope,
+    outbox: Outbox,
+    flushed_ns: u64,
+    /// Wall clock minus monotonic clock: a request reads one clock only.
+    epoch_ns: u64,
+    closing: bool,
+}
+
+impl Plugin {
+    /// Reads the configuration of the root context at hand.
+    pub fn configure(context: u32, given: &mut Given) -> Result<Self, String> {
+        let config =
+            Config::parse(given.buffer(Buffer::PluginConfiguration, usize::MAX).unwrap_or_default())?;
+        let now = host::mono_ns().ok_or("the proxy has no clock")?;
+        let tick = config.flush_interval_ms.min(TICK_MS);
+        if !host::tick_every(u32::try_from(tick).unwrap_or(u32::MAX)) {
+            return Err("the proxy does not tick".to_string());
+        }
+        let no_stats = "the proxy defines no stats";
+        let mut plugin = Self {
+            context,
+            sampler: Sampler::new(config.sample_ratio),
+            ids: ids(context),
+            load: LoadBook::define(config.direction, now).ok_or(no_stats)?,
+            stats: SpanStats::define(config.direction).ok_or(no_stats)?,
+            envelope: Envelope::new(&config),
+            outbox: Outbox::new(config.bounds),
+            config,
+            flushed_ns: now,
+            epoch_ns: 0,
+            closing: false,
+        };
+        plugin.set_epoch(now);
+        Ok(plugin)
+    }
+
+    /// Both clocks, at the cost of one.
+    pub fn now(&self) -> Option<Moment> {
+        let mono_ns = host::mono_ns()?;
+        Some(Moment { wall_ns: mono_ns.wrapping_add(self.epoch_ns), mono_ns })
+    }
+
+    /// Samples, tells the stats, sends what is due. Returns the time where it is known.
+    pub fn tick(&mut self) -> Option<u64> {
+        let now = host::mono_ns()?;
+        self.set_epoch(now);
+        self.load.sample(now);
+        let due = now.saturating_sub(self.flushed_ns) >= self.config.flush_interval_ms * MS;
+        if due {
+            self.flushed_ns = now;
+        }
+        self.flush(due || self.closing);
+        self.stats.tell();
+        Some(now)
+    }
+
+    /// Queues a finished request's span.
+    pub fn push(&mut self, span: &[u8]) {
+        self.stats.finished.add(1);
+        let dropped = self.outbox.push(span);
+        self.stats.drop(Reason::QueueFull, dropped);
+    }
+
+    /// The collector answered a call: with its response, or None where the call failed. Whether this
+    /// was the last thing that a closing plugin waited for.
+    pub fn answered(&mut self, token: u32, response: Option<&[u8]>) -> bool {
+        let outcome = self.outbox.answered(token, response.is_some());
+        self.account(outcome, response.map_or(0, rejected_spans));
+        self.closing && self.closed()
+    }
+
+    /// The root context goes: sends what is left. Whether nothing is, else the proxy keeps the context
+    /// until the collector's answers are in. A proxy that exits, rather than drop a listener, waits for
+    /// no answer: then this line of its log is what tells of these spans.
+    pub fn close(&mut self) -> bool {
+        self.closing = true;
+        let held = self.outbox.held();
+        if held > 0 {
+            host::log(Level::Warn, &format!("spillway filter: closing, {held} spans are not yet accepted"));
+        }
+        self.closed()
+    }
+
+    /// Sends what can be sent; what the proxy does not take any more is given up.
+    fn closed(&mut self) -> bool {
+        self.flush(true);
+        if !self.outbox.expects_answers() {
+            let left = self.outbox.abandon();
+            self.stats.drop(Reason::Shutdown, left);
+        }
+        self.stats.tell();
+        self.outbox.held() == 0
+    }
+
+    fn set_epoch(&mut self, mono_ns: u64) {
+        if let Some(wall_ns) = host::wall_ns() {
+            self.epoch_ns = wall_ns.wrapping_sub(mono_ns);
+        }
+    }
+
+    /// Sends full batches; with `all` also what failed before and what is left.
+    fn flush(&mut self, all: bool) {
+        while let Some(batch) = self.next_batch(all) {
+            if !self.export(batch) {
+                break;
+            }
+        }
+    }
+
+    fn next_batch(&mut self, all: bool) -> Option<Batch> {
+        let kept = if all { self.outbox.take_kept() } else { None };
+        kept.or_else(|| self.outbox.take_new(all))
+    }
+
+    /// Whether the proxy took the call.
+    fn export(&mut self, batch: Batch) -> bool {
+        let message = self.envelope.wrap(&batch.bytes);
+        let cluster = &self.config.collector_cluster;
+        let call = host::grpc_call(cluster, EXPORT_SERVICE, EXPORT_METHOD, &message, EXPORT_TIMEOUT_MS);
+        match call {
+            Some(token) => self.outbox.sent(token, batch),
+            None => {
+                let outcome = self.outbox.refused(batch);
+                self.account(outcome, 0);
+            }
+        }
+        call.is_some()
+    }
+
+    fn account(&mut self, outcome: Outcome, rejected: u64) {
+        match outcome {
+            Outcome::Sent { spans, bytes } => {
+                let rejected = rejected.min(spans);
+                self.stats.sent.add(spans - rejected);
+                self.stats.bytes.add(bytes);
+                self.stats.drop(Reason::Rejected, rejected);
+            }
+            Outcome::Kept => self.stats.callout_failures.add(1),
+            Outcome::Dropped(spans) => {
+                self.stats.callout_failures.add(1);
+                self.stats.drop(Reason::ExportFailed, spans);
+            }
+            Outcome::Unknown => {}
+        }
+    }
+}
+
+/// Ids seeded by the host's entropy, else by what differs between VMs.
+fn ids(context: u32) -> Ids {
+    let mut seed = [0u8; 32];
+    if host::random(&mut seed) {
+        return Ids::from_entropy(seed);
+    }
+    host::log(Level::Warn, "spillway filter: no entropy from the proxy: ids are seeded from the clocks");
+    let (wall, mono) = (host::wall_ns().unwrap_or_default(), host::mono_ns().unwrap_or_default());
+    let address = seed.as_ptr() as u64;
+    Ids::from_weak_seed(wall ^ mono.rotate_left(32) ^ (u64::from(context) << 48) ^ address)
+}

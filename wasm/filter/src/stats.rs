@@ -1,0 +1,125 @@
+//! Envoy's own stats, atomic and shared by all workers; seen in `/stats` under `wasmcustom.`.
+
+use spillway_contracts::*;
+use spillway_filter_core::Direction;
+
+use crate::host;
+
+const COUNTER: u32 = 0;
+const GAUGE: u32 = 1;
+
+/// One stat.
+#[derive(Clone, Copy)]
+pub struct Metric(u32);
+
+impl Metric {
+    /// Defines (or finds) a counter.
+    pub fn counter(name: &str) -> Option<Self> {
+        host::define_metric(COUNTER, name).map(Self)
+    }
+
+    /// Defines (or finds) a gauge.
+    pub fn gauge(name: &str) -> Option<Self> {
+        host::define_metric(GAUGE, name).map(Self)
+    }
+
+    /// Adds to a counter, or moves a gauge. A stat that cannot be written costs its count only.
+    pub fn add(self, offset: i64) {
+        if offset != 0 {
+            host::increment_metric(self.0, offset);
+        }
+    }
+
+    /// Its value over all workers.
+    pub fn get(self) -> Option<u64> {
+        host::get_metric(self.0)
+    }
+}
+
+/// A name of the contract with its braces filled in.
+pub fn named(template: &str, direction: Direction, class: &str) -> String {
+    template.replace("{direction}", direction.as_str()).replace("{class}", class)
+}
+
+/// A counter that is told to the proxy on each tick, not on each event.
+pub struct Tally {
+    metric: Metric,
+    untold: u64,
+}
+
+impl Tally {
+    fn new(name: &str) -> Option<Self> {
+        Some(Self { metric: Metric::counter(name)?, untold: 0 })
+    }
+
+    pub fn add(&mut self, events: u64) {
+        self.untold += events;
+    }
+
+    fn tell(&mut self) {
+        self.metric.add(i64::try_from(std::mem::take(&mut self.untold)).unwrap_or(i64::MAX));
+    }
+}
+
+/// Why spans were given up.
+#[derive(Clone, Copy)]
+pub enum Reason {
+    /// The queue was full: the oldest went.
+    QueueFull,
+    /// The second try failed too.
+    ExportFailed,
+    /// The collector took the call and rejected them.
+    Rejected,
+    /// The worker stopped before they were accepted.
+    Shutdown,
+}
+
+/// The account of spans of one plugin in one worker.
+pub struct SpanStats {
+    pub finished: Tally,
+    pub sent: Tally,
+    pub bytes: Tally,
+    pub callout_failures: Tally,
+    pub long_lived: Tally,
+    pub malformed_traces: Tally,
+    dropped: Tally,
+    dropped_by: [Tally; 4],
+}
+
+impl SpanStats {
+    /// None where the proxy defines no stats.
+    pub fn define(direction: Direction) -> Option<Self> {
+        let by = |reason: &str| Tally::new(&FILTER_STAT_SPANS_DROPPED_BY.replace("{reason}", reason));
+        Some(Self {
+            finished: Tally::new(FILTER_STAT_SPANS_FINISHED)?,
+            sent: Tally::new(FILTER_STAT_SPANS_SENT)?,
+            bytes: Tally::new(FILTER_STAT_EXPORT_BYTES)?,
+            callout_failures: Tally::new(FILTER_STAT_CALLOUT_FAILURES)?,
+            long_lived: Tally::new(&named(FILTER_STAT_LONG_LIVED, direction, ""))?,
+            malformed_traces: Tally::new(&named(FILTER_STAT_MALFORMED_TRACES, direction, ""))?,
+            dropped: Tally::new(FILTER_STAT_SPANS_DROPPED)?,
+            dropped_by: [by("queue_full")?, by("export_failed")?, by("rejected")?, by("shutdown")?],
+        })
+    }
+
+    pub fn drop(&mut self, reason: Reason, spans: u64) {
+        self.dropped.add(spans);
+        if let Some(tally) = self.dropped_by.get_mut(reason as usize) {
+            tally.add(spans);
+        }
+    }
+
+    /// Tells the proxy what was counted since.
+    pub fn tell(&mut self) {
+        let all = [
+            &mut self.finished,
+            &mut self.sent,
+            &mut self.bytes,
+            &mut self.callout_failures,
+            &mut self.long_lived,
+            &mut self.malformed_traces,
+            &mut self.dropped,
+        ];
+        all.into_iter().chain(&mut self.dropped_by).for_each(Tally::tell);
+    }
+}
