@@ -3,7 +3,6 @@
 package main
 
 import (
-	kafkaexporter "github.com/open-telemetry/opentelemetry-collector-contrib/exporter/kafkaexporter"
 	healthcheckextension "github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	filestorage "github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	k8sattributesprocessor "github.com/open-telemetry/opentelemetry-collector-contrib/processor/k8sattributesprocessor"
@@ -20,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	otlpreceiver "go.opentelemetry.io/collector/receiver/otlpreceiver"
 	otelconftelemetry "go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
+	kafkapartitionexporter "spillway.dev/collectors/kafkapartitionexporter"
 )
 
 type aliasProvider interface{ DeprecatedAlias() component.Type }
@@ -65,15 +65,15 @@ func components() (otelcol.Factories, error) {
 	})
 
 	factories.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
-		kafkaexporter.NewFactory(),
+		kafkapartitionexporter.NewFactory(),
 		debugexporter.NewFactory(),
 	)
 	if err != nil {
 		return otelcol.Factories{}, err
 	}
 	factories.ExporterModules = makeModulesMap(factories.Exporters, map[component.Type]string{
-		kafkaexporter.NewFactory().Type(): "github.com/open-telemetry/opentelemetry-collector-contrib/exporter/kafkaexporter v0.155.0",
-		debugexporter.NewFactory().Type(): "go.opentelemetry.io/collector/exporter/debugexporter v0.155.0",
+		kafkapartitionexporter.NewFactory().Type(): "spillway.dev/collectors/kafkapartitionexporter v0.0.0",
+		debugexporter.NewFactory().Type():          "go.opentelemetry.io/collector/exporter/debugexporter v0.155.0",
 	})
 
 	factories.Processors, err = otelcol.MakeFactoryMap[processor.Factory](

@@ -77,7 +77,7 @@ def test_collector_stops_cleanly_while_kafka_is_away_and_keeps_its_queue(tmp_pat
 def test_full_queue_refuses_and_says_so(tmp_path, clean_environment):
     """Beyond queue_size the sender gets a retryable error: nothing is accepted that has no room."""
     nowhere = f"127.0.0.1:{servers.free_port()}"
-    override = "exporters::kafka::sending_queue::queue_size: 2000"
+    override = "exporters::kafka_partition::sending_queue::queue_size: 2000"
     running = collector(tmp_path, nowhere, clean_environment, override)
     running.server.start()
     try:

@@ -9,14 +9,15 @@ from spillway_contracts import names
 BOX = Path(__file__).resolve().parents[2]
 CONFIG = yaml.safe_load((BOX / "config.yaml").read_text())
 MANIFEST = yaml.safe_load((BOX / "builder-config.yaml").read_text())
-EXPORTER = CONFIG["exporters"]["kafka"]
+EXPORTER = CONFIG["exporters"]["kafka_partition"]
 QUEUE = EXPORTER["sending_queue"]
+FILES = ("config.yaml", "metrics.yaml", "otlp-tls.yaml", "otlp-client-ca.yaml")
 
 
 def test_topics_are_those_of_the_contracts():
-    """Spans and metrics go to the topics that streams read, as OTLP protobuf."""
-    assert EXPORTER["traces"] == {"topic": names.KAFKA_TOPIC_OTLP_SPANS, "encoding": "otlp_proto"}
-    assert EXPORTER["metrics"] == {"topic": names.KAFKA_TOPIC_OTLP_METRICS, "encoding": "otlp_proto"}
+    """Spans and metrics go to the topics that streams read."""
+    assert EXPORTER["traces"] == {"topic": names.KAFKA_TOPIC_OTLP_SPANS}
+    assert EXPORTER["metrics"] == {"topic": names.KAFKA_TOPIC_OTLP_METRICS}
 
 
 def test_cluster_attribute_is_that_of_the_contracts_and_is_only_inserted():
@@ -28,7 +29,7 @@ def test_cluster_attribute_is_that_of_the_contracts_and_is_only_inserted():
 
 def test_what_comes_from_the_environment_has_no_default():
     """Every placeholder is a plain ${env:NAME}: a default would be an identity that nobody chose."""
-    text = (BOX / "config.yaml").read_text() + (BOX / "metrics.yaml").read_text()
+    text = "".join((BOX / name).read_text() for name in FILES)
     assert set(re.findall(r"\$\{([^}]*)\}", text)) == {
         "env:SPILLWAY_CLUSTER",
         "env:SPILLWAY_KAFKA",
@@ -38,6 +39,9 @@ def test_what_comes_from_the_environment_has_no_default():
         "env:SPILLWAY_STATE_DIR",
         "env:SPILLWAY_METRICS_HOST",
         "env:SPILLWAY_METRICS_PORT",
+        "env:SPILLWAY_OTLP_TLS_CERT",
+        "env:SPILLWAY_OTLP_TLS_KEY",
+        "env:SPILLWAY_OTLP_TLS_CLIENT_CA",
     }
 
 
@@ -54,7 +58,12 @@ def test_producer_stays_within_the_stack_brokers_message_size():
     """The stack's broker takes what the producer may send; otherwise it would be refused for good."""
     settings = (BOX.parent / "infra" / "kafka" / "server.properties").read_text()
     limit = int(re.search(r"^message\.max\.bytes=(\d+)$", settings, re.MULTILINE).group(1))
-    assert EXPORTER["producer"]["max_message_bytes"] <= limit
+    assert EXPORTER["max_message_bytes"] <= limit
+
+
+def test_kafka_is_spoken_to_over_tls_unless_the_launcher_says_otherwise():
+    """The shared configuration neither switches TLS off nor its verification."""
+    assert not {"insecure", "insecure_skip_verify"} & EXPORTER["tls"].keys()
 
 
 def test_every_component_in_the_configuration_is_in_the_manifest():
@@ -74,3 +83,20 @@ def test_manifest_and_go_mod_pin_the_same_versions():
     kinds = ("receivers", "processors", "exporters", "extensions", "providers")
     for entry in (entry for kind in kinds for entry in MANIFEST[kind]):
         assert f"\t{entry['gomod']}\n" in go_mod, entry["gomod"]
+        if "path" in entry:
+            module = entry["gomod"].split()[0]
+            assert f"\nreplace {module} => ../{entry['path'].removeprefix('./')}\n" in go_mod, module
+            assert (BOX / entry["path"] / "go.mod").read_text().startswith(f"module {module}\n")
+
+
+def test_our_component_and_the_distribution_pin_the_same_versions():
+    """What the component is tested with is what the distribution carries."""
+
+    def pins(folder: str) -> dict[str, str]:
+        return dict(re.findall(r"^\t(\S+) (v\S+)", (BOX / folder / "go.mod").read_text(), re.MULTILINE))
+
+    ours, carried = pins("kafkapartitionexporter"), pins("distribution")
+    assert {
+        module: version for module, version in ours.items() if carried.get(module, version) != version
+    } == {}
+    assert len(ours.keys() & carried.keys()) > 20

@@ -86,9 +86,91 @@ def test_every_unset_variable_is_named_at_once(launch):
         ("SPILLWAY_OTLP_HTTP_LISTEN", "host:0"),
         ("SPILLWAY_HEALTH_LISTEN", "host:65536"),
         ("SPILLWAY_METRICS_LISTEN", "host"),
+        ("SPILLWAY_KAFKA_TLS", "yes"),
+        ("SPILLWAY_KAFKA_TLS_CA", "/nowhere/ca.pem"),
+        ("SPILLWAY_KAFKA_TLS_CERT", "/nowhere/tls.pem"),
+        ("SPILLWAY_KAFKA_SASL", "GSSAPI"),
+        ("SPILLWAY_KAFKA_SASL_PASSWORD_FILE", "/nowhere/password"),
+        ("SPILLWAY_OTLP_TLS_KEY", "/nowhere/tls.key"),
     ],
 )
 def test_malformed_value_is_named_and_shown(launch, name, value):
     """The message carries the variable and the value that it refuses."""
     done = launch(GOOD | {name: value})
     assert done.returncode == 64 and f"{name}: '{value}'" in done.stderr and not done.stdout
+
+
+KAFKA = "yaml:exporters::kafka_partition"
+HERE = str(RUN)
+
+
+def added(done: subprocess.CompletedProcess) -> list[str]:
+    """What the launcher added to the configuration; an error of its own is shown."""
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().split(" --config ")[1:]
+
+
+@pytest.mark.parametrize(
+    ("kafka", "choice", "plaintext"),
+    [
+        ("127.0.0.1:9092,localhost:9093,[::1]:9094", None, True),
+        ("127.0.0.1:9092,kafka:9092", None, False),
+        ("127.0.0.1.example.org:9092", None, False),
+        ("kafka:9092", "off", True),
+        ("127.0.0.1:9092", "on", False),
+    ],
+)
+def test_tls_to_kafka_is_off_only_by_choice_or_on_loopback(launch, kafka, choice, plaintext):
+    """A broker that is reached over a network is spoken to in clear only when that was asked for."""
+    done = launch(GOOD | {"SPILLWAY_KAFKA": kafka} | ({"SPILLWAY_KAFKA_TLS": choice} if choice else {}))
+    assert added(done) == ([f"{KAFKA}::tls::insecure: true"] if plaintext else [])
+
+
+def test_certificates_and_user_reach_the_exporter_without_their_values(launch):
+    """Every setting becomes one key, as a placeholder: nothing of it shows in the list of processes."""
+    environment = {
+        f"SPILLWAY_KAFKA_{name}": HERE for name in ("TLS_CA", "TLS_CERT", "TLS_KEY", "SASL_PASSWORD_FILE")
+    }
+    environment |= {"SPILLWAY_KAFKA_SASL": "SCRAM-SHA-512", "SPILLWAY_KAFKA_SASL_USER": "west"}
+    assert added(launch(GOOD | environment | {"SPILLWAY_KAFKA_TLS_SERVER_NAME": "kafka"})) == [
+        f"{KAFKA}::tls::ca_file: ${{env:SPILLWAY_KAFKA_TLS_CA}}",
+        f"{KAFKA}::tls::cert_file: ${{env:SPILLWAY_KAFKA_TLS_CERT}}",
+        f"{KAFKA}::tls::key_file: ${{env:SPILLWAY_KAFKA_TLS_KEY}}",
+        f"{KAFKA}::tls::server_name_override: ${{env:SPILLWAY_KAFKA_TLS_SERVER_NAME}}",
+        f"{KAFKA}::sasl::mechanism: ${{env:SPILLWAY_KAFKA_SASL}}",
+        f"{KAFKA}::sasl::username: ${{env:SPILLWAY_KAFKA_SASL_USER}}",
+        f"{KAFKA}::sasl::password_file: ${{env:SPILLWAY_KAFKA_SASL_PASSWORD_FILE}}",
+    ]
+
+
+def test_tls_of_the_receivers_is_added_by_its_certificate(launch):
+    """A certificate makes senders speak TLS, a client CA makes them show one."""
+    server = {"SPILLWAY_OTLP_TLS_CERT": HERE, "SPILLWAY_OTLP_TLS_KEY": HERE}
+    assert added(launch(GOOD | server)) == [str(RUN.parent / "otlp-tls.yaml")]
+    assert added(launch(GOOD | server | {"SPILLWAY_OTLP_TLS_CLIENT_CA": HERE})) == [
+        str(RUN.parent / "otlp-tls.yaml"),
+        str(RUN.parent / "otlp-client-ca.yaml"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"SPILLWAY_KAFKA_TLS_CERT": HERE}, "SPILLWAY_KAFKA_TLS_KEY: not set"),
+        ({"SPILLWAY_KAFKA_TLS_KEY": HERE}, "SPILLWAY_KAFKA_TLS_CERT: not set"),
+        (
+            {"SPILLWAY_KAFKA_TLS": "off", "SPILLWAY_KAFKA_TLS_CA": HERE},
+            "SPILLWAY_KAFKA_TLS_CA: set, although",
+        ),
+        ({"SPILLWAY_KAFKA_TLS": "off", "SPILLWAY_KAFKA_SASL": "PLAIN"}, "SPILLWAY_KAFKA_SASL: set, although"),
+        ({"SPILLWAY_KAFKA_SASL": "PLAIN"}, "SPILLWAY_KAFKA_SASL_USER: not set"),
+        ({"SPILLWAY_KAFKA_SASL": "PLAIN"}, "SPILLWAY_KAFKA_SASL_PASSWORD_FILE: not set"),
+        ({"SPILLWAY_KAFKA_SASL_USER": "west"}, "SPILLWAY_KAFKA_SASL: not set"),
+        ({"SPILLWAY_OTLP_TLS_CERT": HERE}, "SPILLWAY_OTLP_TLS_KEY: not set"),
+        ({"SPILLWAY_OTLP_TLS_CLIENT_CA": HERE}, "SPILLWAY_OTLP_TLS_CERT: not set"),
+    ],
+)
+def test_half_of_a_pair_is_refused(launch, environment, named):
+    """Settings that mean nothing without another, or against another, are named."""
+    done = launch(GOOD | environment)
+    assert done.returncode == 64 and named in done.stderr and not done.stdout

@@ -1,0 +1,134 @@
+package kafkapartitionexporter
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/config/configretry"
+	"go.opentelemetry.io/collector/config/configtls"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+)
+
+// Config is the exporter's section of the collector's configuration.
+type Config struct {
+	TimeoutSettings  exporterhelper.TimeoutConfig                             `mapstructure:",squash"`
+	QueueBatchConfig configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
+	BackOffConfig    configretry.BackOffConfig                                `mapstructure:"retry_on_failure"`
+
+	// Brokers to begin with, each host:port.
+	Brokers []string `mapstructure:"brokers"`
+	// ClientID is what the broker's log and quotas call this client.
+	ClientID string `mapstructure:"client_id"`
+	// TLS to the brokers; on unless tls::insecure is true.
+	TLS configtls.ClientConfig `mapstructure:"tls"`
+	// SASL to the brokers; off when sasl::mechanism is empty.
+	SASL SASLConfig `mapstructure:"sasl"`
+
+	Traces  SignalConfig `mapstructure:"traces"`
+	Metrics SignalConfig `mapstructure:"metrics"`
+
+	// MaxMessageBytes bounds a message before compression, headers of Kafka's record batch included. It should not
+	// exceed the broker's message.max.bytes or the topic's max.message.bytes.
+	MaxMessageBytes int `mapstructure:"max_message_bytes"`
+	// Compression is zstd or lz4.
+	Compression string `mapstructure:"compression"`
+	// PartitionsRefreshInterval is how soon added partitions are noticed.
+	PartitionsRefreshInterval time.Duration `mapstructure:"partitions_refresh_interval"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// SignalConfig says where one signal goes.
+type SignalConfig struct {
+	Topic string `mapstructure:"topic"`
+
+	_ struct{}
+}
+
+// SASLConfig is a user of the brokers. The password is read from its file at every authentication.
+type SASLConfig struct {
+	Mechanism    string `mapstructure:"mechanism"`
+	Username     string `mapstructure:"username"`
+	PasswordFile string `mapstructure:"password_file"`
+
+	_ struct{}
+}
+
+const (
+	// recordBatchBytes is more than Kafka's record batch and record headers take beside the value.
+	recordBatchBytes = 256
+	minMessageBytes  = 4096
+	maxMessageBytes  = 1 << 30
+	// franz-go asks for metadata at most every 2.5 s.
+	minPartitionsRefresh = 5 * time.Second
+)
+
+// Kafka's own rule; see org.apache.kafka.common.internals.Topic.
+var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
+
+var _ component.Config = (*Config)(nil)
+
+// Validate lists everything that is wrong, each with its key.
+func (c *Config) Validate() error {
+	var wrong []error
+	complain := func(format string, arguments ...any) { wrong = append(wrong, fmt.Errorf(format, arguments...)) }
+	if len(c.Brokers) == 0 {
+		complain("brokers: must name at least one host:port")
+	}
+	for _, broker := range c.Brokers {
+		if host, port, err := net.SplitHostPort(broker); err != nil || host == "" || port == "" {
+			complain("brokers: %q must be host:port", broker)
+		}
+	}
+	for key, topic := range map[string]string{"traces::topic": c.Traces.Topic, "metrics::topic": c.Metrics.Topic} {
+		if !topicName.MatchString(topic) || topic == "." || topic == ".." {
+			complain("%s: %q must be 1 to 249 letters, digits, '.', '_' and '-'", key, topic)
+		}
+	}
+	if c.MaxMessageBytes < minMessageBytes || c.MaxMessageBytes > maxMessageBytes {
+		complain("max_message_bytes: %d must be %d to %d", c.MaxMessageBytes, minMessageBytes, maxMessageBytes)
+	}
+	if _, known := codecs[c.Compression]; !known {
+		complain("compression: %q must be zstd or lz4", c.Compression)
+	}
+	if c.PartitionsRefreshInterval < minPartitionsRefresh {
+		complain("partitions_refresh_interval: %s must be at least %s", c.PartitionsRefreshInterval, minPartitionsRefresh)
+	}
+	if c.TimeoutSettings.Timeout <= 0 {
+		complain("timeout: %s must be positive: a shutdown waits so long for a broker", c.TimeoutSettings.Timeout)
+	}
+	if c.TLS.Insecure && c.TLS.CAFile != "" {
+		complain("tls::ca_file: %q has no meaning when tls::insecure is true", c.TLS.CAFile)
+	}
+	if c.TLS.Insecure && c.SASL.Mechanism != "" {
+		complain("sasl::mechanism: %q needs TLS, and tls::insecure is true", c.SASL.Mechanism)
+	}
+	return errors.Join(wrong...)
+}
+
+// Validate names the keys below sasl.
+func (c *SASLConfig) Validate() error {
+	if c.Mechanism == "" {
+		if c.Username != "" || c.PasswordFile != "" {
+			return errors.New("mechanism: not set, but username or password_file is")
+		}
+		return nil
+	}
+	var wrong []error
+	if _, known := mechanisms[c.Mechanism]; !known {
+		wrong = append(wrong, fmt.Errorf("mechanism: %q must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.Mechanism))
+	}
+	if c.Username == "" {
+		wrong = append(wrong, errors.New("username: not set"))
+	}
+	if c.PasswordFile == "" {
+		wrong = append(wrong, errors.New("password_file: not set"))
+	}
+	return errors.Join(wrong...)
+}

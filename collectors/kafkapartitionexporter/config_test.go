@@ -1,0 +1,118 @@
+package kafkapartitionexporter
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configtls"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+	"go.opentelemetry.io/collector/confmap/xconfmap"
+)
+
+func load(t *testing.T, name string) *Config {
+	t.Helper()
+	file, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	section, err := file.Sub(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := createDefaultConfig().(*Config)
+	if err := section.Unmarshal(config); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// TestConfigurationIsRead: every key reaches its field, and both samples are valid. With brokers alone TLS is on.
+func TestConfigurationIsRead(t *testing.T) {
+	for _, name := range []string{"kafka_partition", "kafka_partition/all"} {
+		if err := xconfmap.Validate(load(t, name)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if load(t, "kafka_partition").TLS.Insecure {
+		t.Error("TLS is off without having been switched off")
+	}
+	got := load(t, "kafka_partition/all")
+	storage := component.MustNewID("file_storage")
+	if len(got.Brokers) != 2 || got.ClientID != "collector-west" || got.TimeoutSettings.Timeout != 3*time.Second ||
+		got.TLS.CAFile != "/etc/ca.pem" || got.TLS.ReloadInterval != time.Minute ||
+		got.SASL.Mechanism != "SCRAM-SHA-512" || got.SASL.Username != "west" || got.SASL.PasswordFile != "/etc/password" ||
+		got.Traces.Topic != "spans" || got.Metrics.Topic != "points" || got.MaxMessageBytes != 4_000_000 ||
+		got.Compression != "lz4" || got.PartitionsRefreshInterval != 30*time.Second ||
+		got.BackOffConfig.MaxElapsedTime != 0 || *got.QueueBatchConfig.Get().StorageID != storage {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestWrongConfigurationNamesItsKey: each wrong value is refused under its YAML key, and shown.
+func TestWrongConfigurationNamesItsKey(t *testing.T) {
+	for message, spoil := range map[string]func(*Config){
+		"brokers: must name":                func(c *Config) { c.Brokers = nil },
+		`brokers: "kafka" must be`:          func(c *Config) { c.Brokers = []string{"kafka"} },
+		`traces::topic: "a b" must be`:      func(c *Config) { c.Traces.Topic = "a b" },
+		`metrics::topic: ".." must be`:      func(c *Config) { c.Metrics.Topic = ".." },
+		"max_message_bytes: 100 must be":    func(c *Config) { c.MaxMessageBytes = 100 },
+		`compression: "gzip" must be`:       func(c *Config) { c.Compression = "gzip" },
+		"partitions_refresh_interval: 1s":   func(c *Config) { c.PartitionsRefreshInterval = time.Second },
+		"timeout: 0s must be":               func(c *Config) { c.TimeoutSettings.Timeout = 0 },
+		"tls::ca_file:":                     func(c *Config) { c.TLS.Insecure = true },
+		`sasl::mechanism: "SCRAM-SHA-512"`:  func(c *Config) { c.TLS = insecure() },
+		`sasl: mechanism: "GSSAPI" must be`: func(c *Config) { c.SASL.Mechanism = "GSSAPI" },
+		"sasl: mechanism: not set":          func(c *Config) { c.SASL.Mechanism = "" },
+		"sasl: username: not set":           func(c *Config) { c.SASL.Username = "" },
+		"password_file: not set":            func(c *Config) { c.SASL.PasswordFile = "" },
+		"tls: TLS configuration must":       func(c *Config) { c.TLS.KeyFile = "" },
+	} {
+		config := load(t, "kafka_partition/all")
+		spoil(config)
+		if err := xconfmap.Validate(config); err == nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("want %q, got: %v", message, err)
+		}
+	}
+}
+
+// TestAllThatIsWrongIsListed: one start shows every mistake.
+func TestAllThatIsWrongIsListed(t *testing.T) {
+	config := load(t, "kafka_partition")
+	config.Brokers, config.Compression, config.MaxMessageBytes = nil, "", 0
+	err := xconfmap.Validate(config)
+	for _, key := range []string{"brokers:", "compression:", "max_message_bytes:"} {
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s is not named in: %v", key, err)
+		}
+	}
+}
+
+// TestThePasswordIsReadAnew: a rotated password is used from the next authentication on; an empty file is an error.
+func TestThePasswordIsReadAnew(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	config := SASLConfig{Mechanism: "PLAIN", Username: "west", PasswordFile: file}
+	for _, want := range []string{"first", "second ${env:HOME} #"} {
+		if err := os.WriteFile(file, []byte(want+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if user, password, err := config.credentials(); user != "west" || password != want || err != nil {
+			t.Errorf("%q %q %v", user, password, err)
+		}
+	}
+	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := config.credentials(); err == nil {
+		t.Error("an empty password is taken")
+	}
+}
+
+func insecure() configtls.ClientConfig {
+	off := configtls.NewDefaultClientConfig()
+	off.Insecure = true
+	return off
+}

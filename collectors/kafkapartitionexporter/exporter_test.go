@@ -1,0 +1,281 @@
+package kafkapartitionexporter
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"spillway.dev/collectors/kafkapartitionexporter/internal/metadata"
+	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
+)
+
+// fake is a Kafka that answers as told and keeps what it has taken.
+type fake struct {
+	answer func(pack.Message) error
+	taken  []pack.Message
+	count  int
+	away   error
+}
+
+func (f *fake) partitions(context.Context) (int, error) { return f.count, f.away }
+
+func (f *fake) produce(_ context.Context, messages []pack.Message) []error {
+	outcomes := make([]error, len(messages))
+	for i, message := range messages {
+		if f.answer != nil {
+			outcomes[i] = f.answer(message)
+		}
+		if outcomes[i] == nil {
+			f.taken = append(f.taken, message)
+		}
+	}
+	return outcomes
+}
+
+func (f *fake) close() {}
+
+// names lists the spans or metrics that were taken, sorted.
+func (f *fake) names(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, message := range f.taken {
+		batch, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(message.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, spanNames(batch)...)
+	}
+	slices.Sort(found)
+	return found
+}
+
+func spanNames(batch ptrace.Traces) []string {
+	var found []string
+	for _, resource := range batch.ResourceSpans().All() {
+		for _, scope := range resource.ScopeSpans().All() {
+			for _, span := range scope.Spans().All() {
+				found = append(found, span.Name())
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// spans makes one span of each name; equal names are of one trace.
+func spans(names ...string) ptrace.Traces {
+	batch := ptrace.NewTraces()
+	list := batch.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for _, name := range names {
+		span := list.AppendEmpty()
+		span.SetName(name)
+		span.SetTraceID(pcommon.TraceID([]byte((name + strings.Repeat(" ", 16))[:16])))
+	}
+	return batch
+}
+
+func testSender(t *testing.T, kafka *fake, limit int) (*sender, *componenttest.Telemetry) {
+	t.Helper()
+	telemetry := componenttest.NewTelemetry()
+	t.Cleanup(func() { _ = telemetry.Shutdown(context.Background()) })
+	settings := exportertest.NewNopSettings(metadata.Type)
+	settings.TelemetrySettings = telemetry.NewTelemetrySettings()
+	config := createDefaultConfig().(*Config)
+	config.MaxMessageBytes = limit + recordBatchBytes
+	s, err := newSender(config, "otlp_spans", pack.Traces, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.producer = kafka
+	return s, telemetry
+}
+
+// TestOnlyTheFailedPartIsRetried: the error carries the spans of the failed partition, and pushing those completes the
+// batch without a double.
+func TestOnlyTheFailedPartIsRetried(t *testing.T) {
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	kafka := &fake{count: 4}
+	s, telemetry := testSender(t, kafka, 10_000)
+	kafka.answer = func(message pack.Message) error {
+		if message.Partition == 1 {
+			return kerr.NotLeaderForPartition
+		}
+		return nil
+	}
+	err := s.pushTraces(context.Background(), spans(names...))
+	var partial consumererror.Traces
+	if !errors.As(err, &partial) || consumererror.IsPermanent(err) || !errors.Is(err, kerr.NotLeaderForPartition) {
+		t.Fatalf("%v", err)
+	}
+	left := spanNames(partial.Data())
+	if len(left) == 0 || len(left)+len(kafka.names(t)) != len(names) {
+		t.Fatalf("left %v, taken %v", left, kafka.names(t))
+	}
+	kafka.answer = nil
+	if err := s.pushTraces(context.Background(), partial.Data()); err != nil || !slices.Equal(kafka.names(t), names) {
+		t.Errorf("%v: %v", err, kafka.names(t))
+	}
+	expect(t, telemetry, map[string]int64{
+		"otelcol_exporter_kafka_partition_items":                                    8,
+		"otelcol_exporter_kafka_partition_failed_messages NOT_LEADER_FOR_PARTITION": 1,
+		"otelcol_exporter_kafka_partition_messages":                                 int64(len(kafka.taken)),
+	})
+}
+
+// TestNothingIsGivenUpForWhatAnOperatorCanRepair: a missing permission, an unknown topic or an absent broker keeps the
+// whole batch for the next attempt.
+func TestNothingIsGivenUpForWhatAnOperatorCanRepair(t *testing.T) {
+	for _, cause := range []error{
+		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.SaslAuthenticationFailed,
+		kerr.UnknownTopicOrPartition, kerr.InvalidTopicException, kgo.ErrClientClosed, context.DeadlineExceeded,
+	} {
+		s, _ := testSender(t, &fake{count: 2, answer: func(pack.Message) error { return cause }}, 10_000)
+		err := s.pushTraces(context.Background(), spans("a", "b", "c"))
+		var partial consumererror.Traces
+		if !errors.Is(err, cause) || consumererror.IsPermanent(err) || errors.As(err, &partial) {
+			t.Errorf("%v: %v", cause, err)
+		}
+	}
+	s, _ := testSender(t, &fake{away: errors.New("no broker")}, 10_000)
+	if err := s.pushTraces(context.Background(), spans("a")); err == nil || consumererror.IsPermanent(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAMessageThatTheBrokerFindsTooLargeIsSplit: a broker whose limit is below ours gets smaller messages on the
+// following attempts, until all but the span that exceeds its limit alone is written; that one is counted.
+func TestAMessageThatTheBrokerFindsTooLargeIsSplit(t *testing.T) {
+	const brokersLimit = 6000
+	huge := "z" + strings.Repeat("z", brokersLimit)
+	var names []string
+	for n := range 200 {
+		names = append(names, strings.Repeat(string(rune('a'+n%26)), 100+n))
+	}
+	slices.Sort(names)
+	kafka := &fake{count: 2, answer: func(message pack.Message) error {
+		if len(message.Value) > brokersLimit {
+			return kerr.MessageTooLarge
+		}
+		return nil
+	}}
+	s, telemetry := testSender(t, kafka, 100_000)
+	batch := spans(append([]string{huge}, names...)...)
+	attempts := 0
+	for ; attempts < 20; attempts++ {
+		err := s.pushTraces(context.Background(), batch)
+		if err == nil {
+			break
+		}
+		var partial consumererror.Traces
+		if errors.As(err, &partial) {
+			batch = partial.Data()
+		}
+	}
+	if got := kafka.names(t); !slices.Equal(got, names) {
+		t.Fatalf("%d of %d spans after %d attempts", len(got), len(names), attempts)
+	}
+	expect(t, telemetry, map[string]int64{
+		"otelcol_exporter_kafka_partition_items":                        200,
+		"otelcol_exporter_kafka_partition_dropped_items " + dropRefused: 1,
+	})
+	if err := s.pushTraces(context.Background(), spans(names...)); err != nil {
+		t.Errorf("the next batch is still too large: %v", err)
+	}
+}
+
+// TestASpanAboveTheLimitDoesNotBlockTheQueue: it is dropped and counted once, its neighbours are written, also when
+// Kafka was away at the first attempt.
+func TestASpanAboveTheLimitDoesNotBlockTheQueue(t *testing.T) {
+	kafka := &fake{count: 1, answer: func(pack.Message) error { return kerr.NotEnoughReplicas }}
+	s, telemetry := testSender(t, kafka, 5000)
+	err := s.pushTraces(context.Background(), spans("a", strings.Repeat("b", 6000), "c"))
+	var partial consumererror.Traces
+	if !errors.As(err, &partial) {
+		t.Fatalf("%v", err)
+	}
+	kafka.answer = nil
+	if err := s.pushTraces(context.Background(), partial.Data()); err != nil {
+		t.Fatal(err)
+	}
+	if got := kafka.names(t); !slices.Equal(got, []string{"a", "c"}) {
+		t.Errorf("%v", got)
+	}
+	expect(t, telemetry, map[string]int64{"otelcol_exporter_kafka_partition_dropped_items " + dropTooLarge: 1})
+}
+
+// TestOnlyTheFailedPartOfMetricsIsRetried: as for spans.
+func TestOnlyTheFailedPartOfMetricsIsRetried(t *testing.T) {
+	batch := pmetric.NewMetrics()
+	for _, service := range []string{"a", "b", "c", "d", "e", "f"} {
+		resource := batch.ResourceMetrics().AppendEmpty()
+		resource.Resource().Attributes().PutStr("service.name", service)
+		resource.ScopeMetrics().AppendEmpty().Metrics().AppendEmpty().SetEmptyGauge().DataPoints().AppendEmpty()
+	}
+	failing := true
+	kafka := &fake{count: 3, answer: func(message pack.Message) error {
+		if failing && message.Partition == 0 {
+			return kerr.NotEnoughReplicas
+		}
+		return nil
+	}}
+	s, _ := testSender(t, kafka, 10_000)
+	s.signal = pack.Metrics
+	var partial consumererror.Metrics
+	if err := s.pushMetrics(context.Background(), batch); !errors.As(err, &partial) {
+		t.Fatalf("%v", err)
+	}
+	failing = false
+	if err := s.pushMetrics(context.Background(), partial.Data()); err != nil {
+		t.Fatal(err)
+	}
+	points := 0
+	for _, message := range kafka.taken {
+		points += message.Items
+	}
+	if points != 6 {
+		t.Errorf("%d data points were written", points)
+	}
+}
+
+// TestAShutdownDoesNotWaitForAnAnswerThatNeverComes: what is under way is failed after timeout.
+func TestAShutdownDoesNotWaitForAnAnswerThatNeverComes(t *testing.T) {
+	config := createDefaultConfig().(*Config)
+	config.Brokers = []string{"127.0.0.1:1"}
+	config.TLS = insecure()
+	config.TimeoutSettings.Timeout = 50 * time.Millisecond
+	config.QueueBatchConfig = configoptional.None[exporterhelper.QueueBatchConfig]()
+	silent := &silent{closed: make(chan struct{})}
+	s, _ := testSender(t, &fake{}, 1000)
+	s.config, s.producer = config, silent
+	done := make(chan error)
+	go func() { done <- s.pushTraces(context.Background(), spans("a")) }()
+	stop := s.hurry()
+	if err := <-done; !errors.Is(err, kgo.ErrClientClosed) {
+		t.Errorf("%v", err)
+	}
+	stop()
+}
+
+// silent never answers until it is closed.
+type silent struct{ closed chan struct{} }
+
+func (s *silent) partitions(context.Context) (int, error) { return 1, nil }
+func (s *silent) close()                                  { close(s.closed) }
+func (s *silent) produce(_ context.Context, messages []pack.Message) []error {
+	<-s.closed
+	return slices.Repeat([]error{kgo.ErrClientClosed}, len(messages))
+}

@@ -1,0 +1,92 @@
+package kafkapartitionexporter
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/config/configretry"
+	"go.opentelemetry.io/collector/config/configtls"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+
+	"spillway.dev/collectors/kafkapartitionexporter/internal/metadata"
+	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
+)
+
+// NewFactory is what the collector's builder looks for.
+func NewFactory() exporter.Factory {
+	return exporter.NewFactory(metadata.Type, createDefaultConfig,
+		exporter.WithTraces(createTraces, metadata.TracesStability),
+		exporter.WithMetrics(createMetrics, metadata.MetricsStability))
+}
+
+// createDefaultConfig leaves brokers to be set: they have no default.
+func createDefaultConfig() component.Config {
+	return &Config{
+		TimeoutSettings:           exporterhelper.NewDefaultTimeoutConfig(),
+		QueueBatchConfig:          configoptional.Some(exporterhelper.NewDefaultQueueConfig()),
+		BackOffConfig:             configretry.NewDefaultBackOffConfig(),
+		TLS:                       configtls.NewDefaultClientConfig(),
+		Traces:                    SignalConfig{Topic: "otlp_spans"},
+		Metrics:                   SignalConfig{Topic: "otlp_metrics"},
+		MaxMessageBytes:           1_000_000, // Kafka's own default of message.max.bytes is 1 MiB and a little
+		Compression:               "zstd",
+		PartitionsRefreshInterval: time.Minute,
+	}
+}
+
+func createTraces(ctx context.Context, settings exporter.Settings, config component.Config) (exporter.Traces, error) {
+	c := config.(*Config)
+	s, err := newSender(c, c.Traces.Topic, pack.Traces, settings)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := exporterhelper.NewTraces(ctx, settings, c, s.pushTraces, s.options()...)
+	return &traces{inner, s}, err
+}
+
+func createMetrics(ctx context.Context, settings exporter.Settings, config component.Config) (exporter.Metrics, error) {
+	c := config.(*Config)
+	s, err := newSender(c, c.Metrics.Topic, pack.Metrics, settings)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := exporterhelper.NewMetrics(ctx, settings, c, s.pushMetrics, s.options()...)
+	return &metrics{inner, s}, err
+}
+
+func (s *sender) options() []exporterhelper.Option {
+	return []exporterhelper.Option{
+		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}),
+		exporterhelper.WithTimeout(s.config.TimeoutSettings),
+		exporterhelper.WithRetry(s.config.BackOffConfig),
+		exporterhelper.WithQueue(s.config.QueueBatchConfig),
+		exporterhelper.WithStart(s.start),
+		exporterhelper.WithShutdown(s.close),
+	}
+}
+
+// traces and metrics bound a shutdown: the helper ends the queue before the exporter, and a request whose answer never
+// comes would hold the queue for as long as the broker is away.
+type traces struct {
+	exporter.Traces
+	sender *sender
+}
+
+func (t *traces) Shutdown(ctx context.Context) error {
+	defer t.sender.hurry()()
+	return t.Traces.Shutdown(ctx)
+}
+
+type metrics struct {
+	exporter.Metrics
+	sender *sender
+}
+
+func (m *metrics) Shutdown(ctx context.Context) error {
+	defer m.sender.hurry()()
+	return m.Metrics.Shutdown(ctx)
+}

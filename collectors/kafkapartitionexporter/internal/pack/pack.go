@@ -1,0 +1,103 @@
+// Package pack turns one encoded OTLP request into Kafka messages: one per partition, more where one would exceed the
+// limit. It works on the encoding, so that spans are copied once and never decoded. Pure.
+package pack
+
+import (
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Limits bounds a message's encoded size in bytes, before compression.
+type Limits struct {
+	Target int // more items than fit into this are split over several messages
+	Hard   int // one item alone may have up to this; a larger one is dropped
+}
+
+// Message is a whole OTLP request for one partition.
+type Message struct {
+	Partition int32
+	Value     []byte
+	Items     int // spans, or data points
+}
+
+// Packed is what became of a request.
+type Packed struct {
+	Messages []Message // in order of their first item
+	Splits   int       // messages beyond the first of a partition
+	TooLarge int       // items that exceed Limits.Hard alone; they are in no message
+}
+
+// Signal tells spans from metrics.
+type Signal struct {
+	// key is hashed to choose an item's partition.
+	key func(resource, item []byte) ([]byte, error)
+	// count is how many spans or data points an item carries.
+	count func(item []byte) (int, error)
+	// cut parts an item so that each part has at most room bytes, tag included; lost: what fits in no part.
+	cut func(item []byte, room int) (parts []piece, lost int, err error)
+}
+
+// piece is an item, or a part of one, as a field of its scope.
+type piece struct {
+	raw   []byte
+	count int
+}
+
+// Request parts an encoded request over so many partitions. An error means that it is not OTLP protobuf.
+func (s Signal) Request(request []byte, partitions int, limits Limits) (Packed, error) {
+	p := packer{limits: limits, open: make([]message, partitions), order: make(map[string]int)}
+	resources, _, err := part(request, fieldResources)
+	if err != nil {
+		return Packed{}, fmt.Errorf("request: %w", err)
+	}
+	for _, resource := range resources {
+		scopes, head, err := part(resource.content, fieldScopes)
+		if err != nil {
+			return Packed{}, fmt.Errorf("resource: %w", err)
+		}
+		for _, scope := range scopes {
+			if err := s.scope(&p, head, scope.content); err != nil {
+				return Packed{}, fmt.Errorf("scope: %w", err)
+			}
+		}
+	}
+	return p.finish(), nil
+}
+
+func (s Signal) scope(p *packer, resource, scope []byte) error {
+	items, head, err := part(scope, fieldItems)
+	if err != nil {
+		return err
+	}
+	group := p.group(resource, head)
+	for _, item := range items {
+		key, err := s.key(resource, item.content)
+		if err != nil {
+			return err
+		}
+		pieces, lost, err := s.pieces(item, p.limits.Hard-p.overhead(group))
+		if err != nil {
+			return err
+		}
+		p.packed.TooLarge += lost
+		for _, piece := range pieces {
+			p.add(Partition(key, len(p.open)), group, piece)
+		}
+	}
+	return nil
+}
+
+func (s Signal) pieces(item field, room int) ([]piece, int, error) {
+	if len(item.raw) > room {
+		return s.cut(item.content, room)
+	}
+	count, err := s.count(item.content)
+	return []piece{{item.raw, count}}, 0, err
+}
+
+// Partition is where a key belongs among so many partitions. Every collector must agree, of every cluster and version:
+// the spans of one trace come through several of them.
+func Partition(key []byte, partitions int) int {
+	return int(xxhash.Sum64(key) % uint64(partitions))
+}

@@ -1,0 +1,155 @@
+package kafkapartitionexporter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/plugin/kzap"
+	"go.uber.org/zap"
+
+	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
+)
+
+// producer is all that the exporter knows of Kafka.
+type producer interface {
+	// partitions is how many the topic has; an error when nobody ever said.
+	partitions(ctx context.Context) (int, error)
+	// produce writes the messages and gives each one's outcome, in the same order. It returns when every outcome is
+	// known: also after ctx is done while a request is under way, since giving that up would duplicate it.
+	produce(ctx context.Context, messages []pack.Message) []error
+	// close fails what is under way.
+	close()
+}
+
+var codecs = map[string]func() kgo.CompressionCodec{"zstd": kgo.ZstdCompression, "lz4": kgo.Lz4Compression}
+
+// kafka is the producer of one topic.
+type kafka struct {
+	client  *kgo.Client
+	topic   string
+	refresh time.Duration
+	logger  *zap.Logger
+	closing sync.Once
+
+	mu      sync.Mutex
+	known   int // partitions; 0: nobody said yet
+	expires time.Time
+}
+
+func newKafka(ctx context.Context, c *Config, topic string, logger *zap.Logger) (producer, error) {
+	options := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.WithLogger(kzap.New(logger.Named("franz"))),
+		kgo.DisableClientMetrics(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		// With acknowledgement by all the client is idempotent: its own retries write nothing twice.
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerBatchCompression(codecs[c.Compression]()),
+		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)),
+		kgo.ProducerLinger(0), // the sending queue has batched already
+		kgo.ProduceRequestTimeout(c.TimeoutSettings.Timeout),
+		kgo.MetadataMaxAge(c.PartitionsRefreshInterval),
+		kgo.AllowAutoTopicCreation(), // whether an unknown topic appears is the broker's setting
+	}
+	if c.ClientID != "" {
+		options = append(options, kgo.ClientID(c.ClientID))
+	}
+	tls, err := c.TLS.LoadTLSConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	if tls != nil {
+		options = append(options, kgo.DialTLSConfig(tls))
+	}
+	if c.SASL.Mechanism != "" {
+		if _, _, err := c.SASL.credentials(); err != nil {
+			return nil, err
+		}
+		options = append(options, kgo.SASL(mechanisms[c.SASL.Mechanism](c.SASL.credentials)))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return nil, fmt.Errorf("Kafka client: %w", err)
+	}
+	return &kafka{client: client, topic: topic, refresh: c.PartitionsRefreshInterval, logger: logger}, nil
+}
+
+func (k *kafka) partitions(ctx context.Context) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.known > 0 && time.Now().Before(k.expires) {
+		return k.known, nil
+	}
+	count, err := k.ask(ctx)
+	if err != nil && k.known == 0 {
+		return 0, fmt.Errorf("partitions of topic %q: %w", k.topic, err)
+	}
+	k.expires = time.Now().Add(k.refresh)
+	if err == nil && count != k.known {
+		if k.known > 0 {
+			k.logger.Warn("The number of partitions has changed: a trace under way may be in two of them.",
+				zap.String("topic", k.topic), zap.Int("before", k.known), zap.Int("now", count))
+		}
+		k.known = count
+		k.client.ForceMetadataRefresh()
+	}
+	return k.known, nil
+}
+
+// ask counts the partitions that exist, those without a leader included: the count must not depend on the moment.
+func (k *kafka) ask(ctx context.Context) (int, error) {
+	request := kmsg.NewPtrMetadataRequest()
+	request.AllowAutoTopicCreation = true
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = kmsg.StringPtr(k.topic)
+	request.Topics = append(request.Topics, topic)
+	response, err := request.RequestWith(ctx, k.client)
+	if err != nil {
+		return 0, err
+	}
+	if len(response.Topics) != 1 {
+		return 0, fmt.Errorf("the broker answered for %d topics instead of one", len(response.Topics))
+	}
+	if err := kerr.ErrorForCode(response.Topics[0].ErrorCode); err != nil {
+		return 0, err
+	}
+	if len(response.Topics[0].Partitions) == 0 {
+		return 0, kerr.UnknownTopicOrPartition
+	}
+	return len(response.Topics[0].Partitions), nil
+}
+
+func (k *kafka) produce(ctx context.Context, messages []pack.Message) []error {
+	outcomes := make([]error, len(messages))
+	var under sync.WaitGroup
+	under.Add(len(messages))
+	for i, message := range messages {
+		record := &kgo.Record{Topic: k.topic, Partition: message.Partition, Value: message.Value}
+		k.client.Produce(ctx, record, func(_ *kgo.Record, err error) {
+			outcomes[i] = err
+			under.Done()
+		})
+	}
+	under.Wait()
+	for _, err := range outcomes {
+		if err != nil {
+			k.expire()
+			break
+		}
+	}
+	return outcomes
+}
+
+// expire has the partitions counted anew: a failure may come from a count that is no longer true.
+func (k *kafka) expire() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.expires = time.Time{}
+}
+
+func (k *kafka) close() { k.closing.Do(k.client.Close) }
