@@ -6,14 +6,17 @@ application-<cluster>.yaml that cluster's emulators
 toxiproxy.json             toxiproxy-server -config
 wan.json                   `python -m spillway_lab wan`: the delays, which the file above cannot carry
 pods.yaml                  every pod with its ports and environment, for people and tools
-envoy/<pod>.yaml           Envoy bootstrap of a pod
+envoy/                     each pod's Envoy (see bootstrap)
+nats/                      NATS's configuration (see bus)
 lab.process-compose.yaml   the supervisor's part of the lab
+
+Certificates are not among them: `identities` says which ones the run needs.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from string import Template
 
 import yaml
 from google.protobuf import json_format
@@ -21,6 +24,9 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import topology as topologies
 
 from spillway_lab import application as applications
+from spillway_lab import bootstrap, bus, certificates
+from spillway_lab.bootstrap import split
+from spillway_lab.certificates import Identity
 from spillway_lab.compose import compose
 from spillway_lab.errors import InvalidInput
 from spillway_lab.pods import LOCAL, Network, Plan, Pod, plan
@@ -37,7 +43,7 @@ class Surroundings:
     xds: list[str]  # of each cluster's relay
     otlp: list[str]  # gRPC, of each cluster's collector
     toxiproxy: str  # its HTTP API
-    envoy_template: str  # text with ${VARIABLES}
+    templates: Mapping[str, str]  # see spillway_lab.templates
     filter_wasm: Path
     out: Path  # absolute: where the rendered files will be
     emulator: str = "spillway-emulator"  # programs, found on PATH
@@ -61,9 +67,19 @@ def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str
         [asdict(pod) | {"name": pod.name, "env": environments[pod.name]} for pod in layout.pods]
     )
     for pod in layout.pods:
-        files[f"envoy/{pod.name}.yaml"] = bootstrap(scenario, pod, around)
+        index = scenario.clusters.index(pod.cluster)
+        files |= bootstrap.files(pod, around.xds[index], around.otlp[index], around)
+    files |= bus.configuration(scenario.clusters, around.templates)
     files["lab.process-compose.yaml"] = _yaml(compose(layout, environments, around))
     return files
+
+
+def identities(scenario: Scenario, port_base: int, around: Surroundings) -> list[Identity]:
+    """Who needs a certificate: every relay, under the host that Envoys know it by, and every pod."""
+    hosts = {c: (split(address)[0],) for c, address in zip(scenario.clusters, around.xds, strict=True)}
+    relays = [certificates.relay(cluster, hosts[cluster]) for cluster in scenario.clusters]
+    pods = plan(scenario, port_base).pods
+    return relays + [certificates.pod(pod.name, pod.cluster, pod.service) for pod in pods]
 
 
 def topology(scenario: Scenario) -> dict:
@@ -146,28 +162,6 @@ def environment(scenario: Scenario, pod: Pod, around: Surroundings) -> dict[str,
     }
 
 
-def bootstrap(scenario: Scenario, pod: Pod, around: Surroundings) -> str:
-    """The pod's Envoy bootstrap; InvalidInput names a placeholder that nothing fills in."""
-    index = scenario.clusters.index(pod.cluster)
-    values = {
-        "SPILLWAY_CLUSTER": pod.cluster,
-        "SPILLWAY_SERVICE": pod.service,
-        "SPILLWAY_POD": pod.name,
-        "SPILLWAY_FILTER_WASM": str(around.filter_wasm),
-    }
-    ports = {"ADMIN": pod.admin_port, "INBOUND": pod.inbound_port, "OUTBOUND": pod.outbound_port}
-    addresses = {f"ENVOY_{name}": (around.network.listen, str(port)) for name, port in ports.items()}
-    addresses["APP"] = (around.network.emulator(pod), str(pod.app_port))
-    addresses["XDS"] = _split(around.xds[index])
-    addresses["COLLECTOR"] = _split(around.otlp[index])
-    for name, (host, port) in addresses.items():
-        values |= {f"{name}_HOST": host, f"{name}_PORT": port}
-    try:
-        return Template(around.envoy_template).substitute(values)
-    except (KeyError, ValueError) as error:
-        raise InvalidInput([f"Envoy template: {error}; placeholders: {', '.join(values)}"]) from error
-
-
 def _check_addresses(scenario: Scenario, around: Surroundings) -> None:
     problems = []
     for key, addresses in (("xds", around.xds), ("otlp", around.otlp)):
@@ -177,16 +171,11 @@ def _check_addresses(scenario: Scenario, around: Surroundings) -> None:
                 f"{', '.join(scenario.clusters)}, in order"
             )
     for key, address in [("xds", a) for a in around.xds] + [("otlp", a) for a in around.otlp]:
-        host, port = _split(address)
+        host, port = split(address)
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             problems.append(f"{key}: {address!r}; allowed: host:port")
     if problems:
         raise InvalidInput(problems)
-
-
-def _split(address: str) -> tuple[str, str]:
-    host, _, port = address.rpartition(":")
-    return host, port
 
 
 def _yaml(document: object) -> str:

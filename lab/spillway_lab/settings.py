@@ -18,7 +18,7 @@ class RenderSettings(BaseSettings):
     xds: Annotated[list[str], NoDecode]
     otlp: Annotated[list[str], NoDecode]
     toxiproxy: str
-    envoy_template: Path
+    infra: Path
     filter_wasm: Path
     emulator: str = "spillway-emulator"
     envoy: str = "envoy"

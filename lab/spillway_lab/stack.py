@@ -1,6 +1,7 @@
 """A running copy of the local stack: ports, secrets, rendered files and the supervisor.
 
-run/<name>/  secrets.env · topology.yaml, endpoints-*.yaml, envoy/ … (see render) · log/ · data/
+run/<name>/  secrets.env · tls/ (see keystore) · topology.yaml, endpoints-*.yaml, envoy/, nats/ … (see render) ·
+log/ · data/
 """
 
 import fcntl
@@ -11,26 +12,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
 from typing import IO
 
-from spillway_lab import files, pods, ports
+from spillway_lab import bus, certificates, files, pods, ports, templates
 from spillway_lab.errors import LabError
+from spillway_lab.keystore import Keystore
 from spillway_lab.pods import HOST, Plan
-from spillway_lab.render import Surroundings, render
+from spillway_lab.render import Surroundings, identities, render
 from spillway_lab.scenario import Scenario
 from spillway_lab.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".spillway"
 PORTS = ROOT / "infra/ports.yaml"
-SECRETS = (
-    "REDIS_PASSWORD",
-    "CLICKHOUSE_PASSWORD",
-    "NATS_PROPOSER_PASSWORD",
-    "NATS_PUBLISHER_PASSWORD",
-    "NATS_RELAY_PASSWORD",
-)
+SECRETS = ("REDIS_PASSWORD", "CLICKHOUSE_PASSWORD")  # and one for each user of NATS
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ class Stack:
         return int(self.environment[ports.environment_name(name)])
 
     def nats_url(self, user: str) -> str:
-        password = self.environment[f"NATS_{user.upper()}_PASSWORD"]
+        password = self.environment[bus.password_variable(user)]
         return f"nats://{user}:{password}@{HOST}:{self.port('nats')}"
 
 
@@ -85,7 +80,9 @@ def prepare(scenario: Scenario, name: str, policy: str) -> LabStack:
     """A fresh run folder for a scenario and its pods. Ports are free at the time of the call."""
     bare = prepare_bare(scenario.clusters, name, policy)
     lab_base = min(bare.port(port) for port in ports.declared(PORTS)["shared"]) + ports.LAB_OFFSET
-    files.write(bare.run, render(scenario, lab_base, _surroundings(scenario, bare)))
+    around = _surroundings(scenario, bare)
+    files.write(bare.run, render(scenario, lab_base, around))
+    Keystore(bare.run / "tls").issue(identities(scenario, lab_base, around))
     bare.supervisor.add(bare.run / "lab.process-compose.yaml")
     return LabStack(**vars(bare), scenario=scenario, plan=pods.plan(scenario, lab_base))
 
@@ -99,10 +96,10 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     for folder in ("log", "envoy", "data", *(f"data/{name}" for name in ("kafka", "nats", *own_data))):
         (run / folder).mkdir(parents=True)
     shared, per_cluster = ports.assign(ports.free_base(), clusters, ports.declared(PORTS))
-    files.write(
-        run, {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()}
-    )
-    environment = _environment(run, shared, policy)
+    rendered = {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()}
+    files.write(run, rendered | bus.configuration(clusters, templates.read(ROOT / "infra")))
+    Keystore(run / "tls").issue(certificates.relay(cluster, (HOST,)) for cluster in clusters)
+    environment = _environment(run, clusters, shared, policy)
     compose = [
         ROOT / "infra/local/process-compose.yaml",
         *(run / f"cluster-{cluster}.yaml" for cluster in clusters),
@@ -139,27 +136,22 @@ def _surroundings(scenario: Scenario, bare: Stack) -> Surroundings:
         xds=[f"{HOST}:{own[cluster]['XDS_PORT']}" for cluster in scenario.clusters],
         otlp=[f"{HOST}:{own[cluster]['OTLP_GRPC_PORT']}" for cluster in scenario.clusters],
         toxiproxy=f"{HOST}:{bare.port('toxiproxy')}",
-        envoy_template=(ROOT / "infra/envoy/pod.yaml").read_text(),
+        templates=templates.read(ROOT / "infra"),
         filter_wasm=HOME / "wasm/spillway_filter.wasm",
         out=bare.run,
     )
 
 
-class _AtTemplate(Template):
-    """@NAME@: the supervisor's own ${NAME} stay as they are."""
-
-    delimiter = "@"
-    pattern = r"@(?:(?P<escaped>@)|(?P<named>[A-Z_]+)@|(?P<braced>\b\B)|(?P<invalid>\b\B))"
-
-
 def _cluster(cluster: str, own: Mapping[str, int]) -> str:
-    return _AtTemplate((ROOT / "infra/local/cluster.yaml").read_text()).substitute(
-        {"CLUSTER": cluster, **own}
-    )
+    user = bus.relay_user(cluster)
+    values = {"CLUSTER": cluster, "NATS_USER": user, "NATS_PASSWORD": bus.password_variable(user)}
+    return templates.AtTemplate((ROOT / "infra/local/cluster.yaml").read_text()).substitute(values, **own)
 
 
-def _environment(run: Path, shared: Mapping[str, int], policy: str) -> dict[str, str]:
-    made = {name: f"s{secrets.token_hex(16)}" for name in SECRETS}
+def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], policy: str) -> dict[str, str]:
+    wanted = (*SECRETS, *map(bus.password_variable, bus.users(clusters)))
+    # A letter first: NATS would read a password of digits alone as a number.
+    made = {name: f"s{secrets.token_hex(16)}" for name in wanted}
     secret_file = run / "secrets.env"
     secret_file.touch(mode=0o600)
     secret_file.write_text("".join(f"{name}={value}\n" for name, value in made.items()))
@@ -177,6 +169,7 @@ def _environment(run: Path, shared: Mapping[str, int], policy: str) -> dict[str,
         "SPILLWAY_RUN": str(run),
         "SPILLWAY_POLICY": policy,
         "SPILLWAY_TOPOLOGY": str(run / "topology.yaml"),
+        "SPILLWAY_XDS_IDENTITY": certificates.SERVICE_PATTERN,
         "SPILLWAY_KAFKA": f"{HOST}:{shared['KAFKA_PORT']}",
         "SPILLWAY_REDIS_URL": f"redis://:{made['REDIS_PASSWORD']}@{HOST}:{shared['REDIS_PORT']}/0",
         "SPILLWAY_CLICKHOUSE_URL": (

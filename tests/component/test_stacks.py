@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 from spillway_contracts import names
-from spillway_lab import pods, ports, render, scenario
+from spillway_lab import bootstrap, bus, certificates, pods, ports, render, scenario, templates
+from spillway_lab.stack import _cluster
 
 pytestmark = pytest.mark.component
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = scenario.load(ROOT / "lab/scenarios/two-clusters.yaml")
+TEMPLATES = templates.read(ROOT / "infra")
 # Compose renders the scenario in a container; locally the command that starts the stack does.
 COMPOSE_ONLY = {"render"}
+# What every process of the local stack has in its environment.
+FROM_THE_STACK = {"SPILLWAY_KAFKA", "SPILLWAY_TOPOLOGY", "SPILLWAY_XDS_IDENTITY"}
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +49,13 @@ def local() -> dict[str, dict]:
     """Processes of the local stack for the same scenario, ports as in Compose."""
     text = (ROOT / "infra/local/process-compose.yaml").read_text()
     processes = yaml.safe_load(text)["processes"]
-    cluster = (ROOT / "infra/local/cluster.yaml").read_text()
+    own = {
+        ports.environment_name(n): p for n, p in ports.declared(ROOT / "infra/ports.yaml")["cluster"].items()
+    }
     for name in SCENARIO.clusters:
-        processes |= yaml.safe_load(re.sub(r"@\w+@", name, cluster))["processes"]
+        processes |= yaml.safe_load(_cluster(name, own))["processes"]
     around = render.Surroundings(
-        ["h:1"] * 2, ["h:2"] * 2, "h:3", envoy_template="", filter_wasm=Path("f"), out=Path("/o")
+        ["h:1"] * 2, ["h:2"] * 2, "h:3", templates=TEMPLATES, filter_wasm=Path("f"), out=Path("/o")
     )
     files = render.render(SCENARIO, 20_100, around)
     return processes | yaml.safe_load(files["lab.process-compose.yaml"])["processes"]
@@ -88,7 +94,7 @@ def test_pods_have_the_same_ports_and_addresses_in_both(compose):
     around = render.Surroundings(
         xds=[f"relay-{c}:18000" for c in SCENARIO.clusters],
         otlp=[f"collector-{c}:4317" for c in SCENARIO.clusters],
-        toxiproxy="toxiproxy:8474", envoy_template="", filter_wasm=Path("f"),
+        toxiproxy="toxiproxy:8474", templates=TEMPLATES, filter_wasm=Path("f"),
         out=Path("/run/spillway"), network=pods.COMPOSE,
     )  # fmt: skip
     for pod in layout.pods:
@@ -114,7 +120,31 @@ def test_both_use_the_same_files(compose, local):
     used |= set(re.findall(r"infra/[\w/]+/run|contracts/clickhouse", text))
     assert used, "the local stack names its files"
     assert used <= mounted
-    assert {"infra/envoy/pod.yaml", "lab/scenarios", "lab/applications"} <= mounted
+    assert {"infra/envoy", "infra/nats", "lab/scenarios", "lab/applications"} <= mounted
+
+
+def test_relays_have_the_same_identity_and_settings_in_both(compose, local):
+    """Same variables of collectors and relays, same NATS user, and the certificate that `render` issues it."""
+    for cluster in SCENARIO.clusters:
+        relay = compose["services"][f"relay-{cluster}"]["environment"]
+        assert relay["SPILLWAY_XDS_IDENTITY"] == certificates.SERVICE_PATTERN
+        folder = bootstrap.tls_folder(Path("/run/spillway"), certificates.relay(cluster, ()).name)
+        files = [relay[f"SPILLWAY_XDS_{name}"] for name in ("CERT", "KEY", "CLIENT_CA")]
+        assert files == [f"{folder}/{name}" for name in ("tls.crt", "tls.key", "ca.crt")]
+        assert f"nats://{bus.relay_user(cluster)}:" in relay["SPILLWAY_NATS_URL"]
+        for role in ("collector", "relay"):
+            lines = local[f"{role}-{cluster}"]["environment"]
+            given = {line.split("=")[0] for line in lines} | FROM_THE_STACK
+            assert set(compose["services"][f"{role}-{cluster}"]["environment"]) <= given
+
+
+def test_each_user_of_nats_has_a_password_in_compose(compose, secrets):
+    """The server is given every user's password, and infra/compose/secrets makes all of them."""
+    wanted = {bus.password_variable(user) for user in bus.users(SCENARIO.clusters)}
+    given = compose["services"]["nats"]["environment"]
+    assert wanted == {name for name in given if name.endswith("_PASSWORD")}
+    assert all(given[name] == secrets[name] for name in wanted)
+    assert len({given[name] for name in wanted}) == len(wanted)
 
 
 def test_topics_are_the_declared_ones():
@@ -131,7 +161,7 @@ def test_every_box_has_an_image(compose):
             assert re.search(r"^USER (?!root)", dockerfile.read_text(), re.MULTILINE), name
 
 
-@pytest.mark.parametrize("missing", ["REDIS_PASSWORD", "CLICKHOUSE_PASSWORD", "NATS_RELAY_PASSWORD"])
+@pytest.mark.parametrize("missing", ["REDIS_PASSWORD", "CLICKHOUSE_PASSWORD", "NATS_RELAY_WEST_PASSWORD"])
 def test_compose_refuses_to_start_without_a_secret(secrets, missing):
     """No secret has a default: the error names the variable and how to make one."""
     result = load({k: v for k, v in secrets.items() if k != missing})

@@ -69,16 +69,20 @@ def test_a_version_that_is_too_old_is_named_with_the_one_that_is_needed(tmp_path
     assert "python: found '3.9.2'" in result.stderr
 
 
+# Files that hold data: made up for tests and benchmarks, or generated from the words of comments.
+DATA = re.compile(
+    r"(^|/)(tests|testing|testdata|golden|benchmarks)/"
+    r"|_test\.go:|_tests\.rs:|\.pb\.go:|contracts/generate/golden_"
+)
+
+
 def test_no_code_names_a_cluster_or_a_service_of_the_lab():
     """Names of regions and services are data: scenarios, tests, compose files and golden files have them."""
     listed = subprocess.run(
         ["git", "grep", "-nIwiE", "west|east|us-west|us-east|frontend|backend", "--", "*.py", "*.go", "*.rs"],
         cwd=ROOT, capture_output=True, text=True,
     ).stdout.splitlines()  # fmt: skip
-    code = [
-        line for line in listed
-        if not re.search(r"(^|/)(tests|testing|testdata|golden)/|_test\.go:|_tests\.rs:|contracts/generate/golden_", line)
-    ]  # fmt: skip
+    code = [line for line in listed if not DATA.search(line)]
     assert [line for line in code if not in_rust_tests(line)] == []
 
 

@@ -4,12 +4,14 @@ import argparse
 import json
 from pathlib import Path
 
-from spillway_lab import files, pods, scenario
-from spillway_lab.errors import InvalidInput
-from spillway_lab.render import Surroundings, render
+from spillway_lab import files, pods, scenario, templates
+from spillway_lab.keystore import Keystore
+from spillway_lab.render import Surroundings, identities, render
 from spillway_lab.settings import RenderSettings, read
 
-HELP = "writes the files of a scenario: topology, endpoints, Envoy bootstraps, WAN, supervisor's processes"
+HELP = (
+    "writes a scenario's files: topology, endpoints, Envoys, NATS, WAN, certificates, supervisor's processes"
+)
 
 NETWORKS = {"local": pods.LOCAL, "compose": pods.COMPOSE}
 
@@ -23,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--otlp", help="host:port (OTLP gRPC) of each cluster's collector, likewise")
     parser.add_argument("--toxiproxy", help="host:port of Toxiproxy's HTTP API")
-    parser.add_argument("--envoy-template", type=Path, help="Envoy bootstrap of a pod with ${PLACEHOLDERS}")
+    parser.add_argument("--infra", type=Path, help="folder of the templates: envoy/ and nats/")
     parser.add_argument("--filter-wasm", type=Path, help="the telemetry filter that Envoy loads")
     parser.add_argument(
         "--network",
@@ -35,19 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    given = {
-        name: getattr(arguments, name)
-        for name in ("xds", "otlp", "toxiproxy", "envoy_template", "filter_wasm")
-    }
+    given = {name: getattr(arguments, name) for name in ("xds", "otlp", "toxiproxy", "infra", "filter_wasm")}
     settings = read(RenderSettings, **given)
     loaded = scenario.load(arguments.scenario)
-    rendered = render(
-        loaded, arguments.port_base, surroundings(settings, arguments.out, NETWORKS[arguments.network])
-    )
-    written = files.write(arguments.out.resolve(), rendered)
+    around = surroundings(settings, arguments.out, NETWORKS[arguments.network])
+    rendered = render(loaded, arguments.port_base, around)
+    Keystore(around.out / "tls").issue(identities(loaded, arguments.port_base, around))
+    written = files.write(around.out, rendered)
     layout = pods.plan(loaded, arguments.port_base)
     if arguments.json:
-        print(json.dumps(_described(loaded, layout, arguments.out.resolve(), written)))
+        print(json.dumps(_described(loaded, layout, around.out, written)))
     else:
         for path in written:
             print(path)
@@ -55,16 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def surroundings(settings: RenderSettings, out: Path, network: pods.Network) -> Surroundings:
-    """What render needs from outside; InvalidInput when the Envoy template cannot be read."""
-    try:
-        template = settings.envoy_template.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput([f"SPILLWAY_LAB_ENVOY_TEMPLATE: cannot be read: {error}"]) from error
+    """What render needs from outside; InvalidInput when a template cannot be read."""
     return Surroundings(
         xds=settings.xds,
         otlp=settings.otlp,
         toxiproxy=settings.toxiproxy,
-        envoy_template=template,
+        templates=templates.read(settings.infra),
         filter_wasm=settings.filter_wasm.resolve(),
         out=out.resolve(),
         emulator=settings.emulator,

@@ -10,14 +10,14 @@ import yaml
 from google.protobuf import json_format
 from spillway.v1.topology_pb2 import Endpoints
 from spillway_contracts import topology as topologies
-from spillway_lab import files, pods, scenario
+from spillway_lab import files, pods, scenario, templates
 from spillway_lab.errors import InvalidInput
-from spillway_lab.render import Surroundings, endpoints, render
+from spillway_lab.render import Surroundings, endpoints, identities, render
 
 LAB = Path(__file__).resolve().parents[2]
 SCENARIO = scenario.load(sorted((LAB / "scenarios").glob("*.yaml"))[0])
 BASE = 21_000
-TEMPLATE = "node: ${SPILLWAY_CLUSTER}/${SPILLWAY_SERVICE}/${SPILLWAY_POD}\nxds: ${XDS_HOST}:${XDS_PORT}\n"
+TEMPLATES = templates.read(LAB.parent / "infra")
 
 
 def surroundings(**changes) -> Surroundings:
@@ -26,7 +26,7 @@ def surroundings(**changes) -> Surroundings:
         xds=addresses,
         otlp=addresses,
         toxiproxy="127.0.0.1:8474",
-        envoy_template=TEMPLATE,
+        templates=TEMPLATES,
         filter_wasm=Path("/f.wasm"),
         out=Path("/run/lab"),
     )
@@ -117,20 +117,47 @@ def test_a_dollar_in_a_path_survives_the_supervisor() -> None:
         assert not re.search(r"(?<!\$)\$(?!\$)", process["command"] + process["log_location"])
 
 
-def test_the_shipped_envoy_template_is_filled_in_completely() -> None:
-    """The pod bootstrap of infra/ needs no variable that the lab does not give, and is YAML then."""
-    template = (LAB.parent / "infra" / "envoy" / "pod.yaml").read_text()
-    rendered = render(SCENARIO, BASE, surroundings(envoy_template=template))
+def test_a_pods_envoy_is_filled_in_completely() -> None:
+    """Bootstrap and SDS files need no variable that the lab does not give, and are YAML then; the certificate
+    is the pod's own, and the relay that it looks for is its cluster's."""
+    rendered = render(SCENARIO, BASE, surroundings())
     for pod in pods.plan(SCENARIO, BASE).pods:
-        bootstrap = rendered[f"envoy/{pod.name}.yaml"]
-        assert "${" not in bootstrap
-        assert yaml.safe_load(bootstrap)["node"]["cluster"] == pod.service
+        texts = [rendered[f"envoy/{pod.name}{end}"] for end in (".yaml", "/certificate.yaml", "/trust.yaml")]
+        assert not any("${" in text for text in texts)
+        bootstrap, certificate, trust = map(yaml.safe_load, texts)
+        assert bootstrap["node"]["cluster"] == pod.service
+        assert f"spiffe://spillway.local/cluster/{pod.cluster}/relay" in texts[0]
+        chain = certificate["resources"][0]["tls_certificate"]["certificate_chain"]["filename"]
+        assert chain == f"/run/lab/tls/{pod.name}/tls.crt"
+        authorities = trust["resources"][0]["validation_context"]["trusted_ca"]["filename"]
+        assert authorities == f"/run/lab/tls/{pod.name}/ca.crt"
 
 
 def test_unknown_placeholder_is_named() -> None:
-    """A template that asks for what the lab does not know is refused by the variable's name."""
-    with pytest.raises(InvalidInput, match="NOT_THERE"):
-        render(SCENARIO, BASE, surroundings(envoy_template="x: ${NOT_THERE}"))
+    """A template that asks for what the lab does not know is refused by the file and the variable's name."""
+    broken = TEMPLATES | {templates.POD: "x: ${NOT_THERE}"}
+    with pytest.raises(InvalidInput, match=r"infra/envoy/pod.yaml: 'NOT_THERE'; placeholders: SPILLWAY_"):
+        render(SCENARIO, BASE, surroundings(templates=broken))
+
+
+def test_missing_templates_are_all_named(tmp_path: Path) -> None:
+    """A folder without the templates is refused with every file that is not there."""
+    with pytest.raises(InvalidInput) as caught:
+        templates.read(tmp_path)
+    assert len(caught.value.problems) == len(templates.ALL)
+    assert "SPILLWAY_LAB_INFRA" in caught.value.problems[0]
+
+
+def test_every_relay_and_every_pod_gets_an_identity() -> None:
+    """Relays are servers under the host of their address; pods of one service and cluster share an identity."""
+    wanted = {identity.name: identity for identity in identities(SCENARIO, BASE, surroundings())}
+    layout = pods.plan(SCENARIO, BASE)
+    relays = {f"relay-{cluster}" for cluster in SCENARIO.clusters}
+    assert set(wanted) == relays | {pod.name for pod in layout.pods}
+    assert all(wanted[name].hosts == ("127.0.0.1",) for name in relays)
+    for pod in layout.pods:
+        uri = f"spiffe://spillway.local/cluster/{pod.cluster}/service/{pod.service}"
+        assert (wanted[pod.name].uri, wanted[pod.name].hosts) == (uri, ())
 
 
 def test_addresses_are_checked() -> None:

@@ -1,0 +1,62 @@
+"""A pod's Envoy: its bootstrap and, beside it, the files by which it takes up new certificates. Pure.
+
+envoy/<pod>.yaml               bootstrap
+envoy/<pod>/certificate.yaml   SDS: where the pod's certificate and key are
+envoy/<pod>/trust.yaml         SDS: where the authorities are that it trusts
+"""
+
+from pathlib import Path, PurePosixPath
+from string import Template
+from typing import TYPE_CHECKING
+
+from spillway_lab import certificates, templates
+from spillway_lab.pods import Pod
+
+if TYPE_CHECKING:
+    from spillway_lab.render import Surroundings
+
+
+def files(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, str]:
+    """File name -> content, for a pod whose relay and collector listen at xds and otlp (host:port).
+
+    Raises InvalidInput for a placeholder that nothing fills in."""
+    values = _values(pod, xds, otlp, around)
+    targets = {
+        templates.POD: f"envoy/{pod.name}.yaml",
+        templates.CERTIFICATE: f"envoy/{pod.name}/{PurePosixPath(templates.CERTIFICATE).name}",
+        templates.TRUST: f"envoy/{pod.name}/{PurePosixPath(templates.TRUST).name}",
+    }
+    return {
+        target: templates.fill(name, Template(around.templates[name]), values)
+        for name, target in targets.items()
+    }
+
+
+def tls_folder(out: Path, name: str) -> Path:
+    """Where a pod or a relay has its certificate (see keystore)."""
+    return out / "tls" / name
+
+
+def split(address: str) -> tuple[str, str]:
+    host, _, port = address.rpartition(":")
+    return host, port
+
+
+def _values(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, str]:
+    values = {
+        "SPILLWAY_CLUSTER": pod.cluster,
+        "SPILLWAY_SERVICE": pod.service,
+        "SPILLWAY_POD": pod.name,
+        "SPILLWAY_FILTER_WASM": str(around.filter_wasm),
+        "SPILLWAY_SDS_DIR": str(around.out / "envoy" / pod.name),
+        "SPILLWAY_TLS_DIR": str(tls_folder(around.out, pod.name)),
+        "XDS_IDENTITY": certificates.RELAY_PATTERN.format(cluster=pod.cluster),
+    }
+    ports = {"ADMIN": pod.admin_port, "INBOUND": pod.inbound_port, "OUTBOUND": pod.outbound_port}
+    addresses = {f"ENVOY_{name}": (around.network.listen, str(port)) for name, port in ports.items()}
+    addresses["APP"] = (around.network.emulator(pod), str(pod.app_port))
+    addresses["XDS"] = split(xds)
+    addresses["COLLECTOR"] = split(otlp)
+    for name, (host, port) in addresses.items():
+        values |= {f"{name}_HOST": host, f"{name}_PORT": port}
+    return values

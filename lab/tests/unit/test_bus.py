@@ -1,0 +1,40 @@
+"""NATS's users follow the clusters."""
+
+from pathlib import Path
+
+import pytest
+from spillway_lab import bus, templates
+from spillway_lab.errors import InvalidInput
+
+TEXTS = templates.read(Path(__file__).resolve().parents[3] / "infra")
+
+
+def test_each_cluster_has_a_user_of_its_own() -> None:
+    """One file per cluster, named after its user, which names no other cluster; all are included."""
+    files = bus.configuration(["one", "two-b"], TEXTS)
+    for own, other, variable in (
+        ("one", "two-b", "NATS_RELAY_ONE_PASSWORD"),
+        ("two-b", "one", "NATS_RELAY_TWO_B_PASSWORD"),
+    ):
+        text = files[f"nats/users/relay-{own}.conf"]
+        assert f'user: "relay-{own}", password: ${variable}\n' in text
+        assert f'"$KV.spillway_rulesets.{own}"' in text
+        assert f".{other}" not in text
+        assert f"relay-{other}" not in text
+        assert "@" not in text
+        assert f"{{ include users/relay-{own}.conf }}" in files["nats/users.conf"]
+
+
+def test_every_included_file_is_there() -> None:
+    """users.conf includes exactly the files beside it."""
+    files = bus.configuration(["one"], TEXTS)
+    included = {
+        f"nats/{line.split()[2]}" for line in files["nats/users.conf"].splitlines() if "include" in line
+    }
+    assert included == {name for name in files if name.startswith("nats/users/")}
+
+
+def test_clusters_whose_passwords_would_be_one_are_refused() -> None:
+    """Environment variables know no hyphen and no case."""
+    with pytest.raises(InvalidInput, match=r"NATS_RELAY_A_B_PASSWORD would be one password"):
+        bus.users(["a-b", "A_b"])

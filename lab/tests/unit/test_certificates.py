@@ -1,0 +1,101 @@
+"""Certificates name exactly who holds them, and renewing them changes certificate and key at once."""
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from spillway_lab import certificates
+from spillway_lab.errors import LabError
+from spillway_lab.keystore import Keystore
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+RELAY = certificates.relay("a", ("relay-a", "10.0.0.1"))
+POD = certificates.pod("a-cart-0", "a", "cart")
+
+
+def verified(folder: Path, now: datetime, host: str | None = None) -> list[x509.Certificate]:
+    """The chain of the folder's certificate as a peer with the folder's trust bundle builds it."""
+    bundle = x509.load_pem_x509_certificates((folder / "ca.crt").read_bytes())
+    leaf = x509.load_pem_x509_certificate((folder / "tls.crt").read_bytes())
+    builder = x509.verification.PolicyBuilder().store(x509.verification.Store(bundle)).time(now)
+    if host:
+        return builder.build_server_verifier(x509.DNSName(host)).verify(leaf, [])
+    return builder.build_client_verifier().verify(leaf, []).chain
+
+
+def test_a_pod_is_a_client_with_one_uri(tmp_path: Path) -> None:
+    """Its certificate verifies against the bundle beside it, for clients only, with the SPIFFE ID as only name."""
+    Keystore(tmp_path).issue([POD], NOW)
+    leaf = verified(tmp_path / POD.name, NOW)[0]
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert [name.value for name in names.value] == ["spiffe://spillway.local/cluster/a/service/cart"]
+    assert names.critical
+    usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+    with pytest.raises(x509.verification.VerificationError):
+        verified(tmp_path / POD.name, NOW, host="relay-a")
+
+
+def test_a_relay_is_a_server_under_its_hosts(tmp_path: Path) -> None:
+    """Its certificate verifies for its host, carries its identity, and is no client's."""
+    Keystore(tmp_path).issue([RELAY], NOW)
+    leaf = verified(tmp_path / RELAY.name, NOW, host="relay-a")[0]
+    assert certificates.identity_of(RELAY.name, leaf) == RELAY
+    with pytest.raises(x509.verification.VerificationError):
+        verified(tmp_path / RELAY.name, NOW)
+
+
+def test_certificates_end_after_a_week(tmp_path: Path) -> None:
+    """Valid for 7 days, and not a day longer."""
+    Keystore(tmp_path).issue([POD], NOW)
+    verified(tmp_path / POD.name, NOW + timedelta(days=6, hours=23))
+    with pytest.raises(x509.verification.VerificationError):
+        verified(tmp_path / POD.name, NOW + timedelta(days=7, minutes=1))
+
+
+def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """Every private key has mode 0600 and belongs to the certificate beside it."""
+    Keystore(tmp_path).issue([RELAY, POD], NOW)
+    keys = [path for path in tmp_path.rglob("*.key") if not path.is_symlink()]
+    assert len(keys) == 3
+    assert {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
+    for name, certificate in Keystore(tmp_path).held().items():
+        key = serialization.load_pem_private_key((tmp_path / name / "tls.key").read_bytes(), password=None)
+        assert key.public_key() == certificate.public_key()
+
+
+def test_renewing_replaces_all_three_by_one_rename(tmp_path: Path) -> None:
+    """The same identities, new keys, one symbolic link renamed, and nothing of the old version left."""
+    store = Keystore(tmp_path)
+    store.issue([RELAY, POD], NOW)
+    before, version = store.held(), (tmp_path / POD.name / "..data").readlink()
+    assert store.renew(NOW + timedelta(days=3)) == sorted([RELAY, POD], key=lambda identity: identity.name)
+    after = store.held()
+    for name, certificate in after.items():
+        assert certificate.serial_number != before[name].serial_number
+        assert certificate.public_key() != before[name].public_key()
+    assert (tmp_path / POD.name / "..data").readlink() != version
+    assert not (tmp_path / POD.name / version).exists()
+    verified(tmp_path / POD.name, NOW + timedelta(days=9))
+
+
+def test_an_authority_near_its_end_is_followed_by_another_that_overlaps(tmp_path: Path) -> None:
+    """While certificates of the old authority may still be about, both are trusted; then only the new one."""
+    store = Keystore(tmp_path)
+    store.issue([RELAY, POD], NOW)
+    later = NOW + timedelta(days=25)
+    store.issue([POD], later)
+    bundle = x509.load_pem_x509_certificates((tmp_path / POD.name / "ca.crt").read_bytes())
+    assert len(bundle) == 2
+    verified(tmp_path / POD.name, later)
+    store.issue([POD], NOW + timedelta(days=31))
+    assert len(x509.load_pem_x509_certificates((tmp_path / POD.name / "ca.crt").read_bytes())) == 1
+
+
+def test_a_folder_without_certificates_cannot_be_renewed(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no certificates to renew; allowed: folder tls of a run"):
+        Keystore(tmp_path).renew(NOW)

@@ -1,0 +1,233 @@
+"""The rendered NATS configuration in the real server: who may do what."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import nats
+import nats.errors
+import pytest
+from nats.aio.client import Client
+from nats.js.api import KeyValueConfig, StreamConfig
+from nats.js.errors import Error as JetStreamError
+from spillway_contracts import names
+from spillway_lab import bus, files, templates
+from spillway_lab.testing import servers
+
+pytestmark = pytest.mark.component
+OWN, OTHER = "one", "two-b"
+BUCKET = names.NATS_BUCKET_RULESETS
+STREAM = f"KV_{BUCKET}"
+_WAIT_S = 5.0
+
+
+class Bus:
+    """The running server and its users' passwords."""
+
+    def __init__(self, address: str, passwords: dict[str, str]) -> None:
+        self._address, self._passwords = address, passwords
+
+    @asynccontextmanager
+    async def user(
+        self, name: str, password_of: str | None = None
+    ) -> AsyncIterator[tuple[Client, list[str]]]:
+        """A connection and the errors that the server has sent on it. Relays hear their own inbox."""
+        errors: list[str] = []
+
+        async def noted(error: Exception) -> None:
+            errors.append(str(error).lower())
+
+        inbox = names.NATS_INBOX_RELAY.format(cluster=name.removeprefix("relay-"))
+        client = await nats.connect(
+            self._address,
+            user=name,
+            password=self._passwords.get(password_of or name, ""),
+            inbox_prefix=inbox if name.startswith("relay-") else "_INBOX",
+            allow_reconnect=False,
+            error_cb=noted,
+        )
+        try:
+            yield client, errors
+        finally:
+            await client.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Bus]:
+    folder, port = tmp_path_factory.mktemp("nats"), servers.free_port()
+    files.write(folder, bus.configuration([OWN, OTHER], templates.read(servers.ROOT / "infra")))
+    passwords = {user: f"s{secrets.token_hex(16)}" for user in bus.users([OWN, OTHER])}
+    process = servers.Server(
+        url=f"nats://127.0.0.1:{port}",
+        command=[str(servers._BIN / "nats-server"), "-c", str(folder / "nats/nats.conf")],
+        environment={bus.password_variable(user): password for user, password in passwords.items()}
+        | {
+            "NATS_LISTEN": f"127.0.0.1:{port}",
+            "NATS_MONITOR_LISTEN": f"127.0.0.1:{servers.free_port()}",
+            "NATS_DATA_DIR": str(folder / "data"),
+        },
+        log=folder / "server.log",
+        ready=lambda: servers._answers(port, b"", b"INFO "),
+    )
+    with servers._running(process):
+        asyncio.run(_prepared(Bus(process.url, passwords)))
+        yield Bus(process.url, passwords)
+
+
+async def _prepared(at: Bus) -> None:
+    """What the publisher makes: the bucket with a key per cluster, and the stream of reports."""
+    async with at.user("publisher") as (client, _):
+        js = client.jetstream()
+        bucket = await js.create_key_value(KeyValueConfig(bucket=BUCKET, history=8, direct=True))
+        for cluster in (OWN, OTHER):
+            await bucket.put(cluster, f"rules of {cluster}".encode())
+        subjects = [names.NATS_SUBJECT_ACKS_ALL, names.NATS_SUBJECT_HEARTBEATS_ALL]
+        await js.add_stream(StreamConfig(name=names.NATS_STREAM_REPORTS, subjects=subjects))
+
+
+def key(cluster: str) -> str:
+    return f"$KV.{BUCKET}.{cluster}"
+
+
+def direct_get(cluster: str) -> str:
+    return f"$JS.API.DIRECT.GET.{STREAM}.{key(cluster)}"
+
+
+def report(kind: str, cluster: str) -> str:
+    return kind.format(cluster=cluster)
+
+
+async def test_a_relay_reads_its_own_key(server: Bus):
+    """By a direct get; its reply comes to the relay's own inbox."""
+    async with server.user(f"relay-{OWN}") as (client, errors):
+        found = await client.request(direct_get(OWN), timeout=_WAIT_S)
+        assert found.data == f"rules of {OWN}".encode()
+        assert errors == []
+
+
+async def test_a_relay_hears_when_its_own_key_is_written(server: Bus):
+    """And hears nothing of another cluster's."""
+    async with server.user(f"relay-{OWN}") as (relay, errors), server.user("publisher") as (publisher, _):
+        heard = await relay.subscribe(key(OWN))
+        await relay.flush()
+        bucket = await publisher.jetstream().key_value(BUCKET)
+        await bucket.put(OTHER, b"not for you")
+        await bucket.put(OWN, b"newer")
+        assert (await heard.next_msg(timeout=_WAIT_S)).data == b"newer"
+        assert errors == []
+
+
+@pytest.mark.parametrize("kind", [names.NATS_SUBJECT_ACKS, names.NATS_SUBJECT_HEARTBEATS])
+async def test_a_relay_reports_for_its_cluster(server: Bus, kind: str):
+    """JetStream confirms that the report is stored."""
+    async with server.user(f"relay-{OWN}") as (client, errors):
+        stored = await client.jetstream().publish(report(kind, OWN), b"report", timeout=_WAIT_S)
+        assert stored.stream == names.NATS_STREAM_REPORTS
+        assert errors == []
+
+
+async def refused(errors: list[str], how: str) -> None:
+    """Waits for the server's answer, which comes beside the order of the connection's other messages."""
+    deadline = asyncio.get_running_loop().time() + _WAIT_S
+    while not any(how in error for error in errors):
+        assert asyncio.get_running_loop().time() < deadline, f"no {how!r} among {errors}"
+        await asyncio.sleep(0.01)
+
+
+FORBIDDEN = {
+    "another cluster's key": direct_get(OTHER),
+    "any key of the bucket": f"$JS.API.DIRECT.GET.{STREAM}",
+    "messages by number": f"$JS.API.STREAM.MSG.GET.{STREAM}",
+    "a consumer that delivers elsewhere": f"$JS.API.CONSUMER.CREATE.{STREAM}.c.{key(OWN)}",
+    "a write of its own key": key(OWN),
+    "a write of another's key": key(OTHER),
+    "another cluster's acks": report(names.NATS_SUBJECT_ACKS, OTHER),
+    "another cluster's heartbeats": report(names.NATS_SUBJECT_HEARTBEATS, OTHER),
+    "a proposal": names.NATS_SUBJECT_PROPOSALS.format(origin="operator"),
+    "purging the bucket": f"$JS.API.STREAM.PURGE.{STREAM}",
+    "deleting the bucket": f"$JS.API.STREAM.DELETE.{STREAM}",
+    "deleting a message": f"$JS.API.STREAM.MSG.DELETE.{STREAM}",
+    "changing the bucket": f"$JS.API.STREAM.UPDATE.{STREAM}",
+    "answering another relay": f"{names.NATS_INBOX_RELAY.format(cluster=OTHER)}.x",
+}
+
+
+@pytest.mark.parametrize("subject", FORBIDDEN.values(), ids=FORBIDDEN.keys())
+async def test_a_relay_may_publish_nothing_else(server: Bus, subject: str):
+    """The server says so, and nothing reaches those who could hear it."""
+    async with server.user(f"relay-{OWN}") as (relay, errors):
+        await relay.publish(subject, b"x")
+        await refused(errors, "permissions violation for publish")
+    async with server.user("publisher") as (publisher, _):
+        found = await (await publisher.jetstream().key_value(BUCKET)).get(OTHER)
+        assert found.value != b"x"
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        key(OTHER),
+        f"$KV.{BUCKET}.>",
+        ">",
+        "_INBOX.>",
+        f"{names.NATS_INBOX_RELAY.format(cluster=OTHER)}.>",
+        names.NATS_SUBJECT_PROPOSALS_ALL,
+        report(names.NATS_SUBJECT_ACKS, OWN),
+    ],
+)
+async def test_a_relay_may_hear_nothing_else(server: Bus, subject: str):
+    """Not another's key, nor anyone's replies, nor what it writes itself."""
+    async with server.user(f"relay-{OWN}") as (relay, errors):
+        await relay.subscribe(subject)
+        await refused(errors, "permissions violation for subscription")
+
+
+async def test_the_usual_way_to_watch_a_bucket_is_refused(server: Bus):
+    """The client library's watch makes a consumer, which would be a way around the permissions."""
+    async with server.user(f"relay-{OWN}") as (relay, _):
+        with pytest.raises((JetStreamError, nats.errors.Error, TimeoutError)):
+            await (await relay.jetstream(timeout=1).key_value(BUCKET)).watch(OWN)
+
+
+async def test_the_publisher_watches_every_key(server: Bus):
+    """The owner of the bucket does what a relay may not."""
+    async with server.user("publisher") as (publisher, _):
+        watcher = await (await publisher.jetstream().key_value(BUCKET)).watchall()
+        seen = set()
+        while (entry := await watcher.updates(timeout=_WAIT_S)) is not None:
+            seen.add(entry.key)
+        assert seen == {OWN, OTHER}
+
+
+@pytest.mark.parametrize(
+    ("user", "password_of"),
+    [(f"relay-{OWN}", f"relay-{OTHER}"), ("relay", f"relay-{OWN}"), ("relay", "publisher")],
+)
+async def test_passwords_are_not_shared(server: Bus, user: str, password_of: str):
+    """Another cluster's password is no password, and there is no user for all relays."""
+    with pytest.raises(nats.errors.Error, match="(?i)authorization"):
+        async with server.user(user, password_of):
+            pass
+
+
+def test_the_server_does_not_start_without_a_password(tmp_path: Path):
+    """A cluster whose password is not in the environment stops the server: no default, no empty one."""
+    files.write(tmp_path, bus.configuration([OWN], templates.read(servers.ROOT / "infra")))
+    process = servers.Server(
+        url="",
+        command=[str(servers._BIN / "nats-server"), "-c", str(tmp_path / "nats/nats.conf"), "-t"],
+        environment={
+            "NATS_LISTEN": "127.0.0.1:1",
+            "NATS_MONITOR_LISTEN": "127.0.0.1:2",
+            "NATS_DATA_DIR": "/x",
+        }
+        | {bus.password_variable(user): "s" for user in ("proposer", "publisher")},
+        log=tmp_path / "server.log",
+        ready=lambda: False,
+    )
+    assert bus.password_variable(f"relay-{OWN}") not in os.environ
+    with pytest.raises(RuntimeError, match="NATS_RELAY_ONE_PASSWORD"), servers._running(process):
+        pass

@@ -1,0 +1,221 @@
+"""infra/envoy/ as the lab fills it in, run by the real Envoy, in front of a server that checks certificates."""
+
+import contextlib
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from spillway_lab import bootstrap, certificates, files, templates
+from spillway_lab.keystore import Keystore
+from spillway_lab.pods import HOST, LOCAL, Pod
+from spillway_lab.render import Surroundings
+from spillway_lab.testing.servers import ROOT, free_port
+
+pytestmark = pytest.mark.component
+ENVOY = os.environ.get("SPILLWAY_ENVOY", str(ROOT / ".spillway/venv/bin/envoy"))
+CLUSTER, OTHER = "one", "two"
+_WAIT_S = 30.0
+
+
+def eventually(what: str, true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not true():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.05)
+
+
+@dataclass
+class PodEnvoy:
+    """A pod's rendered files, and its Envoy while it runs."""
+
+    pod: Pod
+    folder: Path
+    xds_port: int
+
+    @property
+    def store(self) -> Keystore:
+        return Keystore(self.folder / "tls")
+
+    def command(self, *more: str) -> list[str]:
+        path = self.folder / "envoy" / f"{self.pod.name}.yaml"
+        return [ENVOY, "-c", str(path), "--disable-hot-restart", "--concurrency", "1", *more]
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[subprocess.Popen]:
+        log = (self.folder / "envoy.log").open("wb")
+        process = subprocess.Popen(self.command("-l", "warning"), stdout=log, stderr=log)
+        try:
+            eventually("Envoy is ready", lambda: process.poll() is not None or self.ready())
+            assert process.poll() is None, (self.folder / "envoy.log").read_text()[-2000:]
+            yield process
+            assert process.poll() is None, (self.folder / "envoy.log").read_text()[-2000:]
+        finally:
+            process.terminate()
+            process.wait(10)
+
+    def ready(self) -> bool:
+        return self.status(self.pod.admin_port, "/ready") == 200
+
+    def status(self, port: int, path: str) -> int:
+        try:
+            return httpx.get(f"http://{HOST}:{port}{path}", trust_env=False, timeout=2).status_code
+        except httpx.HTTPError:
+            return 0
+
+    def count(self, statistic: str) -> int:
+        """A counter of the cluster that leads to the relay."""
+        name = f"cluster.spillway-xds.{statistic}"
+        text = httpx.get(f"http://{HOST}:{self.pod.admin_port}/stats?filter={name}", trust_env=False).text
+        return sum(int(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(f"{name}: "))
+
+
+@pytest.fixture
+def envoy(tmp_path: Path) -> PodEnvoy:
+    pod = Pod(CLUSTER, "cart", 0, 0, *(free_port() for _ in range(5)))
+    made = PodEnvoy(pod, tmp_path, free_port())
+    around = Surroundings(
+        xds=[], otlp=[], toxiproxy="", templates=templates.read(ROOT / "infra"),
+        filter_wasm=ROOT / ".spillway/wasm/spillway_filter.wasm", out=tmp_path, network=LOCAL,
+    )  # fmt: skip
+    files.write(tmp_path, bootstrap.files(pod, f"{HOST}:{made.xds_port}", f"{HOST}:{free_port()}", around))
+    made.store.issue([
+        certificates.pod(pod.name, pod.cluster, pod.service),
+        *(certificates.relay(cluster, (HOST,)) for cluster in (CLUSTER, OTHER)),
+    ])  # fmt: skip
+    return made
+
+
+class Relay:
+    """Stands where the relay does: asks every client for its certificate, notes it, and hangs up."""
+
+    def __init__(self, port: int, folder: Path) -> None:
+        self.folder = folder
+        self.clients: list[x509.Certificate] = []
+        self.protocols: list[tuple[str | None, str | None]] = []
+        self._socket = socket.create_server((HOST, port))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            connection.settimeout(5)
+            with (
+                contextlib.suppress(OSError),
+                self._context().wrap_socket(connection, server_side=True) as tls,
+            ):
+                tls.recv(1)  # with TLS 1.3 the client may still refuse after our side of the handshake
+                self.protocols.append((tls.version(), tls.selected_alpn_protocol()))
+                self.clients.append(x509.load_der_x509_certificate(tls.getpeercert(binary_form=True)))
+
+    def _context(self) -> ssl.SSLContext:
+        """Read at every connection, as the relay takes up new files."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.folder / "ca.crt"))
+        context.load_cert_chain(self.folder / "tls.crt", self.folder / "tls.key")
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.set_alpn_protocols(["h2"])
+        return context
+
+    def saw(self, certificate: x509.Certificate) -> bool:
+        return certificate.serial_number in {client.serial_number for client in self.clients}
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(10)
+
+
+@contextlib.contextmanager
+def relay(envoy: PodEnvoy, cluster: str) -> Iterator[Relay]:
+    """The server with the certificate of a cluster's relay."""
+    made = Relay(envoy.xds_port, envoy.folder / "tls" / f"relay-{cluster}")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_envoy_takes_the_files_without_a_warning(envoy: PodEnvoy):
+    """Bootstrap, filter configuration and SDS files are valid and use nothing deprecated."""
+    command = envoy.command("--mode", "validate", "-l", "warning")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr, done.stderr
+
+
+def test_without_a_relay_envoy_starts_and_says_so(envoy: PodEnvoy):
+    """With relay and collector away the listeners open within seconds and answer 503, not 404."""
+    with envoy.running():
+        assert envoy.status(envoy.pod.inbound_port, "/") == 503
+        assert envoy.status(envoy.pod.outbound_port, "/") == 503
+
+
+def test_envoy_shows_its_relay_the_pods_certificate(envoy: PodEnvoy):
+    """By TLS 1.3 and HTTP/2, with the identity of its cluster and service as the only name."""
+    held = envoy.store.held()[envoy.pod.name]
+    with relay(envoy, CLUSTER) as server, envoy.running():
+        eventually("Envoy connects", lambda: server.saw(held))
+    assert server.protocols[0] == ("TLSv1.3", "h2")
+    shown = server.clients[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [name.value for name in shown] == [f"spiffe://spillway.local/cluster/{CLUSTER}/service/cart"]
+
+
+def test_envoy_refuses_another_clusters_relay(envoy: PodEnvoy):
+    """A valid certificate of the same authority with another relay's identity is not enough."""
+    with relay(envoy, OTHER) as server, envoy.running():
+        eventually("Envoy refuses the name", lambda: envoy.count("ssl.fail_verify_san") > 0)
+        assert server.clients == []
+
+
+def test_envoy_refuses_a_relay_of_another_authority(envoy: PodEnvoy, tmp_path: Path):
+    """The right name from an authority that the pod does not trust is not enough."""
+    strangers = Keystore(tmp_path / "strangers")
+    strangers.issue([certificates.relay(CLUSTER, (HOST,))])
+    with relay(envoy, CLUSTER) as server:
+        server.folder = strangers.folder / f"relay-{CLUSTER}"
+        with envoy.running():
+            eventually("Envoy refuses the authority", lambda: envoy.count("ssl.fail_verify_error") > 0)
+    assert server.clients == []
+
+
+def test_new_certificates_are_taken_up_without_a_restart(envoy: PodEnvoy):
+    """Pod and relay are renewed while Envoy runs: the next connection shows the new certificate, and Envoy never
+    pairs a new certificate with an old key."""
+    with relay(envoy, CLUSTER) as server, envoy.running() as process:
+        for _ in range(3):
+            eventually("Envoy connects", lambda: server.saw(envoy.store.held()[envoy.pod.name]))
+            envoy.store.renew()
+        eventually("Envoy connects again", lambda: server.saw(envoy.store.held()[envoy.pod.name]))
+        assert process.poll() is None
+        assert len({client.serial_number for client in server.clients}) == 4
+        sds = (
+            f"http://{HOST}:{envoy.pod.admin_port}/stats?filter=key_rotation_failed|ssl_context_update_by_sds"
+        )
+        rotations = dict(line.split(": ") for line in httpx.get(sds, trust_env=False).text.splitlines())
+        assert {int(n) for name, n in rotations.items() if name.endswith("key_rotation_failed")} == {0}
+
+
+def test_a_new_authority_is_taken_up_without_a_restart(envoy: PodEnvoy):
+    """Everything is issued by an authority that Envoy had never heard of when it started."""
+    with relay(envoy, CLUSTER) as server, envoy.running():
+        before = envoy.store.held()[envoy.pod.name]
+        eventually("Envoy connects", lambda: server.saw(before))
+        (envoy.store.folder / "authority/ca.crt").unlink()
+        envoy.store.renew()
+        after = envoy.store.held()[envoy.pod.name]
+        assert after.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier) != (
+            before.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier)
+        )
+        eventually("Envoy connects again", lambda: server.saw(after))
