@@ -1,6 +1,7 @@
 """NATS: the connection, the streams and the bucket that the publisher owns, and its consumers."""
 
 import asyncio
+from dataclasses import replace
 
 import nats
 from nats.aio.client import Client
@@ -80,7 +81,8 @@ async def connect(url: str, telemetry: Telemetry) -> Client:
 
 async def ensure(js: JetStreamContext, reports_bytes: int) -> KeyValue:
     """Creates what is missing and gives the bucket of rulesets; what is there with another
-    configuration is brought to ours (streams) or left and said (bucket). Raises one of TROUBLE."""
+    configuration is brought to ours (streams; direct reads of the bucket) or left and said (the
+    rest of the bucket). Raises one of TROUBLE."""
     for config in stream_configs(reports_bytes):
         try:
             await js.add_stream(config)
@@ -92,14 +94,22 @@ async def ensure(js: JetStreamContext, reports_bytes: int) -> KeyValue:
     try:
         return await js.create_key_value(
             api.KeyValueConfig(
-                bucket=names.NATS_BUCKET_RULESETS, history=HISTORY, storage=api.StorageType.FILE
+                bucket=names.NATS_BUCKET_RULESETS,
+                history=HISTORY,
+                storage=api.StorageType.FILE,
+                direct=True,  # relays may read nothing but their own key, and only a direct read names its key
             )
         )
     except BadRequestError as error:
         if error.err_code != _WRONG_CONFIG:
             raise
         log.warning("bucket %s has another configuration; used as it is", names.NATS_BUCKET_RULESETS)
-        return await js.key_value(names.NATS_BUCKET_RULESETS)
+    bucket = await js.key_value(names.NATS_BUCKET_RULESETS)
+    config = (await bucket.status()).stream_info.config
+    if not config.allow_direct:
+        await js.update_stream(replace(config, allow_direct=True))
+        log.info("bucket %s: direct reads are on now", names.NATS_BUCKET_RULESETS)
+    return bucket
 
 
 async def proposals_consumer(js: JetStreamContext, ack_wait_s: float) -> JetStreamContext.PullSubscription:

@@ -36,6 +36,15 @@ async def test_a_proposal_reaches_every_key_redis_and_clickhouse(world, make):
     ]
 
 
+async def test_the_bucket_can_be_read_by_key_alone_also_one_from_before(world):
+    """Relays may read only their own key, by a direct read: a bucket without them is brought to it."""
+    js = await world.jetstream()
+    await js.create_key_value(bucket="spillway_rulesets", history=64)
+    assert not (await js.stream_info("KV_spillway_rulesets")).config.allow_direct
+    world.publisher()
+    assert (await js.stream_info("KV_spillway_rulesets")).config.allow_direct
+
+
 async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_published(world, make):
     """Bytes that do not decode and a broken contract stop nothing; both are recorded, naming the key."""
     process = world.publisher()
