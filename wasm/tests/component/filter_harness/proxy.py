@@ -4,7 +4,6 @@ test -> outbound (service front, cluster west) -> inbound (service cart, cluster
 """
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -14,11 +13,11 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[4]
-WASM = Path(os.environ.get("SPILLWAY_FILTER_WASM", ROOT / ".spillway/wasm/spillway_filter.wasm"))
+from filter_harness.bootstrap import CLASS, ROOT, WASM, Setup, bootstrap
+
+__all__ = ["CLASS", "ENVOY", "ROOT", "WASM", "Proxy", "Setup", "free_ports"]
+
 ENVOY = Path(sys.executable).parent / "envoy"
-TYPES = "type.googleapis.com/envoy.extensions"
-CLASS = "cart GET /users/{id}"
 
 
 def free_ports(count: int) -> list[int]:
@@ -31,109 +30,29 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def address(port: int) -> dict:
-    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
-
-
-def cluster(name: str, port: int, http2: bool = False) -> dict:
-    endpoint = {"endpoint": {"address": address(port)}}
-    out = {
-        "name": name,
-        "connect_timeout": "1s",
-        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
-    }
-    if http2:
-        options = {"@type": f"{TYPES}.upstreams.http.v3.HttpProtocolOptions"}
-        options["explicit_http_config"] = {"http2_protocol_options": {}}
-        name = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-        out["typed_extension_protocol_options"] = {name: options}
-    return out
-
-
-def wasm_filter(configuration: dict) -> dict:
-    name = f"spillway-{configuration.get('direction')}"
-    vm = {"vm_id": "spillway", "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(WASM)}}}
-    value = {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": json.dumps(configuration)}
-    config = {
-        "name": name,
-        "root_id": name,
-        "failure_policy": "FAIL_OPEN",
-        "vm_config": vm,
-        "configuration": value,
-    }
-    typed = {"@type": f"{TYPES}.filters.http.wasm.v3.Wasm", "config": config}
-    return {"name": "spillway", "typed_config": typed}
-
-
-def routes(target: str, metadata: dict) -> list[dict]:
-    """One route per class, as the relay serves them, and the catch-all last."""
-    template = {"path_template": "/users/{id}"}
-    match = {
-        "path_match_policy": {
-            "name": "template",
-            "typed_config": {
-                "@type": f"{TYPES}.path.match.uri_template.v3.UriTemplateMatchConfig",
-                **template,
-            },
-        },
-        "headers": [{"name": ":method", "string_match": {"exact": "GET"}}],
-    }
-    action = {"weighted_clusters": {"clusters": [{"name": target, "weight": 10000}]}, "timeout": "0s"}
-    classed = {"name": CLASS, "match": match, "route": action, "metadata": metadata}
-    return [classed, {"name": "other", "match": {"prefix": "/"}, "route": action}]
-
-
-def listener(port: int, target: str, filters: list[dict], metadata: dict) -> dict:
-    hosts = [{"name": "all", "domains": ["*"], "routes": routes(target, metadata)}]
-    router = {"name": "router", "typed_config": {"@type": f"{TYPES}.filters.http.router.v3.Router"}}
-    manager = {
-        "@type": f"{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        "stat_prefix": target.replace("|", "_"),
-        "route_config": {"virtual_hosts": hosts},
-        "upgrade_configs": [{"upgrade_type": "websocket"}],
-        "http_filters": [*filters, router],
-    }
-    chain = {"filters": [{"name": "http", "typed_config": manager}]}
-    return {"name": target, "address": address(port), "filter_chains": [chain]}
-
-
 class Proxy:
-    """Starts Envoy; `overrides` are merged into both filters' configuration; None: no filter at all."""
+    """Starts Envoy and waits until it serves."""
 
-    def __init__(self, folder: Path, app: int, collector: int, overrides: dict | None) -> None:
+    def __init__(self, folder: Path, app: int, collector: int, setup: Setup | dict | None = None) -> None:
+        self.setup = setup if isinstance(setup, Setup) else Setup(overrides=setup or {})
         self.admin, self.inbound, self.outbound = free_ports(3)
-        identities = {"inbound": ("east", "cart"), "outbound": ("west", "front")}
-        filters: dict[str, list[dict]] = {}
-        for side, (own_cluster, own_service) in identities.items():
-            own = {
-                "direction": side,
-                "cluster": own_cluster,
-                "service": own_service,
-                "flush_interval_ms": 200,
-            }
-            filters[side] = [] if overrides is None else [wasm_filter({**own, **overrides})]
-        ruleset = {"filter_metadata": {"spillway": {"ruleset_version": 42, "input_window": "w1"}}}
-        config = {
-            "admin": {"address": address(self.admin)},
-            "static_resources": {
-                "listeners": [
-                    listener(self.inbound, "spillway-app", filters["inbound"], {}),
-                    # The routed cluster name says "north"; who answers is "east", as after a failover.
-                    listener(self.outbound, "cart|north", filters["outbound"], ruleset),
-                ],
-                "clusters": [
-                    cluster("spillway-app", app),
-                    cluster("cart|north", self.inbound),
-                    cluster("spillway-collector", collector, http2=True),
-                ],
-            },
-        }
+        config, listeners = bootstrap(self.setup, self.admin, self.inbound, self.outbound, app, collector)
+        if self.setup.listeners is not None:
+            self.write_listeners(listeners)
         path = folder / f"envoy-{self.admin}.yaml"
         path.write_text(yaml.safe_dump(config))
         self.log = folder / f"envoy-{self.admin}.log"
-        command = [ENVOY, "--disable-hot-restart", "--concurrency", "2", "-l", "warning", "-c", path]
+        command = [ENVOY, "--disable-hot-restart", "--concurrency", str(self.setup.concurrency), "-l", "warning"]
+        command += ["--drain-time-s", "1", "-c", path]
         self._process = subprocess.Popen(command, stderr=self.log.open("wb"), stdout=subprocess.DEVNULL)
         self._wait_ready()
+
+    def write_listeners(self, listeners: list[dict]) -> None:
+        """Replaces the file of listeners at once, as Envoy's file watch wants it."""
+        body = {"version_info": str(time.monotonic_ns()), "resources": listeners}
+        new = self.setup.listeners.with_suffix(".new")
+        new.write_text(json.dumps(body))
+        new.rename(self.setup.listeners)
 
     def stats(self) -> dict[str, int]:
         """The filter's own stats."""
@@ -148,6 +67,10 @@ class Proxy:
             time.sleep(0.05)
         return value
 
+    def rss_kb(self) -> int:
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
     def stop(self) -> None:
         self._process.terminate()
         try:
@@ -160,12 +83,19 @@ class Proxy:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=5) as response:
             return response.read().decode()
 
+    def _listening(self) -> bool:
+        for port in (self.inbound, self.outbound):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)):
+                    return False
+        return True
+
     def _wait_ready(self) -> None:
         for _ in range(300):
             if self._process.poll() is not None:
                 break
             try:
-                if self._get("/ready").strip() == "LIVE":
+                if self._get("/ready").strip() == "LIVE" and self._listening():
                     return
             except OSError:
                 pass

@@ -1,0 +1,138 @@
+"""The bootstrap of an Envoy with an outbound and an inbound listener, as two pods would have them."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[4]
+WASM = Path(os.environ.get("SPILLWAY_FILTER_WASM", ROOT / ".spillway/wasm/spillway_filter.wasm"))
+TYPES = "type.googleapis.com/envoy.extensions"
+CLASS = "cart GET /users/{id}"
+CLASSES = (CLASS, "cart GET /items/{id}", "cart POST /orders")
+IDENTITIES = {"inbound": ("east", "cart"), "outbound": ("west", "front")}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a test varies."""
+
+    overrides: dict | None = field(default_factory=dict)
+    """Merged into both filters' configuration; None: no filter at all."""
+    concurrency: int = 2
+    http2: bool = False
+    """HTTP/2 to the application and between the listeners, as gRPC needs it."""
+    classes: tuple[str, ...] = CLASSES
+    retries: int = 0
+    timeout: str = "0s"
+    listeners: Path | None = None
+    """The listeners come from this file, which the test may rewrite."""
+
+
+def address(port: int) -> dict:
+    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+
+def cluster(name: str, port: int, http2: bool = False) -> dict:
+    endpoint = {"endpoint": {"address": address(port)}}
+    out = {
+        "name": name,
+        "connect_timeout": "1s",
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
+        "circuit_breakers": {"thresholds": [{"max_connections": 9999, "max_pending_requests": 9999, "max_requests": 9999}]},
+    }  # fmt: skip
+    if http2:
+        options = {"@type": f"{TYPES}.upstreams.http.v3.HttpProtocolOptions"}
+        options["explicit_http_config"] = {"http2_protocol_options": {}}
+        name = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+        out["typed_extension_protocol_options"] = {name: options}
+    return out
+
+
+def wasm_filter(configuration: dict) -> dict:
+    name = f"spillway-{configuration.get('direction')}"
+    vm = {"vm_id": "spillway", "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(WASM)}}}
+    value = {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": json.dumps(configuration)}
+    config = {
+        "name": name,
+        "root_id": name,
+        "failure_policy": "FAIL_OPEN",
+        "vm_config": vm,
+        "configuration": value,
+    }
+    typed = {"@type": f"{TYPES}.filters.http.wasm.v3.Wasm", "config": config}
+    return {"name": "spillway", "typed_config": typed}
+
+
+def filters(side: str, setup: Setup) -> list[dict]:
+    if setup.overrides is None:
+        return []
+    cluster_name, service = IDENTITIES[side]
+    own = {"direction": side, "cluster": cluster_name, "service": service, "flush_interval_ms": 200}
+    return [wasm_filter({**own, **setup.overrides})]
+
+
+def class_route(name: str, action: dict, metadata: dict) -> dict:
+    _, method, template = name.split(" ")
+    config = {"@type": f"{TYPES}.path.match.uri_template.v3.UriTemplateMatchConfig", "path_template": template}
+    match = {
+        "path_match_policy": {"name": "template", "typed_config": config},
+        "headers": [{"name": ":method", "string_match": {"exact": method}}],
+    }
+    return {"name": name, "match": match, "route": action, "metadata": metadata}
+
+
+def routes(target: str, metadata: dict, setup: Setup) -> list[dict]:
+    """One route per class, as the relay serves them, and the catch-all last; CONNECT where it ends."""
+    action = {"weighted_clusters": {"clusters": [{"name": target, "weight": 10000}]}, "timeout": setup.timeout}
+    if setup.retries and target != "spillway-app":
+        action["retry_policy"] = {"retry_on": "5xx,reset,connect-failure", "num_retries": setup.retries}
+        action["retry_policy"]["retry_back_off"] = {"base_interval": "0.001s"}
+    connect = {**action, "upgrade_configs": [{"upgrade_type": "CONNECT"}]}
+    if target == "spillway-app":
+        connect["upgrade_configs"][0]["connect_config"] = {}
+    catch_all = {"name": "other", "match": {"prefix": "/"}, "route": action}
+    tunnel = {"name": "other", "match": {"connect_matcher": {}}, "route": connect}
+    return [tunnel, *(class_route(name, action, metadata) for name in setup.classes), catch_all]
+
+
+def listener(side: str, port: int, target: str, metadata: dict, setup: Setup) -> dict:
+    host = {"name": "all", "domains": ["*"], "routes": routes(target, metadata, setup)}
+    if side == "outbound":
+        host["include_request_attempt_count"] = True
+    router = {"name": "router", "typed_config": {"@type": f"{TYPES}.filters.http.router.v3.Router"}}
+    manager = {
+        "@type": f"{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": target.replace("|", "_"),
+        "route_config": {"virtual_hosts": [host]},
+        "upgrade_configs": [{"upgrade_type": "websocket"}, {"upgrade_type": "CONNECT"}],
+        "http2_protocol_options": {"allow_connect": True},
+        "http_filters": [*filters(side, setup), router],
+    }
+    chain = {"filters": [{"name": "http", "typed_config": manager}]}
+    type_url = "type.googleapis.com/envoy.config.listener.v3.Listener"
+    return {"@type": type_url, "name": side, "address": address(port), "filter_chains": [chain]}
+
+
+def bootstrap(setup: Setup, admin: int, inbound: int, outbound: int, app: int, collector: int) -> tuple[dict, list]:
+    """The bootstrap, and the listeners that it holds or, with `setup.listeners`, reads from there."""
+    ruleset = {"filter_metadata": {"spillway": {"ruleset_version": 42, "input_window": "w1"}}}
+    listeners = [
+        listener("inbound", inbound, "spillway-app", {}, setup),
+        # The routed cluster name says "north"; who answers is "east", as after a failover.
+        listener("outbound", outbound, "cart|north", ruleset, setup),
+    ]
+    clusters = [
+        cluster("spillway-app", app, setup.http2),
+        cluster("cart|north", inbound, setup.http2),
+        cluster("spillway-collector", collector, http2=True),
+    ]
+    config = {"admin": {"address": address(admin)}, "static_resources": {"clusters": clusters}}
+    if setup.listeners is None:
+        static = [{k: v for k, v in one.items() if k != "@type"} for one in listeners]
+        config["static_resources"]["listeners"] = static
+    else:
+        config["node"] = {"id": "cart-1", "cluster": "cart"}
+        source = {"path_config_source": {"path": str(setup.listeners)}, "resource_api_version": "V3"}
+        config["dynamic_resources"] = {"lds_config": source}
+    return config, listeners

@@ -1,0 +1,74 @@
+"""Ratio sampling: who starts a trace decides for everyone behind, and the load knows nothing of it."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from filter_harness import app as application
+from filter_harness.client import get, traced
+from filter_harness.collector import CLIENT, SERVER, Collector
+from filter_harness.proxy import Proxy, free_ports
+
+pytestmark = pytest.mark.component
+
+RATIO, REQUESTS = 0.25, 600
+
+
+@pytest.fixture
+def quarter(tmp_path) -> Iterator[tuple[Proxy, Collector]]:
+    app_port, collector_port = free_ports(2)
+    app, collector = application.start(app_port), Collector(collector_port)
+    proxy = Proxy(tmp_path, app_port, collector_port, {"sample_ratio": RATIO})
+    yield proxy, collector
+    proxy.stop()
+    collector.stop()
+    app.shutdown()
+
+
+def settled(proxy: Proxy) -> dict[str, int]:
+    """The stats once every finished span is sent."""
+    time.sleep(0.3)
+    proxy.wait_stat("spans_sent", lambda sent: sent == proxy.stats()["spans_finished"])
+    return proxy.stats()
+
+
+def test_ratio_of_traces_started_here(quarter) -> None:
+    """A quarter of the traces is kept, whole, with its threshold; each stands for four; the others
+    travel as unsampled; every request is an arrival."""
+    proxy, collector = quarter
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: get(proxy.outbound, "/users/1"), range(REQUESTS)))
+    stats = settled(proxy)
+    seen = [answer.seen["traceparent"].split("-") for answer in answers]
+    kept = {trace for _, trace, _, flags in seen if flags == "03"}
+    assert {flags for *_, flags in seen} == {"02", "03"}, "sampled or not, the id is random"
+    assert len({trace for _, trace, _, _ in seen}) == REQUESTS
+    deviation = (REQUESTS * RATIO * (1 - RATIO)) ** 0.5
+    assert abs(len(kept) - REQUESTS * RATIO) < 5 * deviation
+    for kind in (CLIENT, SERVER):
+        assert {span.trace_id for span in collector.spans if span.kind == kind} == kept
+    assert len(collector.spans) == 2 * len(kept)
+    assert {span.state for span in collector.spans} == {"ot=th:c"}, "1 - 0xc / 16 is a quarter"
+    # The threshold decides by the trace id's last 56 bits, so that any other sampler would agree.
+    assert all((int(trace[-14:], 16) >= 0xC << 52) == (trace in kept) for _, trace, _, _ in seen)
+    for answer in answers:
+        sampled = answer.seen["traceparent"].endswith("03")
+        assert answer.seen.get("tracestate") == ("ot=th:c" if sampled else None)
+    assert stats["inbound_arrivals"] == stats["outbound_arrivals"] == REQUESTS
+
+
+def test_continued_decisions_are_honoured(quarter) -> None:
+    """Whoever started the trace has decided: sampled stays sampled with its threshold, unsampled stays out."""
+    proxy, collector = quarter
+    sampled, unsampled = [], []
+    for nth in range(40):
+        trace, _, headers = traced(sampled=nth % 2 == 0)
+        (sampled if nth % 2 == 0 else unsampled).append(trace)
+        answer = get(proxy.outbound, "/users/1", {**headers, "tracestate": "v=1,ot=th:8"})
+        assert answer.seen["tracestate"] == "v=1,ot=th:8"
+        assert answer.seen["traceparent"].startswith(f"00-{trace}-")
+    settled(proxy)
+    assert {span.trace_id for span in collector.spans} == set(sampled)
+    assert {span.state for span in collector.spans} == {"v=1,ot=th:8"}
+    assert not {span.trace_id for span in collector.spans} & set(unsampled)
