@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
 
 	"spillway.dev/contracts/names"
@@ -23,16 +24,21 @@ var (
 	routeTables = []string{names.XdsInboundRoute, names.XdsOutboundRoute}
 )
 
-// eachVariant runs the test with both protocol variants.
-func eachVariant(t *testing.T, test func(t *testing.T, open func(*testing.T, *running, string) client)) {
+// eachVariantOf runs the test with both protocol variants.
+func eachVariantOf(t *testing.T, test func(t *testing.T, open func(*testing.T, *dialer, *core.Node) client)) {
 	for _, name := range slices.Sorted(maps.Keys(variants)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, func(t *testing.T, r *running, pod string) client {
-				return variants[name](t, at(r), node("gate", pod))
-			})
+			test(t, variants[name])
 		})
 	}
+}
+
+// eachVariant is for tests whose Envoys are all of the service gate, and who they say they are.
+func eachVariant(t *testing.T, test func(t *testing.T, open func(*testing.T, *running, string) client)) {
+	eachVariantOf(t, func(t *testing.T, open func(*testing.T, *dialer, *core.Node) client) {
+		test(t, func(t *testing.T, r *running, pod string) client { return open(t, at(r), node("gate", pod)) })
+	})
 }
 
 // boot subscribes to routes and accepts the first answer.

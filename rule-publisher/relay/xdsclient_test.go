@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"spillway.dev/contracts/names"
+	"spillway.dev/relay/internal/identity/identitytest"
 )
 
 // update is one response of either protocol variant.
@@ -55,6 +56,11 @@ func (d *dialer) dial(t *testing.T, node *core.Node) discovery.AggregatedDiscove
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return discovery.NewAggregatedDiscoveryServiceClient(conn)
+}
+
+// as the holder of a certificate, who trusts its authority.
+func (d *dialer) as(signer *identitytest.Authority, pair identitytest.Pair) *dialer {
+	return &dialer{d.address, signer.ClientTLS(pair)}
 }
 
 // at the relay.

@@ -26,11 +26,12 @@ type contents [3][]byte // of cert, key, client CA
 
 // Keeper holds the newest good content of the files. New connections use it; open ones go on.
 type Keeper struct {
-	files  Files
-	config atomic.Pointer[tls.Config]
-	leaf   atomic.Pointer[x509.Certificate]
-	loaded contents // what is in use, or was refused
-	before contents // what was there at the last look
+	files   Files
+	config  atomic.Pointer[tls.Config]
+	leaf    atomic.Pointer[x509.Certificate]
+	loaded  contents // what is in use
+	refused contents // what was told of as refused; a certificate may become valid later
+	before  contents // what was there at the last look
 }
 
 // NewKeeper reads the files; the error names the file and what is wrong with it.
@@ -40,7 +41,6 @@ func NewKeeper(files Files) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.loaded = content
 	return k, k.use(content)
 }
 
@@ -84,11 +84,16 @@ func (k *Keeper) look() (taken bool, err error) {
 	if !still || same(content, k.loaded) {
 		return false, nil
 	}
-	k.loaded = content
-	if unreadable != nil {
-		return false, unreadable
+	if err = unreadable; err == nil {
+		err = k.use(content)
 	}
-	return true, k.use(content)
+	if err != nil && same(content, k.refused) {
+		return false, nil
+	}
+	if err != nil {
+		k.refused = content
+	}
+	return err == nil, err
 }
 
 // read gives an unreadable file as empty content, beside the error.
@@ -116,6 +121,7 @@ func (k *Keeper) use(content contents) error {
 	if !authorities.AppendCertsFromPEM(content[2]) {
 		return fmt.Errorf("%s: no PEM certificate in it", k.files.ClientCA)
 	}
+	k.loaded = content
 	k.leaf.Store(pair.Leaf)
 	k.config.Store(&tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{pair},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
@@ -129,6 +135,8 @@ func usable(leaf *x509.Certificate, now time.Time) error {
 	switch {
 	case now.After(leaf.NotAfter):
 		return fmt.Errorf("expired at %s", leaf.NotAfter.Format(time.RFC3339))
+	case now.Before(leaf.NotBefore):
+		return fmt.Errorf("not valid before %s", leaf.NotBefore.Format(time.RFC3339))
 	case len(leaf.ExtKeyUsage) > 0 && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageServerAuth) &&
 		!slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageAny):
 		return errors.New("its extended key usage lacks serverAuth")

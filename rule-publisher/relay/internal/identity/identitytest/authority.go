@@ -93,7 +93,7 @@ func (a *Authority) WriteServer(folder string, pair Pair) (identity.Files, error
 func complete(template *x509.Certificate, lasting time.Duration) {
 	template.SerialNumber = must(rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)))
 	template.NotAfter = time.Now().Add(lasting)
-	template.NotBefore = template.NotAfter.Add(-24 * time.Hour)
+	template.NotBefore = time.Now().Add(min(lasting, 0) - time.Hour)
 }
 
 func block(kind string, der []byte) []byte {
