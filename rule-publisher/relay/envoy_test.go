@@ -37,8 +37,17 @@ func envoyProgram(t *testing.T) string {
 	return program
 }
 
-// startEnvoy with the ADS variant: DELTA_GRPC or GRPC.
+// startEnvoy with the ADS variant, DELTA_GRPC or GRPC, until it serves.
 func startEnvoy(t *testing.T, variant string, relayPort, appPort int) *realEnvoy {
+	t.Helper()
+	e := startEnvoyUnready(t, variant, relayPort, appPort)
+	eventually(t, "Envoy is live", func() bool { return e.get("/ready") == "LIVE\n" })
+	e.readListeners()
+	return e
+}
+
+// startEnvoyUnready until its admin page is there.
+func startEnvoyUnready(t *testing.T, variant string, relayPort, appPort int) *realEnvoy {
 	t.Helper()
 	program, folder := envoyProgram(t), t.TempDir()
 	template, err := os.ReadFile("testdata/bootstrap.yaml")
@@ -68,14 +77,19 @@ func startEnvoy(t *testing.T, variant string, relayPort, appPort int) *realEnvoy
 		}
 	})
 	e := &realEnvoy{t: t, listeners: map[string]string{}}
-	eventually(t, "Envoy is live", func() bool {
+	eventually(t, "Envoy's admin page", func() bool {
 		admin, err := os.ReadFile(adminPath)
 		if err != nil || len(admin) == 0 {
 			return false
 		}
 		e.admin = "http://" + string(admin)
-		return e.get("/ready") == "LIVE\n"
+		return e.get("/ready") != ""
 	})
+	return e
+}
+
+func (e *realEnvoy) readListeners() {
+	e.t.Helper()
 	var page struct {
 		Statuses []struct {
 			Name  string `json:"name"`
@@ -86,11 +100,20 @@ func startEnvoy(t *testing.T, variant string, relayPort, appPort int) *realEnvoy
 			} `json:"local_address"`
 		} `json:"listener_statuses"`
 	}
-	must(t, json.Unmarshal([]byte(e.get("/listeners?format=json")), &page))
+	must(e.t, json.Unmarshal([]byte(e.get("/listeners?format=json")), &page))
 	for _, s := range page.Statuses {
 		e.listeners[s.Name] = fmt.Sprintf("127.0.0.1:%d", s.Local.Socket.Port)
 	}
-	return e
+}
+
+// stat is the value of one of Envoy's counters or gauges; -1 when it has none of the name.
+func (e *realEnvoy) stat(name string) int {
+	_, text, found := strings.Cut("\n"+e.get("/stats"), "\n"+name+": ")
+	line, _, _ := strings.Cut(text, "\n")
+	if value, err := strconv.Atoi(line); found && err == nil {
+		return value
+	}
+	return -1
 }
 
 func (e *realEnvoy) get(path string) string {

@@ -29,6 +29,7 @@ type update struct {
 type client interface {
 	subscribe(typeURL string, resources ...string)
 	answer(u update, refusal string) // "" accepts
+	holds(u update)                  // says at its next subscription that it accepted this before
 	updates() <-chan update
 	failed() <-chan error
 }
@@ -97,7 +98,8 @@ func newSotw(t *testing.T, d *dialer, node *core.Node) client {
 
 func (c *sotwClient) subscribe(typeURL string, resources ...string) {
 	c.names[typeURL] = resources
-	must(c.t, c.stream.Send(&discovery.DiscoveryRequest{Node: c.node, TypeUrl: typeURL, ResourceNames: resources}))
+	must(c.t, c.stream.Send(&discovery.DiscoveryRequest{Node: c.node, TypeUrl: typeURL, ResourceNames: resources,
+		VersionInfo: c.accepted[typeURL]}))
 }
 
 func (c *sotwClient) answer(u update, refusal string) {
@@ -111,6 +113,8 @@ func (c *sotwClient) answer(u update, refusal string) {
 	must(c.t, c.stream.Send(request))
 }
 
+func (c *sotwClient) holds(u update) { c.accepted[u.typeURL] = u.version }
+
 func (c *sotwClient) updates() <-chan update { return c.out }
 func (c *sotwClient) failed() <-chan error   { return c.errs }
 
@@ -118,6 +122,7 @@ type deltaClient struct {
 	t      *testing.T
 	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	node   *core.Node
+	held   map[string]string
 	out    chan update
 	errs   chan error
 }
@@ -127,7 +132,7 @@ func newDelta(t *testing.T, d *dialer, node *core.Node) client {
 	t.Cleanup(cancel)
 	stream, err := d.dial(t, node).DeltaAggregatedResources(ctx)
 	must(t, err)
-	c := &deltaClient{t, stream, node, make(chan update, 100), make(chan error, 1)}
+	c := &deltaClient{t, stream, node, nil, make(chan update, 100), make(chan error, 1)}
 	go func() {
 		for {
 			r, err := stream.Recv()
@@ -146,7 +151,9 @@ func newDelta(t *testing.T, d *dialer, node *core.Node) client {
 }
 
 func (c *deltaClient) subscribe(typeURL string, resources ...string) {
-	must(c.t, c.stream.Send(&discovery.DeltaDiscoveryRequest{Node: c.node, TypeUrl: typeURL, ResourceNamesSubscribe: resources}))
+	must(c.t, c.stream.Send(&discovery.DeltaDiscoveryRequest{Node: c.node, TypeUrl: typeURL, ResourceNamesSubscribe: resources,
+		InitialResourceVersions: c.held}))
+	c.held = nil
 }
 
 func (c *deltaClient) answer(u update, refusal string) {
@@ -156,6 +163,9 @@ func (c *deltaClient) answer(u update, refusal string) {
 	}
 	must(c.t, c.stream.Send(request))
 }
+
+// holds names no true versions: the relay is to send everything anew.
+func (c *deltaClient) holds(u update) { c.held = map[string]string{names.XdsOutboundRoute: u.version} }
 
 func (c *deltaClient) updates() <-chan update { return c.out }
 func (c *deltaClient) failed() <-chan error   { return c.errs }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"spillway.dev/contracts/spillwayv1"
+)
+
+// While draining the relay is alive but not ready, its streams end one after the other with
+// UNAVAILABLE, and what Envoys answered until then is stored in NATS before the end.
+func TestDrain(t *testing.T) {
+	server := startNATS(t, t.TempDir(), 0)
+	p := newPublisher(t, server)
+	r := startRelay(t, testConfig(t, server.ClientURL()))
+	p.put(ruleset(1, time.Minute, 5000, 5000))
+	r.counted("rulesets_taken", 1)
+	const envoys = 30
+	var ends []chan time.Time
+	for i := range envoys {
+		c := newDelta(t, at(r), node("gate", fmt.Sprint(i)))
+		boot(t, c)
+		end := make(chan time.Time, 1)
+		ends = append(ends, end)
+		go func() {
+			if err := <-c.failed(); status.Code(err) != codes.Unavailable {
+				t.Errorf("a stream ended with %v, want UNAVAILABLE", err)
+			}
+			end <- time.Now()
+		}()
+	}
+	stopped := make(chan struct{})
+	go func() { r.stop(); close(stopped) }()
+	eventually(t, "draining is said", func() bool { return r.answers("/readyz") == http.StatusServiceUnavailable })
+	if code := r.answers("/healthz"); code != 200 {
+		t.Errorf("/healthz while draining: %d", code)
+	}
+	<-stopped
+	var at []time.Time
+	for _, end := range ends {
+		at = append(at, <-end)
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	if took := at[envoys-1].Sub(at[0]); took < drainOver/2 {
+		t.Errorf("all %d streams ended within %s, want them spread over %s", envoys, took, drainOver)
+	}
+	for i := range envoys {
+		p.ack(func(a *spillwayv1.Acknowledgement) bool { return a.GetEnvoy() == fmt.Sprint("north/gate/", i) })
+	}
+}
+
+// What Envoys answered while NATS was away until the end is on disk, and is stored by the next start.
+func TestAcknowledgementsOutliveTheRelay(t *testing.T) {
+	folder := t.TempDir()
+	server := startNATS(t, folder, 0)
+	port := portOf(t, server.Addr().String())
+	newPublisher(t, server)
+	conf := testConfig(t, server.ClientURL())
+	server.Shutdown()
+	server.WaitForShutdown()
+	first := startRelay(t, conf)
+	boot(t, newDelta(t, at(first), node("gate", "early")))
+	eventually(t, "the answer waits", func() bool { return first.status().AcksWaiting == 1 })
+	first.stop()
+	second := startRelay(t, conf)
+	if waiting := second.status().AcksWaiting; waiting != 1 {
+		t.Fatalf("%d acknowledgements after the restart, want 1", waiting)
+	}
+	p := newPublisher(t, startNATS(t, folder, port))
+	p.ack(func(a *spillwayv1.Acknowledgement) bool { return a.GetEnvoy() == "north/gate/early" })
+	second.stop()
+	if waiting := startRelay(t, conf).status().AcksWaiting; waiting != 0 {
+		t.Errorf("%d acknowledgements wait for ever", waiting)
+	}
+}
+
+// A relay is ready when what it serves is true: at once with a ruleset from disk or with the word of
+// NATS, be it that there is none; without either only after a while, local-first.
+func TestReadiness(t *testing.T) {
+	t.Run("without NATS", func(t *testing.T) {
+		t.Parallel()
+		r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
+		if code := r.answers("/readyz"); code != http.StatusServiceUnavailable {
+			t.Errorf("at once: %d", code)
+		}
+		boot(t, newDelta(t, at(r), node("gate", "a"))) // is served all the same
+		eventually(t, "ready, local-first", func() bool { return r.answers("/readyz") == 200 })
+	})
+	t.Run("empty bucket, then disk", func(t *testing.T) {
+		t.Parallel()
+		server := startNATS(t, t.TempDir(), 0)
+		p := newPublisher(t, server)
+		conf := testConfig(t, server.ClientURL())
+		r := startRelay(t, conf)
+		eventually(t, "NATS said that there is no ruleset", r.rulesets.Answered)
+		if code := r.answers("/readyz"); code != 200 {
+			t.Errorf("after the word of NATS: %d", code)
+		}
+		p.put(ruleset(1, time.Minute, 5000, 5000))
+		r.counted("rulesets_taken", 1)
+		r.stop()
+		server.Shutdown()
+		if code := startRelay(t, conf).answers("/readyz"); code != 200 {
+			t.Errorf("with a ruleset from disk: %d", code)
+		}
+	})
+}
+
+// answers tells the status of a GET on the health listener; 0 when nobody answers.
+func (r *running) answers(path string) int {
+	response, err := http.Get("http://" + r.health.Addr().String() + path)
+	if err != nil {
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
