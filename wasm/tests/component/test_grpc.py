@@ -119,7 +119,9 @@ def test_a_call_that_outlives_every_call_is_a_stream(rpc: Rpc) -> None:
     call = rpc.channel.unary_unary(path("Wait")).future(b"w", metadata=metadata(headers))
     rpc.proxy.wait_stat("inbound_in_flight", lambda value: value == 1)
     for side in ("inbound", "outbound"):
-        rpc.proxy.wait_stat(f"{side}_long_lived", lambda value, side=side: value == before[f"{side}_long_lived"] + 1)
+        rpc.proxy.wait_stat(
+            f"{side}_long_lived", lambda value, side=side: value == before[f"{side}_long_lived"] + 1
+        )
         assert rpc.proxy.stats()[f"{side}_in_flight"] == 0
     assert not call.done(), "it is still open, and already no load"
     call.cancel()

@@ -46,7 +46,9 @@ def agree(records: list[Record], spans: dict[str, Received], names: tuple[str, s
     """The stamps' means are those of the truth within 5 %, and so is Little's law."""
     start = records[0].sent
     steady = [r for r in records if r.sent - start >= WARM_UP]
-    true_inside, true_rate = (mean(column) for column in zip(*(truth(records, r) for r in steady), strict=True))
+    true_inside, true_rate = (
+        mean(column) for column in zip(*(truth(records, r) for r in steady), strict=True)
+    )
     told_inside, told_rate = (mean(spans[r.trace].attributes[name] for r in steady) for name in names)
     assert told_inside == pytest.approx(true_inside, rel=0.05), f"{what}: in flight"
     assert told_rate == pytest.approx(true_rate, rel=0.05), f"{what}: arrival rate"

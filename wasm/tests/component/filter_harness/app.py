@@ -19,7 +19,13 @@ class Handler(BaseHTTPRequestHandler):
         if action == "upgrade":
             self.upgrade()
             return
+        if action == "cut":
+            self.cut()
+            return
         status = int(argument) if action == "status" else 200
+        if action == "once":
+            status = 200 if argument in self.server.once else 500
+            self.server.once.add(argument)
         kind = "text/event-stream" if action == "events" else "application/json"
         self.answer(status, kind)
 
@@ -34,6 +40,16 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def cut(self) -> None:
+        """Half of the body that the headers promise."""
+        self.send_response(200)
+        self.send_header("content-length", "1000")
+        self.end_headers()
+        self.wfile.write(b"x" * 500)
+        self.wfile.flush()
+        time.sleep(0.1)
+        self.close_connection = True
 
     def upgrade(self) -> None:
         self.send_response(101)
@@ -50,6 +66,10 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self.once: set[str] = set()
 
 
 def start(port: int) -> Server:

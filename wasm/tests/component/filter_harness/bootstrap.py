@@ -74,7 +74,10 @@ def filters(side: str, setup: Setup) -> list[dict]:
 
 def class_route(name: str, action: dict, metadata: dict) -> dict:
     _, method, template = name.split(" ")
-    config = {"@type": f"{TYPES}.path.match.uri_template.v3.UriTemplateMatchConfig", "path_template": template}
+    config = {
+        "@type": f"{TYPES}.path.match.uri_template.v3.UriTemplateMatchConfig",
+        "path_template": template,
+    }
     match = {
         "path_match_policy": {"name": "template", "typed_config": config},
         "headers": [{"name": ":method", "string_match": {"exact": method}}],
@@ -84,7 +87,10 @@ def class_route(name: str, action: dict, metadata: dict) -> dict:
 
 def routes(target: str, metadata: dict, setup: Setup) -> list[dict]:
     """One route per class, as the relay serves them, and the catch-all last; CONNECT where it ends."""
-    action = {"weighted_clusters": {"clusters": [{"name": target, "weight": 10000}]}, "timeout": setup.timeout}
+    action = {
+        "weighted_clusters": {"clusters": [{"name": target, "weight": 10000}]},
+        "timeout": setup.timeout,
+    }
     if setup.retries and target != "spillway-app":
         action["retry_policy"] = {"retry_on": "5xx,reset,connect-failure", "num_retries": setup.retries}
         action["retry_policy"]["retry_back_off"] = {"base_interval": "0.001s"}
@@ -114,7 +120,9 @@ def listener(side: str, port: int, target: str, metadata: dict, setup: Setup) ->
     return {"@type": type_url, "name": side, "address": address(port), "filter_chains": [chain]}
 
 
-def bootstrap(setup: Setup, admin: int, inbound: int, outbound: int, app: int, collector: int) -> tuple[dict, list]:
+def bootstrap(
+    setup: Setup, admin: int, inbound: int, outbound: int, app: int, collector: int
+) -> tuple[dict, list]:
     """The bootstrap, and the listeners that it holds or, with `setup.listeners`, reads from there."""
     ruleset = {"filter_metadata": {"spillway": {"ruleset_version": 42, "input_window": "w1"}}}
     listeners = [

@@ -55,6 +55,7 @@ class Collector(service.TraceServiceServicer):
     def __init__(self, port: int) -> None:
         self.spans: list[Received] = []
         self.batches: list[int] = []
+        self.sizes: list[int] = []
         self.refuse = False
         self.reject = False
         self._lock = threading.Lock()
@@ -71,6 +72,7 @@ class Collector(service.TraceServiceServicer):
         with self._lock:
             self.spans += spans
             self.batches.append(len(spans))
+            self.sizes.append(request.ByteSize())
         rejected = messages.ExportTracePartialSuccess(rejected_spans=int(self.reject))
         return messages.ExportTraceServiceResponse(partial_success=rejected)
 

@@ -42,7 +42,14 @@ class Proxy:
         path = folder / f"envoy-{self.admin}.yaml"
         path.write_text(yaml.safe_dump(config))
         self.log = folder / f"envoy-{self.admin}.log"
-        command = [ENVOY, "--disable-hot-restart", "--concurrency", str(self.setup.concurrency), "-l", "warning"]
+        command = [
+            ENVOY,
+            "--disable-hot-restart",
+            "--concurrency",
+            str(self.setup.concurrency),
+            "-l",
+            "warning",
+        ]
         command += ["--drain-time-s", "1", "-c", path]
         self._process = subprocess.Popen(command, stderr=self.log.open("wb"), stdout=subprocess.DEVNULL)
         self._wait_ready()
