@@ -7,7 +7,7 @@ export SPILLWAY_ENVOY := $(HOME_DIR)/venv/bin/envoy
 export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
-.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean bench-solver bench-streams bench-collector bench-filter
+.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean bench-solver bench-streams bench-collector bench-filter fuzz
 
 help: ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -70,6 +70,9 @@ bench-relay: setup ## 1 000 simulated Envoys of 50 services: publish to ACK, CPU
 
 bench-filter: setup ## what the filter adds to Envoy: latency, CPU, memory (about 5 min, wants a quiet machine); ends in one JSON line
 	@python wasm/benchmarks/filter.py $(BENCH_FLAGS)
+
+fuzz: setup ## every parser of the filter, guided by coverage; FUZZ_SECONDS=20 each
+	@SPILLWAY_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),20) wasm/fuzz/run $(FUZZ_TARGETS)
 
 clean: ## remove what set-up and runs have made
 	rm -rf .spillway

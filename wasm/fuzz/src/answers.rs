@@ -1,0 +1,24 @@
+//! What others answer: the collector, and the proxy about route metadata.
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message;
+use spillway_filter_core::otlp::envelope::rejected_spans;
+use spillway_filter_core::property;
+
+/// Any bytes are read; what the published type understands and writes again is read as it says.
+pub fn otlp_answer(data: &[u8]) {
+    rejected_spans(data);
+    let Ok(response) = ExportTraceServiceResponse::decode(data) else { return };
+    let told = response.partial_success.as_ref().map_or(0, |partial| partial.rejected_spans);
+    if told >= 0 {
+        assert_eq!(rejected_spans(&response.encode_to_vec()), told as u64);
+    }
+}
+
+/// A version is a whole number, whether it comes as a double or as text.
+pub fn ruleset_version(data: &[u8]) {
+    let Some(version) = property::ruleset_version(data) else { return };
+    let as_double = <[u8; 8]>::try_from(data).map(f64::from_le_bytes);
+    let as_text = std::str::from_utf8(data).ok().and_then(|text| text.parse::<u64>().ok());
+    assert!(as_double.is_ok_and(|number| number == version as f64) || as_text == Some(version));
+}

@@ -1,0 +1,91 @@
+//! A whole request: any headers, any properties, and the span that comes of them.
+
+use opentelemetry_proto::tonic::trace::v1::ScopeSpans;
+use prost::Message;
+use spillway_filter_core::class;
+use spillway_filter_core::config::Config;
+use spillway_filter_core::exchange::{Arriving, Exchange, Moment, source_edits};
+use spillway_filter_core::headers::{Pairs, RequestHeaders, ResponseHeaders};
+use spillway_filter_core::ids::Ids;
+use spillway_filter_core::otlp::envelope::put_span;
+use spillway_filter_core::property::{Properties, Property};
+use spillway_filter_core::sampling::Sampler;
+use spillway_filter_core::trace::TraceContext;
+
+use crate::pairs::serialize;
+
+const START: Moment = Moment { wall_ns: 1_000_000_000, mono_ns: 5 };
+
+/// A proxy that answers each question with a line of the input.
+struct Told<'a>(&'a [&'a [u8]]);
+
+impl Properties for Told<'_> {
+    fn get(&mut self, property: Property) -> Option<&[u8]> {
+        self.0.get(property as usize).copied().filter(|line| !line.is_empty())
+    }
+}
+
+/// Lines: direction and end of stream, the properties, then request headers `name=value`, an empty
+/// line, response headers. The span decodes as OTLP, belongs to the trace that was sent on, ends after
+/// it starts, and is bounded whatever the headers hold.
+pub fn exchange(data: &[u8]) {
+    let lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
+    let (head, rest) = lines.split_at(lines.len().min(11));
+    let [first, properties @ ..] = head else { return };
+    let (ends, direction) =
+        (first.contains(&b'e'), if first.contains(&b'o') { "outbound" } else { "inbound" });
+    let json = format!(r#"{{"direction": "{direction}", "cluster": "one", "service": "cart"}}"#);
+    let config = Config::parse(json.as_bytes()).expect("a configuration");
+    let mut maps = rest.split(|line| line.is_empty()).map(header_map);
+    let (asked, answered) = (maps.next().unwrap_or_default(), maps.next());
+
+    let (sampler, mut ids) = (Sampler::new(1.0), Ids::from_weak_seed(1));
+    let headers = RequestHeaders::read(Pairs::new(&asked));
+    let trace = TraceContext::read(&headers.trace, &sampler, &mut ids);
+    let mut told = Told(properties);
+    let route = told.text(Property::RouteName).unwrap_or_default().to_string();
+    let arriving = Arriving {
+        now: START,
+        headers: &headers,
+        end_of_stream: ends,
+        class: class::of_route(&route),
+        loads: None,
+        buffer: Vec::new(),
+    };
+    let mut exchange = Exchange::arrive(&config, &trace, arriving);
+    source_edits(&config, |_, value| assert!(value.is_some() || direction == "inbound"));
+    if let Some(answered) = answered {
+        exchange.respond(&config, 2_000_005, &ResponseHeaders::read(Pairs::new(&answered)), ends);
+        exchange.response_edits(&config, |_, value| assert!(value.is_some_and(|value| value.is_ascii())));
+    }
+    let long_lived = exchange.long_lived();
+    let span = exchange.finish(&config, 3_000_005, &mut told);
+    assert_eq!(span.is_some(), trace.sampled && !long_lived);
+    if let Some(span) = span {
+        check(&span, &trace);
+    }
+}
+
+fn header_map(lines: &[&[u8]]) -> Vec<u8> {
+    let pairs = lines.iter().filter_map(|line| {
+        let at = line.iter().position(|byte| *byte == b'=')?;
+        Some((line[..at].to_vec(), line[at + 1..].to_vec()))
+    });
+    serialize(&pairs.collect::<Vec<_>>())
+}
+
+fn check(span: &[u8], trace: &TraceContext<'_>) {
+    let mut framed = Vec::new();
+    put_span(span, &mut framed);
+    let decoded = ScopeSpans::decode(framed.as_slice()).expect("OTLP");
+    let [span] = decoded.spans.as_slice() else { panic!("one span, not {}", decoded.spans.len()) };
+    assert_eq!(
+        (span.trace_id.as_slice(), span.span_id.as_slice()),
+        (&trace.trace_id[..], &trace.span_id[..])
+    );
+    assert_eq!((span.start_time_unix_nano, span.end_time_unix_nano), (1_000_000_000, 1_003_000_000));
+    assert!(!span.name.is_empty());
+    let mut keys: Vec<_> = span.attributes.iter().map(|pair| pair.key.as_str()).collect();
+    keys.sort_unstable();
+    assert!(keys.windows(2).all(|two| two[0] != two[1]), "an attribute twice: {keys:?}");
+}

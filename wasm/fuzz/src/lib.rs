@@ -1,0 +1,33 @@
+//! One function per parser of the core. Each takes any bytes, and panics where a property is broken
+//! that must hold for all of them; that the core itself does not panic is the least of these.
+
+mod answers;
+mod exchange;
+mod names;
+mod pairs;
+mod trace;
+
+/// A property of any bytes.
+pub type Target = fn(&[u8]);
+
+/// Every target by its name, which is also its folder of seeds.
+pub const TARGETS: [(&str, Target); 13] = [
+    ("traceparent", trace::traceparent),
+    ("tracestate", trace::tracestate),
+    ("b3_single", trace::b3_single),
+    ("b3_multi", trace::b3_multi),
+    ("trace_headers", trace::headers),
+    ("header_map", pairs::header_map),
+    ("decimal", pairs::decimal),
+    ("exchange", exchange::exchange),
+    ("config", names::config),
+    ("class", names::class),
+    ("grpc_method", names::grpc_method),
+    ("otlp_answer", answers::otlp_answer),
+    ("ruleset_version", answers::ruleset_version),
+];
+
+/// The target of that name.
+pub fn named(name: &str) -> Option<Target> {
+    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
+}

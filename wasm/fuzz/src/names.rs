@@ -1,0 +1,40 @@
+//! Names that come from outside: configuration, routes, paths.
+
+use spillway_filter_core::config::{Config, is_name};
+use spillway_filter_core::{class, grpc};
+
+/// What is accepted is whole and within its bounds; a refusal says why.
+pub fn config(data: &[u8]) {
+    match Config::parse(data) {
+        Ok(config) => {
+            for name in [&config.cluster, &config.service, &config.collector_cluster] {
+                assert!(is_name(name), "{name:?}");
+            }
+            assert!((10..=60_000).contains(&config.flush_interval_ms));
+            assert!((0.0..=1.0).contains(&config.sample_ratio));
+            let bounds = &config.bounds;
+            assert!(bounds.batch_spans >= 1 && bounds.queue_spans >= bounds.batch_spans);
+            assert!(bounds.queue_bytes >= bounds.batch_bytes);
+        }
+        Err(error) => assert!(!error.is_empty()),
+    }
+}
+
+/// The id is the whole name, the template its end.
+pub fn class(data: &[u8]) {
+    let Ok(name) = std::str::from_utf8(data) else { return };
+    let Some(class) = class::of_route(name) else { return };
+    assert!(class.id == name && name.len() <= 512 && name != "other");
+    if let Some(template) = class.template {
+        assert!(template.starts_with('/') && name.ends_with(template));
+        assert_eq!(name.split(' ').count(), 3);
+    }
+}
+
+/// A method is what its two parts spell.
+pub fn grpc_method(data: &[u8]) {
+    let Some(found) = grpc::method(data) else { return };
+    assert_eq!(format!("/{}", found.full).as_bytes(), data);
+    assert_eq!(format!("{}/{}", found.service, found.method), found.full);
+    assert!(!found.service.is_empty() && !found.method.is_empty() && !found.method.contains('/'));
+}

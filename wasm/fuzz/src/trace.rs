@@ -1,0 +1,95 @@
+//! Trace context headers.
+
+use spillway_filter_core::b3;
+use spillway_filter_core::headers::TraceHeaders;
+use spillway_filter_core::ids::Ids;
+use spillway_filter_core::sampling::Sampler;
+use spillway_filter_core::trace::{Origin, TraceContext, parse_traceparent};
+use spillway_filter_core::tracestate::recordable;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Lines of the input; an empty one stands for an absent header.
+fn lines(data: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    data.split(|byte| *byte == b'\n').map(|line| Some(line).filter(|line| !line.is_empty()))
+}
+
+/// What is accepted has no zero id and is spelled as the ids are: nothing is guessed.
+pub fn traceparent(data: &[u8]) {
+    let Some((trace, span, flags)) = parse_traceparent(data) else { return };
+    assert!(trace != [0; 16] && span != [0; 8]);
+    let told = format!("-{}-{}-{flags:02x}", hex(&trace), hex(&span));
+    let text = std::str::from_utf8(data.get(..55).expect("a shorter one has no ids")).expect("hexadecimal");
+    assert_eq!(&text[2..], told);
+    assert_ne!(&text[..2], "ff");
+    assert!(data.len() == 55 || (&text[..2] != "00" && data[55] == b'-'));
+}
+
+/// What is recorded is printable and within the bound; a plain short list is recorded as it is.
+pub fn tracestate(data: &[u8]) {
+    let all: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
+    let [first, more @ ..] = all.as_slice() else { return };
+    let printable = |line: &[u8]| line.iter().all(|byte| (0x20..0x7f).contains(byte));
+    let recorded = recordable(first, more);
+    if let Some(text) = &recorded {
+        assert!(text.len() <= 512 && printable(text.as_bytes()));
+    }
+    if more.is_empty() && !first.is_empty() && first.len() <= 512 && printable(first) {
+        assert_eq!(recorded.as_deref().map(str::as_bytes), Some(*first));
+    }
+}
+
+/// What is accepted and written again is accepted as the same.
+pub fn b3_single(data: &[u8]) {
+    let Some(found) = b3::parse_single(data) else { return };
+    let Some((trace, span)) = found.parent else { return };
+    assert!(trace != [0; 16] && span != [0; 8]);
+    let written = b3::format_single(&trace, &span, found.sampled);
+    assert_eq!(b3::parse_single(written.as_bytes()), Some(found));
+}
+
+/// Ids come in pairs and are not zero; the debug flag means sampled.
+pub fn b3_multi(data: &[u8]) {
+    let mut lines = lines(data);
+    let [trace, span, sampled, flags] = std::array::from_fn(|_| lines.next().flatten());
+    let Some(found) = b3::parse_multi(trace, span, sampled, flags) else { return };
+    assert_eq!(found.parent.is_some(), trace.is_some() && span.is_some());
+    assert!(found.parent.is_none_or(|(trace, span)| trace != [0; 16] && span != [0; 8]));
+    assert!(found.sampled || flags != Some(b"1"));
+}
+
+/// Whatever the headers say, the context is usable: what it writes is a traceparent that says the
+/// same, with a span id of its own, and an unsampled trace of somebody else's is left alone.
+pub fn headers(data: &[u8]) {
+    let mut lines = lines(data);
+    let mut next = || lines.next().flatten();
+    let headers = TraceHeaders {
+        traceparent: next(),
+        b3: next(),
+        b3_trace: next(),
+        b3_span: next(),
+        b3_sampled: next(),
+        b3_flags: next(),
+        tracestate: next(),
+        more_tracestate: next().into_iter().collect(),
+        several_traceparents: next().is_some(),
+    };
+    let (sampler, mut ids) = (Sampler::new(0.5), Ids::from_weak_seed(data.len() as u64));
+    let context = TraceContext::read(&headers, &sampler, &mut ids);
+    let written = context.traceparent();
+    let (trace, span, flags) = parse_traceparent(written.as_bytes()).expect("a traceparent of our own");
+    assert_eq!((trace, span, flags & 1 == 1), (context.trace_id, context.span_id, context.sampled));
+    assert_eq!(
+        context.origin == Origin::W3c,
+        headers.traceparent.and_then(parse_traceparent).is_some() && !headers.several_traceparents
+    );
+    let mut edited = Vec::new();
+    context.edits(|name, value| edited.push((name, value.map(str::to_string))));
+    if context.sampled || context.origin == Origin::Started {
+        assert!(edited.contains(&("traceparent", Some(written))));
+    } else {
+        assert!(edited.is_empty());
+    }
+}
