@@ -1,0 +1,100 @@
+package queueguardextension
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"go.opentelemetry.io/collector/component"
+	"go.uber.org/zap"
+)
+
+// backup is the ending that file_storage, too, gives to a file that it moves aside.
+const backup = ".backup"
+
+type guard struct {
+	directory string
+	logger    *zap.Logger
+}
+
+// Start looks at every queue once. Extensions start before pipelines, and file_storage opens a file when the
+// pipeline's exporter asks for it: nothing has these files open yet.
+func (g *guard) Start(context.Context, component.Host) error {
+	entries, err := os.ReadDir(g.directory)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("directory: %w", err)
+	}
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() || strings.HasSuffix(entry.Name(), backup) {
+			continue
+		}
+		path := filepath.Join(g.directory, entry.Name())
+		if broken := readAll(path); broken != nil {
+			if err := g.moveAside(path, broken); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *guard) Shutdown(context.Context) error { return nil }
+
+func (g *guard) moveAside(path string, broken error) error {
+	aside := path + time.Now().UTC().Format(".2006-01-02T15:04:05.000") + backup
+	if err := os.Rename(path, aside); err != nil {
+		return fmt.Errorf("a torn queue is in the way: %w", err)
+	}
+	g.logger.Error("A queue is torn: what it held and Kafka did not have yet is lost to the pipeline",
+		zap.String("file", path), zap.String("kept_as", aside), zap.Error(broken))
+	return nil
+}
+
+// readAll reads every entry of a queue, in this goroutine, so that whatever is torn shows here: an error, a failed
+// assertion of bbolt, or a page that lies behind the end of the file.
+func readAll(path string) (err error) {
+	// bbolt makes a database of an empty file; a crash may well leave one.
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		return err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if found := recover(); found != nil {
+			err = fmt.Errorf("%v", found)
+		}
+	}()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+	if errors.Is(err, bbolt.ErrTimeout) {
+		return nil // another process has it, so it is no leftover: file_storage says so itself
+	}
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
+			return bucket.ForEach(touch)
+		})
+	})
+}
+
+var sink byte
+
+// touch reads a byte of every page of an entry.
+func touch(key, value []byte) error {
+	for _, bytes := range [][]byte{key, value} {
+		for at := 0; at < len(bytes); at += os.Getpagesize() {
+			sink ^= bytes[at]
+		}
+		if len(bytes) > 0 {
+			sink ^= bytes[len(bytes)-1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package queueguardextension
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+	"go.uber.org/zap"
+)
+
+const entries, size = 200, 9000
+
+// queue is a database as file_storage writes it: no synced list of free pages, entries over several pages.
+func queue(t *testing.T, path string) []byte {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
+	require.NoError(t, err)
+	for entry := range entries {
+		require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+			bucket, err := tx.CreateBucketIfNotExists([]byte("default"))
+			require.NoError(t, err)
+			return bucket.Put(fmt.Appendf(nil, "%d", entry), []byte(strings.Repeat("x", size)))
+		}))
+	}
+	require.NoError(t, db.Close())
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return content
+}
+
+func overwritten(content []byte, from, to int, with func([]byte)) []byte {
+	torn := append([]byte(nil), content...)
+	with(torn[from:to])
+	return torn
+}
+
+func zeros(b []byte) { clear(b) }
+
+func noise(b []byte) { _, _ = rand.Read(b) }
+
+// Whatever a crash has done to the file, what lies there after Start can be opened and written.
+func TestATornQueueIsOutOfTheWay(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "exporter_kafka__traces")
+	whole := queue(t, path)
+	page, n := os.Getpagesize(), len(whole)
+	for name, content := range map[string][]byte{
+		"half":               whole[:n/2],
+		"less than a page":   whole[:1000],
+		"no meta page":       overwritten(whole, 0, 2*page, zeros),
+		"only meta pages":    overwritten(whole, 2*page, n, zeros),
+		"noise in between":   overwritten(whole, n/3, 2*n/3, noise),
+		"noise but for meta": overwritten(whole, 2*page, n, noise),
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(path, content, 0o600))
+			guard := &guard{directory: folder, logger: zap.NewNop()}
+			require.NoError(t, guard.Start(t.Context(), nil))
+			assert.NoFileExists(t, path)
+			kept, err := filepath.Glob(path + ".*" + backup)
+			require.NoError(t, err)
+			require.Len(t, kept, 1)
+			moved, err := os.ReadFile(kept[0])
+			require.NoError(t, err)
+			assert.Equal(t, content, moved)
+			require.NoError(t, os.Remove(kept[0]))
+		})
+	}
+}
+
+// A whole queue, an empty file, one meta page of two and no folder at all are left as they are.
+func TestWhatCanBeReadStays(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "exporter_kafka__traces")
+	whole := queue(t, path)
+	for name, content := range map[string][]byte{
+		"whole":         whole,
+		"empty":         {},
+		"one meta page": overwritten(whole, 0, os.Getpagesize(), zeros),
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(path, content, 0o600))
+			require.NoError(t, (&guard{directory: folder, logger: zap.NewNop()}).Start(t.Context(), nil))
+			found, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.Equal(t, content, found)
+		})
+	}
+	require.NoError(t, (&guard{directory: filepath.Join(folder, "none"), logger: zap.NewNop()}).Start(t.Context(), nil))
+	require.ErrorContains(t, (&Config{}).Validate(), "directory: ")
+}
