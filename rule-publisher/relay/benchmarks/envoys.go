@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -11,7 +12,6 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/stats"
 
 	"spillway.dev/contracts/names"
@@ -45,13 +45,18 @@ type simulated struct {
 }
 
 // connect every Envoy; every `sotwEvery`-th speaks state-of-the-world, the others delta.
-func connect(ctx context.Context, m mesh, count, sotwEvery int, address string, secure func(service string) credentials.TransportCredentials) (*fleet, error) {
+func connect(ctx context.Context, m mesh, count, sotwEvery int, address string, authority *authority) (*fleet, error) {
 	f := &fleet{}
 	for i := range count {
 		service := m.service(i)
 		e := &simulated{service: service, ready: make(chan struct{}), node: &core.Node{Cluster: service,
 			Id: fmt.Sprintf("%s/%s/pod-%d", m.own(), service, i), Locality: &core.Locality{Zone: m.own()}, Extensions: extensions}}
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(secure(service)), grpc.WithStatsHandler(f),
+		// Every pod has a certificate of its own.
+		certificate, err := authority.sign(strings.NewReplacer("{cluster}", m.own(), "{service}", service).Replace(identityPattern))
+		if err != nil {
+			return nil, err
+		}
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(authority.client(certificate)), grpc.WithStatsHandler(f),
 			grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(1<<10))
 		if err != nil {
 			return nil, err

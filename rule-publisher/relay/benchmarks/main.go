@@ -1,7 +1,7 @@
 // Benchmark of the relay: a real relay process, a real NATS server, and simulated Envoys that each
 // hold a real ADS stream. It measures from the publishing of a ruleset to every Envoy's ACK.
 //
-// The last line of its output is one JSON object; times are seconds, rss_mb is the peak.
+// The last line of its output is one JSON object; times are seconds, memory is in 10^6 bytes.
 package main
 
 import (
@@ -10,9 +10,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
 func main() {
@@ -50,7 +47,15 @@ func run(program string, m mesh, envoys, sotwEvery, rounds, pods int) error {
 	if err != nil {
 		return err
 	}
-	relay, xds, err := startRelay(ctx, program, folder, url, m, pods)
+	authority, err := newAuthority()
+	if err != nil {
+		return err
+	}
+	identity, err := authority.files(folder)
+	if err != nil {
+		return err
+	}
+	relay, xds, err := startRelay(ctx, program, folder, url, identity, m, pods)
 	if err != nil {
 		return err
 	}
@@ -61,8 +66,7 @@ func run(program string, m mesh, envoys, sotwEvery, rounds, pods int) error {
 	}
 	fmt.Fprintf(os.Stderr, "relay idle: %.0f MB; connecting %d Envoys of %d services\n", relay.memory("VmRSS"), envoys, m.services)
 	began := time.Now()
-	secure := func(string) credentials.TransportCredentials { return insecure.NewCredentials() }
-	if b.fleet, err = connect(ctx, m, envoys, sotwEvery, xds, secure); err != nil {
+	if b.fleet, err = connect(ctx, m, envoys, sotwEvery, xds, authority); err != nil {
 		return relay.failure(err)
 	}
 	fmt.Fprintf(os.Stderr, "all have routes after %.1f s; relay %.0f MB, %.2f s CPU\n",

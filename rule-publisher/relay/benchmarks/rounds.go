@@ -33,7 +33,8 @@ type round struct {
 	cpu       float64   // seconds of the relay
 	bytes     int64     // of responses
 	responses int64
-	unchanged int64 // responses to Envoys of services whose rules did not change
+	rss       float64 // MB of the relay, after it
+	unchanged int64   // responses to Envoys of services whose rules did not change
 }
 
 // ledger collects the acknowledgements of routes as the publisher would see them.
@@ -114,6 +115,7 @@ func (b *bench) publish(ctx context.Context, kind string) (round, error) {
 	}
 	time.Sleep(300 * time.Millisecond) // what comes late is counted too
 	r.cpu += b.relay.cpu().Seconds()
+	r.rss = b.relay.memory("VmRSS")
 	r.bytes += b.fleet.bytes.Load()
 	for _, at := range b.ledger.at {
 		r.acks = append(r.acks, at.Sub(began).Seconds())

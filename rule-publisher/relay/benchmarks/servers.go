@@ -136,7 +136,7 @@ func makeStreams(ctx context.Context, conn *nats.Conn) (jetstream.KeyValue, erro
 }
 
 // startRelay with the mesh's files; ready when /healthz answers.
-func startRelay(ctx context.Context, program, folder, natsURL string, m mesh, pods int) (relay *process, xds string, err error) {
+func startRelay(ctx context.Context, program, folder, natsURL string, identity []string, m mesh, pods int) (relay *process, xds string, err error) {
 	xds, err1 := freeAddress()
 	health, err2 := freeAddress()
 	topology, endpoints := filepath.Join(folder, "topology.yaml"), filepath.Join(folder, "endpoints.yaml")
@@ -145,9 +145,9 @@ func startRelay(ctx context.Context, program, folder, natsURL string, m mesh, po
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, "", err
 	}
-	relay, err = start(folder, "relay", program, []string{"SPILLWAY_CLUSTER=" + m.own(), "SPILLWAY_NATS_URL=" + natsURL,
-		"SPILLWAY_XDS_LISTEN=" + xds, "SPILLWAY_HEALTH_LISTEN=" + health, "SPILLWAY_STATE_DIR=" + filepath.Join(folder, "state"),
-		"SPILLWAY_TOPOLOGY=" + topology, "SPILLWAY_ENDPOINTS=" + endpoints})
+	relay, err = start(folder, "relay", program, append(identity, "SPILLWAY_CLUSTER="+m.own(), "SPILLWAY_NATS_URL="+natsURL,
+		"SPILLWAY_XDS_LISTEN="+xds, "SPILLWAY_HEALTH_LISTEN="+health, "SPILLWAY_STATE_DIR="+filepath.Join(folder, "state"),
+		"SPILLWAY_TOPOLOGY="+topology, "SPILLWAY_ENDPOINTS="+endpoints))
 	if err != nil {
 		return nil, "", err
 	}

@@ -49,7 +49,8 @@ type Loop struct {
 	network  *table.Network
 	rules    *table.Rules
 	services map[string]*service
-	backends serve.Bundle
+	backends serve.Bundle // clusters and endpoints of everything in `reached`
+	reached  *table.Network
 	expiry   *time.Timer
 	step     *time.Timer
 	serving  uint64
@@ -107,12 +108,14 @@ func (l *Loop) rebuild() {
 		l.expiry.Reset(l.rules.ExpiresAt.Sub(now))
 	}
 	l.announce(version)
-	backends, err := buildBackends(l.network, version, l.backends)
-	if err != nil {
-		l.refuse("backends", err)
-		return
+	if l.reached != l.network {
+		backends, err := buildBackends(l.network, version, l.backends)
+		if err != nil {
+			l.refuse("backends", err)
+			return
+		}
+		l.reached, l.backends = l.network, backends
 	}
-	l.backends = backends
 	for _, s := range l.services {
 		l.retarget(s, now)
 	}
@@ -127,9 +130,8 @@ func (l *Loop) retarget(s *service, now time.Time) {
 		policy = l.rules.Policy
 	}
 	l.tellAdapted(s, t.Adapted)
-	err := s.route(t, policy)
+	err := s.want(t, policy, l.network, l.backends)
 	if err == nil {
-		s.choose(t, l.network, l.backends)
 		target := s.withoutRefused(s.wanted)
 		if err = target.Consistent(); err == nil {
 			s.target = target

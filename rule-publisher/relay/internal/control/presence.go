@@ -85,21 +85,23 @@ func (l *Loop) confirm(s *service) {
 // 0: local-first, or an Envoy that has not accepted any routes yet. Nil when the loop has ended.
 func (l *Loop) InForce() map[string]uint64 {
 	answer := make(chan map[string]uint64, 1)
-	l.post(func() {
-		out := map[string]uint64{}
-		for name, s := range l.services {
-			for _, p := range s.envoys {
-				if lowest, ok := out[name]; !ok || p.inForce < lowest {
-					out[name] = p.inForce
-				}
-			}
-		}
-		answer <- out
-	})
+	l.post(func() { answer <- l.inForce() })
 	select {
 	case out := <-answer:
 		return out
 	case <-l.done:
 		return nil
 	}
+}
+
+func (l *Loop) inForce() map[string]uint64 {
+	out := map[string]uint64{}
+	for name, s := range l.services {
+		for _, p := range s.envoys {
+			if lowest, ok := out[name]; !ok || p.inForce < lowest {
+				out[name] = p.inForce
+			}
+		}
+	}
+	return out
 }

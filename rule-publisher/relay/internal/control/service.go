@@ -15,12 +15,13 @@ import (
 // service is one source service: what its Envoys have, and what they have accepted and refused.
 type service struct {
 	name    string
-	table   table.Table     // what the routes were built from, with the version in which it last changed
-	policy  string          // of that version
-	wanted  serve.Bundle    // what it shall be served when nobody refuses it
-	called  map[string]bool // services that a rule had it call, ever
-	served  serve.Bundle
-	target  serve.Bundle
+	table   table.Table       // what the routes were built from, with the version in which it last changed
+	policy  string            // of that version
+	network *table.Network    // what the clusters were chosen from
+	called  map[string]bool   // services that a rule had it call, ever
+	wanted  serve.Bundle      // what it shall be served when nobody refuses it
+	target  serve.Bundle      // what it shall be served
+	served  serve.Bundle      // what it is served
 	good    serve.Bundle      // by type: the newest set that an Envoy of the service accepted
 	refused map[string]string // by type: the version that an Envoy of the service refused
 	adapted []string          // what table.Build last adapted
@@ -39,36 +40,48 @@ func newService(name string) *service {
 	return &service{name: name, good: serve.Bundle{}, refused: map[string]string{}, called: map[string]bool{}, envoys: map[string]*proxy{}}
 }
 
-// route makes the service's routes from its table. A table that says what the last one said keeps
-// that one's version and input window: they name the ruleset that caused the weights, and so a
+// want makes what the service shall be served from its table. A table that says what the last one said
+// keeps that one's version and input window: they name the ruleset that caused the weights, and so a
 // ruleset that changes nothing for a service changes nothing that its Envoys have. A change of
 // policy is a change: which policy routed a request can be told from the version.
-func (s *service) route(t table.Table, policy string) error {
-	routes := s.wanted[serve.RouteType]
-	if routes.Version != "" && policy == s.policy && sameRules(s.table, t) {
+func (s *service) want(t table.Table, policy string, network *table.Network, backends serve.Bundle) error {
+	same := s.wanted != nil && policy == s.policy && sameRules(s.table, t)
+	if same && network == s.network {
 		return nil
 	}
-	inbound, err := envoy.InboundRoutes(t)
-	if err != nil {
-		return fmt.Errorf("inbound routes of %s: %w", t.Service, err)
+	routes := s.wanted[serve.RouteType]
+	if !same {
+		made, err := buildRoutes(t, routes)
+		if err != nil {
+			return err
+		}
+		s.table, s.policy, routes = t, policy, made
 	}
-	outbound, err := envoy.OutboundRoutes(t)
-	if err != nil {
-		return fmt.Errorf("outbound routes of %s: %w", t.Service, err)
+	names := s.clusters(t, network)
+	wanted := serve.Bundle{serve.RouteType: routes}
+	for _, typeURL := range []string{serve.ClusterType, serve.EndpointType} {
+		wanted[typeURL] = backends[typeURL].Only(t.Version, names, s.wanted[typeURL])
 	}
-	routes, err = serve.NewSet(t.Version, []types.Resource{inbound, outbound}, routes)
-	if err != nil {
-		return err
-	}
-	s.table, s.policy, s.wanted = t, policy, s.wanted.With(serve.RouteType, routes)
+	s.network, s.wanted = network, wanted
 	return nil
 }
 
-// choose the service's clusters and endpoints: of a destination that it calls, those in every cluster;
-// of another, the nearest, whose endpoints fail over to the others'. What it was seen to call once
-// stays, so that a rule that comes and goes does not make connections come and go.
-func (s *service) choose(t table.Table, network *table.Network, backends serve.Bundle) {
-	var names []string
+func buildRoutes(t table.Table, before serve.Set) (serve.Set, error) {
+	inbound, err := envoy.InboundRoutes(t)
+	if err != nil {
+		return serve.Set{}, fmt.Errorf("inbound routes of %s: %w", t.Service, err)
+	}
+	outbound, err := envoy.OutboundRoutes(t)
+	if err != nil {
+		return serve.Set{}, fmt.Errorf("outbound routes of %s: %w", t.Service, err)
+	}
+	return serve.NewSet(t.Version, []types.Resource{inbound, outbound}, before)
+}
+
+// clusters that the service needs: of a destination that it calls, those in every cluster; of another,
+// the nearest, whose endpoints fail over to the others'. What it was seen to call once stays, so that
+// a rule that comes and goes does not make connections come and go.
+func (s *service) clusters(t table.Table, network *table.Network) (names []string) {
 	for _, host := range t.Hosts {
 		if len(host.Routes) > 0 {
 			s.called[host.Service] = true
@@ -81,9 +94,7 @@ func (s *service) choose(t table.Table, network *table.Network, backends serve.B
 			names = append(names, envoy.ClusterName(host.Service, tier.Cluster))
 		}
 	}
-	for _, typeURL := range []string{serve.ClusterType, serve.EndpointType} {
-		s.wanted = s.wanted.With(typeURL, backends[typeURL].Only(t.Version, names, s.wanted[typeURL]))
-	}
+	return names
 }
 
 // sameRules compares what proxies do. Version 0, the fallback, is never the same as a ruleset.

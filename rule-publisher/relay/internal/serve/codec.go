@@ -3,7 +3,6 @@ package serve
 import (
 	"unique"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
@@ -21,6 +20,11 @@ const (
 	resourceName      = 3
 	anyTypeURL        = 1
 	anyValue          = 2
+	deltaRequestNode  = 1
+	requestNode       = 2
+	nodeID            = 1 // of envoy.config.core.v3.Node
+	nodeCluster       = 2
+	nodeLocality      = 4
 )
 
 // lean options keep what each connection costs small: most Envoys are silent most of the time, so
@@ -28,7 +32,7 @@ const (
 func lean() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.ReadBufferSize(2 << 10),
+		grpc.ReadBufferSize(0), // TLS has a buffer of its own
 		grpc.WriteBufferSize(16 << 10),
 		grpc.SharedWriteBuffer(true),
 	}
@@ -67,30 +71,71 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	}
 }
 
-// Unmarshal implements encoding.CodecV2. What the library keeps of a request for as long as the stream
-// lasts is made small: a real Envoy names hundreds of extensions that nobody here reads, and all
-// Envoys ask for the same resources.
+// Unmarshal implements encoding.CodecV2. Of a request only what lasts is read: a real Envoy's node
+// names hundreds of extensions that nobody here needs and that the library would keep for as long as
+// the stream lasts, and all Envoys ask for the same resources.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if err := c.CodecV2.Unmarshal(data, v); err != nil {
-		return err
-	}
 	switch request := v.(type) {
 	case *discovery.DeltaDiscoveryRequest:
-		request.Node = lasting(request.GetNode())
+		if err := c.CodecV2.Unmarshal(slim(data, deltaRequestNode), v); err != nil {
+			return err
+		}
 		share(request.GetResourceNamesSubscribe())
+		return nil
 	case *discovery.DiscoveryRequest:
-		request.Node = lasting(request.GetNode())
+		if err := c.CodecV2.Unmarshal(slim(data, requestNode), v); err != nil {
+			return err
+		}
 		share(request.GetResourceNames())
+		return nil
+	default:
+		return c.CodecV2.Unmarshal(data, v)
 	}
-	return nil
 }
 
-// lasting is of a node what says who and where it is.
-func lasting(node *core.Node) *core.Node {
-	if node == nil {
-		return nil
+// slim is the request with a node that says only who and where it is. Bytes that are no protobuf are
+// left as they are, for the decoder to refuse.
+func slim(data mem.BufferSlice, node protowire.Number) mem.BufferSlice {
+	whole := data.Materialize()
+	out, ok := filter(whole, func(field protowire.Number, value []byte) ([]byte, bool) {
+		if field != node {
+			return value, true
+		}
+		kept, ok := filter(value, func(field protowire.Number, value []byte) ([]byte, bool) {
+			return value, field == nodeID || field == nodeCluster || field == nodeLocality
+		})
+		if !ok {
+			return value, true
+		}
+		return kept, true
+	})
+	if !ok {
+		out = whole
 	}
-	return &core.Node{Id: node.GetId(), Cluster: node.GetCluster(), Locality: node.GetLocality()}
+	return mem.BufferSlice{mem.SliceBuffer(out)}
+}
+
+// filter the length-delimited fields of a message; fields of other types stay.
+func filter(message []byte, keep func(protowire.Number, []byte) ([]byte, bool)) (out []byte, ok bool) {
+	for len(message) > 0 {
+		field, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return nil, false
+		}
+		size := protowire.ConsumeFieldValue(field, kind, message[n:])
+		if size < 0 {
+			return nil, false
+		}
+		if kind != protowire.BytesType {
+			out = append(out, message[:n+size]...)
+		} else if value, _ := protowire.ConsumeBytes(message[n:]); value != nil {
+			if value, kept := keep(field, value); kept {
+				out = protowire.AppendBytes(protowire.AppendTag(out, field, kind), value)
+			}
+		}
+		message = message[n+size:]
+	}
+	return out, true
 }
 
 func share(names []string) {
