@@ -3,6 +3,7 @@
 import asyncio
 import re
 import secrets
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ from collector_process import Collector, collector, gauge_request, read_topic, s
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from record_batches import codecs
 from spillway_contracts import names
-from spillway_lab.testing.kafka import PARTITIONS, kafka_server
+from spillway_lab.testing import servers
+from spillway_lab.testing.kafka import PARTITIONS, kafka_process
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(180)]
 SPANS = names.KAFKA_TOPIC_OTLP_SPANS
@@ -28,9 +30,14 @@ def data(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kafka(data) -> Iterator[str]:
-    with kafka_server(data) as address:
-        yield address
+def broker(data) -> Iterator[servers.Server]:
+    with kafka_process(data) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def kafka(broker) -> str:
+    return broker.url
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +174,30 @@ def test_a_broker_with_a_smaller_limit_gets_smaller_messages(kafka, tmp_path, cl
         ]
         assert settles(lambda: counted(running, "dropped_items", 'reason="refused_by_broker"'), 1)
         assert counted(running, "failed_messages", 'reason="MESSAGE_TOO_LARGE"') > 0
+    finally:
+        running.server.stop()
+
+
+def test_a_stop_does_not_wait_for_a_broker_that_hangs(broker, kafka, tmp_path, clean_environment):
+    """The broker takes requests and answers none: the collector still ends by itself, and its next start sends all."""
+    running = collector(tmp_path, kafka, clean_environment)
+    running.server.start()
+    first, waiting = secrets.token_bytes(16), [secrets.token_bytes(16) for _ in range(50)]
+    running.export_grpc(spans_request([first]).SerializeToString())
+    messages_of(kafka, [first], 1)  # connections are there, so that the next request goes out
+    broker.process.send_signal(signal.SIGSTOP)
+    try:
+        running.export_grpc(spans_request(waiting).SerializeToString())
+        time.sleep(1)  # longer than flush_timeout: the messages are under way
+        process = running.server.process
+        process.terminate()
+        assert process.wait(8) == 0
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+    running.server.start()
+    try:
+        keys = span_keys(messages_of(kafka, waiting, 50))
+        assert {trace_id for trace_id, _ in keys} >= set(waiting)
     finally:
         running.server.stop()
 
