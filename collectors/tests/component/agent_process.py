@@ -1,0 +1,92 @@
+"""A running agent, and gateways that are not collectors: OTLP servers that note what they get."""
+
+import threading
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+from collector_process import CLUSTER, RUN, Collector
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
+)
+from spillway_lab.testing import servers
+from tls_files import TlsFiles
+
+NODE = "node-1"
+
+
+def agent(folder: Path, gateway: str, environment: dict[str, str], *overrides: str, **more: str) -> Collector:
+    """An agent that is not started yet.
+
+    overrides: settings over agent.yaml ("a::b: value"); more: variables beside those that every agent needs.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    ports = {name: servers.free_port() for name in ("grpc", "http", "health", "metrics")}
+    own = {
+        "SPILLWAY_CLUSTER": CLUSTER,
+        "SPILLWAY_NODE": NODE,
+        "SPILLWAY_GATEWAY": gateway,
+        "SPILLWAY_OTLP_GRPC_LISTEN": f"127.0.0.1:{ports['grpc']}",
+        "SPILLWAY_OTLP_HTTP_LISTEN": f"127.0.0.1:{ports['http']}",
+        "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{ports['health']}",
+        "SPILLWAY_METRICS_LISTEN": f"127.0.0.1:{ports['metrics']}",
+        "SPILLWAY_STATE_DIR": str(folder / "state"),
+    }
+    settings = [f"yaml:{override}" for override in overrides]
+    server = servers.Server(
+        url=f"http://127.0.0.1:{ports['health']}",
+        command=[str(RUN), *(f"--config={c}" for c in (RUN.parent / "agent.yaml", *settings))],
+        log=folder / "agent.log",
+        ready=lambda: servers._healthy(ports["health"]),
+        environment=environment | own | more,
+    )
+    return Collector(server, ports)
+
+
+# Python's gRPC knows no zstd, which our own gateway does (tests/component/test_cpu_path.py).
+PLAIN = "exporters::otlp_grpc::compression: gzip"
+
+
+class Gateway(TraceServiceServicer):
+    """An OTLP/gRPC server over TLS on one address, for agents that are PLAIN.
+
+    `refusing`: every export gets UNAVAILABLE.
+    """
+
+    def __init__(self, address: str, tls: TlsFiles) -> None:
+        self.requests: list[ExportTraceServiceRequest] = []
+        self.refusing = False
+        self.refused = threading.Event()
+        self._server = grpc.server(futures.ThreadPoolExecutor(4))
+        add_TraceServiceServicer_to_server(self, self._server)
+        pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
+        self._server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+
+    def Export(self, request, context):
+        if self.refusing:
+            self.refused.set()
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the queue is full")
+        self.requests.append(request)
+        return ExportTraceServiceResponse()
+
+    def __enter__(self) -> "Gateway":
+        self._server.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._server.stop(0)
+
+    def spans(self) -> set[bytes]:
+        """Trace ids of everything that was taken."""
+        return {
+            span.trace_id
+            for request in list(self.requests)
+            for resource_spans in request.resource_spans
+            for scope_spans in resource_spans.scope_spans
+            for span in scope_spans.spans
+        }
