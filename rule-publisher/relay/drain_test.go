@@ -1,8 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -74,10 +78,10 @@ func TestAcknowledgementsOutliveTheRelay(t *testing.T) {
 	}
 	p := newPublisher(t, startNATS(t, folder, port))
 	p.ack(func(a *spillwayv1.Acknowledgement) bool { return a.GetEnvoy() == "north/gate/early" })
-	second.stop()
-	if waiting := startRelay(t, conf).status().AcksWaiting; waiting != 0 {
-		t.Errorf("%d acknowledgements wait for ever", waiting)
-	}
+	eventually(t, "what NATS has stored is forgotten on disk", func() bool {
+		_, err := os.Stat(filepath.Join(conf.StateDir, "acknowledgements.state"))
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // A relay is ready when what it serves is true: at once with a ruleset from disk or with the word of

@@ -26,6 +26,7 @@ import (
 const (
 	filesEvery = 2 * time.Second
 	tlsEvery   = time.Second
+	sayEvery   = 10 * time.Second
 	// An end takes at most these two and half a second for connections that do not close.
 	drainOver = 2500 * time.Millisecond // streams end spread over this time
 	flushFor  = time.Second             // then what waits for NATS gets this time
@@ -76,7 +77,7 @@ func newRelay(conf config, log *slog.Logger) (*relay, error) {
 	if r.conn, err = source.Connect(conf.NATS, conf.Cluster, r.counters, log); err != nil {
 		return nil, errors.Join(err, r.listener.Close(), r.health.Close())
 	}
-	if r.acks, err = report.NewAcks(r.conn, conf.Cluster, r.keptAcks(), r.counters, log); err != nil {
+	if r.acks, err = report.NewAcks(r.conn, conf.Cluster, r.keptAcks(), r.forgetAcks, r.counters, log); err != nil {
 		return nil, errors.Join(err, r.listener.Close(), r.health.Close())
 	}
 	r.life, r.end = context.WithCancel(context.Background())
@@ -93,10 +94,20 @@ func (r *relay) assemble(network *table.Network) {
 		Taken: func(value []byte) { r.loop.Ruleset(value) }}
 	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Observer: r.loop.Observer(),
 		Counters: r.counters, Log: r.log, PushToAck: r.metrics.pushToAck}
-	r.xds = serve.NewServer(r.life, r.cache, r.streams, r.keeper.TLS(), func(from net.Addr, err error) {
+	r.xds = serve.NewServer(r.life, r.cache, r.streams, r.keeper.TLS(), r.handshakeRefused())
+}
+
+// handshakeRefused counts each and says one of them from time to time: a whole mesh whose
+// certificates have expired knocks without pause.
+func (r *relay) handshakeRefused() func(net.Addr, error) {
+	var quietUntil atomic.Int64
+	return func(from net.Addr, err error) {
 		r.counters.Add(count.TLSHandshakesRefused)
-		r.log.Debug("a connection to xDS is refused", "from", from.String(), "error", err)
-	})
+		now, until := time.Now(), quietUntil.Load()
+		if now.UnixNano() > until && quietUntil.CompareAndSwap(until, now.Add(sayEvery).UnixNano()) {
+			r.log.Warn("connections to xDS are refused, this one for", "from", from.String(), "error", err)
+		}
+	}
 }
 
 // kept is the ruleset of before the restart; nil when there is none that can be used.
@@ -126,6 +137,14 @@ func (r *relay) keptAcks() []*spillwayv1.Acknowledgement {
 		return nil
 	}
 	return acks
+}
+
+// forgetAcks that were kept: NATS has stored them.
+func (r *relay) forgetAcks() {
+	if err := r.store.SaveAcks(nil); err != nil {
+		r.counters.Add(count.StateErrors)
+		r.log.Error("acknowledgements that are stored stay on disk, and will be sent again", "error", err)
+	}
 }
 
 // run until the context ends or a server fails; then drain.

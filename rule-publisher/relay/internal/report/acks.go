@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,16 +27,19 @@ const (
 
 // Acks publishes acknowledgements to JetStream, each until the stream has stored it.
 type Acks struct {
-	conn     *nats.Conn
-	js       jetstream.JetStream
-	subject  string
-	queue    *Queue[*spillwayv1.Acknowledgement]
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	subject string
+	queue   *Queue[*spillwayv1.Acknowledgement]
+	// forget what was left over; called once.
+	forget   func()
 	counters *count.Counters
 	log      *slog.Logger
 }
 
-// NewAcks for the relay's cluster. Those left over from before the restart go first.
-func NewAcks(conn *nats.Conn, cluster string, left []*spillwayv1.Acknowledgement, counters *count.Counters, log *slog.Logger) (*Acks, error) {
+// NewAcks for the relay's cluster. Those left over from before the restart go first; allStored is
+// called when, for the first time, none waits any more.
+func NewAcks(conn *nats.Conn, cluster string, left []*spillwayv1.Acknowledgement, allStored func(), counters *count.Counters, log *slog.Logger) (*Acks, error) {
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(confirmIn))
 	if err != nil {
 		return nil, err
@@ -47,6 +51,7 @@ func NewAcks(conn *nats.Conn, cluster string, left []*spillwayv1.Acknowledgement
 		queue: NewQueue[*spillwayv1.Acknowledgement](queueLimit, func() {
 			counters.Add(count.AcknowledgementsDropped)
 		}),
+		forget:   sync.OnceFunc(allStored),
 		counters: counters,
 		log:      log,
 	}
@@ -71,6 +76,7 @@ func (a *Acks) Run(ctx context.Context, last time.Duration) {
 	for ctx.Err() == nil {
 		waiting := a.queue.First(batch)
 		if len(waiting) == 0 {
+			a.forget()
 			select {
 			case <-ctx.Done():
 			case <-a.queue.Signal():

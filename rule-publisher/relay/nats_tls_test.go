@@ -1,0 +1,63 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+
+	"spillway.dev/relay/internal/identity/identitytest"
+	"spillway.dev/relay/internal/source"
+)
+
+// startTLSNATS runs NATS that takes TLS connections only, from holders of the authority's certificates.
+func startTLSNATS(t *testing.T, signer *identitytest.Authority) string {
+	t.Helper()
+	pair := signer.Issue("", time.Hour)
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	must(t, err)
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(signer.PEM)
+	server := startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, TLS: true, TLSVerify: true,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: clients, MinVersion: tls.VersionTLS12,
+			ClientAuth: tls.RequireAndVerifyClientCert}})
+	return "tls://localhost:" + server.Addr().String()[len("127.0.0.1:"):]
+}
+
+// Over tls:// the relay connects with its authority and client certificate; a server of another
+// authority, or one that wants a certificate which the relay lacks, is not talked to, and the relay
+// serves all the same.
+func TestNATSOverTLS(t *testing.T) {
+	folder := t.TempDir()
+	pair := authority.Issue("", time.Hour)
+	files := source.NATS{CA: filepath.Join(folder, "ca.crt"), Cert: filepath.Join(folder, "nats.crt"), Key: filepath.Join(folder, "nats.key")}
+	for path, content := range map[string][]byte{files.CA: authority.PEM, files.Cert: pair.Cert, files.Key: pair.Key} {
+		must(t, os.WriteFile(path, content, 0o600))
+	}
+	ours, foreign := startTLSNATS(t, authority), startTLSNATS(t, identitytest.NewAuthority())
+	for _, test := range []struct {
+		name      string
+		to        source.NATS
+		connected bool
+	}{
+		{"ours", source.NATS{URL: ours, CA: files.CA, Cert: files.Cert, Key: files.Key}, true},
+		{"no client certificate", source.NATS{URL: ours, CA: files.CA}, false},
+		{"another authority", source.NATS{URL: foreign, CA: files.CA, Cert: files.Cert, Key: files.Key}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			conf := testConfig(t, "")
+			conf.NATS = test.to
+			r := startRelay(t, conf)
+			eventually(t, "ready", func() bool { return r.answers("/readyz") == 200 })
+			if got := r.status().NatsConnected; got != test.connected {
+				t.Errorf("connected: %v, want %v", got, test.connected)
+			}
+			boot(t, newDelta(t, at(r), node("gate", "a")))
+		})
+	}
+}
