@@ -20,6 +20,7 @@ import (
 	otelconftelemetry "go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 	kafkapartitionexporter "spillway.dev/collectors/kafkapartitionexporter"
 	kubeletcpureceiver "spillway.dev/collectors/kubeletcpureceiver"
+	queueguardextension "spillway.dev/collectors/queueguardextension"
 )
 
 type aliasProvider interface{ DeprecatedAlias() component.Type }
@@ -45,6 +46,7 @@ func components() (otelcol.Factories, error) {
 	factories.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](
 		healthcheckextension.NewFactory(),
 		filestorage.NewFactory(),
+		queueguardextension.NewFactory(),
 	)
 	if err != nil {
 		return otelcol.Factories{}, err
@@ -52,6 +54,7 @@ func components() (otelcol.Factories, error) {
 	factories.ExtensionModules = makeModulesMap(factories.Extensions, map[component.Type]string{
 		healthcheckextension.NewFactory().Type(): "github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension v0.155.0",
 		filestorage.NewFactory().Type():          "github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage v0.155.0",
+		queueguardextension.NewFactory().Type():  "spillway.dev/collectors/queueguardextension v0.0.0",
 	})
 
 	factories.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](

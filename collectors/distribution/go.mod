@@ -24,6 +24,7 @@ require (
 	go.opentelemetry.io/collector/service v0.155.0
 	spillway.dev/collectors/kafkapartitionexporter v0.0.0
 	spillway.dev/collectors/kubeletcpureceiver v0.0.0
+	spillway.dev/collectors/queueguardextension v0.0.0
 )
 
 require (
@@ -175,3 +176,5 @@ require (
 replace spillway.dev/collectors/kafkapartitionexporter => ../kafkapartitionexporter
 
 replace spillway.dev/collectors/kubeletcpureceiver => ../kubeletcpureceiver
+
+replace spillway.dev/collectors/queueguardextension => ../queueguardextension
