@@ -1,0 +1,164 @@
+"""TLS on both ends of the gateway: to a broker that wants certificate and password, and from its senders."""
+
+import secrets
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from collector_process import (
+    TRACE_EXPORT,
+    Collector,
+    collector,
+    read_topic,
+    span_keys,
+    spans_request,
+)
+from spillway_contracts import names
+from spillway_lab.testing import servers
+from spillway_lab.testing.kafka import kafka_process
+from tls_files import TlsFiles, tls_files
+
+pytestmark = [pytest.mark.component, pytest.mark.timeout(120)]
+USER, PASSWORD = "west", "pass word $HOME #1"
+SECURE = """
+listeners=PLAINTEXT://${{env:KAFKA_LISTEN}},CONTROLLER://${{env:KAFKA_CONTROLLER_LISTEN}},SECURE://{secure}
+advertised.listeners=PLAINTEXT://${{env:KAFKA_ADVERTISED}},SECURE://{secure}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL
+listener.name.secure.ssl.client.auth=required
+ssl.keystore.type=PEM
+ssl.keystore.location={keystore}
+ssl.truststore.type=PEM
+ssl.truststore.location={ca}
+listener.name.secure.sasl.enabled.mechanisms=PLAIN
+listener.name.secure.plain.sasl.jaas.config=\\
+  org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
+"""
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory) -> TlsFiles:
+    return tls_files(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory, tls) -> Iterator[tuple[str, str]]:
+    """A broker's address in clear, for the test's reader, and its address with TLS and SASL."""
+    folder = tmp_path_factory.mktemp("broker")
+    keystore = folder / "keystore.pem"
+    keystore.write_bytes(tls.key.read_bytes() + tls.certificate.read_bytes() + tls.ca.read_bytes())
+    secure = f"127.0.0.1:{servers.free_port()}"
+    process = kafka_process(folder)
+    with (folder / "kafka" / "server.properties").open("a") as properties:
+        properties.write(
+            SECURE.format(secure=secure, keystore=keystore, ca=tls.ca, user=USER, password=PASSWORD)
+        )
+    with process as server:
+        yield server.url, secure
+
+
+def client(tls: TlsFiles, password_file: Path) -> dict[str, str]:
+    return {
+        "SPILLWAY_KAFKA_TLS_CA": str(tls.ca),
+        "SPILLWAY_KAFKA_TLS_CERT": str(tls.certificate),
+        "SPILLWAY_KAFKA_TLS_KEY": str(tls.key),
+        "SPILLWAY_KAFKA_SASL": "PLAIN",
+        "SPILLWAY_KAFKA_SASL_USER": USER,
+        "SPILLWAY_KAFKA_SASL_PASSWORD_FILE": str(password_file),
+    }
+
+
+def until_an_attempt_failed(running: Collector) -> None:
+    while "otelcol_exporter_kafka_partition_failed_messages{" not in running.metrics():
+        time.sleep(0.1)
+
+
+def test_a_corrected_password_sends_what_waited(brokers, tls, tmp_path, clean_environment):
+    """Over mutual TLS: with a wrong password spans wait in the queue; once its file is right they arrive."""
+    clear, secure = brokers
+    password = tmp_path / "password"
+    password.write_text("wrong\n")
+    running = collector(tmp_path / "collector", secure, clean_environment | client(tls, password))
+    running.server.start()
+    trace_id = secrets.token_bytes(16)
+    try:
+        running.export_grpc(spans_request([trace_id]).SerializeToString())
+        until_an_attempt_failed(running)
+        assert "dropped_items{" not in running.metrics()
+        password.write_text(PASSWORD + "\n")
+        messages = read_topic(clear, names.KAFKA_TOPIC_OTLP_SPANS, lambda messages: len(messages) > 0)
+    finally:
+        running.server.stop()
+    assert span_keys(messages) == [(trace_id, (1).to_bytes(8, "big"))]
+
+
+def test_a_broker_of_another_authority_gets_nothing(brokers, tls, tmp_path, clean_environment):
+    """A broker whose certificate the bundle does not sign is not spoken to: spans stay, nothing is dropped."""
+    _, secure = brokers
+    stranger = tls_files(tmp_path / "stranger")
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    environment = client(tls, password) | {"SPILLWAY_KAFKA_TLS_CA": str(stranger.ca)}
+    running = collector(tmp_path / "collector", secure, clean_environment | environment)
+    running.server.start()
+    try:
+        running.export_grpc(spans_request([secrets.token_bytes(16)]).SerializeToString())
+        until_an_attempt_failed(running)
+        assert "otelcol_exporter_kafka_partition_messages{" not in running.metrics()
+        assert "certificate signed by unknown authority" in (tmp_path / "collector/collector.log").read_text()
+    finally:
+        running.server.stop()
+
+
+def test_a_missing_certificate_file_ends_the_start(tls, tmp_path, clean_environment):
+    """What is wrong with TLS files is said at the start, not at the first span."""
+    broken = tmp_path / "broken.pem"
+    broken.write_text("no certificate")
+    running = collector(
+        tmp_path, "kafka.test:9093", clean_environment | {"SPILLWAY_KAFKA_TLS_CA": str(broken)}
+    )
+    with pytest.raises(RuntimeError, match="did not become ready"):
+        running.server.start()
+    assert "tls" in (tmp_path / "collector.log").read_text().lower()
+
+
+def test_senders_must_show_a_certificate_when_asked_to(brokers, tls, tmp_path, clean_environment):
+    """With a client CA both receivers take OTLP over mutual TLS, and nothing in clear or without certificate."""
+    clear, _ = brokers
+    environment = {
+        "SPILLWAY_OTLP_TLS_CERT": str(tls.certificate),
+        "SPILLWAY_OTLP_TLS_KEY": str(tls.key),
+        "SPILLWAY_OTLP_TLS_CLIENT_CA": str(tls.ca),
+    }
+    running = collector(tmp_path / "collector", clear, clean_environment | environment)
+    running.server.start()
+    payload = spans_request([secrets.token_bytes(16)]).SerializeToString()
+    ca, key, certificate = (file.read_bytes() for file in (tls.ca, tls.key, tls.certificate))
+    address = f"127.0.0.1:{running.ports['grpc']}"
+    url = f"https://127.0.0.1:{running.ports['http']}/v1/traces"
+    pair = (str(tls.certificate), str(tls.key))
+    headers = {"content-type": "application/x-protobuf"}
+    try:
+        with grpc.secure_channel(address, grpc.ssl_channel_credentials(ca, key, certificate)) as channel:
+            channel.unary_unary(TRACE_EXPORT)(payload, timeout=10, wait_for_ready=True)
+        assert httpx.post(url, content=payload, headers=headers, verify=context(tls, pair)).status_code == 200
+        for channel in (
+            grpc.insecure_channel(address),
+            grpc.secure_channel(address, grpc.ssl_channel_credentials(ca)),
+        ):
+            with channel, pytest.raises(grpc.RpcError):
+                channel.unary_unary(TRACE_EXPORT)(payload, timeout=10)
+        with pytest.raises(httpx.HTTPError):
+            httpx.post(url, content=payload, headers=headers, verify=context(tls, None))
+    finally:
+        running.server.stop()
+
+
+def context(tls: TlsFiles, pair: tuple[str, str] | None) -> ssl.SSLContext:
+    made = ssl.create_default_context(cafile=str(tls.ca))
+    if pair:
+        made.load_cert_chain(*pair)
+    return made
