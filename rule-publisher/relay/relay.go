@@ -15,6 +15,7 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/control"
 	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/discovery"
 	"spillway.dev/relay/internal/identity"
 	"spillway.dev/relay/internal/report"
 	"spillway.dev/relay/internal/serve"
@@ -24,9 +25,8 @@ import (
 )
 
 const (
-	filesEvery = 2 * time.Second
-	tlsEvery   = time.Second
-	sayEvery   = 10 * time.Second
+	tlsEvery = time.Second
+	sayEvery = 10 * time.Second
 	// An end takes at most these two and half a second for connections that do not close.
 	drainOver = 2500 * time.Millisecond // streams end spread over this time
 	flushFor  = time.Second             // then what waits for NATS gets this time
@@ -34,22 +34,22 @@ const (
 
 // relay is the wiring: every part, and nothing that thinks.
 type relay struct {
-	conf     config
-	log      *slog.Logger
-	counters *count.Counters
-	files    *source.Files
-	store    *state.Store
-	keeper   *identity.Keeper
-	conn     *nats.Conn
-	acks     *report.Acks
-	cache    *serve.Cache
-	loop     *control.Loop
-	rulesets *source.Rulesets
-	streams  *serve.Streams
-	metrics  *metrics
-	xds      *serve.Server
-	listener net.Listener // of xDS
-	health   net.Listener
+	conf      config
+	log       *slog.Logger
+	counters  *count.Counters
+	endpoints *discovery.Directory
+	store     *state.Store
+	keeper    *identity.Keeper
+	conn      *nats.Conn
+	acks      *report.Acks
+	cache     *serve.Cache
+	loop      *control.Loop
+	rulesets  *source.Rulesets
+	streams   *serve.Streams
+	metrics   *metrics
+	xds       *serve.Server
+	listener  net.Listener // of xDS
+	health    net.Listener
 
 	life     context.Context // ends after the draining, not before
 	end      context.CancelFunc
@@ -59,13 +59,18 @@ type relay struct {
 
 // newRelay reads files and disk state and opens the listeners. NATS may be away.
 func newRelay(conf config, log *slog.Logger) (*relay, error) {
-	r := &relay{conf: conf, log: log, counters: &count.Counters{}, started: time.Now(), cache: serve.NewCache(),
-		files: &source.Files{Cluster: conf.Cluster, Topology: conf.Topology, Endpoints: conf.Endpoints}}
-	network, err := r.files.Load()
-	var err2, err3 error
-	r.store, err2 = state.Open(conf.StateDir, conf.Cluster)
-	r.keeper, err3 = identity.NewKeeper(conf.XDS)
+	r := &relay{conf: conf, log: log, counters: &count.Counters{}, started: time.Now(), cache: serve.NewCache()}
+	var network *table.Network
+	var err, err2, err3 error
+	r.life, r.end = context.WithCancel(context.Background())
+	r.keeper, err = identity.NewKeeper(conf.XDS)
+	if r.store, err2 = state.Open(conf.StateDir, conf.Cluster); err2 == nil {
+		r.endpoints = &discovery.Directory{Cluster: conf.Cluster, Store: r.store, Counters: r.counters, Log: log,
+			Files: &source.Files{Topology: conf.Topology, Endpoints: conf.Endpoints}}
+		network, err3 = r.endpoints.Open(r.life)
+	}
 	if err := errors.Join(err, err2, err3); err != nil {
+		r.end()
 		return nil, err
 	}
 	if r.listener, err = net.Listen("tcp", conf.XDSListen); err != nil {
@@ -80,7 +85,6 @@ func newRelay(conf config, log *slog.Logger) (*relay, error) {
 	if r.acks, err = report.NewAcks(r.conn, conf.Cluster, r.keptAcks(), r.forgetAcks, r.counters, log); err != nil {
 		return nil, errors.Join(err, r.listener.Close(), r.health.Close())
 	}
-	r.life, r.end = context.WithCancel(context.Background())
 	r.assemble(network)
 	return r, nil
 }
@@ -155,9 +159,7 @@ func (r *relay) run(asked context.Context) error {
 	var serving, reporting sync.WaitGroup
 	serving.Go(func() { r.loop.Run(r.life) })
 	serving.Go(func() { r.rulesets.Run(r.life) })
-	serving.Go(func() {
-		r.files.Watch(r.life, filesEvery, r.counters, r.log, func(n *table.Network) { r.loop.Network(n) })
-	})
+	serving.Go(func() { r.endpoints.Run(r.life, func(n *table.Network) { r.loop.Network(n) }) })
 	serving.Go(func() { r.keeper.Watch(r.life, tlsEvery, r.counters, r.log) })
 	serving.Go(func() { stop(r.xds.Serve(r.listener)) })
 	serving.Go(func() { stop(health.Serve(r.health)) })

@@ -44,9 +44,12 @@ func published(t *testing.T) *spillwayv1.Ruleset {
 // The golden ruleset gives exactly the golden Envoy routes, clusters and endpoints
 // (contracts/golden/6_envoy_routes.json; -update writes it anew).
 func TestGoldenRoutes(t *testing.T) {
-	files := source.Files{Cluster: goldenCluster, Topology: filepath.Join(golden, "topology.yaml"),
-		Endpoints: filepath.Join(golden, "endpoints.yaml")}
-	network, err := files.Load()
+	files := source.Files{Topology: filepath.Join(golden, "topology.yaml"), Endpoints: filepath.Join(golden, "endpoints.yaml")}
+	inputs, err := files.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, err := table.NewNetwork(goldenCluster, inputs.Topology, inputs.Endpoints, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

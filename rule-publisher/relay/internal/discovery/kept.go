@@ -1,0 +1,58 @@
+package discovery
+
+import (
+	"encoding/json"
+
+	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/table"
+)
+
+// keptPlace is one place of one source as it is kept.
+type keptPlace struct {
+	Source    string           `json:"source"`
+	Place     table.Place      `json:"place"`
+	Endpoints []table.Endpoint `json:"endpoints"`
+}
+
+// keep what sources found, for a restart while whom they ask is away.
+func (d *Directory) keep() {
+	var all []keptPlace
+	for key, r := range d.sources {
+		for place, endpoints := range r.found {
+			all = append(all, keptPlace{key, place, endpoints})
+		}
+	}
+	if len(d.sources) == 0 {
+		return
+	}
+	payload, err := json.Marshal(all)
+	if err == nil {
+		err = d.Store.SaveFound(payload)
+	}
+	if err != nil {
+		d.Counters.Add(count.StateErrors)
+		d.Log.Error("endpoints that were found cannot be kept over a restart", "error", err)
+	}
+}
+
+// kept by source; nothing when it cannot be used.
+func (d *Directory) kept() map[string]table.Found {
+	payload, err := d.Store.LoadFound()
+	var all []keptPlace
+	if err == nil && payload != nil {
+		err = json.Unmarshal(payload, &all)
+	}
+	if err != nil {
+		d.Counters.Add(count.StateErrors)
+		d.Log.Error("the endpoints kept on disk cannot be used", "error", err)
+		return nil
+	}
+	bySource := map[string]table.Found{}
+	for _, k := range all {
+		if bySource[k.Source] == nil {
+			bySource[k.Source] = table.Found{}
+		}
+		bySource[k.Source][k.Place] = k.Endpoints
+	}
+	return bySource
+}
