@@ -1,18 +1,18 @@
 //! One proxied request from arrival to end: what is read from it, what is written into its headers,
 //! and the span that remains. The span is written into one buffer as its facts become known.
 
-use std::borrow::Cow;
-
 use spillway_contracts::*;
 
 use crate::class::Class;
 use crate::config::{Config, is_name};
 use crate::headers::{RequestHeaders, ResponseHeaders, decimal};
 use crate::load::Loads;
-use crate::otlp::span::{Arrival, Ending, put_destination, put_protocol};
+use crate::otlp::arrival::Arrival;
+use crate::otlp::ending::{put_destination, put_protocol};
+use crate::outcome::{Answer, Outcome};
 use crate::property::{Properties, Property, ruleset_version};
 use crate::trace::TraceContext;
-use crate::{Direction, Party, flags, grpc};
+use crate::{Direction, Party, grpc};
 
 /// Both clocks at one instant, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,16 +38,6 @@ pub struct Arriving<'a> {
     pub loads: Option<Loads>,
     /// Where the span is written; empty.
     pub buffer: Vec<u8>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Answer {
-    status: Option<u16>,
-    after_ns: u64,
-    callee_time_us: Option<u64>,
-    /// The callee said which cluster it is in, and the span tells it.
-    told_cluster: bool,
-    bytes: Option<u64>,
 }
 
 /// One request under way.
@@ -164,11 +154,15 @@ impl Exchange {
             put_protocol(protocol.trim_start_matches("HTTP/").as_bytes(), &mut span);
         }
         let elapsed = mono_ns.saturating_sub(self.started.mono_ns);
-        let mut ending = Ending {
-            end_ns: self.started.wall_ns.saturating_add(elapsed),
-            resends,
-            ..self.outcome(config, properties)
+        let outcome = Outcome {
+            direction: config.direction,
+            answer: self.answer,
+            grpc: self.grpc,
+            request_bytes: self.request_bytes,
         };
+        let mut ending = outcome.ending(properties);
+        ending.end_ns = self.started.wall_ns.saturating_add(elapsed);
+        ending.resends = resends;
         if config.direction == Direction::Outbound {
             ending.ruleset_version = properties.get(Property::RulesetVersion).and_then(ruleset_version);
         }
@@ -183,59 +177,6 @@ impl Exchange {
         if let Some((service, cluster)) = routed.and_then(|name| name.split_once(XDS_CLUSTER_SEPARATOR)) {
             let told = self.answer.is_some_and(|answer| answer.told_cluster);
             put_destination(Party { cluster: Some(cluster).filter(|_| !told), service: Some(service) }, span);
-        }
-    }
-
-    fn outcome(&self, config: &Config, properties: &mut impl Properties) -> Ending {
-        let answer = self.answer.as_ref();
-        let flags = properties.number(Property::ResponseFlags).unwrap_or(0);
-        let grpc_status =
-            if self.grpc && answer.is_some() { properties.number(Property::GrpcStatus) } else { None };
-        let error = self.error(config.direction, grpc_status, flags);
-        let request_bytes = self.request_bytes.or_else(|| properties.number(Property::RequestSize));
-        let response_bytes =
-            answer.and_then(|answer| answer.bytes).or_else(|| properties.number(Property::ResponseSize));
-        let details = if error.is_some() {
-            properties.text(Property::ResponseDetails).map(str::to_string)
-        } else {
-            None
-        };
-        Ending {
-            status: answer.and_then(|answer| answer.status),
-            request_bytes,
-            response_bytes,
-            network_time_us: answer.and_then(network_time_us),
-            service_time_us: answer.and_then(|answer| match config.direction {
-                Direction::Inbound => Some(answer.after_ns / 1_000),
-                Direction::Outbound => answer.callee_time_us,
-            }),
-            grpc_status,
-            flags: (flags != 0).then(|| flags::names(flags)).filter(|names| !names.is_empty()),
-            details,
-            error,
-            ..Ending::default()
-        }
-    }
-
-    /// Why it failed: gRPC's status, an HTTP status of the server's making, or no (whole) response.
-    /// A 4xx is the caller's affair on both sides: no destination is worse for it.
-    fn error(&self, direction: Direction, grpc_status: Option<u64>, flags: u64) -> Option<Cow<'static, str>> {
-        let flag = || {
-            Cow::Owned(
-                flags::names(flags)
-                    .split(',')
-                    .next()
-                    .filter(|name| !name.is_empty())
-                    .unwrap_or("_OTHER")
-                    .to_string(),
-            )
-        };
-        match (self.answer.and_then(|answer| answer.status), grpc_status) {
-            (None, _) => Some(flag()),
-            (_, Some(status)) => grpc::error(direction, status).map(Cow::Borrowed),
-            (Some(status @ 500..), _) => Some(Cow::Owned(status.to_string())),
-            (Some(..400), _) if flags::failed(flags) => Some(flag()),
-            _ => None,
         }
     }
 }
@@ -264,11 +205,6 @@ fn source<'a>(config: &'a Config, headers: &RequestHeaders<'a>) -> Party<'a> {
 
 fn name(value: &[u8]) -> Option<&str> {
     std::str::from_utf8(value).ok().filter(|name| is_name(name))
-}
-
-/// Time until the response's headers, minus the callee's own time for the same: DESIGN decision 3.
-fn network_time_us(answer: &Answer) -> Option<u64> {
-    answer.callee_time_us.map(|callee| (answer.after_ns / 1_000).saturating_sub(callee))
 }
 
 #[cfg(test)]

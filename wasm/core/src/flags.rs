@@ -15,8 +15,16 @@ pub fn failed(flags: u64) -> bool {
 
 /// The names, comma-separated, lowest bit first.
 pub fn names(flags: u64) -> String {
-    let set = NAMES.iter().enumerate().filter(|(bit, _)| flags >> bit & 1 == 1);
-    set.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
+    set(flags).collect::<Vec<_>>().join(",")
+}
+
+/// The first name, as a reason; `_OTHER` where there is none.
+pub fn first(flags: u64) -> &'static str {
+    set(flags & !HARMLESS).next().unwrap_or("_OTHER")
+}
+
+fn set(flags: u64) -> impl Iterator<Item = &'static str> {
+    NAMES.iter().enumerate().filter(move |(bit, _)| flags >> bit & 1 == 1).map(|(_, name)| *name)
 }
 
 #[cfg(test)]
@@ -30,6 +38,7 @@ mod tests {
         assert_eq!(names(0x8020), "UF,URX");
         assert_eq!(names(0x4000), "DC");
         assert_eq!(names(1 << 29 | 1 << 40), "UDO");
+        assert_eq!((first(0x8020), first(1 << 9), first(0)), ("UF", "_OTHER", "_OTHER"));
         assert!(!failed(0) && !failed(1 << 9) && failed(1 << 9 | 4));
     }
 }

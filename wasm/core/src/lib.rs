@@ -19,6 +19,7 @@ pub mod ids;
 pub mod load;
 pub mod otlp;
 pub mod outbox;
+pub mod outcome;
 pub mod property;
 pub mod sampling;
 pub mod trace;

@@ -67,7 +67,9 @@ pub trait Properties {
 /// The ruleset version as Envoy hands out a value of route metadata: a Struct's number is a
 /// little-endian double, a string is its text.
 pub fn ruleset_version(property: &[u8]) -> Option<u64> {
-    let number = property.try_into().map(f64::from_le_bytes).ok().filter(|n| n.fract() == 0.0 && *n >= 1.0);
+    // Beyond 2^53 a double tells no whole number from its neighbours.
+    let whole = |n: &f64| n.fract() == 0.0 && (1.0..9_007_199_254_740_992.0).contains(n);
+    let number = property.try_into().map(f64::from_le_bytes).ok().filter(whole);
     number
         .map(|number| number as u64)
         .or_else(|| std::str::from_utf8(property).ok().and_then(|text| text.parse().ok()))
@@ -83,9 +85,8 @@ mod tests {
         assert_eq!(ruleset_version(&42f64.to_le_bytes()), Some(42));
         assert_eq!(ruleset_version(b"42"), Some(42));
         assert_eq!(ruleset_version(b"12345678"), Some(12_345_678));
-        for garbage in
-            [b"".as_slice(), b"new", &1.5f64.to_le_bytes(), &f64::NAN.to_le_bytes(), &(-1f64).to_le_bytes()]
-        {
+        let doubles = [1.5, f64::NAN, -1.0, 1e300, 9_007_199_254_740_992.0].map(f64::to_le_bytes);
+        for garbage in [b"".as_slice(), b"new"].into_iter().chain(doubles.iter().map(<[u8; 8]>::as_slice)) {
             assert_eq!(ruleset_version(garbage), None, "{garbage:?}");
         }
     }

@@ -5,8 +5,9 @@
 //! where a context is unknown; here that is nothing.
 //!
 //! `state` finds the plugin and the request that a callback is about, `plugin` is one plugin in one
-//! worker, `request` one request; `stats` and `load` are what they count; `host` alone calls the proxy.
+//! worker, `request` one request; `stats` and `load` are what they count; `host` alone calls the proxy, by `abi`.
 
+mod abi;
 mod host;
 mod load;
 mod plugin;

@@ -61,7 +61,9 @@ pub fn rejected_spans(response: &[u8]) -> u64 {
         let len = usize::try_from(decode_varint(buf)?).unwrap_or(usize::MAX);
         Ok(buf.split_at_checked(len).map_or(*buf, |(inside, _)| inside))
     });
-    partial.and_then(|partial| find_field(partial, 1, WireType::Varint, decode_varint)).unwrap_or(0)
+    let rejected = partial.and_then(|partial| find_field(partial, 1, WireType::Varint, decode_varint));
+    // An int64: below nothing is nothing.
+    rejected.filter(|rejected| i64::try_from(*rejected).is_ok()).unwrap_or(0)
 }
 
 /// The first field with this tag and type, as `read` reads it.

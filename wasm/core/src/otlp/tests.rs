@@ -8,8 +8,9 @@ use opentelemetry_proto::tonic::trace::v1::Span as Decoded;
 use proptest::prelude::*;
 use prost::Message;
 
+use super::arrival::Arrival;
+use super::ending::{Ending, put_destination, put_protocol};
 use super::envelope::{Envelope, put_span, rejected_spans};
-use super::span::{Arrival, Ending, put_destination, put_protocol};
 use crate::config::Config;
 use crate::headers::TraceHeaders;
 use crate::ids::Ids;
@@ -208,11 +209,11 @@ fn addresses() {
 /// A partial success is read from the published type's bytes; a plain success rejects nothing.
 #[test]
 fn rejections_are_read() {
-    for (rejected, error_message) in [(3, "too late"), (0, "be slower"), (0, "")] {
+    for (rejected, error_message) in [(3, "too late"), (0, "be slower"), (0, ""), (-7, "odd")] {
         let partial =
             ExportTracePartialSuccess { rejected_spans: rejected, error_message: error_message.into() };
         let response = ExportTraceServiceResponse { partial_success: Some(partial) };
-        assert_eq!(rejected_spans(&response.encode_to_vec()), rejected as u64);
+        assert_eq!(rejected_spans(&response.encode_to_vec()), rejected.max(0) as u64);
     }
     assert_eq!(rejected_spans(&[]), 0);
 }

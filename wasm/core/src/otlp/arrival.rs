@@ -1,10 +1,8 @@
-//! The fields of one Span message, in the order in which they become known: protobuf lets fields come
-//! in any order, so a request needs one buffer and no copy of its headers.
-
-use std::borrow::Cow;
+//! The fields of one Span message that are known when its request arrives.
 
 use spillway_contracts::*;
 
+use super::attributes::*;
 use super::wire::*;
 use crate::class::Class;
 use crate::load::{Load, Loads};
@@ -13,12 +11,7 @@ use crate::{Direction, Party, grpc};
 
 const KIND_SERVER: u64 = 2;
 const KIND_CLIENT: u64 = 3;
-const STATUS_ERROR: u64 = 2;
 const FLAG_SAMPLED: u32 = 1;
-/// Span.attributes.
-const ATTRIBUTE: u32 = 9;
-/// Longer paths and hosts are cut: a span's size has a bound.
-const TEXT_MAX: usize = 1024;
 /// Methods that the conventions know; others are told as `_OTHER`, so names stay few.
 const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "QUERY"];
@@ -127,110 +120,10 @@ impl Arrival<'_> {
     }
 }
 
-/// What is known when a request is over.
-#[derive(Clone, Debug, Default)]
-pub struct Ending {
-    /// Start plus the monotonic duration: never before the start.
-    pub end_ns: u64,
-    /// None when no response came (reset).
-    pub status: Option<u16>,
-    /// Body bytes received from the caller.
-    pub request_bytes: Option<u64>,
-    /// Body bytes received from the callee.
-    pub response_bytes: Option<u64>,
-    /// Ruleset whose route was taken (outbound).
-    pub ruleset_version: Option<u64>,
-    /// Client time minus the callee's own (outbound).
-    pub network_time_us: Option<u64>,
-    /// The callee's own time.
-    pub service_time_us: Option<u64>,
-    /// gRPC status number.
-    pub grpc_status: Option<u64>,
-    /// Tries of this proxy before the one that counted.
-    pub resends: Option<u64>,
-    /// Envoy's response flags, comma-separated.
-    pub flags: Option<String>,
-    /// Envoy's response code details.
-    pub details: Option<String>,
-    /// Why it failed; None when it did not.
-    pub error: Option<Cow<'static, str>>,
-}
-
-impl Ending {
-    /// Appends the fields.
-    pub fn put(&self, out: &mut Vec<u8>) {
-        put_fixed64(8, self.end_ns, out);
-        for (key, value) in [
-            (OTEL_ATTRIBUTE_HTTP_STATUS, self.status.map(u64::from)),
-            (OTEL_ATTRIBUTE_REQUEST_SIZE, self.request_bytes),
-            (OTEL_ATTRIBUTE_RESPONSE_SIZE, self.response_bytes),
-            (SPAN_ATTRIBUTE_RULESET_VERSION, self.ruleset_version),
-            (SPAN_ATTRIBUTE_NETWORK_TIME, self.network_time_us),
-            (SPAN_ATTRIBUTE_SERVICE_TIME, self.service_time_us),
-            (OTEL_ATTRIBUTE_RPC_STATUS, self.grpc_status),
-        ] {
-            if let Some(value) = value {
-                put_int(ATTRIBUTE, key, value, out);
-            }
-        }
-        for (key, value) in [
-            (SPAN_ATTRIBUTE_RESPONSE_FLAGS, self.flags.as_deref()),
-            (SPAN_ATTRIBUTE_RESPONSE_DETAILS, self.details.as_deref()),
-            (OTEL_ATTRIBUTE_ERROR_TYPE, self.error.as_deref()),
-        ] {
-            if let Some(value) = value {
-                put_text(key, value.as_bytes(), out);
-            }
-        }
-        put_resends(self.resends, out);
-        if self.error.is_some() {
-            put_header(15, 2, out);
-            put_varint(3, STATUS_ERROR, out);
-        }
-    }
-}
-
-/// Who was asked; each part once, when it is known.
-pub fn put_destination(destination: Party<'_>, out: &mut Vec<u8>) {
-    put_party(destination, SPAN_ATTRIBUTE_DESTINATION_CLUSTER, SPAN_ATTRIBUTE_DESTINATION_SERVICE, out);
-}
-
-/// HTTP version, such as `1.1`.
-pub fn put_protocol(version: &[u8], out: &mut Vec<u8>) {
-    put_text(OTEL_ATTRIBUTE_PROTOCOL_VERSION, version, out);
-}
-
-fn put_resends(resends: Option<u64>, out: &mut Vec<u8>) {
-    if let Some(resends) = resends.filter(|resends| *resends > 0) {
-        put_int(ATTRIBUTE, OTEL_ATTRIBUTE_RESEND_COUNT, resends, out);
-    }
-}
-
 fn put_load(load: Load, in_flight: &str, rate: &str, out: &mut Vec<u8>) {
     put_int(ATTRIBUTE, in_flight, load.in_flight, out);
     if let Some(arrival_rate) = load.arrival_rate {
         put_double(ATTRIBUTE, rate, arrival_rate, out);
-    }
-}
-
-fn put_party(party: Party<'_>, cluster: &str, service: &str, out: &mut Vec<u8>) {
-    for (key, value) in [(cluster, party.cluster), (service, party.service)] {
-        if let Some(value) = value {
-            put_string(ATTRIBUTE, key, value.as_bytes(), out);
-        }
-    }
-}
-
-/// An attribute of foreign bytes: what is not UTF-8 is replaced, what is too long is cut.
-fn put_text(key: &str, bytes: &[u8], out: &mut Vec<u8>) {
-    let bytes = bytes.get(..TEXT_MAX).unwrap_or(bytes);
-    match std::str::from_utf8(bytes) {
-        Ok(text) => put_string(ATTRIBUTE, key, text.as_bytes(), out),
-        // The end of a cut text may be half a character: it goes, and nothing else changes.
-        Err(error) if error.error_len().is_none() => {
-            put_string(ATTRIBUTE, key, bytes.get(..error.valid_up_to()).unwrap_or_default(), out);
-        }
-        Err(_) => put_string(ATTRIBUTE, key, String::from_utf8_lossy(bytes).as_bytes(), out),
     }
 }
 

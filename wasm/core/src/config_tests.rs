@@ -1,0 +1,62 @@
+use super::*;
+
+const MINIMAL: &str = r#"{"direction": "outbound", "cluster": "one", "service": "cart"}"#;
+
+/// Identity is enough; the rest has defaults.
+#[test]
+fn minimal() {
+    let config = Config::parse(MINIMAL.as_bytes()).unwrap();
+    assert_eq!(config.direction, Direction::Outbound);
+    assert_eq!((config.cluster.as_str(), config.service.as_str()), ("one", "cart"));
+    assert_eq!(config.collector_cluster, "spillway-collector");
+    assert_eq!(
+        (config.flush_interval_ms, config.bounds.batch_spans, config.bounds.queue_spans),
+        (1000, 512, 8192)
+    );
+    assert_eq!((config.sample_ratio, config.long_lived_after_ms), (1.0, 60_000));
+}
+
+/// Every wrong key is named at once, with its value.
+#[test]
+fn every_wrong_key_is_named() {
+    let json = br#"{"direction": "sideways", "cluster": "", "colour": 1, "flush_interval_ms": -1, "max_batch_spans": "8",
+        "sample_ratio": 1.1, "long_lived_after_ms": 0, "max_batch_bytes": 1}"#;
+    let error = Config::parse(json).unwrap_err();
+    for part in [
+        "direction: \"sideways\"",
+        "cluster: \"\"",
+        "service: missing",
+        "colour: unknown",
+        "flush_interval_ms: -1",
+        "max_batch_spans: \"8\"",
+        "sample_ratio: 1.1",
+        "long_lived_after_ms: 0",
+        "max_batch_bytes: 1",
+    ] {
+        assert!(error.contains(part), "{part} not in {error}");
+    }
+}
+
+/// Identity has no default, and what is not an object is refused.
+#[test]
+fn no_identity_no_start() {
+    for (json, part) in [("{}", "cluster: missing"), ("", "not JSON"), ("[]", "expected a JSON object")] {
+        assert!(Config::parse(json.as_bytes()).unwrap_err().contains(part), "{json}");
+    }
+    let small = MINIMAL.replace('}', r#", "max_queue_spans": 8}"#);
+    assert!(Config::parse(small.as_bytes()).unwrap_err().contains("max_queue_spans: 8"));
+}
+
+/// The ratio may be whole or not, and nothing else.
+#[test]
+fn ratios() {
+    let with = |ratio: &str| {
+        Config::parse(MINIMAL.replace('}', &format!(r#", "sample_ratio": {ratio}}}"#)).as_bytes())
+    };
+    for (text, ratio) in [("0", 0.0), ("1", 1.0), ("0.125", 0.125)] {
+        assert_eq!(with(text).unwrap().sample_ratio, ratio);
+    }
+    for text in ["-0.1", "\"1\"", "null", "2"] {
+        assert!(with(text).unwrap_err().contains("sample_ratio"), "{text}");
+    }
+}
