@@ -3,6 +3,7 @@
 
 use crate::hex;
 use crate::ids::{SpanId, TraceId};
+use crate::short::Short;
 
 /// Single header: `{trace id}-{span id}[-{sampling}[-{parent span id}]]`, or only a sampling state.
 pub const SINGLE: &str = "b3";
@@ -60,12 +61,9 @@ pub fn parse_multi(
 }
 
 /// Trace id, span id and state as one `b3` header.
-pub fn format_single(trace_id: &TraceId, span_id: &SpanId, sampled: bool) -> String {
-    let mut out = String::with_capacity(51);
-    hex::encode(trace_id, &mut out);
-    out.push('-');
-    hex::encode(span_id, &mut out);
-    out.push_str(if sampled { "-1" } else { "-0" });
+pub fn format_single(trace_id: &TraceId, span_id: &SpanId, sampled: bool) -> Short<51> {
+    let mut out = Short::default();
+    out.push_hex(trace_id).push("-").push_hex(span_id).push(if sampled { "-1" } else { "-0" });
     out
 }
 

@@ -11,6 +11,7 @@ use crate::otlp::arrival::Arrival;
 use crate::otlp::ending::{put_destination, put_protocol};
 use crate::outcome::{Answer, Outcome};
 use crate::property::{Properties, Property, ruleset_version};
+use crate::short::Short;
 use crate::trace::TraceContext;
 use crate::{Direction, Party, grpc};
 
@@ -114,7 +115,8 @@ impl Exchange {
     /// Tells `edit` the changes to the response's headers: inbound, our own time and where we are.
     pub fn response_edits(&self, config: &Config, mut edit: impl FnMut(&'static str, Option<&str>)) {
         if let (Some(answer), Direction::Inbound) = (&self.answer, config.direction) {
-            edit(HTTP_HEADER_SERVICE_TIME, Some(&(answer.after_ns / 1_000).to_string()));
+            let time = *Short::<20>::default().push_decimal(answer.after_ns / 1_000);
+            edit(HTTP_HEADER_SERVICE_TIME, Some(&time));
             edit(HTTP_HEADER_CLUSTER, Some(&config.cluster));
         }
     }

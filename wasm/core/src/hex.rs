@@ -13,18 +13,6 @@ pub fn decode<const N: usize>(text: &[u8], upper: bool) -> Option<[u8; N]> {
     Some(out)
 }
 
-/// Appends the bytes to `out`, two digits each.
-pub fn encode(bytes: &[u8], out: &mut String) {
-    for byte in bytes {
-        out.push(digit(byte >> 4));
-        out.push(digit(byte & 0x0f));
-    }
-}
-
-fn digit(nibble: u8) -> char {
-    char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 })
-}
-
 fn nibble(digit: u8, upper: bool) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),

@@ -22,6 +22,7 @@ pub mod outbox;
 pub mod outcome;
 pub mod property;
 pub mod sampling;
+pub mod short;
 pub mod trace;
 pub mod tracestate;
 

@@ -10,6 +10,7 @@ use crate::headers::TraceHeaders;
 use crate::hex;
 use crate::ids::{Ids, SpanId, TraceId};
 use crate::sampling::Sampler;
+use crate::short::Short;
 use crate::tracestate;
 
 const SAMPLED: u8 = 0x01;
@@ -132,27 +133,21 @@ impl<'a> TraceContext<'a> {
     }
 
     /// This proxy's span as a version 00 traceparent.
-    pub fn traceparent(&self) -> String {
-        let mut out = String::with_capacity(55);
-        out.push_str("00-");
-        hex::encode(&self.trace_id, &mut out);
-        out.push('-');
-        hex::encode(&self.span_id, &mut out);
-        out.push_str(match (self.random, self.sampled) {
+    pub fn traceparent(&self) -> Short<55> {
+        let flags = match (self.random, self.sampled) {
             (true, true) => "-03",
             (true, false) => "-02",
             (false, true) => "-01",
             (false, false) => "-00",
-        });
+        };
+        let mut out = Short::default();
+        out.push("00-").push_hex(&self.trace_id).push("-").push_hex(&self.span_id).push(flags);
         out
     }
 
     fn b3_multi_edits(&self, mut edit: impl FnMut(&'static str, Option<&str>)) {
-        let (mut trace, mut span) = (String::with_capacity(32), String::with_capacity(16));
-        hex::encode(&self.trace_id, &mut trace);
-        hex::encode(&self.span_id, &mut span);
-        edit(b3::TRACE_ID, Some(&trace));
-        edit(b3::SPAN_ID, Some(&span));
+        edit(b3::TRACE_ID, Some(Short::<32>::default().push_hex(&self.trace_id)));
+        edit(b3::SPAN_ID, Some(Short::<16>::default().push_hex(&self.span_id)));
         edit(b3::PARENT_SPAN_ID, None);
     }
 }

@@ -17,6 +17,10 @@ fn read(headers: &[(&str, &str)]) -> TraceContext<'static> {
     read_with(1.0, headers)
 }
 
+fn hex_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn edits(context: &TraceContext<'_>) -> Vec<(&'static str, Option<String>)> {
     let mut all = Vec::new();
     context.edits(|name, value| all.push((name, value.map(str::to_string))));
@@ -170,9 +174,7 @@ proptest! {
     #[test]
     fn b3_round_trip(trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), multi: bool) {
         prop_assume!(trace != [0; 16] && span != [0; 8]);
-        let (mut trace_text, mut span_text) = (String::new(), String::new());
-        hex::encode(&trace, &mut trace_text);
-        hex::encode(&span, &mut span_text);
+        let (trace_text, span_text) = (hex_text(&trace), hex_text(&span));
         let single = format!("{trace_text}-{span_text}-1");
         let context = if multi {
             read(&[("x-b3-traceid", &trace_text), ("x-b3-spanid", &span_text), ("x-b3-sampled", "1")])
@@ -193,11 +195,7 @@ proptest! {
         version in 0u8..0xff, trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), flags in any::<u8>(),
     ) {
         prop_assume!(trace != [0; 16] && span != [0; 8]);
-        let mut text = format!("{version:02x}-");
-        hex::encode(&trace, &mut text);
-        text.push('-');
-        hex::encode(&span, &mut text);
-        text.push_str(&format!("-{flags:02x}"));
+        let text = format!("{version:02x}-{}-{}-{flags:02x}", hex_text(&trace), hex_text(&span));
         let context = read(&[("traceparent", &text)]);
         prop_assert_eq!(context.trace_id, trace);
         prop_assert_eq!(context.parent, Some(span));
