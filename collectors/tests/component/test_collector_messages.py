@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from collector_process import Collector, collector, gauge_request, read_topic, span_keys, spans_request
+from collector_process import RUN, Collector, collector, gauge_request, read_topic, span_keys, spans_request
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from record_batches import codecs
 from spillway_contracts import names
@@ -20,7 +21,7 @@ from spillway_lab.testing.kafka import PARTITIONS, kafka_process
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(180)]
 SPANS = names.KAFKA_TOPIC_OTLP_SPANS
-MAX_MESSAGE_BYTES = 4_000_000  # config.yaml
+EXPORTER = yaml.safe_load((RUN.parent / "config.yaml").read_text())["exporters"]["kafka_partition"]
 COUNTER = "otelcol_exporter_kafka_partition"
 
 
@@ -136,7 +137,9 @@ def test_what_exceeds_the_brokers_limit_is_split(running, kafka):
     running.export_http("/v1/traces", heavy_request(trace_id, [40_000] * 300).SerializeToString())
     messages = messages_of(kafka, [trace_id], 300)
     assert sorted(span_keys(messages)) == [(trace_id, n.to_bytes(8, "big")) for n in range(1, 301)]
-    assert len(messages) > 3 and max(len(message.value) for message in messages) <= MAX_MESSAGE_BYTES
+    assert (
+        len(messages) > 3 and max(len(message.value) for message in messages) <= EXPORTER["max_message_bytes"]
+    )
     assert {len(used) for used in partitions_of(messages).values()} == {1}
     assert settles(lambda: counted(running, "splits"), splits + len(messages) - 1)
 
