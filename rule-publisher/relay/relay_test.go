@@ -337,8 +337,11 @@ func TestForeignEnvoysAreRefused(t *testing.T) {
 	foreign := node("gate", "a")
 	foreign.Locality.Zone = "south"
 	nameless := node("", "a")
+	posing := node("gate", "a")
+	posing.Id = "north/shop/a"
 	for want, n := range map[string]func() client{
 		`node.locality.zone: "south"; this relay serves cluster "north"`: func() client { return newDelta(t, at(r), foreign) },
+		`node.id: "north/shop/a"; must begin with "north/gate/"`:         func() client { return newSotw(t, at(r), posing) },
 		"node.cluster: empty": func() client { return newSotw(t, at(r), nameless) },
 	} {
 		c := n()
@@ -352,7 +355,7 @@ func TestForeignEnvoysAreRefused(t *testing.T) {
 			t.Error("not refused")
 		}
 	}
-	if got := r.status().Counters["streams_refused_node"]; got != 2 {
+	if got := r.status().Counters["streams_refused_node"]; got != 3 {
 		t.Errorf("streams_refused_node %d", got)
 	}
 }

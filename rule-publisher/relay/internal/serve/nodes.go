@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
@@ -62,6 +63,10 @@ func (s *Streams) problem(st *streamState, said identified) (error, count.Counte
 		return status.Error(codes.InvalidArgument, "node.cluster: empty; must be the service's name"), count.StreamsRefusedNode
 	case said.cluster != s.Cluster:
 		return status.Errorf(codes.PermissionDenied, "node.locality.zone: %q; this relay serves cluster %q", said.cluster, s.Cluster),
+			count.StreamsRefusedNode
+	case !strings.HasPrefix(said.envoy, said.cluster+"/"+said.service+"/"):
+		// Else it could answer in another's name: acknowledgements are kept by node id.
+		return status.Errorf(codes.PermissionDenied, "node.id: %q; must begin with %q", said.envoy, said.cluster+"/"+said.service+"/"),
 			count.StreamsRefusedNode
 	case st.node.envoy != "":
 		return status.Errorf(codes.PermissionDenied, "node: was %q of %q, is now %q of %q; a stream keeps its node",
