@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -33,6 +34,11 @@ func (l *Loop) takeRuleset(value []byte) {
 		l.refuseRuleset(ruleset.GetVersion(), count.RulesetsRefused, err)
 		return
 	}
+	if rules.Expired(time.Now()) && l.rules != nil && !l.rules.Expired(time.Now()) {
+		l.refuseRuleset(rules.Version, count.RulesetsRefused,
+			fmt.Errorf("expires_at: %s is over, and version %d is in force", rules.ExpiresAt.Format(time.RFC3339), l.rules.Version))
+		return
+	}
 	// Once the newest has expired any other is better, also a lower one: versions begin anew when
 	// the publisher's store was lost.
 	if l.rules != nil && !l.rules.Expired(time.Now()) && rules.Version <= l.rules.Version {
@@ -60,10 +66,11 @@ func (l *Loop) ignore(version uint64) {
 
 func (l *Loop) refuseRuleset(version uint64, counter count.Counter, err error) {
 	l.ports.Counters.Add(counter)
-	l.ports.Log.Error("a ruleset is refused; the old one stays", "version", version, "error", err)
+	detail := bounded(err.Error())
+	l.ports.Log.Error("a ruleset is refused; the old one stays", "version", version, "error", detail)
 	l.ports.Acknowledge(&spillwayv1.Acknowledgement{
 		Cluster: l.cluster, Envoy: l.cluster + "/relay", RulesetVersion: version,
-		TypeUrl: rulesetType, Outcome: spillwayv1.Outcome_OUTCOME_NACK, Detail: err.Error(), At: timestamppb.Now(),
+		TypeUrl: rulesetType, Outcome: spillwayv1.Outcome_OUTCOME_NACK, Detail: detail, At: timestamppb.Now(),
 	})
 }
 
@@ -137,9 +144,38 @@ func (l *Loop) report(network *table.Network, rules *table.Rules) {
 		}
 	}
 	if rules != nil {
-		for _, text := range rules.Skipped {
-			l.ports.Counters.Add(count.ClassesSkipped)
-			l.ports.Log.Warn("a traffic class is routed as catch-all", "reason", text)
-		}
+		l.ports.Counters.AddN(count.ClassesSkipped, len(rules.Skipped))
+		l.warn("a traffic class is routed as catch-all", l.skipped, rules.Skipped)
+		l.skipped = rules.Skipped
 	}
+}
+
+// warn of what is new in a list, and of no more than a person reads: the same ruleset comes again and
+// again, and a broken one can have thousands of faults.
+func (l *Loop) warn(what string, before, now []string) {
+	const most = 20
+	known := make(map[string]bool, len(before))
+	for _, text := range before {
+		known[text] = true
+	}
+	told := 0
+	for _, text := range now {
+		if known[text] {
+			continue
+		}
+		if told++; told > most {
+			l.ports.Log.Warn(what+", and others", "most", most, "all", len(now))
+			return
+		}
+		l.ports.Log.Warn(what, "reason", bounded(text))
+	}
+}
+
+// bounded text can be stored whatever a ruleset has in it.
+func bounded(text string) string {
+	const most = 4096 // bytes
+	if len(text) > most {
+		text = text[:most] + " …"
+	}
+	return strings.ToValidUTF8(text, "?")
 }

@@ -5,7 +5,6 @@ package control
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +53,7 @@ type Loop struct {
 	expiry   *time.Timer
 	step     *time.Timer
 	serving  uint64
+	skipped  []string // classes of the newest ruleset
 
 	forgetAfter time.Duration
 }
@@ -164,11 +164,7 @@ func (l *Loop) advance() {
 // tellAdapted logs once per change, not with every ruleset.
 func (l *Loop) tellAdapted(s *service, adapted []string) {
 	l.ports.Counters.AddN(count.RulesAdapted, len(adapted))
-	for _, text := range adapted {
-		if !slices.Contains(s.adapted, text) {
-			l.ports.Log.Warn("a rule cannot be followed to the letter", "rule", text)
-		}
-	}
+	l.warn("a rule cannot be followed to the letter", s.adapted, adapted)
 	s.adapted = adapted
 }
 

@@ -120,6 +120,14 @@ func RulesetVersion(version string) uint64 {
 // Names of the resources in order.
 func (s Set) Names() []string { return sortedNames(s.items) }
 
+// Packed are the resources as they go out, in order of name.
+func (s Set) Packed() (out []*anypb.Any) {
+	for _, name := range s.Names() {
+		out = append(out, s.items[name].GetResource())
+	}
+	return out
+}
+
 func sortedNames(items map[string]item) []string {
 	return slices.Sorted(maps.Keys(items))
 }

@@ -11,7 +11,7 @@ import (
 
 var (
 	serviceName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
-	methodName  = regexp.MustCompile(`^[A-Z]+$`)
+	methodName  = regexp.MustCompile(`^[A-Z]{1,32}$`)
 )
 
 // Class is a traffic class whose template and method Envoy can match.
@@ -32,7 +32,7 @@ func ParseClass(class *spillwayv1.TrafficClass) (Class, error) {
 		return Class{}, fmt.Errorf("traffic class service %q: must be letters, digits and inner '._-'", class.GetService())
 	}
 	if !methodName.MatchString(class.GetMethod()) {
-		return Class{}, fmt.Errorf("traffic class %s: method %q must be upper case letters", class.GetService(), class.GetMethod())
+		return Class{}, fmt.Errorf("traffic class %s: method %.40q must be 1 to 32 upper case letters", class.GetService(), class.GetMethod())
 	}
 	template, err := ParseTemplate(class.GetPathTemplate())
 	if err == nil {

@@ -11,6 +11,11 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 )
 
+const (
+	maxVersion      = 1 << 53 // numbers of a Struct are doubles
+	maxWindowLength = 256
+)
+
 // Weighted is a share, in parts of names.ValueWeightTotal, of one destination cluster.
 type Weighted struct {
 	Cluster string
@@ -52,6 +57,12 @@ func ParseRules(ruleset *spillwayv1.Ruleset, cluster string) (*Rules, error) {
 	var problems []error
 	if rules.Version == 0 {
 		problems = append(problems, errors.New("version: 0; a published ruleset has a version of at least 1"))
+	}
+	if rules.Version > maxVersion {
+		problems = append(problems, fmt.Errorf("version: %d, at most %d: route metadata cannot say more exactly", rules.Version, uint64(maxVersion)))
+	}
+	if len(rules.InputWindow) > maxWindowLength {
+		problems = append(problems, fmt.Errorf("input_window.id: %d bytes, at most %d: every route carries it", len(rules.InputWindow), maxWindowLength))
 	}
 	if !ruleset.GetExpiresAt().IsValid() || ruleset.GetExpiresAt() == nil {
 		problems = append(problems, errors.New("expires_at: missing or out of range"))

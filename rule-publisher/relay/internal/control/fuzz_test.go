@@ -1,0 +1,64 @@
+package control
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/serve"
+)
+
+// Whatever bytes stand in the cluster's key: the loop goes on, what it serves is consistent, and Envoy's
+// own validation rules (protoc-gen-validate) accept every resource of it.
+func FuzzRuleset(f *testing.F) {
+	good := rulesetOf(1, time.Hour, map[string]uint32{"a": 2500})
+	for _, change := range []func(*spillwayv1.Ruleset){
+		func(*spillwayv1.Ruleset) {},
+		func(r *spillwayv1.Ruleset) { r.Rules[0].Destinations[0].Weight = 4_294_967_295 },
+		func(r *spillwayv1.Ruleset) { r.Rules[0].TrafficClass.PathTemplate = "/{x}/v{y}.json/%zz" },
+		func(r *spillwayv1.Ruleset) { r.Rules[0].TrafficClass.Service = "b\n" },
+		func(r *spillwayv1.Ruleset) { r.Rules[0].SourceService = "\x00" },
+		func(r *spillwayv1.Ruleset) { r.Rules[0].Destinations[0].Cluster = "" },
+		func(r *spillwayv1.Ruleset) { r.InputWindow.Id, r.Version = "\x7f\r\n", 1<<53 },
+		func(r *spillwayv1.Ruleset) { r.ExpiresAt = nil },
+	} {
+		changed := proto.Clone(good).(*spillwayv1.Ruleset)
+		change(changed)
+		value, err := proto.Marshal(changed)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(value)
+	}
+	f.Add([]byte{0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, value []byte) {
+		b := newBed(t, mesh(t, "north", "south"))
+		b.connected("a", "a/1")
+		b.connected("b", "b/1")
+		b.takeRuleset(value)
+		b.settle()
+		for name, s := range b.services {
+			if err := s.served.Consistent(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			for _, typeURL := range []string{serve.ClusterType, serve.EndpointType, serve.RouteType} {
+				validate(t, s.served[typeURL])
+			}
+		}
+	})
+}
+
+func validate(t *testing.T, set serve.Set) {
+	t.Helper()
+	for _, packed := range set.Packed() {
+		message, err := packed.UnmarshalNew()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := message.(interface{ ValidateAll() error }).ValidateAll(); err != nil {
+			t.Errorf("%v in %v", err, message)
+		}
+	}
+}
