@@ -13,13 +13,13 @@ from collector_process import Collector, collector
 from constant_load import ConstantLoad, check_nothing_lost
 from spillway_lab.testing.kafka import kafka_process
 
-AWAY_S = float(os.environ.get("SPILLWAY_TEST_KAFKA_AWAY_S", "12"))
+AWAY_S = float(os.environ.get("SPILLWAY_TEST_KAFKA_AWAY_S", "10"))
 pytestmark = [pytest.mark.component, pytest.mark.timeout(180 + 3 * AWAY_S)]
 
 
-@pytest.fixture
-def kafka(tmp_path):
-    with kafka_process(tmp_path) as kafka:
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory):
+    with kafka_process(tmp_path_factory.mktemp("broker")) as kafka:
         yield kafka
 
 

@@ -1,0 +1,96 @@
+"""At its limits the collector refuses in a way that senders may try again, and what it had accepted still arrives."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from collector_process import Collector, collector, spans_request
+from constant_load import ConstantLoad, check_nothing_lost
+from spillway_lab.testing import servers
+from spillway_lab.testing.kafka import kafka_process
+
+pytestmark = [pytest.mark.component, pytest.mark.timeout(120)]
+QUEUE = "exporters::kafka_partition::sending_queue"
+
+
+def refusals(target: Collector) -> tuple[grpc.StatusCode, str, httpx.Response]:
+    """How the same export is refused over gRPC (code, details) and over HTTP; it is large: small ones may have room."""
+    payload = spans_request([os.urandom(16) for _ in range(1000)]).SerializeToString()
+    with pytest.raises(grpc.RpcError) as refused:
+        target.export_grpc(payload)
+    return refused.value.code(), refused.value.details(), target.export_http("/v1/traces", payload)
+
+
+def test_full_queue_refuses_and_keeps_what_it_had_accepted(tmp_path, clean_environment, record_property):
+    """Kafka hangs until the queue is full: UNAVAILABLE and 503, both retryable; after, what was OK is in Kafka."""
+    with kafka_process(tmp_path) as kafka:
+        running = collector(tmp_path / "c", kafka.url, clean_environment, f"{QUEUE}::queue_size: 500000")
+        running.server.start()
+        try:
+            with ConstantLoad(running.address) as load:
+                assert load.run(1.0).accepted
+                kafka.process.send_signal(signal.SIGSTOP)
+                try:
+                    deadline = time.monotonic() + 20
+                    while not load.account().codes and time.monotonic() < deadline:
+                        time.sleep(0.05)
+                    load.run(1.0)
+                    code, details, answer = refusals(running)
+                finally:
+                    kafka.process.send_signal(signal.SIGCONT)
+                while not load.run(0.5).accepted and time.monotonic() < deadline + 20:
+                    pass
+                assert load.run(1.0).accepted, "room again, but nothing is accepted"
+            assert (code, answer.status_code) == (grpc.StatusCode.UNAVAILABLE, 503)
+            assert "queue is full" in details
+            assert set(load.account().codes) == {grpc.StatusCode.UNAVAILABLE}
+            check_nothing_lost(kafka.url, load.account(), record_property)
+        finally:
+            running.server.stop()
+
+
+def test_memory_limit_refuses_retryably(tmp_path, clean_environment):
+    """Above the memory limiter's soft limit the answers are UNAVAILABLE and 503, both retryable."""
+    nowhere = f"127.0.0.1:{servers.free_port()}"
+    limit = ("processors::memory_limiter::limit_mib: 2", "processors::memory_limiter::spike_limit_mib: 1")
+    running = collector(tmp_path, nowhere, clean_environment, *limit)
+    running.server.start()
+    try:
+        time.sleep(0.5)  # two of the limiter's check intervals
+        code, details, answer = refusals(running)
+    finally:
+        running.server.stop()
+    assert (code, answer.status_code) == (grpc.StatusCode.UNAVAILABLE, 503)
+    assert "memory" in details
+
+
+def torn(queue: Path) -> None:
+    """What a machine's crash can leave: pages were written in another order than asked for, some not at all."""
+    content = queue.read_bytes()
+    queue.write_bytes(content[: len(content) // 2])
+
+
+def test_a_torn_queue_does_not_keep_the_collector_from_starting(tmp_path, clean_environment, record_property):
+    """The torn file is kept aside and what only it held is lost; what comes after is accepted and arrives."""
+    with kafka_process(tmp_path) as kafka:
+        running = collector(tmp_path / "c", kafka.url, clean_environment)
+        running.server.start()
+        try:
+            kafka.kill()
+            with ConstantLoad(running.address) as load:
+                assert load.run(1.5).accepted
+            running.server.kill()
+            queue = tmp_path / "c" / "state" / "queue"
+            torn(max(queue.iterdir(), key=lambda file: file.stat().st_size))
+            running.server.start()
+            assert list(queue.glob("*.backup"))
+            with ConstantLoad(running.address) as load:
+                assert load.run(1.0).accepted
+            kafka.start()
+            check_nothing_lost(kafka.url, load.account(), record_property)
+        finally:
+            running.server.stop()
