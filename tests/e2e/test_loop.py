@@ -161,3 +161,43 @@ def _dead_letter_after(loop: Loop, payload: bytes) -> list[str]:
         return reasons
 
     return asyncio.run(roundtrip())
+
+
+def test_messages_in_kafka_are_fat_and_keep_traces_together(loop: Loop):
+    """Under load a message carries many spans, and all messages with spans of one trace are in one partition."""
+    import asyncio
+
+    from aiokafka import AIOKafkaConsumer
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    async def received() -> list[tuple[int, set[bytes], int]]:
+        """(partition, trace ids, number of spans) of each message until load has ended."""
+        address, found = loop.stack.environment["SPILLWAY_KAFKA"], []
+        consumer = AIOKafkaConsumer(
+            names.KAFKA_TOPIC_OTLP_SPANS, bootstrap_servers=address, auto_offset_reset="latest"
+        )
+        await consumer.start()
+        await consumer.seek_to_end()
+        background = Background(loop.stack, "fat", 10)
+        await asyncio.to_thread(background.samples)
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                for record in records:
+                    request = ExportTraceServiceRequest.FromString(record.value)
+                    spans = [
+                        s for r in request.resource_spans for scope in r.scope_spans for s in scope.spans
+                    ]
+                    found.append((record.partition, {span.trace_id for span in spans}, len(spans)))
+        await consumer.stop()
+        return found
+
+    messages = asyncio.run(received())
+    spans = sum(count for _, _, count in messages)
+    assert spans > 0
+    assert spans / len(messages) > 5, f"{spans} spans in {len(messages)} messages"
+    partitions: dict[bytes, set[int]] = {}
+    for partition, traces, _ in messages:
+        for trace in traces:
+            partitions.setdefault(trace, set()).add(partition)
+    assert all(len(where) == 1 for where in partitions.values())

@@ -1,0 +1,132 @@
+"""Who is who, in the running stack: certificates decide what a pod may ask for, and are renewed as it runs."""
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+from loop_harness import Background, Loop
+from spillway_lab import bootstrap, envoys, files, templates
+from spillway_lab.keystore import Keystore
+from spillway_lab.pods import HOST, Pod
+from spillway_lab.render import Surroundings
+from spillway_lab.stack import HOME, ROOT
+from spillway_lab.testing.servers import free_port
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+_WAIT_S = 60.0
+
+
+def eventually(what: str, true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not true():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.2)
+
+
+def status(loop: Loop, cluster: str) -> dict:
+    port = loop.stack.cluster_ports[cluster]["RELAY_HEALTH_PORT"]
+    return httpx.get(f"http://{HOST}:{port}/status", trust_env=False).raise_for_status().json()
+
+
+def counter(loop: Loop, cluster: str, name: str) -> float:
+    """One of the relay's counters, as Prometheus reads it."""
+    port = loop.stack.cluster_ports[cluster]["RELAY_HEALTH_PORT"]
+    lines = httpx.get(f"http://{HOST}:{port}/metrics", trust_env=False).raise_for_status().text.splitlines()
+    return sum(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+@contextlib.contextmanager
+def stranger(loop: Loop, claimed: Pod, held: Pod) -> Iterator[Pod]:
+    """An Envoy that says it is one pod and has the certificate of another."""
+    pod = replace(
+        claimed, index=99, admin_port=free_port(), inbound_port=free_port(), outbound_port=free_port()
+    )
+    own = loop.stack.cluster_ports[pod.cluster]
+    around = Surroundings(
+        xds=[], otlp=[], toxiproxy="", templates=templates.read(ROOT / "infra"),
+        filter_wasm=HOME / "wasm/spillway_filter.wasm", out=loop.stack.run,
+    )  # fmt: skip
+    xds, otlp = f"{HOST}:{own['XDS_PORT']}", f"{HOST}:{own['OTLP_GRPC_PORT']}"
+    rendered = bootstrap.files(pod, xds, otlp, around)
+    held_folder = str(bootstrap.tls_folder(loop.stack.run, held.name))
+    own_folder = str(bootstrap.tls_folder(loop.stack.run, pod.name))
+    files.write(
+        loop.stack.run, {name: text.replace(own_folder, held_folder) for name, text in rendered.items()}
+    )
+    command = [str(HOME / "venv/bin/envoy"), "-c", str(loop.stack.run / "envoy" / f"{pod.name}.yaml")]
+    with (loop.stack.run / "log/stranger.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--disable-hot-restart", "--concurrency", "1"], stdout=log, stderr=log
+        )
+        try:
+            yield pod
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def pods_of_two_services(loop: Loop, cluster: str) -> tuple[Pod, Pod]:
+    own = [pod for pod in loop.stack.plan.pods if pod.cluster == cluster]
+    return own[0], next(pod for pod in own if pod.service != own[0].service)
+
+
+def test_a_pod_with_another_pods_certificate_is_refused_and_counted(loop: Loop):
+    """A service's certificate does not open another service's routes; the relay says so in its metrics, and the
+    stranger is no Envoy of the service that it claims."""
+    cluster = loop.stack.scenario.clusters[0]
+    claimed, held = pods_of_two_services(loop, cluster)
+    name = "spillway_relay_streams_refused_identity_total"
+    before, connected = counter(loop, cluster, name), status(loop, cluster)["envoys"]
+    with stranger(loop, claimed, held) as pod:
+        eventually("the relay refuses the stranger", lambda: counter(loop, cluster, name) > before)
+        assert envoys.outbound_routes(pod) is None
+        assert status(loop, cluster)["envoys"] == connected
+
+
+def test_a_pod_of_the_same_service_is_let_in(loop: Loop):
+    """The same Envoy with the right certificate gets its routes: what is refused above is the identity alone."""
+    cluster = loop.stack.scenario.clusters[0]
+    claimed, _ = pods_of_two_services(loop, cluster)
+    with stranger(loop, claimed, claimed) as pod:
+        eventually("routes arrive", lambda: routes_of(pod) is not None)
+
+
+def routes_of(pod: Pod) -> dict | None:
+    try:
+        return envoys.outbound_routes(pod)
+    except httpx.HTTPError:
+        return None
+
+
+def test_a_pod_of_another_cluster_is_refused(loop: Loop):
+    """The same service's certificate from another cluster is another identity."""
+    first, second, *_ = loop.stack.scenario.clusters
+    claimed, _ = pods_of_two_services(loop, first)
+    held = next(p for p in loop.stack.plan.pods if p.cluster == second and p.service == claimed.service)
+    name = "spillway_relay_streams_refused_identity_total"
+    before = counter(loop, first, name)
+    with stranger(loop, claimed, held) as pod:
+        eventually("the relay refuses the stranger", lambda: counter(loop, first, name) > before)
+        assert envoys.outbound_routes(pod) is None
+
+
+def test_certificates_are_renewed_under_load(loop: Loop):
+    """By a new authority: no request fails, every relay takes the new files, and the Envoys, whose streams a
+    relay's restart has closed, come back with new certificates and take new rulesets."""
+    name = "spillway_relay_tls_files_taken_total"
+    clusters = loop.stack.scenario.clusters
+    before = {cluster: counter(loop, cluster, name) for cluster in clusters}
+    background = Background(loop.stack, "renewed", 40)
+    store = Keystore(loop.stack.run / "tls")
+    (store.folder / "authority/ca.crt").unlink()
+    store.renew()
+    for cluster in clusters:
+        eventually("the relay takes the new files", lambda c=cluster: counter(loop, c, name) > before[c])
+        loop.stack.supervisor.kill(f"relay-{cluster}")
+    loop.closed_since(time.time(), 90)
+    samples = background.samples()
+    assert samples.ok.all(), set(samples.reason[~samples.ok])
