@@ -28,7 +28,11 @@ func Backends(network *table.Network) (clusters []*cluster.Cluster, assignments 
 		tiers := network.Tiers(service)
 		for i, tier := range tiers {
 			name := ClusterName(service, tier.Cluster)
-			clusters = append(clusters, newCluster(name, handshakeTime(tiers, tier)))
+			c := newCluster(name, handshakeTime(tiers, tier))
+			if network.ReportsLoad(service) {
+				c.LoadBalancingPolicy = balanceByReports()
+			}
+			clusters = append(clusters, c)
 			assignments = append(assignments, newAssignment(name, failoverOrder(tiers, i)))
 		}
 	}
@@ -59,7 +63,7 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 			ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
 		}},
 		ConnectTimeout:                durationpb.New(timeout),
-		LbPolicy:                      cluster.Cluster_LEAST_REQUEST,
+		LbPolicy:                      cluster.Cluster_LEAST_REQUEST, // where backends do not report their load
 		OutlierDetection:              ejectDead(),
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{httpOptions: onlyNoAnswerFails()},
 		CircuitBreakers: &cluster.CircuitBreakers{Thresholds: []*cluster.CircuitBreakers_Thresholds{{

@@ -15,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	watching "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
@@ -27,6 +29,9 @@ import (
 // settle is how long changes are gathered: one rollout changes many slices.
 const settle = 50 * time.Millisecond
 
+// logOnce hands what the client's own log says to ours; it has one logger for the whole process.
+var logOnce sync.Once
+
 // Source is the EndpointSlices of one cluster.
 type Source struct {
 	spec     *spillwayv1.KubernetesEndpoints
@@ -35,7 +40,7 @@ type Source struct {
 	log      *slog.Logger
 
 	mu      sync.Mutex
-	failure string // of the API, as last logged
+	failed  map[string]bool // by namespace: as last logged
 	ignored []string
 }
 
@@ -49,11 +54,13 @@ func New(spec *spillwayv1.KubernetesEndpoints, counters *count.Counters, log *sl
 	if err := errors.Join(wrongSelector, err); err != nil {
 		return nil, err
 	}
+	logOnce.Do(func() { klog.SetSlogLogger(log) })
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	return &Source{spec: spec, client: client, counters: counters, log: log.With("in", spec.GetCluster())}, nil
+	return &Source{spec: spec, client: client, counters: counters, log: log.With("in", spec.GetCluster()),
+		failed: map[string]bool{}}, nil
 }
 
 // restConfig is for EndpointSlices alone: the client of every API group would be most of the relay.
@@ -143,9 +150,9 @@ func (s *Source) follow(ctx context.Context, informers []cache.SharedIndexInform
 
 func (s *Source) inform(namespace string, signal func()) (cache.SharedIndexInformer, error) {
 	selected := func(options *meta.ListOptions) { options.LabelSelector = s.spec.GetSelector() }
-	informer := cache.NewSharedIndexInformer(
-		cache.NewFilteredListWatchFromClient(s.client, "endpointslices", namespace, selected),
-		&discovery.EndpointSlice{}, 0, cache.Indexers{})
+	listWatch := cache.NewFilteredListWatchFromClient(s.client, "endpointslices", namespace, selected)
+	s.observe(listWatch, namespace)
+	informer := cache.NewSharedIndexInformer(listWatch, &discovery.EndpointSlice{}, 0, cache.Indexers{})
 	slim := func(object any) (any, error) {
 		if slice, ok := object.(*discovery.EndpointSlice); ok {
 			slice.ManagedFields, slice.Annotations = nil, nil
@@ -153,32 +160,45 @@ func (s *Source) inform(namespace string, signal func()) (cache.SharedIndexInfor
 		return object, nil
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { s.works(); signal() },
-		UpdateFunc: func(any, any) { s.works(); signal() },
-		DeleteFunc: func(any) { s.works(); signal() },
+		AddFunc:    func(any) { signal() },
+		UpdateFunc: func(any, any) { signal() },
+		DeleteFunc: func(any) { signal() },
 	})
-	return informer, errors.Join(err, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(
-		func(_ context.Context, _ *cache.Reflector, err error) { s.fails(namespace, err) }))
+	return informer, errors.Join(err, informer.SetTransform(slim))
 }
 
-// fails counts each failure and logs each kind once.
-func (s *Source) fails(namespace string, err error) {
-	s.counters.Add(count.KubernetesErrors)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failure == err.Error() {
+// observe every request: the informer's own handler of errors is not told of those that it retries.
+func (s *Source) observe(lw *cache.ListWatch, namespace string) {
+	list, watch := lw.ListWithContextFunc, lw.WatchFuncWithContext
+	lw.ListWithContextFunc = func(ctx context.Context, options meta.ListOptions) (runtime.Object, error) {
+		result, err := list(ctx, options)
+		s.answered(ctx, namespace, err)
+		return result, err
+	}
+	lw.WatchFuncWithContext = func(ctx context.Context, options meta.ListOptions) (watching.Interface, error) {
+		result, err := watch(ctx, options)
+		s.answered(ctx, namespace, err)
+		return result, err
+	}
+}
+
+// answered counts each failure, and logs each change of state once.
+func (s *Source) answered(ctx context.Context, namespace string, err error) {
+	if ctx.Err() != nil {
 		return
 	}
-	s.failure = err.Error()
-	s.log.Warn("the Kubernetes API does not answer; the last EndpointSlices stay", "namespace", namespace, "error", err)
-}
-
-func (s *Source) works() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failure != "" {
-		s.failure = ""
-		s.log.Info("the Kubernetes API answers again")
+	failed := s.failed[namespace]
+	s.failed[namespace] = err != nil
+	switch {
+	case err != nil && !failed:
+		s.log.Warn("the Kubernetes API does not answer; the last EndpointSlices stay", "namespace", namespace, "error", err)
+	case err == nil && failed:
+		s.log.Info("the Kubernetes API answers again", "namespace", namespace)
+	}
+	if err != nil {
+		s.counters.Add(count.KubernetesErrors)
 	}
 }
 

@@ -1,0 +1,66 @@
+package component
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/table"
+)
+
+// reporting answers with its name and reports its utilisation as ORCA does.
+func reporting(t *testing.T, name string, utilisation float64) (address string, stop func()) {
+	t.Helper()
+	listener := listen(t)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("endpoint-load-metrics", fmt.Sprintf(`JSON {"application_utilization": %g, "rps_fractional": 100}`, utilisation))
+		io.WriteString(w, name) //nolint:errcheck // the asker is gone
+	})}
+	go server.Serve(listener) //nolint:errcheck // closed by the test
+	t.Cleanup(func() { server.Close() })
+	return listener.Addr().String(), func() { server.Close() }
+}
+
+func reportingNetwork(t *testing.T, report string, idle, busy, south string) *table.Network {
+	t.Helper()
+	topology := threeClusters()
+	topology.Services = []*spillwayv1.Service{{Name: "shop", LoadReport: report}}
+	network, err := table.NewNetwork("north", topology, &spillwayv1.Endpoints{Cluster: "north", Services: []*spillwayv1.ServiceEndpoints{
+		{Service: "shop", Cluster: "north", Addresses: []string{idle, busy}},
+		{Service: "shop", Cluster: "south", Addresses: []string{south}}}}, nil)
+	must(t, err)
+	return network
+}
+
+// Where backends report their load, one at 20 % gets four times what one at 80 % gets, and when both
+// die the next cluster answers; where the topology does not say that they report, both get the same.
+func TestBackendsAreWeightedByTheirReports(t *testing.T) {
+	for report, enough := range map[string]func(idle, busy int) bool{
+		"orca": func(idle, busy int) bool { return idle > 3*busy && idle < 5*busy },
+		"":     func(idle, busy int) bool { return idle < 2*busy && busy < 2*idle },
+	} {
+		t.Run("load_report "+report, func(t *testing.T) {
+			idle, stopIdle := reporting(t, "idle", 0.2)
+			busy, stopBusy := reporting(t, "busy", 0.8)
+			network := reportingNetwork(t, report, idle, busy, backend(t, "south"))
+			p := caller(t, network, table.Build("gate", network, nil, time.Now()))
+			if report == "" {
+				p.repeat(200, "GET", "/") // what it might learn, it has learnt
+			}
+			var last map[string]int
+			eventually(t, "the shares follow", func() bool {
+				last = p.repeat(200, "GET", "/").answered
+				return enough(last["idle"], last["busy"])
+			})
+			t.Log(last)
+			stopIdle()
+			stopBusy()
+			if calls := p.repeat(50, "GET", "/"); calls.lost > 0 || calls.answered["south"] != 50 {
+				t.Errorf("with both dead: %v, want all from south", calls)
+			}
+		})
+	}
+}
