@@ -78,8 +78,8 @@ pub fn headers(data: &[u8]) {
     };
     let (sampler, mut ids) = (Sampler::new(0.5), Ids::from_weak_seed(data.len() as u64));
     let context = TraceContext::read(&headers, &sampler, &mut ids);
-    let written = context.traceparent();
-    let (trace, span, flags) = parse_traceparent(written.as_bytes()).expect("a traceparent of our own");
+    let written = context.traceparent().as_bytes().to_vec();
+    let (trace, span, flags) = parse_traceparent(&written).expect("a traceparent of our own");
     assert_eq!((trace, span, flags & 1 == 1), (context.trace_id, context.span_id, context.sampled));
     assert_eq!(
         context.origin == Origin::W3c,
@@ -88,7 +88,7 @@ pub fn headers(data: &[u8]) {
     let mut edited = Vec::new();
     context.edits(|name, value| edited.push((name, value.map(str::to_string))));
     if context.sampled || context.origin == Origin::Started {
-        assert!(edited.contains(&("traceparent", Some(written))));
+        assert!(edited.contains(&("traceparent", String::from_utf8(written).ok())));
     } else {
         assert!(edited.is_empty());
     }
