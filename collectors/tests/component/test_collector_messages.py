@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from collector_process import RUN, Collector, collector, gauge_request, read_topic, span_keys, spans_request
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from record_batches import codecs
@@ -203,6 +203,41 @@ def test_a_stop_does_not_wait_for_a_broker_that_hangs(broker, kafka, tmp_path, c
         assert {trace_id for trace_id, _ in keys} >= set(waiting)
     finally:
         running.server.stop()
+
+
+def test_added_partitions_are_used(kafka, data, tmp_path, clean_environment):
+    """Within partitions_refresh_interval traces spread over the new partitions too, each in one; lz4 on request."""
+    asyncio.run(small_topic(kafka, "growing_spans", 1_000_000))
+    prefix = "exporters::kafka_partition::"
+    settings = ("traces::topic: growing_spans", "partitions_refresh_interval: 5s", "compression: lz4")
+    running = collector(tmp_path, kafka, clean_environment, *(prefix + setting for setting in settings))
+    running.server.start()
+    try:
+        assert set.union(*spread(running, kafka, "growing_spans").values()) == {0, 1}
+        asyncio.run(grow(kafka, "growing_spans", 5))
+        while set.union(*(now := spread(running, kafka, "growing_spans")).values()) != set(range(5)):
+            time.sleep(1)
+    finally:
+        running.server.stop()
+    assert {len(used) for used in now.values()} == {1}
+    assert codecs(data / "kafka" / "data", "growing_spans") == {"lz4"}
+
+
+def spread(running: Collector, kafka: str, topic: str) -> dict[bytes, set[int]]:
+    """Sends 100 new traces; the partitions that each is in."""
+    trace_ids = [secrets.token_bytes(16) for _ in range(100)]
+    running.export_grpc(spans_request(trace_ids).SerializeToString())
+    found = partitions_of(messages_of(kafka, trace_ids, 100, topic))
+    return {trace_id: found[trace_id] for trace_id in trace_ids}
+
+
+async def grow(kafka: str, name: str, partitions: int) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        await admin.create_partitions({name: NewPartitions(partitions)})
+    finally:
+        await admin.close()
 
 
 async def small_topic(kafka: str, name: str, max_bytes: int) -> None:
