@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -61,11 +62,12 @@ func environment(conf config) []string {
 		"SPILLWAY_TOPOLOGY=" + conf.Topology, "SPILLWAY_ENDPOINTS=" + conf.Endpoints}
 }
 
-// SIGTERM ends the process with 0 within 5 s, also with an Envoy connected.
+// SIGTERM ends the process with 0 within 5 s, also with an Envoy connected and NATS away; its logs are
+// JSON and never show the password.
 func TestSigtermEndsCleanly(t *testing.T) {
-	conf := testConfig(t, "nats://127.0.0.1:1")
+	conf := testConfig(t, "nats://relay-north:hunter2@127.0.0.1:1")
 	conf.XDSListen = freeAddress(t)
-	command, out := relayProcess(environment(conf)...)
+	command, out := relayProcess(append(environment(conf), "SPILLWAY_LOG_LEVEL=debug")...)
 	must(t, command.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
@@ -80,6 +82,14 @@ func TestSigtermEndsCleanly(t *testing.T) {
 		}
 	case <-time.After(5 * time.Second):
 		command.Process.Kill() //nolint:errcheck // it may have ended
-		t.Error("still there after 5 s")
+		t.Fatal("still there after 5 s")
+	}
+	for line := range strings.Lines(out.String()) {
+		if !json.Valid([]byte(line)) || strings.Contains(line, "hunter2") {
+			t.Errorf("log line %s", line)
+		}
+	}
+	if !strings.Contains(out.String(), `"msg":"draining"`) {
+		t.Errorf("the end is not logged: %s", out)
 	}
 }
