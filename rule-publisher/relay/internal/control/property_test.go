@@ -1,0 +1,192 @@
+package control
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+
+	"spillway.dev/contracts/names"
+	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/table"
+)
+
+// model is what the loop ought to know after the events so far.
+type model struct {
+	version  uint64
+	south    map[string]uint32 // of the ruleset in force; nil: none, or expired
+	hasSouth bool              // the network has endpoints in south
+	envoys   map[string]map[string]int
+	refused  map[string]map[string]bool // by service: versions of routes that an Envoy refused
+}
+
+// Any sequence of rulesets (newer, older, the same again, expired), answers, comings and goings, expiry
+// and changes of the network: after every single event what is served is consistent; after the last
+// step each service is served what the newest ruleset says, or, if an Envoy refused that, something
+// else that it accepted; and nothing is kept of what is gone.
+func TestAnySequenceOfEvents(t *testing.T) {
+	networks := []*table.Network{mesh(t, "north", "south", "far"), mesh(t, "north", "far"), mesh(t, "north", "south")}
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		b := newBed(t, networks[0])
+		m := &model{hasSouth: true, envoys: map[string]map[string]int{}, refused: map[string]map[string]bool{}}
+		var history []string
+		for range 60 {
+			history = append(history, happen(b, m, networks, random))
+			for name, s := range b.services {
+				if err := s.served.Consistent(); s.served != nil && err != nil {
+					t.Fatalf("seed %d, %s: %v\nafter %q", seed, name, err, history)
+				}
+			}
+		}
+		b.settle()
+		if err := m.check(b); err != nil {
+			t.Fatalf("seed %d: %v\nafter %q", seed, err, history)
+		}
+	}
+}
+
+// happen is one event, at the loop and in the model; it returns its name.
+func happen(b *bed, m *model, networks []*table.Network, random *rand.Rand) string {
+	service := []string{"a", "b", "c"}[random.IntN(3)]
+	envoy := fmt.Sprint(service, "/", random.IntN(3))
+	switch kind := random.IntN(12); kind {
+	case 0, 1, 2:
+		return m.ruleset(b, random)
+	case 3:
+		if b.rules != nil {
+			b.rules.ExpiresAt = time.Now().Add(-time.Second)
+			b.rebuild()
+			m.south = nil
+		}
+		return "expiry"
+	case 4:
+		i := random.IntN(len(networks))
+		b.Loop.network, m.hasSouth = networks[i], i != 1
+		b.rebuild()
+		return fmt.Sprint("network ", i)
+	case 5, 6:
+		b.connected(service, envoy)
+		if m.envoys[service] == nil {
+			m.envoys[service] = map[string]int{}
+		}
+		m.envoys[service][envoy]++
+		return "connect " + envoy
+	case 7:
+		if m.envoys[service][envoy] == 0 {
+			return "nothing"
+		}
+		b.disconnected(service, envoy)
+		if m.envoys[service][envoy]--; m.envoys[service][envoy] == 0 {
+			delete(m.envoys[service], envoy)
+		}
+		return "disconnect " + envoy
+	case 8:
+		b.forget(time.Now().Add(time.Duration(random.Int64N(int64(2 * forgetAfter)))))
+		return "forget"
+	case 9:
+		b.advance()
+		return "step"
+	default:
+		return m.answer(b, service, envoy, kind == 10 && random.IntN(2) == 0)
+	}
+}
+
+func (m *model) ruleset(b *bed, random *rand.Rand) string {
+	version := m.version + uint64(random.IntN(4))
+	south := map[string]uint32{}
+	for _, source := range []string{"a", "b", "c"} {
+		if random.IntN(4) > 0 {
+			south[source] = uint32(random.IntN(3)) * 5000
+		}
+	}
+	lasting := time.Hour
+	if random.IntN(8) == 0 {
+		lasting = -time.Second
+	}
+	value, err := proto.Marshal(rulesetOf(version, lasting, south))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.takeRuleset(value)
+	switch {
+	case version == 0, m.south != nil && (lasting < 0 || version <= m.version):
+	case lasting < 0:
+		m.version, m.south = version, nil
+	default:
+		m.version, m.south = version, south
+	}
+	return fmt.Sprint("ruleset ", version, " ", lasting, " ", south)
+}
+
+func (m *model) answer(b *bed, service, envoy string, refusal bool) string {
+	s := b.services[service]
+	if s == nil || m.envoys[service][envoy] == 0 {
+		return "nothing"
+	}
+	version := s.served[serve.RouteType].Version
+	b.answered(serve.Answer{Service: service, Envoy: envoy, TypeURL: serve.RouteType, Version: version, Refused: refusal})
+	if refusal {
+		if m.refused[service] == nil {
+			m.refused[service] = map[string]bool{}
+		}
+		m.refused[service][version] = true
+	}
+	return fmt.Sprint("answer ", envoy, " ", version, " refused ", refusal)
+}
+
+func (m *model) check(b *bed) error {
+	for service, envoys := range m.envoys {
+		if len(envoys) > 0 && b.services[service] == nil {
+			return fmt.Errorf("%s is forgotten with %d Envoys connected", service, len(envoys))
+		}
+	}
+	for name, s := range b.services {
+		if len(s.envoys) != len(m.envoys[name]) || len(s.refused) > 1 || len(s.good) > 1 || len(s.called) > 3 {
+			return fmt.Errorf("%s keeps %d Envoys of %d, %d refusals, %d good sets, %d callees", name, len(s.envoys), len(m.envoys[name]),
+				len(s.refused), len(s.good), len(s.called))
+		}
+		wanted, served := s.wanted[serve.RouteType], s.served[serve.RouteType]
+		if served.Version != wanted.Version && !m.refused[name][wanted.Version] {
+			return fmt.Errorf("%s is served %s, not the newest %s, which nobody refused", name, served.Version, wanted.Version)
+		}
+		if got, want := share(b.t, wanted), m.share(name); got != want {
+			return fmt.Errorf("%s sends %d to south, want %d", name, got, want)
+		}
+	}
+	if len(b.services) != len(b.ports.Cache.Sizes()) {
+		return fmt.Errorf("%d services, %d in the cache", len(b.services), len(b.ports.Cache.Sizes()))
+	}
+	return nil
+}
+
+// share that the service ought to send to south.
+func (m *model) share(service string) uint32 {
+	if !m.hasSouth {
+		return 0
+	}
+	return m.south[service]
+}
+
+// share that the routes send to south.
+func share(t *testing.T, set serve.Set) (weight uint32) {
+	for _, packed := range set.Packed() {
+		config := &route.RouteConfiguration{}
+		if err := packed.UnmarshalTo(config); err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range config.GetVirtualHosts() {
+			for _, r := range host.GetRoutes() {
+				for _, w := range r.GetRoute().GetWeightedClusters().GetClusters() {
+					if r.GetName() != names.XdsCatchAllRoute && w.GetName() == host.GetName()+names.XdsClusterSeparator+"south" {
+						weight = w.GetWeight().GetValue()
+					}
+				}
+			}
+		}
+	}
+	return weight
+}
