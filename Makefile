@@ -76,5 +76,8 @@ bench-filter: setup ## what the filter adds to Envoy: latency, CPU, memory (abou
 fuzz: setup ## every parser of the filter, guided by coverage; FUZZ_SECONDS=20 each
 	@SPILLWAY_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),20) wasm/fuzz/run $(FUZZ_TARGETS)
 
+soak-relay: setup ## a day's worth of rulesets through one relay, as fast as it takes them: memory stays flat
+	@cd rule-publisher/relay && SPILLWAY_SOAK_VERSIONS=5760 go test -count=1 -v -timeout 30m -run 'TestSoak$$' .
+
 clean: ## remove what set-up and runs have made
 	rm -rf .spillway
