@@ -280,6 +280,34 @@ func TestRestartWithoutNATS(t *testing.T) {
 	}
 }
 
+// An Envoy that comes back to a restarted relay and holds exactly what it serves has that ruleset in
+// force: the relay knows, although there is nothing to send.
+func TestRestartKnowsWhatIsInForce(t *testing.T) {
+	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
+		server := startNATS(t, t.TempDir(), 0)
+		p := newPublisher(t, server)
+		conf := testConfig(t, server.ClientURL())
+		first := startRelay(t, conf)
+		p.put(ruleset(3, time.Minute, 1000, 9000))
+		eventually(t, "version 3 is served", func() bool { return first.status().ServedVersion == 3 })
+		before := boot(t, open(t, first, "a"))
+		eventually(t, "version 3 is in force", func() bool { return first.status().InForce["gate"] == 3 })
+		first.stop()
+		second := startRelay(t, conf)
+		c := open(t, second, "a")
+		if delta, ok := c.(*deltaClient); ok {
+			delta.held = before.versions
+		} else {
+			c.holds(before)
+		}
+		u := boot(t, c)
+		if delta, ok := c.(*deltaClient); ok && len(u.resources)+len(u.removed) > 0 {
+			t.Errorf("%d resources are sent again, and the Envoy holds them: %v", len(u.resources), delta.held)
+		}
+		eventually(t, "version 3 is in force again", func() bool { return second.status().InForce["gate"] == 3 })
+	})
+}
+
 // While NATS is away answers wait in the queue; when it is back, with its store, they are stored
 // and rulesets flow again, in the same relay.
 func TestNATSGoesAndComesBack(t *testing.T) {

@@ -23,6 +23,7 @@ type update struct {
 	typeURL, version, nonce string
 	resources               []*anypb.Any
 	removed                 []string
+	versions                map[string]string // of the resources; delta only
 }
 
 // client is one Envoy's ADS stream, in one of the two variants.
@@ -90,7 +91,7 @@ func newSotw(t *testing.T, d *dialer, node *core.Node) client {
 				c.errs <- err
 				return
 			}
-			c.out <- update{r.GetTypeUrl(), r.GetVersionInfo(), r.GetNonce(), r.GetResources(), nil}
+			c.out <- update{r.GetTypeUrl(), r.GetVersionInfo(), r.GetNonce(), r.GetResources(), nil, nil}
 		}
 	}()
 	return c
@@ -140,8 +141,9 @@ func newDelta(t *testing.T, d *dialer, node *core.Node) client {
 				c.errs <- err
 				return
 			}
-			u := update{r.GetTypeUrl(), r.GetSystemVersionInfo(), r.GetNonce(), nil, r.GetRemovedResources()}
+			u := update{r.GetTypeUrl(), r.GetSystemVersionInfo(), r.GetNonce(), nil, r.GetRemovedResources(), map[string]string{}}
 			for _, resource := range r.GetResources() {
+				u.versions[resource.GetName()] = resource.GetVersion()
 				u.resources = append(u.resources, resource.GetResource())
 			}
 			c.out <- u

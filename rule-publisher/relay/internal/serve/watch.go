@@ -61,8 +61,10 @@ func (w *deltaWatch) answer(set Set) bool {
 		}
 	}
 	slices.Sort(response.RemovedResources)
-	// The first wildcard request is answered also with nothing: Envoy waits for it at start.
-	first := w.sub.IsWildcard() && w.request.GetResponseNonce() == ""
+	// The first wildcard request is answered also with nothing: Envoy waits for it at start. So is one
+	// that says what the Envoy holds from before: what it answers tells a relay that has restarted what
+	// is in force there.
+	first := w.request.GetResponseNonce() == "" && (w.sub.IsWildcard() || len(w.request.GetInitialResourceVersions()) > 0)
 	if len(response.Resources) == 0 && len(response.RemovedResources) == 0 && !first {
 		return false
 	}
