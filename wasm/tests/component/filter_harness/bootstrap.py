@@ -2,11 +2,15 @@
 
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[4]
 WASM = Path(os.environ.get("SPILLWAY_FILTER_WASM", ROOT / ".spillway/wasm/spillway_filter.wasm"))
+POD = ROOT / "infra/envoy/pod.yaml"
 TYPES = "type.googleapis.com/envoy.extensions"
 CLASS = "cart GET /users/{id}"
 CLASSES = (CLASS, "cart GET /items/{id}", "cart POST /orders")
@@ -27,6 +31,12 @@ class Setup:
     timeout: str = "0s"
     listeners: Path | None = None
     """The listeners come from this file, which the test may rewrite."""
+
+
+def pod_stats_config() -> dict:
+    """As every pod has it; the template's placeholders are elsewhere."""
+    filled = re.sub(r"\$\{\w+\}", "0", POD.read_text())
+    return yaml.safe_load(filled)["stats_config"]
 
 
 def address(port: int) -> dict:
@@ -136,6 +146,7 @@ def bootstrap(
         cluster("spillway-collector", collector, http2=True),
     ]
     config = {"admin": {"address": address(admin)}, "static_resources": {"clusters": clusters}}
+    config["stats_config"] = pod_stats_config()
     if setup.listeners is None:
         static = [{k: v for k, v in one.items() if k != "@type"} for one in listeners]
         config["static_resources"]["listeners"] = static

@@ -4,6 +4,7 @@ test -> outbound (service front, cluster west) -> inbound (service cart, cluster
 """
 
 import json
+import random
 import socket
 import subprocess
 import sys
@@ -21,12 +22,18 @@ ENVOY = Path(sys.executable).parent / "envoy"
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
+    """Ports that nobody listens on, below those that the kernel gives to clients: a busy machine's
+    connections would take them before Envoy does."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.randrange(12_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in ports:
+            ports.append(port)
     return ports
 
 
@@ -66,6 +73,11 @@ class Proxy:
         text = self._get("/stats?filter=wasmcustom")
         pairs = (line.rsplit(": ", 1) for line in text.splitlines() if ": " in line)
         return {name.removeprefix("wasmcustom.spillway_"): int(value) for name, value in pairs}
+
+    def metrics(self) -> set[str]:
+        """What Prometheus would scrape of the filter: `name{label="value"} number`."""
+        lines = self._get("/stats/prometheus").splitlines()
+        return {line for line in lines if line.startswith("spillway_")}
 
     def wait_stat(self, name: str, wanted, seconds: float = 8) -> int:
         deadline = time.monotonic() + seconds
