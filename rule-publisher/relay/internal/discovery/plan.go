@@ -40,7 +40,9 @@ func plan(cluster string, inputs source.Inputs, counters *count.Counters, log *s
 	for i, entry := range inputs.Endpoints.GetKubernetes() {
 		found, err := kubernetes.New(entry, counters, log)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("endpoints kubernetes[%d].%w", i, err))
+			for _, problem := range each(err) {
+				problems = append(problems, fmt.Errorf("endpoints kubernetes[%d].%w", i, problem))
+			}
 			continue
 		}
 		sources["kubernetes of "+entry.GetCluster()] = planned{fingerprint(entry), found}
@@ -61,6 +63,14 @@ func plan(cluster string, inputs source.Inputs, counters *count.Counters, log *s
 			&spillwayv1.ServiceEndpoints{Names: entry.GetNames()}, settings), names}
 	}
 	return sources, errors.Join(problems...)
+}
+
+// each of the errors that were joined.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
 }
 
 func namesKey(place table.Place) string { return "names of " + place.Service + " in " + place.Cluster }

@@ -124,6 +124,7 @@ func TestNetworkErrors(t *testing.T) {
 	bad.Cluster = "b"
 	top := topology()
 	top.Links[0].DestinationCluster = "venus"
+	top.Services = []*spillwayv1.Service{{Name: "shop", LoadReport: "loud"}}
 	_, err := NewNetwork("a", top, bad, nil)
 	if err == nil {
 		t.Fatal("no error")
@@ -131,6 +132,7 @@ func TestNetworkErrors(t *testing.T) {
 	for _, want := range []string{
 		`endpoints services[0].cluster: unknown cluster "mars"; clusters: a, b, c, island`,
 		`topology links[0].destination_cluster: unknown cluster "venus"; clusters: a, b, c, island`,
+		`topology services[0].load_report: "loud" must be "orca" or absent`,
 		`endpoints cluster: "b"; these must be the endpoints as seen from "a"`,
 		`endpoints services[1].service: ""`,
 		`endpoints services[2].addresses[0]: "host:80" must be IPv4:port or [IPv6]:port`,

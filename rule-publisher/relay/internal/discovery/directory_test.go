@@ -1,0 +1,150 @@
+package discovery
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/source"
+	"spillway.dev/relay/internal/state"
+	"spillway.dev/relay/internal/table"
+)
+
+const topology = `
+clusters: [{name: north}, {name: south}]
+links: [{source_cluster: north, destination_cluster: south, rtt_ms: 20}]
+`
+
+// byName: localhost is in every host's own table, no server is needed.
+const byName = `
+cluster: north
+services:
+  - {service: shop, cluster: north, addresses: ["10.0.0.1:80"], names: ["localhost:8080"]}
+`
+
+func newDirectory(t *testing.T, folder, endpoints string) *Directory {
+	t.Helper()
+	d := &Directory{Cluster: "north", Counters: &count.Counters{}, Log: slog.New(slog.DiscardHandler),
+		Files: &source.Files{Topology: filepath.Join(folder, "topology.yaml"), Endpoints: filepath.Join(folder, "endpoints.yaml")}}
+	store, err := state.Open(filepath.Join(folder, "state"), "north")
+	if err == nil {
+		err = os.WriteFile(d.Files.Topology, []byte(topology), 0o600)
+	}
+	d.Store = store
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, d, endpoints)
+	return d
+}
+
+func write(t *testing.T, d *Directory, endpoints string) {
+	t.Helper()
+	if err := os.WriteFile(d.Files.Endpoints, []byte(endpoints), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func addresses(n *table.Network) string {
+	var out []string
+	for _, service := range n.Services() {
+		for _, tier := range n.Tiers(service) {
+			for _, e := range tier.Endpoints {
+				out = append(out, service+" in "+tier.Cluster+" "+e.Address.String())
+			}
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// Declared addresses and those of names are joined at the start; a good new version of the file is
+// told, a bad one is counted and changes nothing.
+func TestFilesAndNames(t *testing.T) {
+	d := newDirectory(t, t.TempDir(), byName)
+	ctx, cancel := context.WithCancel(t.Context())
+	network, err := d.Open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const start = "shop in north 10.0.0.1:80; shop in north 127.0.0.1:8080"
+	if got := addresses(network); got != start {
+		t.Errorf("%q, want %q", got, start)
+	}
+	told := make(chan string, 8)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.Run(ctx, func(n *table.Network) { told <- addresses(n) })
+	}()
+	write(t, d, byName+"  - {service: shop, cluster: mars}\n")
+	for deadline := time.Now().Add(20 * time.Second); d.Counters.Get(count.FilesRefused) == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the bad version is not counted")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	write(t, d, byName+"  - {service: shop, cluster: south, addresses: ['10.0.1.1:80']}\n")
+	if got := <-told; got != start+"; shop in south 10.0.1.1:80" {
+		t.Errorf("after the new version %q", got)
+	}
+	cancel()
+	<-ended
+}
+
+// Every wrong key of the file is told at once, and nothing starts.
+func TestEveryWrongKeyIsTold(t *testing.T) {
+	d := newDirectory(t, t.TempDir(), `
+cluster: north
+services:
+  - {service: shop, cluster: north, names: ["10.0.0.1:80", "shop.test", "_bad", "shop.test:99999", "a.test:1", "a.test:1"]}
+dns: {refresh_seconds: 9999, server: nowhere}
+kubernetes:
+  - {cluster: mars, namespaces: [], port: "0", ip_family: ipv5, context: c}
+  - {cluster: north, namespaces: [Shop, a, a], port: proxy, selector: "((", kubeconfig: /nonexistent}
+  - {cluster: north, namespaces: [a], port: "70000"}
+`)
+	_, err := d.Open(t.Context())
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"services[0].names[0]", "services[0].names[1]", "services[0].names[3]", "services[0].names[5]",
+		"dns.refresh_seconds: 9999", `dns.server: "nowhere"`, `kubernetes[0].cluster: unknown cluster "mars"; clusters: north, south`,
+		"kubernetes[0].namespaces: none", `kubernetes[0].port: "0"`, `kubernetes[0].ip_family: "ipv5"`, `kubernetes[0].context: "c"`,
+		`kubernetes[1].namespaces[0]: "Shop"`, `kubernetes[1].namespaces[2]: "a"`, `kubernetes[1].selector: "(("`,
+		`kubernetes[1].kubeconfig: "/nonexistent"`, `kubernetes[2].cluster: a second entry`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing: %s\nin: %v", want, err)
+		}
+	}
+	write(t, d, "cluster: north\nservicse: []\nservices: [{service: shop, cluster: north, adresses: []}]\nkubernetes: [{clustr: x}]\n")
+	_, err = d.Open(t.Context())
+	for _, want := range []string{`unknown field "servicse"`, `services[0]: unknown field "adresses"`, `kubernetes[0]: unknown field "clustr"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("missing: %s\nin: %v", want, err)
+		}
+	}
+}
+
+// Endpoints that were found are served again after a restart while whom they came from is away.
+func TestKeptOverARestart(t *testing.T) {
+	folder := t.TempDir()
+	key := namesKey(table.Place{Service: "shop", Cluster: "north"})
+	before := newDirectory(t, folder, byName)
+	found := table.Found{{Service: "shop", Cluster: "north"}: {{Address: netip.MustParseAddrPort("10.0.0.7:80"), Zone: "z"}}}
+	before.sources = map[string]*running{key: {found: found}}
+	before.keep()
+	after := newDirectory(t, folder, strings.ReplaceAll(byName, "localhost", "name.invalid")+"dns: {server: '127.0.0.1:1'}\n")
+	network, err := after.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := addresses(network), "shop in north 10.0.0.1:80; shop in north 10.0.0.7:80"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
