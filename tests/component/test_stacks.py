@@ -168,3 +168,27 @@ def test_compose_refuses_to_start_without_a_secret(secrets, missing):
     assert result.returncode != 0
     assert missing in result.stderr
     assert "infra/compose/secrets" in result.stderr
+
+
+@pytest.mark.parametrize("box", ["collectors/distribution", "rule-publisher/relay", "lab/emulator"])
+def test_an_image_copies_every_module_that_its_build_needs(box):
+    """Modules of ours that go.mod replaces by a folder are copied, and the image's Go is new enough."""
+    module = json.loads(
+        subprocess.run(
+            ["go", "mod", "edit", "-json"], cwd=ROOT / box, check=True, capture_output=True, text=True
+        ).stdout
+    )
+    dockerfile = next(
+        path for path in (ROOT / box / "Dockerfile", ROOT / box / "../Dockerfile") if path.exists()
+    )
+    text = dockerfile.read_text()
+    copied = [
+        line.split()[1] for line in text.splitlines() if line.startswith("COPY ") and "--from" not in line
+    ]
+    needed = [r["New"]["Path"] for r in module.get("Replace", []) if r["New"]["Path"].startswith(".")]
+    for path in needed:
+        folder = (ROOT / box / path).resolve().relative_to(ROOT)
+        assert any(folder.is_relative_to(source) for source in copied), folder
+    image = re.search(r"^FROM golang:(\d+)\.(\d+)", text, re.MULTILINE)
+    assert image is not None
+    assert (int(image[1]), int(image[2])) >= tuple(int(part) for part in module["Go"].split(".")[:2])
