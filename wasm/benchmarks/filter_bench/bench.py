@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import yaml
+from spillway_contracts.names import FILTER_STAT_SPANS_SENT
 
 from filter_bench import client, envoys
 from filter_bench.processes import Process, free_ports, http_get
@@ -53,12 +54,6 @@ class Variant:
         )  # fmt: skip
         return sample, report.requests
 
-    def stat(self, name: str) -> int:
-        [line] = [
-            s for s in http_get(self.admin, f"/stats?filter={name}").splitlines() if s.startswith(name + ":")
-        ]
-        return int(line.rsplit(":", 1)[1])
-
 
 def start_envoy(name: str, core: int, bootstrap: dict, folder: Path) -> Process:
     path = folder / f"{name}.yaml"
@@ -98,12 +93,20 @@ class Bench:
         return samples
 
     def settle(self) -> None:
-        """Waits until the collector has a span of every request so far: none lost, none twice."""
+        """Waits until the collector has a span of every request so far, none lost, none twice, and the
+        filter knows it."""
         deadline = time.monotonic() + 10
-        while (spans := int(self.sink.ask())) != self.traced:
+        while (spans := int(self.sink.ask())) != self.traced or self.stat(FILTER_STAT_SPANS_SENT) != spans:
             if spans > self.traced or time.monotonic() > deadline:
                 raise RuntimeError(f"the collector has {spans} spans of {self.traced} requests")
             time.sleep(0.1)
+
+    def stat(self, name: str) -> int:
+        """One of the filter's own stats."""
+        name = f"wasmcustom.{name}"
+        lines = http_get(self.variants[-1].admin, f"/stats?filter={name}").splitlines()
+        [value] = [line.rsplit(":", 1)[1] for line in lines if line.startswith(name + ":")]
+        return int(value)
 
     def rss_mb(self) -> dict[str, float]:
         return {variant.name: round(variant.process.rss_mb(), 1) for variant in self.variants}

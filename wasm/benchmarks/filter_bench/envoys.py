@@ -52,11 +52,9 @@ def pod(filtered: bool, values: dict[str, str], upstream: int) -> dict:
             ]
     clusters = [c for c in static["clusters"] if c["name"] != "spillway-xds"]
     clusters += [cluster(f"{s}|{c}", upstream) for s in CALLEES for c in ("west", "east")]
-    return {
-        "node": rendered["node"],
-        "admin": rendered["admin"],
-        "static_resources": {"listeners": static["listeners"], "clusters": clusters},
-    }
+    static["clusters"] = clusters
+    del rendered["dynamic_resources"]
+    return rendered
 
 
 def cluster(name: str, port: int) -> dict:

@@ -61,4 +61,7 @@ def summarize(samples: list[Sample], headline_rate: int) -> dict:
             by.setdefault(name, {})[direction] = of_direction(chosen)
     hops = by[str(headline_rate)].values()
     headline = {key: max(hop[key] for hop in hops) for key in ("added_p50_ms", "added_p99_ms", "cpu_ratio")}
+    # A rate that was not kept was not the rate: the client, not the proxy, waited for the processor.
+    kept = min((s.answered / s.rate for s in samples if s.rate != SATURATION), default=1.0)
+    headline["rate_kept"] = round(kept, 4)
     return {**headline, "headline": f"the worse of the hops, at {headline_rate} requests/s", "rates": by}
