@@ -1,0 +1,66 @@
+"""Topics of a test: made, grown, and read for the traces that the test has sent."""
+
+import secrets
+from collections import defaultdict
+
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from collector_process import Collector, read_topic, span_keys, spans_request
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from spillway_contracts import names
+
+SPANS = names.KAFKA_TOPIC_OTLP_SPANS
+
+
+def messages_of(kafka: str, trace_ids: list[bytes], spans: int, topic: str = SPANS) -> list:
+    """The messages that carry these traces, once they hold so many spans of them."""
+    wanted = set(trace_ids)
+
+    def mine(messages: list) -> list:
+        return [message for message in messages if wanted & {key[0] for key in span_keys([message])}]
+
+    def held(messages: list) -> int:
+        return sum(trace_id in wanted for trace_id, _ in span_keys(messages))
+
+    return mine(read_topic(kafka, topic, lambda messages: held(messages) >= spans))
+
+
+def partitions_of(messages: list) -> dict[bytes, set[int]]:
+    found = defaultdict(set)
+    for message in messages:
+        for trace_id, _ in span_keys([message]):
+            found[trace_id].add(message.partition)
+    return found
+
+
+def heavy_request(trace_id: bytes, sizes: list[int]) -> ExportTraceServiceRequest:
+    """One trace whose spans carry so many random bytes each: nothing that compression could shrink."""
+    request = spans_request([trace_id], spans_per_trace=len(sizes))
+    for span, size in zip(request.resource_spans[0].scope_spans[0].spans, sizes, strict=True):
+        span.attributes.add(key="payload").value.bytes_value = secrets.token_bytes(size)
+    return request
+
+
+def spread(running: Collector, kafka: str, topic: str) -> dict[bytes, set[int]]:
+    """Sends 100 new traces; the partitions that each is in."""
+    trace_ids = [secrets.token_bytes(16) for _ in range(100)]
+    running.export_grpc(spans_request(trace_ids).SerializeToString())
+    found = partitions_of(messages_of(kafka, trace_ids, 100, topic))
+    return {trace_id: found[trace_id] for trace_id in trace_ids}
+
+
+async def grow(kafka: str, name: str, partitions: int) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        await admin.create_partitions({name: NewPartitions(partitions)})
+    finally:
+        await admin.close()
+
+
+async def small_topic(kafka: str, name: str, max_bytes: int) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(name, 2, 1, topic_configs={"max.message.bytes": str(max_bytes)})])
+    finally:
+        await admin.close()
