@@ -38,6 +38,7 @@ test-unit: setup ## no server, seconds
 	cd wasm/fuzz && cargo test --quiet --locked
 
 test-component: setup ## each box against the real servers beside it
+	tools/kubernetes/build
 	python -m pytest -q -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd rule-publisher/relay && go test -count=1 . ./component
 
