@@ -38,6 +38,9 @@ PEER = (
 CLUSTER = (names.SPAN_ATTRIBUTE_CLUSTER, "k8s.cluster.name")
 
 _NAME = re.compile(r"(?:HTTP )?([A-Z]+) (/\S*)")
+# UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS: what the conventions call a
+# server's error. NOT_FOUND and the like are answers, as HTTP's 4xx are.
+_GRPC_FAULTS = frozenset({2, 4, 12, 13, 14, 15})
 _GRPC_NAME = re.compile(r"/[\w.]+/\w+")
 _MAX_PATH = 2048
 
@@ -100,11 +103,11 @@ def request(attributes: Attributes, span_name: str) -> Request:
 
 def outcome(attributes: Attributes, is_error: bool) -> tuple[int, bool]:
     """HTTP status (0: none) and whether the request failed: an error status, HTTP 5xx, an HTTP
-    request that got no response, or a gRPC status other than OK."""
+    request that got no response, or a gRPC status that is the server's fault."""
     status = whole(attributes, STATUS, 0xFFFF)
     grpc = whole(attributes, GRPC_STATUS)
     no_response = status == 0 and first(attributes, STATUS) is not None
-    failed = is_error or no_response or (status or 0) >= 500 or bool(grpc)
+    failed = is_error or no_response or (status or 0) >= 500 or grpc in _GRPC_FAULTS
     failed = failed or attributes.get("error") in (True, "true")
     return status or 0, failed
 

@@ -56,6 +56,7 @@ def test_other_tracers_conventions_are_understood(otlp_payload, name, attributes
         ({"http.status_code": 404}, 404, False),
         ({"http.response.status_code": 0}, 0, True),
         ({"rpc.grpc.status_code": 14}, 0, True),
+        ({"rpc.grpc.status_code": 5}, 0, False),
         ({"error": True}, 0, True),
         ({}, 0, False),
     ],
