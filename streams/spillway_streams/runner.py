@@ -49,7 +49,7 @@ def app(name: str, settings: Settings) -> faust.App:
         autodiscover=False,
         key_serializer="raw",
         value_serializer="raw",
-        stream_buffer_maxsize=256,
+        stream_buffer_maxsize=32,  # messages of up to 4 MB wait decoded from Kafka: 128 MB at most
         stream_wait_empty=False,
         broker_commit_interval=1.0,
         broker_session_timeout=10.0,
