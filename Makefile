@@ -7,7 +7,7 @@ export SPILLWAY_ENVOY := $(HOME_DIR)/venv/bin/envoy
 export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
-.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean bench-solver bench-streams bench-collector bench-filter fuzz
+.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean bench-solver bench-streams bench-collector bench-filter fuzz bench-relay soak-relay
 
 help: ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
