@@ -10,6 +10,7 @@ Tests that stop, kill and restart a server take the handle instead (`nats_proces
 
 import contextlib
 import os
+import random
 import secrets
 import signal
 import socket
@@ -25,11 +26,22 @@ ROOT = Path(__file__).resolve().parents[3]
 _BIN = Path(sys.executable).parent
 
 
+# Below the ephemeral range, from which any client's socket could take a port before the server does, and
+# below the local stack's bases.
+_PORTS = range(10_240, 20_000)
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A TCP port of 127.0.0.1 that nobody listens on now, and that this process was not given before."""
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if port in _given:
+            continue
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            _given.add(port)
+            return port
+    raise RuntimeError(f"no free port of {_PORTS.start} to {_PORTS.stop - 1} is left")
 
 
 @dataclass
