@@ -20,7 +20,7 @@ type producer interface {
 	// partitions is how many the topic has; an error when nobody ever said.
 	partitions(ctx context.Context) (int, error)
 	// produce writes the messages and gives each one's outcome, in the same order. It returns when every outcome is
-	// known: also after ctx is done while a request is under way, since giving that up would duplicate it.
+	// known, or after close: a message that was given up may be written all the same, and then there twice.
 	produce(ctx context.Context, messages []pack.Message) []error
 	// close fails what is under way.
 	close()
@@ -53,6 +53,7 @@ func newKafka(ctx context.Context, c *Config, topic string, logger *zap.Logger) 
 		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)),
 		kgo.ProducerLinger(0), // the sending queue has batched already
 		kgo.ProduceRequestTimeout(c.TimeoutSettings.Timeout),
+		kgo.RequestTimeoutOverhead(c.TimeoutSettings.Timeout), // a silent broker is given up after both
 		kgo.MetadataMaxAge(c.PartitionsRefreshInterval),
 		kgo.AllowAutoTopicCreation(), // whether an unknown topic appears is the broker's setting
 	}
@@ -126,6 +127,9 @@ func (k *kafka) ask(ctx context.Context) (int, error) {
 
 func (k *kafka) produce(ctx context.Context, messages []pack.Message) []error {
 	outcomes := make([]error, len(messages))
+	// Without ctx's deadline: when a record is given up whose first attempt may have been written, the client gives its
+	// sequence number to the next one. The broker takes that for a repeat and acknowledges it without writing it.
+	ctx = context.WithoutCancel(ctx)
 	var under sync.WaitGroup
 	under.Add(len(messages))
 	for i, message := range messages {

@@ -1,6 +1,6 @@
 """An HTTPS server that answers /stats/summary and /pods as a kubelet does, to whoever shows its token.
 
-The answers are the recorded shapes of kubeletcpureceiver/testdata, with readings of now.
+The answers are those of kubeletcpureceiver/testdata, written by hand in the kubelet's shape, with readings of now.
 """
 
 import json
@@ -50,11 +50,11 @@ class FakeKubelet:
             return 401, b"Unauthorized"
         if path not in _FILES:
             return 404, b"404 page not found"
-        recorded = json.loads((RECORDED / _FILES[path]).read_text())
-        for pod in recorded.get("pods", []):
+        hand-written, in its shape = json.loads((RECORDED / _FILES[path]).read_text())
+        for pod in hand-written, in its shape.get("pods", []):
             for container in pod["containers"]:
                 container["cpu"]["time"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        return 200, json.dumps(recorded).encode()
+        return 200, json.dumps(hand-written, in its shape).encode()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         kubelet = self

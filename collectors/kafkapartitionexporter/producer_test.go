@@ -1,0 +1,113 @@
+package kafkapartitionexporter
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap/zaptest"
+
+	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
+)
+
+const hangs = 100 * time.Millisecond // what the exporter waits for an answer; after twice that it gives the connection up
+
+// TestWhatIsAcknowledgedIsWritten: a broker hangs with a message in its hands, refuses the second attempt because it has
+// lost its leadership meanwhile, and then writes the first. Messages that are acknowledged after that are all in the log.
+func TestWhatIsAcknowledgedIsWritten(t *testing.T) {
+	const topic = "spans"
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	awake, attempt := make(chan struct{}), 0
+	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		switch attempt++; attempt {
+		case 1: // in the hands of the broker; written once it is awake
+			cluster.SleepControl(func() { <-awake })
+			return nil, nil, false
+		case 2:
+			time.AfterFunc(hangs, func() { close(awake) })
+			return refusal(request.(*kmsg.ProduceRequest), kerr.NotLeaderForPartition), nil, true
+		case 3: // not before the first attempt has been written
+			cluster.SleepControl(func() { <-awake; time.Sleep(hangs) })
+		}
+		return nil, nil, false
+	})
+	config := createDefaultConfig().(*Config)
+	config.Brokers, config.TimeoutSettings.Timeout = cluster.ListenAddrs(), hangs
+	config.TLS.Insecure = true
+	kafka, err := newKafka(context.Background(), config, topic, zaptest.NewLogger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kafka.close()
+	values := []string{"first", "second", "third"}
+	write(t, kafka, slices.Clone(values))
+	written := read(t, cluster.ListenAddrs(), topic, len(values))
+	for _, value := range values {
+		if !slices.Contains(written, value) {
+			t.Errorf("%q is acknowledged and not in the log: %v", value, written)
+		}
+	}
+}
+
+// write tries each value until it is acknowledged, the others before a second time, as several consumers of the sending
+// queue do.
+func write(t *testing.T, kafka producer, values []string) {
+	t.Helper()
+	for attempts := 0; len(values) > 0; attempts++ {
+		if attempts > 50 {
+			t.Fatalf("never acknowledged: %v", values)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), hangs)
+		if kafka.produce(ctx, []pack.Message{{Value: []byte(values[0])}})[0] != nil {
+			values = append(values, values[0])
+		}
+		values = values[1:]
+		cancel()
+	}
+}
+
+func refusal(request *kmsg.ProduceRequest, why *kerr.Error) kmsg.Response {
+	response := request.ResponseKind().(*kmsg.ProduceResponse)
+	for _, topic := range request.Topics {
+		refused := kmsg.NewProduceResponseTopic()
+		refused.Topic, refused.TopicID = topic.Topic, topic.TopicID
+		for _, partition := range topic.Partitions {
+			answer := kmsg.NewProduceResponseTopicPartition()
+			answer.Partition, answer.ErrorCode = partition.Partition, why.Code
+			refused.Partitions = append(refused.Partitions, answer)
+		}
+		response.Topics = append(response.Topics, refused)
+	}
+	return response
+}
+
+// read gives the topic's first values: as many as asked for, fewer when no more come within a second.
+func read(t *testing.T, brokers []string, topic string, count int) (values []string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for len(values) < count {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		fetches := client.PollFetches(ctx)
+		cancel()
+		if fetches.NumRecords() == 0 {
+			break
+		}
+		fetches.EachRecord(func(record *kgo.Record) { values = append(values, string(record.Value)) })
+	}
+	return values
+}
