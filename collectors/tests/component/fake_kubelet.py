@@ -50,11 +50,11 @@ class FakeKubelet:
             return 401, b"Unauthorized"
         if path not in _FILES:
             return 404, b"404 page not found"
-        hand-written, in its shape = json.loads((RECORDED / _FILES[path]).read_text())
-        for pod in hand-written, in its shape.get("pods", []):
+        body = json.loads((RECORDED / _FILES[path]).read_text())
+        for pod in body.get("pods", []):
             for container in pod["containers"]:
                 container["cpu"]["time"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        return 200, json.dumps(hand-written, in its shape).encode()
+        return 200, json.dumps(body).encode()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         kubelet = self
