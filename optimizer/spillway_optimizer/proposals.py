@@ -22,6 +22,7 @@ class Proposals:
         if self._client is None or self._client.is_closed:
             self._client = await nats.connect(
                 self._url,
+                inbox_prefix=names.NATS_INBOX_PROPOSER,
                 connect_timeout=2,
                 allow_reconnect=True,
                 max_reconnect_attempts=-1,

@@ -18,6 +18,7 @@ from spillway_lab import bus, files, templates
 from spillway_lab.testing import servers
 
 pytestmark = pytest.mark.component
+INBOXES = {"proposer": names.NATS_INBOX_PROPOSER, "publisher": names.NATS_INBOX_PUBLISHER}
 OWN, OTHER = "one", "two-b"
 BUCKET = names.NATS_BUCKET_RULESETS
 STREAM = f"KV_{BUCKET}"
@@ -34,18 +35,19 @@ class Bus:
     async def user(
         self, name: str, password_of: str | None = None
     ) -> AsyncIterator[tuple[Client, list[str]]]:
-        """A connection and the errors that the server has sent on it. Relays hear their own inbox."""
+        """A connection and the errors that the server has sent on it. Users hear their own inbox."""
         errors: list[str] = []
 
         async def noted(error: Exception) -> None:
             errors.append(str(error).lower())
 
-        inbox = names.NATS_INBOX_RELAY.format(cluster=name.removeprefix("relay-"))
         client = await nats.connect(
             self._address,
             user=name,
             password=self._passwords.get(password_of or name, ""),
-            inbox_prefix=inbox if name.startswith("relay-") else "_INBOX",
+            inbox_prefix=INBOXES.get(
+                name, names.NATS_INBOX_RELAY.format(cluster=name.removeprefix("relay-"))
+            ),
             allow_reconnect=False,
             error_cb=noted,
         )
@@ -173,6 +175,8 @@ async def test_a_relay_may_publish_nothing_else(server: Bus, subject: str):
         f"$KV.{BUCKET}.>",
         ">",
         "_INBOX.>",
+        f"{names.NATS_INBOX_PROPOSER}.>",
+        f"{names.NATS_INBOX_PUBLISHER}.>",
         f"{names.NATS_INBOX_RELAY.format(cluster=OTHER)}.>",
         names.NATS_SUBJECT_PROPOSALS_ALL,
         report(names.NATS_SUBJECT_ACKS, OWN),

@@ -126,7 +126,9 @@ def _propose(loop: Loop, ruleset: Ruleset) -> None:
     import nats
 
     async def publish() -> None:
-        connection = await nats.connect(loop.stack.nats_url("proposer"))
+        connection = await nats.connect(
+            loop.stack.nats_url("proposer"), inbox_prefix=names.NATS_INBOX_PROPOSER
+        )
         await connection.jetstream().publish(
             names.NATS_SUBJECT_PROPOSALS.format(origin="papa"), ruleset.SerializeToString()
         )

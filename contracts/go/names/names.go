@@ -21,6 +21,8 @@ const (
 	NatsSubjectHeartbeats           = "spillway.heartbeats.{cluster}"
 	NatsSubjectHeartbeatsAll        = "spillway.heartbeats.>"
 	NatsUserRelay                   = "relay-{cluster}"
+	NatsInboxProposer               = "_INBOX_PROPOSER"
+	NatsInboxPublisher              = "_INBOX_PUBLISHER"
 	NatsInboxRelay                  = "_INBOX_RELAY_{cluster}"
 	NatsBucketRulesets              = "spillway_rulesets"
 	RedisKeyLoad                    = "spillway:load:{cluster}"

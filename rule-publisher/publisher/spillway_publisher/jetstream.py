@@ -61,6 +61,7 @@ async def connect(url: str, telemetry: Telemetry) -> Client:
     attempt = nats.connect(
         url,
         name="spillway-publisher",
+        inbox_prefix=names.NATS_INBOX_PUBLISHER,
         connect_timeout=2,
         reconnect_time_wait=0.25,
         max_reconnect_attempts=-1,
