@@ -98,7 +98,7 @@ func (r *relay) assemble(network *table.Network) {
 		Taken: func(value []byte) { r.loop.Ruleset(value) }}
 	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Observer: r.loop.Observer(),
 		Counters: r.counters, Log: r.log, PushToAck: r.metrics.pushToAck}
-	r.xds = serve.NewServer(r.life, r.cache, r.streams, r.keeper.TLS(), r.handshakeRefused())
+	r.xds = serve.NewServer(r.cache, r.streams, r.keeper.TLS(), r.handshakeRefused())
 }
 
 // handshakeRefused counts each and says one of them from time to time: a whole mesh whose

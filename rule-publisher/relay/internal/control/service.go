@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"spillway.dev/relay/internal/envoy"
 	"spillway.dev/relay/internal/serve"
@@ -75,7 +75,7 @@ func buildRoutes(t table.Table, before serve.Set) (serve.Set, error) {
 	if err != nil {
 		return serve.Set{}, fmt.Errorf("outbound routes of %s: %w", t.Service, err)
 	}
-	return serve.NewSet(t.Version, []types.Resource{inbound, outbound}, before)
+	return serve.NewSet(t.Version, []*route.RouteConfiguration{inbound, outbound}, before)
 }
 
 // clusters that the service needs: of a destination that it calls, those in every cluster; of another,

@@ -2,6 +2,7 @@
 package serve
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -12,35 +13,35 @@ import (
 	"strings"
 
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Type URLs in the order in which they must reach an Envoy.
 const (
-	ClusterType  = resource.ClusterType
-	EndpointType = resource.EndpointType
-	RouteType    = resource.RouteType
+	ClusterType  = typePrefix + "envoy.config.cluster.v3.Cluster"
+	EndpointType = typePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
+	RouteType    = typePrefix + "envoy.config.route.v3.RouteConfiguration"
+	typePrefix   = "type.googleapis.com/"
 )
 
 var typeOrder = []string{ClusterType, EndpointType, RouteType}
 
 // item is one resource as it goes out: encoded once, shared by everything that serves it, and never
-// changed. Its Version is the hash of its content.
+// changed. Its version is the hash of its content.
 type item struct {
-	*discovery.Resource
-	targets []target // clusters that it routes to
+	name, version string
+	packed        *anypb.Any
+	targets       []target // clusters that it routes to
+	delta, whole  []byte   // what goes before the content in a response of either variant
 }
 
 // Set is all resources of one type with the version that names exactly this content:
 // "<ruleset version>.<content hash>".
 type Set struct {
 	Version string
-	items   map[string]item
+	items   []*item  // in order of name
+	names   []string // of the items
 }
 
 // Bundle is what one service's Envoys are served.
@@ -48,63 +49,101 @@ type Bundle map[string]Set // by type URL
 
 // NewSet names the resources' content. The version stays that of `before` when nothing changed, so
 // that an unchanged type is sent to nobody, whatever the ruleset version.
-func NewSet[R types.Resource](ruleset uint64, resources []R, before Set) (Set, error) {
-	items := make(map[string]item, len(resources))
+func NewSet[R proto.Message](ruleset uint64, resources []R, before Set) (Set, error) {
+	items := make([]*item, 0, len(resources))
 	for _, r := range resources {
 		made, err := newItem(r)
 		if err != nil {
 			return Set{}, err
 		}
-		name := made.GetName()
-		if _, twice := items[name]; twice || name == "" {
-			return Set{}, fmt.Errorf("resource name %q: must be non-empty and unique", name)
-		}
-		if old := before.items[name]; old.GetVersion() == made.GetVersion() {
+		if old := find(before.items, made.name); old != nil && old.version == made.version {
 			made = old // equal content is kept once
 		}
-		items[name] = made
+		items = append(items, made)
+	}
+	slices.SortFunc(items, byName)
+	for i, made := range items {
+		if made.name == "" || i > 0 && items[i-1].name == made.name {
+			return Set{}, fmt.Errorf("resource name %q: must be non-empty and unique", made.name)
+		}
 	}
 	return stamp(ruleset, items, before), nil
 }
 
-func newItem(r types.Resource) (item, error) {
-	name := cache.GetResourceName(r)
+func newItem(r proto.Message) (*item, error) {
+	name := nameOf(r)
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(r)
 	if err != nil {
-		return item{}, fmt.Errorf("resource %q: %w", name, err)
+		return nil, fmt.Errorf("resource %q: %w", name, err)
 	}
 	hash := sha256.New()
 	hash.Write(encoded)
-	typeURL := resource.APITypePrefix + string(r.ProtoReflect().Descriptor().FullName())
-	made := item{Resource: &discovery.Resource{Name: name, Version: short(hash),
-		Resource: &anypb.Any{TypeUrl: typeURL, Value: encoded}}}
+	made := &item{name: name, version: short(hash),
+		packed: &anypb.Any{TypeUrl: typePrefix + string(r.ProtoReflect().Descriptor().FullName()), Value: encoded}}
+	made.delta, made.whole = deltaHead(made), wholeHead(made)
 	if config, ok := r.(*route.RouteConfiguration); ok {
 		made.targets = targets(config)
 	}
 	return made, nil
 }
 
+// nameOf a resource is its `name`, but for endpoint assignments.
+func nameOf(r proto.Message) string {
+	switch named := r.(type) {
+	case interface{ GetName() string }:
+		return named.GetName()
+	case interface{ GetClusterName() string }:
+		return named.GetClusterName()
+	}
+	return ""
+}
+
 func short(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)[:8]) }
 
-func stamp(ruleset uint64, items map[string]item, before Set) Set {
+func stamp(ruleset uint64, items []*item, before Set) Set {
 	hash := sha256.New()
-	for _, name := range sortedNames(items) {
-		fmt.Fprintf(hash, "%d %s %s ", len(name), name, items[name].GetVersion())
+	for _, i := range items {
+		fmt.Fprintf(hash, "%d %s %s ", len(i.name), i.name, i.version)
 	}
 	content := short(hash)
 	if _, had, _ := strings.Cut(before.Version, "."); had == content {
 		return before
 	}
-	return Set{Version: strconv.FormatUint(ruleset, 10) + "." + content, items: items}
+	out := Set{Version: strconv.FormatUint(ruleset, 10) + "." + content, items: items}
+	for _, i := range items {
+		out.names = append(out.names, i.name)
+	}
+	return out
 }
 
 // Only the resources of these names; each must be there.
 func (s Set) Only(ruleset uint64, names []string, before Set) Set {
-	items := make(map[string]item, len(names))
+	items := make([]*item, 0, len(names))
 	for _, name := range names {
-		items[name] = s.items[name]
+		items = append(items, find(s.items, name))
 	}
-	return stamp(ruleset, items, before)
+	slices.SortFunc(items, byName)
+	return stamp(ruleset, slices.Compact(items), before)
+}
+
+// union has the resources of both, those of `over` where both have one.
+func union(under, over []*item) []*item {
+	all := map[string]*item{}
+	for _, i := range slices.Concat(under, over) {
+		all[i.name] = i
+	}
+	return slices.SortedFunc(maps.Values(all), byName)
+}
+
+func byName(a, b *item) int { return cmp.Compare(a.name, b.name) }
+
+// find the resource of the name among those in order; nil when there is none.
+func find(items []*item, name string) *item {
+	i, ok := slices.BinarySearchFunc(items, name, func(i *item, name string) int { return cmp.Compare(i.name, name) })
+	if !ok {
+		return nil
+	}
+	return items[i]
 }
 
 // RulesetVersion of an xDS version; 0 when it is none of ours.
@@ -117,19 +156,12 @@ func RulesetVersion(version string) uint64 {
 	return number
 }
 
-// Names of the resources in order.
-func (s Set) Names() []string { return sortedNames(s.items) }
-
 // Packed are the resources as they go out, in order of name.
 func (s Set) Packed() (out []*anypb.Any) {
-	for _, name := range s.Names() {
-		out = append(out, s.items[name].GetResource())
+	for _, i := range s.items {
+		out = append(out, i.packed)
 	}
 	return out
-}
-
-func sortedNames(items map[string]item) []string {
-	return slices.Sorted(maps.Keys(items))
 }
 
 // With is the bundle with one type's set replaced.

@@ -1,33 +1,24 @@
 package serve
 
 import (
-	"context"
-	"errors"
+	"maps"
+	"slices"
 	"sync"
-
-	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 )
 
-// Cache holds one bundle per service (node.cluster), shared by all its Envoys, and the open watches
-// of their streams. It takes the place of the library's snapshot cache, which encodes and hashes
-// every resource once per Envoy: what is sent from here was encoded once, when its set was made.
+// Cache holds one bundle per service (node.cluster), shared by all its Envoys, and the open streams
+// of these.
 type Cache struct {
 	mu       sync.Mutex
 	services map[string]*entry
-	lastID   uint64
 }
 
-// entry is one service. A watch is open while its Envoy has what is served.
+// entry is one service.
 type entry struct {
+	name    string
+	mu      sync.RWMutex
 	bundle  Bundle // nil: nothing is served yet
-	watches map[uint64]watch
-}
-
-// watch waits for a change of one type; it is answered once.
-type watch interface {
-	typeURL() string
-	// answer tells the watcher what it does not have; false when it has everything.
-	answer(set Set) bool
+	streams map[*stream]struct{}
 }
 
 // NewCache is an empty cache.
@@ -40,19 +31,12 @@ func (c *Cache) Put(service string, bundle Bundle) error {
 		return err
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	e := c.entry(service)
-	before := e.bundle
-	e.bundle = bundle
-	for _, t := range typeOrder {
-		if before != nil && before[t].Version == bundle[t].Version {
-			continue
-		}
-		for id, w := range e.watches {
-			if w.typeURL() == t && w.answer(bundle[t]) {
-				delete(e.watches, id)
-			}
-		}
+	e.serve(bundle)
+	streams := slices.Collect(maps.Keys(e.streams))
+	c.mu.Unlock()
+	for _, st := range streams {
+		st.wake()
 	}
 	return nil
 }
@@ -62,8 +46,8 @@ func (c *Cache) Drop(service string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.services[service]; e != nil {
-		e.bundle = nil
-		c.tidy(service, e)
+		e.serve(nil)
+		c.tidy(e)
 	}
 }
 
@@ -73,62 +57,57 @@ func (c *Cache) Sizes() map[string]map[string]int {
 	defer c.mu.Unlock()
 	out := map[string]map[string]int{}
 	for service, e := range c.services {
-		if e.bundle == nil {
+		bundle := e.served()
+		if bundle == nil {
 			continue
 		}
 		out[service] = map[string]int{}
 		for _, t := range typeOrder {
-			out[service][t] = len(e.bundle[t].items)
+			out[service][t] = len(bundle[t].items)
 		}
 	}
 	return out
 }
 
+// join has the stream woken at each change of what its service is served.
+func (c *Cache) join(service string, st *stream) *entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entry(service)
+	e.streams[st] = struct{}{}
+	return e
+}
+
+func (c *Cache) leave(e *entry, st *stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(e.streams, st)
+	c.tidy(e)
+}
+
 func (c *Cache) entry(service string) *entry {
 	e := c.services[service]
 	if e == nil {
-		e = &entry{watches: map[uint64]watch{}}
+		e = &entry{name: service, streams: map[*stream]struct{}{}}
 		c.services[service] = e
 	}
 	return e
 }
 
-func (c *Cache) tidy(service string, e *entry) {
-	if e.bundle == nil && len(e.watches) == 0 && c.services[service] == e {
-		delete(c.services, service)
+func (c *Cache) tidy(e *entry) {
+	if e.served() == nil && len(e.streams) == 0 && c.services[e.name] == e {
+		delete(c.services, e.name)
 	}
 }
 
-// open answers the watch at once or keeps it; it returns what ends it.
-func (c *Cache) open(service string, w watch) func() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entry(service)
-	if e.bundle != nil && w.answer(e.bundle[w.typeURL()]) {
-		return func() {}
-	}
-	c.lastID++
-	id := c.lastID
-	e.watches[id] = w
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(e.watches, id)
-		c.tidy(service, e)
-	}
+func (e *entry) serve(bundle Bundle) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.bundle = bundle
 }
 
-// CreateWatch implements cache.ConfigWatcher for state-of-the-world streams.
-func (c *Cache) CreateWatch(request *cache.Request, sub cache.Subscription, out chan cache.Response) (func(), error) {
-	return c.open(request.GetNode().GetCluster(), &wholeWatch{request, sub, out}), nil
-}
-
-// CreateDeltaWatch implements cache.ConfigWatcher for delta streams.
-func (c *Cache) CreateDeltaWatch(request *cache.DeltaRequest, sub cache.Subscription, out chan cache.DeltaResponse) (func(), error) {
-	return c.open(request.GetNode().GetCluster(), &deltaWatch{request, sub, out}), nil
-}
-
-// Fetch implements cache.ConfigFetcher; REST is not served.
-func (c *Cache) Fetch(context.Context, *cache.Request) (cache.Response, error) {
-	return nil, errors.New("only ADS over gRPC is served")
+func (e *entry) served() Bundle {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.bundle
 }

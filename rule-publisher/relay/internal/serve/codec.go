@@ -14,7 +14,11 @@ import (
 
 // Field numbers of envoy.service.discovery.v3 and google.protobuf.Any.
 const (
-	responseResources = 2 // of both response types
+	responseVersion   = 1 // these four of both response types
+	responseResources = 2
+	responseTypeURL   = 4
+	responseNonce     = 5
+	responseRemoved   = 6 // of delta
 	resourceVersion   = 1
 	resourceAny       = 2
 	resourceName      = 3
@@ -44,31 +48,43 @@ type codec struct{ encoding.CodecV2 }
 
 func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
-// Marshal implements encoding.CodecV2. The message's other fields are written first; their order
-// means nothing in protobuf.
+// response is one of either variant, with resources that are encoded already.
+type response struct {
+	delta                   bool
+	version, typeURL, nonce string
+	items                   []*item
+	removed                 []string // delta only
+}
+
+// Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	switch message := v.(type) {
-	case *discovery.DeltaDiscoveryResponse:
-		resources := message.Resources
-		message.Resources = nil
-		out, err := c.CodecV2.Marshal(message)
-		message.Resources = resources
-		for _, r := range resources {
-			out = appendResource(out, r)
-		}
-		return out, err
-	case *discovery.DiscoveryResponse:
-		resources := message.Resources
-		message.Resources = nil
-		out, err := c.CodecV2.Marshal(message)
-		message.Resources = resources
-		for _, packed := range resources {
-			out = appendAny(out, nil, responseResources, packed)
-		}
-		return out, err
-	default:
-		return c.CodecV2.Marshal(v)
+	if r, ok := v.(*response); ok {
+		return r.encode(), nil
 	}
+	return c.CodecV2.Marshal(v)
+}
+
+func (r *response) encode() mem.BufferSlice {
+	var head []byte
+	field := func(number protowire.Number, value string) {
+		head = protowire.AppendString(protowire.AppendTag(head, number, protowire.BytesType), value)
+	}
+	field(responseVersion, r.version)
+	field(responseTypeURL, r.typeURL)
+	field(responseNonce, r.nonce)
+	for _, name := range r.removed {
+		field(responseRemoved, name)
+	}
+	out := make(mem.BufferSlice, 0, 1+2*len(r.items))
+	out = append(out, mem.SliceBuffer(head))
+	for _, i := range r.items {
+		before := i.whole
+		if r.delta {
+			before = i.delta
+		}
+		out = append(out, mem.SliceBuffer(before), mem.SliceBuffer(i.packed.GetValue()))
+	}
+	return out
 }
 
 // Unmarshal implements encoding.CodecV2. Of a request only what lasts is read: a real Envoy's node
@@ -144,28 +160,30 @@ func share(names []string) {
 	}
 }
 
-// appendResource knows the fields that an item has, and no others.
-func appendResource(out mem.BufferSlice, r *discovery.Resource) mem.BufferSlice {
-	var head []byte
-	head = protowire.AppendTag(head, resourceVersion, protowire.BytesType)
-	head = protowire.AppendString(head, r.GetVersion())
-	head = protowire.AppendTag(head, resourceName, protowire.BytesType)
-	head = protowire.AppendString(head, r.GetName())
-	inner := protowire.SizeTag(resourceAny) + protowire.SizeBytes(sizeAny(r.GetResource()))
-	frame := protowire.AppendTag(nil, responseResources, protowire.BytesType)
-	frame = protowire.AppendVarint(frame, uint64(len(head)+inner))
-	return appendAny(out, append(frame, head...), resourceAny, r.GetResource())
+// deltaHead is what a delta response has before the resource's content.
+func deltaHead(i *item) []byte {
+	var fields []byte
+	fields = protowire.AppendTag(fields, resourceVersion, protowire.BytesType)
+	fields = protowire.AppendString(fields, i.version)
+	fields = protowire.AppendTag(fields, resourceName, protowire.BytesType)
+	fields = protowire.AppendString(fields, i.name)
+	inner := protowire.SizeTag(resourceAny) + protowire.SizeBytes(sizeAny(i.packed))
+	head := protowire.AppendTag(nil, responseResources, protowire.BytesType)
+	head = protowire.AppendVarint(head, uint64(len(fields)+inner))
+	return appendAny(append(head, fields...), resourceAny, i.packed)
 }
 
-// appendAny as a field, after the bytes of `head`. The value itself is shared.
-func appendAny(out mem.BufferSlice, head []byte, field protowire.Number, packed *anypb.Any) mem.BufferSlice {
+// wholeHead is what a state-of-the-world response has before the resource's content.
+func wholeHead(i *item) []byte { return appendAny(nil, responseResources, i.packed) }
+
+// appendAny as a field, up to its value's bytes.
+func appendAny(head []byte, field protowire.Number, packed *anypb.Any) []byte {
 	head = protowire.AppendTag(head, field, protowire.BytesType)
 	head = protowire.AppendVarint(head, uint64(sizeAny(packed)))
 	head = protowire.AppendTag(head, anyTypeURL, protowire.BytesType)
 	head = protowire.AppendString(head, packed.GetTypeUrl())
 	head = protowire.AppendTag(head, anyValue, protowire.BytesType)
-	head = protowire.AppendVarint(head, uint64(len(packed.GetValue())))
-	return append(out, mem.SliceBuffer(head), mem.SliceBuffer(packed.GetValue()))
+	return protowire.AppendVarint(head, uint64(len(packed.GetValue())))
 }
 
 func sizeAny(packed *anypb.Any) int {

@@ -3,41 +3,45 @@ package serve
 import (
 	"testing"
 
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
-func packed(text string) *anypb.Any {
-	return &anypb.Any{TypeUrl: "type.googleapis.com/x", Value: []byte(text)}
-}
-
-// A response goes out as the same message that protobuf itself would write, and its resources'
-// bytes are not copied.
+// A response goes out as the message that protobuf itself would write, and its resources' bytes are
+// not copied.
 func TestResponsesKeepTheirMeaning(t *testing.T) {
-	for _, message := range []proto.Message{
-		&discovery.DeltaDiscoveryResponse{SystemVersionInfo: "1.a", TypeUrl: "t", Nonce: "7", RemovedResources: []string{"x"},
-			Resources: []*discovery.Resource{{Name: "a", Version: "v", Resource: packed("content")}, {Name: "b", Version: "w", Resource: packed("")}}},
-		&discovery.DeltaDiscoveryResponse{},
-		&discovery.DiscoveryResponse{VersionInfo: "1.a", TypeUrl: "t", Nonce: "7", Resources: []*anypb.Any{packed("content"), packed("more")}},
-		&discovery.DiscoveryResponse{},
-	} {
-		encoded, err := newCodec().Marshal(message)
-		if err != nil {
-			t.Fatal(err)
-		}
-		back := message.ProtoReflect().New().Interface()
-		if err := proto.Unmarshal(encoded.Materialize(), back); err != nil || !proto.Equal(message, back) {
-			t.Errorf("%v became %v, %v", message, back, err)
-		}
+	set, err := NewSet(1, []*cluster.Cluster{{Name: "a", AltStatName: "content"}, {Name: "b"}}, Set{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	value := []byte("shared")
-	encoded, err := newCodec().Marshal(&discovery.DiscoveryResponse{Resources: []*anypb.Any{{Value: value}}})
-	if last := encoded[len(encoded)-1].ReadOnlyData(); err != nil || &last[0] != &value[0] {
-		t.Errorf("a copy was made, %v", err)
+	for _, items := range [][]*item{nil, set.items} {
+		delta := &discovery.DeltaDiscoveryResponse{SystemVersionInfo: "1.a", TypeUrl: "t", Nonce: "7", RemovedResources: []string{"x", "y"}}
+		whole := &discovery.DiscoveryResponse{VersionInfo: "1.a", TypeUrl: "t", Nonce: "7"}
+		for _, i := range items {
+			delta.Resources = append(delta.Resources, &discovery.Resource{Name: i.name, Version: i.version, Resource: i.packed})
+			whole.Resources = append(whole.Resources, i.packed)
+		}
+		for _, want := range []proto.Message{delta, whole} {
+			r := &response{delta: want == delta, version: "1.a", typeURL: "t", nonce: "7", items: items}
+			if r.delta {
+				r.removed = delta.RemovedResources
+			}
+			encoded, err := newCodec().Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back := want.ProtoReflect().New().Interface()
+			if err := proto.Unmarshal(encoded.Materialize(), back); err != nil || !proto.Equal(want, back) {
+				t.Errorf("%v became %v, %v", want, back, err)
+			}
+			if len(items) > 0 && &encoded[2].ReadOnlyData()[0] != &items[0].packed.Value[0] {
+				t.Error("a copy was made")
+			}
+		}
 	}
 }
 

@@ -17,21 +17,21 @@ type target struct{ cluster, host, route string }
 func (b Bundle) Consistent() error {
 	var problems []error
 	clusters, assignments := b[ClusterType].items, b[EndpointType].items
-	for _, name := range sortedNames(clusters) {
-		if _, ok := assignments[name]; !ok {
-			problems = append(problems, fmt.Errorf("cluster %q has no endpoint assignment", name))
+	for _, c := range clusters {
+		if find(assignments, c.name) == nil {
+			problems = append(problems, fmt.Errorf("cluster %q has no endpoint assignment", c.name))
 		}
 	}
-	for _, name := range sortedNames(assignments) {
-		if _, ok := clusters[name]; !ok {
-			problems = append(problems, fmt.Errorf("endpoint assignment %q has no cluster", name))
+	for _, a := range assignments {
+		if find(clusters, a.name) == nil {
+			problems = append(problems, fmt.Errorf("endpoint assignment %q has no cluster", a.name))
 		}
 	}
-	for _, name := range b[RouteType].Names() {
-		for _, to := range b[RouteType].items[name].targets {
-			if _, ok := clusters[to.cluster]; !ok && to.cluster != names.XdsInboundCluster {
+	for _, config := range b[RouteType].items {
+		for _, to := range config.targets {
+			if find(clusters, to.cluster) == nil && to.cluster != names.XdsInboundCluster {
 				problems = append(problems, fmt.Errorf("%s, host %q, route %q: cluster %q is not served",
-					name, to.host, to.route, to.cluster))
+					config.name, to.host, to.route, to.cluster))
 			}
 		}
 	}

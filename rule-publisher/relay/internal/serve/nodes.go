@@ -1,13 +1,13 @@
 package serve
 
 import (
-	"context"
+	"crypto/tls"
+	"net"
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"spillway.dev/relay/internal/count"
@@ -16,28 +16,29 @@ import (
 // identified is who a node said that it is; a stream keeps it for life.
 type identified struct{ service, envoy, cluster string }
 
-// opened notes whom the stream's certificate speaks for. A stream without TLS has nothing to show.
-func (s *Streams) opened(ctx context.Context, key streamKey) error {
-	st := &streamState{sent: map[string]sent{}, answered: map[string]Answer{}}
-	if from, ok := peer.FromContext(ctx); ok {
-		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-			for _, uri := range info.State.PeerCertificates[0].URIs {
-				st.presented = append(st.presented, uri.String())
-			}
+// caller is the other end of a connection. Of its certificate only the names are kept.
+type caller struct {
+	credentials.CommonAuthInfo
+	presented []string // URI SANs
+	conn      net.Conn
+}
+
+// AuthType implements credentials.AuthInfo.
+func (*caller) AuthType() string { return "tls" }
+
+func newCaller(conn net.Conn, state tls.ConnectionState) *caller {
+	c := &caller{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, conn: conn}
+	if len(state.VerifiedChains) > 0 {
+		for _, uri := range state.PeerCertificates[0].URIs {
+			c.presented = append(c.presented, uri.String())
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.streams == nil {
-		s.streams = map[streamKey]*streamState{}
-	}
-	s.streams[key] = st
-	return nil
+	return c
 }
 
 // identify refuses Envoys that do not say who they are, that belong to another cluster (what this
 // relay serves would be wrong for them), whose certificate is another's, or who change their name.
-func (s *Streams) identify(st *streamState, node *core.Node) error {
+func (s *Streams) identify(st *stream, node *core.Node) error {
 	if node == nil && st.node.envoy != "" {
 		return nil
 	}
@@ -55,7 +56,7 @@ func (s *Streams) identify(st *streamState, node *core.Node) error {
 	return problem
 }
 
-func (s *Streams) problem(st *streamState, said identified) (error, count.Counter) {
+func (s *Streams) problem(st *stream, said identified) (error, count.Counter) {
 	switch {
 	case said.envoy == "":
 		return status.Error(codes.InvalidArgument, "node.id: empty; must be <cluster>/<service>/<pod>"), count.StreamsRefusedNode
@@ -72,7 +73,7 @@ func (s *Streams) problem(st *streamState, said identified) (error, count.Counte
 		return status.Errorf(codes.PermissionDenied, "node: was %q of %q, is now %q of %q; a stream keeps its node",
 			st.node.envoy, st.node.service, said.envoy, said.service), count.StreamsRefusedIdentity
 	}
-	if err := s.Identity.Check(st.presented, said.cluster, said.service); err != nil {
+	if err := s.Identity.Check(st.from.presented, said.cluster, said.service); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error()), count.StreamsRefusedIdentity
 	}
 	return nil, 0

@@ -1,15 +1,11 @@
 package serve
 
 import (
-	"context"
 	"crypto/tls"
 	"net"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
@@ -27,27 +23,23 @@ const (
 
 // Server is the gRPC server of ADS, delta and state-of-the-world, over mutual TLS.
 type Server struct {
-	grpc     *grpc.Server
-	leavings *leavings
+	grpc    *grpc.Server
+	streams *Streams
 }
 
-// NewServer serves the resources. `refused` is called with each failed TLS handshake. Every stream
-// ends at once when ctx does; Drain ends them gently.
-func NewServer(ctx context.Context, resources cache.Cache, streams *Streams, config *tls.Config,
-	refused func(net.Addr, error)) *Server {
-	s := &Server{leavings: newLeavings()}
+// NewServer serves the resources. `refused` is called with each failed TLS handshake.
+func NewServer(resources *Cache, streams *Streams, config *tls.Config, refused func(net.Addr, error)) *Server {
+	s := &Server{streams: streams}
 	s.grpc = grpc.NewServer(append(lean(),
 		grpc.Creds(watched{credentials.NewTLS(config), refused}),
 		grpc.ConnectionTimeout(handshakeFor),
 		grpc.MaxConcurrentStreams(streamsPerConn),
-		grpc.StreamInterceptor(s.leavings.intercept),
 		// A dead Envoy is forgotten within this time even when its connection never closes.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second,
 			MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)...)
-	xds := server.NewServer(ctx, resources, streams.callbacks(), sotw.WithOrderedADS())
-	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, xds)
+	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, &ads{cache: resources, streams: streams})
 	return s
 }
 
@@ -59,7 +51,7 @@ func (s *Server) Serve(listener net.Listener) error { return s.grpc.Serve(listen
 func (s *Server) Drain(spread time.Duration) {
 	stopped := make(chan struct{})
 	go func() { s.grpc.GracefulStop(); close(stopped) }()
-	s.leavings.over(spread)
+	s.streams.leave(spread)
 	select {
 	case <-stopped:
 	case <-time.After(forceAfter):
@@ -68,7 +60,7 @@ func (s *Server) Drain(spread time.Duration) {
 	}
 }
 
-// watched tells of failed handshakes, which gRPC itself keeps quiet about.
+// watched tells of failed handshakes, which gRPC itself keeps quiet about, and keeps who came.
 type watched struct {
 	credentials.TransportCredentials
 	refused func(net.Addr, error)
@@ -78,6 +70,7 @@ func (w watched) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	conn, info, err := w.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
 		w.refused(raw.RemoteAddr(), err)
+		return nil, nil, err
 	}
-	return conn, info, err
+	return conn, newCaller(raw, info.(credentials.TLSInfo).State), nil
 }

@@ -1,7 +1,5 @@
 package serve
 
-import "maps"
-
 // NextStep leads from what a service is served to what it shall be served without an instant in
 // which a route names a cluster that Envoys do not have yet, or no longer have: new clusters and
 // their endpoints first, then routes, then the removal of clusters. `last` is true when the step
@@ -22,17 +20,15 @@ func NextStep(served, target Bundle) (step Bundle, last bool) {
 		return target, true
 	}
 	for _, t := range []string{ClusterType, EndpointType} {
-		union := maps.Clone(served[t].items)
-		maps.Copy(union, target[t].items)
-		step[t] = stamp(RulesetVersion(target[t].Version), union, served[t])
+		step[t] = stamp(RulesetVersion(target[t].Version), union(served[t].items, target[t].items), served[t])
 	}
 	return step, step.Same(target)
 }
 
 // difference tells whether a has clusters that b has not.
 func difference(a, b Bundle) bool {
-	for name := range a[ClusterType].items {
-		if _, ok := b[ClusterType].items[name]; !ok {
+	for _, c := range a[ClusterType].items {
+		if find(b[ClusterType].items, c.name) == nil {
 			return true
 		}
 	}

@@ -1,20 +1,15 @@
 package serve
 
 import (
-	"bytes"
-	"context"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"github.com/prometheus/client_golang/prometheus"
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/identity"
@@ -39,24 +34,6 @@ type Observer interface {
 	Answered(Answer)                    // once per (stream, type, version, outcome)
 }
 
-type streamKey struct {
-	delta bool // the library numbers streams of the two kinds apart
-	id    int64
-}
-
-type sent struct {
-	nonce, version string
-	at             time.Time
-}
-
-type streamState struct {
-	presented []string // URI SANs of the peer's certificate
-	node      identified
-	placed    bool              // the Envoy holds something that it accepted
-	sent      map[string]sent   // by type URL: the newest response
-	answered  map[string]Answer // by type URL: the newest answer, to tell each once
-}
-
 // Streams follows every open stream: who is connected, and which answer belongs to which version.
 type Streams struct {
 	Cluster  string
@@ -68,92 +45,100 @@ type Streams struct {
 	PushToAck prometheus.Observer
 
 	mu      sync.Mutex
-	streams map[streamKey]*streamState
+	open    map[*stream]struct{}
+	leaving bool // none is let in
 }
 
 // Connected Envoys by service: distinct node ids with an open stream.
 func (s *Streams) Connected() map[string]int {
-	return s.envoys(func(*streamState) bool { return true })
+	return s.envoys(func(*stream) bool { return true })
 }
 
 // Placed Envoys by service: those connected that hold resources which they accepted, now or, as they
 // said when they came back, before. One that only refuses, or asks for nothing, serves nobody.
 func (s *Streams) Placed() map[string]int {
-	return s.envoys(func(st *streamState) bool { return st.placed })
+	return s.envoys(func(st *stream) bool { return st.placed })
 }
 
-func (s *Streams) envoys(counts func(*streamState) bool) map[string]int {
+func (s *Streams) envoys(counts func(*stream) bool) map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen := map[identified]bool{}
 	envoys := map[string]int{}
-	for _, st := range s.streams {
+	for st := range s.open {
+		st.mu.Lock()
 		if st.node.envoy != "" && !seen[st.node] && counts(st) {
 			seen[st.node] = true
 			envoys[st.node.service]++
 		}
+		st.mu.Unlock()
 	}
 	return envoys
 }
 
-// callbacks of the xDS library for both protocol variants.
-func (s *Streams) callbacks() server.Callbacks {
-	return server.CallbackFuncs{
-		StreamOpenFunc:        func(ctx context.Context, id int64, _ string) error { return s.opened(ctx, streamKey{false, id}) },
-		DeltaStreamOpenFunc:   func(ctx context.Context, id int64, _ string) error { return s.opened(ctx, streamKey{true, id}) },
-		StreamClosedFunc:      func(id int64, _ *core.Node) { s.closed(streamKey{false, id}) },
-		DeltaStreamClosedFunc: func(id int64, _ *core.Node) { s.closed(streamKey{true, id}) },
-		StreamRequestFunc: func(id int64, r *discovery.DiscoveryRequest) error {
-			refused, err := s.request(streamKey{false, id}, request{node: r.GetNode(), typeURL: r.GetTypeUrl(),
-				nonce: r.GetResponseNonce(), failure: r.GetErrorDetail(), holds: &r.VersionInfo, holdsAny: r.GetVersionInfo() != ""})
-			if refused != "" {
-				// The refused version counts as delivered. Otherwise the library, which sees that the
-				// Envoy is behind, would send the same again at once and for ever.
-				r.VersionInfo = refused
-			}
-			return err
-		},
-		StreamDeltaRequestFunc: func(id int64, r *discovery.DeltaDiscoveryRequest) error {
-			_, err := s.request(streamKey{true, id}, request{node: r.GetNode(), typeURL: r.GetTypeUrl(),
-				nonce: r.GetResponseNonce(), failure: r.GetErrorDetail(), holdsAny: len(r.GetInitialResourceVersions()) > 0})
-			return err
-		},
-		StreamResponseFunc: func(_ context.Context, id int64, _ *discovery.DiscoveryRequest, r *discovery.DiscoveryResponse) {
-			slices.SortFunc(r.Resources, func(a, b *anypb.Any) int { return bytes.Compare(a.GetValue(), b.GetValue()) })
-			s.responded(streamKey{false, id}, r.GetTypeUrl(), sent{r.GetNonce(), r.GetVersionInfo(), time.Now()})
-		},
-		StreamDeltaResponseFunc: func(id int64, _ *discovery.DeltaDiscoveryRequest, r *discovery.DeltaDiscoveryResponse) {
-			slices.SortFunc(r.Resources, func(a, b *discovery.Resource) int { return strings.Compare(a.GetName(), b.GetName()) })
-			slices.Sort(r.RemovedResources)
-			s.responded(streamKey{true, id}, r.GetTypeUrl(), sent{r.GetNonce(), r.GetSystemVersionInfo(), time.Now()})
-		},
+// opened lets the stream in, unless the relay is leaving.
+func (s *Streams) opened(st *stream) error {
+	from, _ := peer.FromContext(st.Context())
+	st.from, _ = from.AuthInfo.(*caller)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving || st.from == nil {
+		return status.Error(codes.Unavailable, "this relay is going away; come to another, or again")
+	}
+	if s.open == nil {
+		s.open = map[*stream]struct{}{}
+	}
+	s.open[st] = struct{}{}
+	return nil
+}
+
+func (s *Streams) closed(st *stream) {
+	s.mu.Lock()
+	delete(s.open, st)
+	s.mu.Unlock()
+	if st.node.envoy != "" {
+		s.Observer.Disconnected(st.node.service, st.node.envoy)
 	}
 }
 
-// request is what both variants of the protocol say.
-type request struct {
-	node           *core.Node // only the first one of a stream must have it
-	typeURL, nonce string
-	failure        *statuspb.Status
-	holds          *string // the version that the Envoy says it has; state-of-the-world only
-	holdsAny       bool    // the Envoy has accepted resources of the type before
+// leave lets none in, and ends the connection of every stream, in no particular order, evenly over the
+// time given. A handler that waits for its Envoy is woken by nothing else; the Envoy, which was told
+// that the connection is going away, takes it as UNAVAILABLE, keeps what it has and comes again.
+func (s *Streams) leave(spread time.Duration) {
+	s.mu.Lock()
+	s.leaving = true
+	going := make([]*caller, 0, len(s.open))
+	for st := range s.open { // the language visits a map in random order
+		going = append(going, st.from)
+	}
+	s.mu.Unlock()
+	begun := time.Now()
+	for i, c := range going {
+		time.Sleep(time.Until(begun.Add(spread * time.Duration(i) / time.Duration(len(going)))))
+		c.conn.Close() //nolint:errcheck // it may be closed
+	}
 }
 
-// request follows one request; `refused` is the version that it refuses, if it does.
-func (s *Streams) request(key streamKey, r request) (refused string, err error) {
-	s.mu.Lock()
-	st := s.streams[key]
+// request follows one request, and has the stream's subscription take it.
+func (s *Streams) request(st *stream, r request) error {
+	st.mu.Lock()
 	isFirst := st.node.envoy == ""
 	if err := s.identify(st, r.node); err != nil {
-		s.mu.Unlock()
-		return "", err
+		st.mu.Unlock()
+		return err
 	}
-	answer, isNew := st.answer(r)
+	sub, err := st.subscription(r)
+	if err != nil {
+		st.mu.Unlock()
+		return err
+	}
+	answer, isNew := st.answer(sub, r)
 	if isNew && !answer.Refused {
-		s.PushToAck.Observe(time.Since(st.sent[r.typeURL].at).Seconds())
+		s.PushToAck.Observe(time.Since(sub.sent.at).Seconds())
 	}
-	st.placed = st.placed || r.holdsAny || isNew && !answer.Refused
-	s.mu.Unlock()
+	st.placed = st.placed || len(r.initial) > 0 || r.version != "" || isNew && !answer.Refused
+	sub.take(r, answer.Refused)
+	st.mu.Unlock()
 	if isFirst {
 		s.Counters.Add(count.StreamsOpened)
 		s.Observer.Connected(st.node.service, st.node.envoy)
@@ -161,48 +146,25 @@ func (s *Streams) request(key streamKey, r request) (refused string, err error) 
 	if isNew {
 		s.Observer.Answered(answer)
 	}
-	if answer.Refused {
-		refused = answer.Version
-	}
-	return refused, nil
+	return nil
 }
 
 // answer reads a request as the answer to the newest response of its type; isNew is false when it
 // is none, or when it repeats itself (a changed subscription repeats the last nonce, and after a
 // refusal also the version before it).
-func (st *streamState) answer(r request) (answer Answer, isNew bool) {
-	last, ok := st.sent[r.typeURL]
-	if !ok || r.nonce == "" || r.nonce != last.nonce {
+func (st *stream) answer(sub *subscription, r request) (answer Answer, isNew bool) {
+	last := sub.sent
+	if r.nonce == "" || r.nonce != last.nonce {
 		return Answer{}, false
 	}
-	if r.failure == nil && r.holds != nil && *r.holds != last.version {
+	if r.failure == nil && !st.delta && r.version != last.version {
 		return Answer{}, false
 	}
-	answer = Answer{Service: st.node.service, Envoy: st.node.envoy, TypeURL: r.typeURL, Version: last.version,
-		Refused: r.failure != nil, Detail: bounded(r.failure.GetMessage())}
-	if st.answered[r.typeURL] == answer {
-		return answer, false
-	}
-	st.answered[r.typeURL] = answer
-	return answer, true
-}
-
-func (s *Streams) responded(key streamKey, typeURL string, what sent) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.streams[key]; st != nil {
-		st.sent[typeURL] = what
-	}
-}
-
-func (s *Streams) closed(key streamKey) {
-	s.mu.Lock()
-	st := s.streams[key]
-	delete(s.streams, key)
-	s.mu.Unlock()
-	if st != nil && st.node.envoy != "" {
-		s.Observer.Disconnected(st.node.service, st.node.envoy)
-	}
+	say := told{last.version, bounded(r.failure.GetMessage()), r.failure != nil}
+	isNew = sub.answered != say
+	sub.answered = say
+	return Answer{Service: st.node.service, Envoy: st.node.envoy, TypeURL: sub.typeURL, Version: say.version,
+		Refused: say.refused, Detail: say.detail}, isNew
 }
 
 // bounded keeps the words of one Envoy from filling the queue of acknowledgements.

@@ -1,0 +1,187 @@
+package serve
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// typesPerStream is far above the three that are served: an Envoy may ask for what it likes, and is
+// kept for as long as its stream.
+const typesPerStream = 16
+
+// stream is one Envoy's, of either variant. Its handler's goroutine reads; nobody else is bound to it
+// while it is silent, which is nearly always. Whoever finds something due sends, one at a time.
+type stream struct {
+	grpc.ServerStream
+	delta bool
+	from  *caller
+
+	mu      sync.Mutex
+	node    identified
+	placed  bool            // the Envoy holds something that it accepted
+	service *entry          // nil until the node is known
+	subs    []*subscription // in the order in which types must reach an Envoy
+	nonce   uint64
+	sending bool
+	ended   bool
+	sends   sync.WaitGroup // those by others than the handler
+}
+
+// ads is the service as gRPC calls it.
+type ads struct {
+	cache   *Cache
+	streams *Streams
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+}
+
+// StreamAggregatedResources is the state-of-the-world variant.
+func (a *ads) StreamAggregatedResources(grpc discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return a.follow(&stream{ServerStream: grpc}, func() (request, error) {
+		r, err := grpc.Recv()
+		return wholeRequest(r), err
+	})
+}
+
+// DeltaAggregatedResources is the delta variant.
+func (a *ads) DeltaAggregatedResources(grpc discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return a.follow(&stream{ServerStream: grpc, delta: true}, func() (request, error) {
+		r, err := grpc.Recv()
+		return deltaRequest(r), err
+	})
+}
+
+// follow the stream to its end.
+func (a *ads) follow(st *stream, read func() (request, error)) error {
+	if err := a.streams.opened(st); err != nil {
+		return err
+	}
+	defer a.closed(st)
+	for {
+		r, err := read()
+		if err != nil {
+			return nil // the Envoy, or its connection, is gone
+		}
+		if r.typeURL == "" {
+			return status.Error(codes.InvalidArgument, "type_url: empty; must be said on an aggregated stream")
+		}
+		if err := a.streams.request(st, r); err != nil {
+			return err
+		}
+		if st.service == nil {
+			st.join(a.cache)
+		}
+		if err := st.send(); err != nil {
+			return nil
+		}
+	}
+}
+
+func (a *ads) closed(st *stream) {
+	st.mu.Lock()
+	st.ended = true
+	st.mu.Unlock()
+	if st.service != nil {
+		a.cache.leave(st.service, st)
+	}
+	st.sends.Wait() // nothing is sent after the handler's end
+	a.streams.closed(st)
+}
+
+func (st *stream) join(cache *Cache) {
+	service := cache.join(st.node.service, st)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.service = service
+}
+
+// subscription of the request's type.
+func (st *stream) subscription(r request) (*subscription, error) {
+	for _, sub := range st.subs {
+		if sub.typeURL == r.typeURL {
+			return sub, nil
+		}
+	}
+	if len(st.subs) == typesPerStream {
+		return nil, status.Errorf(codes.ResourceExhausted, "type_url: %.200q is one more than the %d types that a stream may ask for",
+			r.typeURL, typesPerStream)
+	}
+	sub := newSubscription(r, st.delta)
+	st.subs = append(st.subs, sub)
+	slices.SortStableFunc(st.subs, func(a, b *subscription) int {
+		return cmp.Compare(slices.Index(typeOrder, a.typeURL), slices.Index(typeOrder, b.typeURL))
+	})
+	return sub, nil
+}
+
+// wake sends what is due, without making the caller wait for the Envoy.
+func (st *stream) wake() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ended || st.sending || st.service == nil {
+		return
+	}
+	if first := st.next(); first != nil {
+		st.sending = true
+		st.sends.Go(func() { st.sendAll(first) }) // an error is told by reading
+	}
+}
+
+// send what is due, if nobody does already.
+func (st *stream) send() error {
+	st.mu.Lock()
+	if st.sending {
+		st.mu.Unlock()
+		return nil
+	}
+	next := st.next()
+	st.sending = next != nil
+	st.mu.Unlock()
+	return st.sendAll(next)
+}
+
+// sendAll from the response given until nothing is due.
+func (st *stream) sendAll(next *response) (err error) {
+	for ; next != nil && err == nil; next = st.after() {
+		err = st.SendMsg(next)
+	}
+	if err != nil {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		st.sending = false
+	}
+	return err
+}
+
+// after a response was sent: the next, or nil, and then nobody is sending.
+func (st *stream) after() *response {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	next := st.next()
+	st.sending = next != nil
+	return next
+}
+
+// next response that is due: clusters before endpoints before routes.
+func (st *stream) next() *response {
+	bundle := st.service.served()
+	if bundle == nil || st.ended {
+		return nil
+	}
+	for _, t := range st.subs {
+		if out := t.due(bundle[t.typeURL]); out != nil {
+			st.nonce++
+			out.nonce = strconv.FormatUint(st.nonce, 10)
+			t.sent = sent{out.nonce, out.version, time.Now()}
+			return out
+		}
+	}
+	return nil
+}
