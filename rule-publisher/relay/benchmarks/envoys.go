@@ -7,12 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/stats"
 
 	"spillway.dev/contracts/names"
 )
@@ -56,7 +54,7 @@ func connect(ctx context.Context, m mesh, count, sotwEvery int, address string, 
 		if err != nil {
 			return nil, err
 		}
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(authority.client(certificate)), grpc.WithStatsHandler(f),
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(authority.client(certificate)),
 			grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(1<<10))
 		if err != nil {
 			return nil, err
@@ -65,7 +63,7 @@ func connect(ctx context.Context, m mesh, count, sotwEvery int, address string, 
 		if i%sotwEvery == sotwEvery-1 {
 			open = e.sotw
 		}
-		if err := open(ctx, discovery.NewAggregatedDiscoveryServiceClient(conn)); err != nil {
+		if err := open(ctx, discovery.NewAggregatedDiscoveryServiceClient(conn), &f.bytes); err != nil {
 			return nil, err
 		}
 		f.envoys = append(f.envoys, e)
@@ -87,8 +85,8 @@ func (e *simulated) got(typeURL string) {
 	}
 }
 
-func (e *simulated) delta(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient) error {
-	stream, err := ads.DeltaAggregatedResources(ctx)
+func (e *simulated) delta(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient, bytes *atomic.Int64) error {
+	stream, err := ads.DeltaAggregatedResources(ctx, grpc.ForceCodecV2(newCodec(bytes, true)))
 	if err != nil {
 		return err
 	}
@@ -100,23 +98,19 @@ func (e *simulated) delta(ctx context.Context, ads discovery.AggregatedDiscovery
 		ask := func(typeURL string, resources []string) {
 			if !asked[typeURL] {
 				asked[typeURL] = true
-				stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: resources}) //nolint:errcheck // Recv tells
+				stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: resources}) //nolint:errcheck // RecvMsg tells
 			}
 		}
 		for {
-			response, err := stream.Recv()
-			if err != nil {
+			var r response
+			if err := stream.RecvMsg(&r); err != nil {
 				return
 			}
-			stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.GetTypeUrl(), ResponseNonce: response.GetNonce()}) //nolint:errcheck // Recv tells
-			e.got(response.GetTypeUrl())
-			switch response.GetTypeUrl() {
+			stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: r.typeURL, ResponseNonce: r.nonce}) //nolint:errcheck // RecvMsg tells
+			e.got(r.typeURL)
+			switch r.typeURL {
 			case resource.ClusterType:
-				var clusters []string
-				for _, r := range response.GetResources() {
-					clusters = append(clusters, r.GetName())
-				}
-				ask(resource.EndpointType, clusters)
+				ask(resource.EndpointType, r.clusters)
 			case resource.EndpointType:
 				ask(resource.RouteType, routeTables)
 			}
@@ -125,8 +119,8 @@ func (e *simulated) delta(ctx context.Context, ads discovery.AggregatedDiscovery
 	return nil
 }
 
-func (e *simulated) sotw(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient) error {
-	stream, err := ads.StreamAggregatedResources(ctx)
+func (e *simulated) sotw(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient, bytes *atomic.Int64) error {
+	stream, err := ads.StreamAggregatedResources(ctx, grpc.ForceCodecV2(newCodec(bytes, false)))
 	if err != nil {
 		return err
 	}
@@ -138,21 +132,20 @@ func (e *simulated) sotw(ctx context.Context, ads discovery.AggregatedDiscoveryS
 		ask := func(typeURL string, resources []string) {
 			if wanted[typeURL] == nil {
 				wanted[typeURL] = resources
-				stream.Send(&discovery.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: resources}) //nolint:errcheck // Recv tells
+				stream.Send(&discovery.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: resources}) //nolint:errcheck // RecvMsg tells
 			}
 		}
 		for {
-			response, err := stream.Recv()
-			if err != nil {
+			var r response
+			if err := stream.RecvMsg(&r); err != nil {
 				return
 			}
-			typeURL := response.GetTypeUrl()
-			stream.Send(&discovery.DiscoveryRequest{TypeUrl: typeURL, ResponseNonce: response.GetNonce(), //nolint:errcheck // Recv tells
-				VersionInfo: response.GetVersionInfo(), ResourceNames: wanted[typeURL]})
-			e.got(typeURL)
-			switch typeURL {
+			stream.Send(&discovery.DiscoveryRequest{TypeUrl: r.typeURL, ResponseNonce: r.nonce, //nolint:errcheck // RecvMsg tells
+				VersionInfo: r.version, ResourceNames: wanted[r.typeURL]})
+			e.got(r.typeURL)
+			switch r.typeURL {
 			case resource.ClusterType:
-				ask(resource.EndpointType, clusterNames(response))
+				ask(resource.EndpointType, r.clusters)
 			case resource.EndpointType:
 				ask(resource.RouteType, routeTables)
 			}
@@ -160,23 +153,3 @@ func (e *simulated) sotw(ctx context.Context, ads discovery.AggregatedDiscoveryS
 	}()
 	return nil
 }
-
-func clusterNames(response *discovery.DiscoveryResponse) (out []string) {
-	for _, packed := range response.GetResources() {
-		c := &cluster.Cluster{}
-		if packed.UnmarshalTo(c) == nil {
-			out = append(out, c.GetName())
-		}
-	}
-	return out
-}
-
-// The fleet is its connections' stats handler, to count bytes.
-func (f *fleet) HandleRPC(_ context.Context, s stats.RPCStats) {
-	if payload, ok := s.(*stats.InPayload); ok {
-		f.bytes.Add(int64(payload.WireLength))
-	}
-}
-func (f *fleet) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
-func (f *fleet) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (f *fleet) HandleConn(context.Context, stats.ConnStats)                       {}

@@ -31,13 +31,17 @@ const (
 	nodeLocality      = 4
 )
 
+// writeBuffer is per connection that has something to send. Larger ones save calls of the kernel, but
+// gRPC takes one even for a ping, and all Envoys are pinged at about the same time.
+const writeBuffer = 4 << 10
+
 // lean options keep what each connection costs small: most Envoys are silent most of the time, so
 // buffers are small or shared, and what is sent is not copied.
 func lean() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ReadBufferSize(0), // TLS has a buffer of its own
-		grpc.WriteBufferSize(16 << 10),
+		grpc.WriteBufferSize(writeBuffer),
 		grpc.SharedWriteBuffer(true),
 	}
 }
