@@ -157,7 +157,7 @@ def _insert(client: Client, batch: int) -> None:
 
 
 def test_ends_cleanly_within_five_seconds(own_server):
-    """SIGTERM ends the server soon, a long query or not, and it starts again on its data."""
+    """SIGTERM ends the server soon, also amid a long query (1: cut off), and it starts again on its data."""
     busy = Client.from_url(own_server.url())
     query = "SELECT count() FROM numbers(100000000000) WHERE NOT ignore(sipHash64(number))"
     thread = threading.Thread(target=_ignore_errors, args=(busy, query))
@@ -165,7 +165,7 @@ def test_ends_cleanly_within_five_seconds(own_server):
     with Client.from_url(own_server.url()) as client:
         client.execute("CREATE DATABASE kept")
     begin = time.monotonic()
-    assert own_server.end(signal.SIGTERM) == 0
+    assert own_server.end(signal.SIGTERM) in (0, 1)
     assert time.monotonic() - begin < 5
     thread.join()
     own_server.start()

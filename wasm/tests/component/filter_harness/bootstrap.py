@@ -97,15 +97,16 @@ def class_route(name: str, action: dict, metadata: dict) -> dict:
 
 def routes(target: str, metadata: dict, setup: Setup) -> list[dict]:
     """One route per class, as the relay serves them, and the catch-all last; CONNECT where it ends."""
+    inbound = target == "spillway-app"
     action = {
         "weighted_clusters": {"clusters": [{"name": target, "weight": 10000}]},
-        "timeout": setup.timeout,
+        "timeout": "0s" if inbound else setup.timeout,  # the caller's proxy bounds the request
     }
-    if setup.retries and target != "spillway-app":
+    if setup.retries and not inbound:
         action["retry_policy"] = {"retry_on": "5xx,reset,connect-failure", "num_retries": setup.retries}
         action["retry_policy"]["retry_back_off"] = {"base_interval": "0.001s"}
     connect = {**action, "upgrade_configs": [{"upgrade_type": "CONNECT"}]}
-    if target == "spillway-app":
+    if inbound:
         connect["upgrade_configs"][0]["connect_config"] = {}
     catch_all = {"name": "other", "match": {"prefix": "/"}, "route": action}
     tunnel = {"name": "other", "match": {"connect_matcher": {}}, "route": connect}
