@@ -17,7 +17,7 @@ const exitUsage = 64
 
 // gcPercent trades CPU, of which a relay needs little, for memory, of which it runs beside every
 // cluster. GOGC overrides it.
-const gcPercent = 30
+const gcPercent = 17
 
 func main() {
 	if os.Getenv("GOGC") == "" {

@@ -93,11 +93,12 @@ func notReached() *route.HeaderMatcher {
 			MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: neverReached}}}}}
 }
 
-// retryAny repeats what no application got, whatever the method.
-func retryAny() *route.RetryPolicy { return retry(retryAnyOn, notReached()) }
-
-// retrySafe repeats what no application answered.
-func retrySafe() *route.RetryPolicy { return retry(retrySafeOn, noAnswer()) }
+var (
+	// retryAny repeats what no application got, whatever the method.
+	retryAny = retry(retryAnyOn, notReached())
+	// retrySafe repeats what no application answered.
+	retrySafe = retry(retrySafeOn, noAnswer())
+)
 
 // retry repeats, each time in the next priority, what failed on the conditions or came with the mark.
 func retry(on string, mark *route.HeaderMatcher) *route.RetryPolicy {

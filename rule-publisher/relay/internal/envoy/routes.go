@@ -22,6 +22,8 @@ import (
 // requestTimeout bounds a request from the caller's side, retry included.
 const requestTimeout = 15 * time.Second
 
+var timeout = durationpb.New(requestTimeout)
+
 // ClusterName is the Envoy cluster of a service's endpoints in a cluster.
 func ClusterName(service, cluster string) string {
 	return service + names.XdsClusterSeparator + cluster
@@ -42,7 +44,7 @@ func InboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 		}
 		host.Routes = append(host.Routes, newRoute(class.ID(), match, action, nil))
 	}
-	host.Routes = append(host.Routes, newRoute(names.XdsCatchAllRoute, anyMatch(), action, nil))
+	host.Routes = append(host.Routes, newRoute(names.XdsCatchAllRoute, anyMatch, action, nil))
 	return &route.RouteConfiguration{Name: names.XdsInboundRoute, VirtualHosts: []*route.VirtualHost{host}}, nil
 }
 
@@ -57,7 +59,7 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 	config := &route.RouteConfiguration{Name: names.XdsOutboundRoute}
 	for _, h := range t.Hosts {
 		host := &route.VirtualHost{Name: h.Service, Domains: []string{h.Service, h.Service + ":*"},
-			RetryPolicy: retryAny(), IncludeRequestAttemptCount: true}
+			RetryPolicy: retryAny, IncludeRequestAttemptCount: true}
 		for _, r := range h.Routes {
 			match, err := classMatch(r.Class)
 			if err != nil {
@@ -65,12 +67,12 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 			}
 			action := weighted(h.Service, r.Weights)
 			if isSafe(r.Class.Method) {
-				action.RetryPolicy = retrySafe()
+				action.RetryPolicy = retrySafe
 			}
 			host.Routes = append(host.Routes, newRoute(r.Class.ID(), match, action, metadata))
 		}
 		fallback := weighted(h.Service, []table.Weighted{{Cluster: h.Fallback, Weight: names.ValueWeightTotal}})
-		catchAll := newRoute(names.XdsCatchAllRoute, anyMatch(), fallback, nil)
+		catchAll := newRoute(names.XdsCatchAllRoute, anyMatch, fallback, nil)
 		if len(h.Routes) > 0 {
 			catchAll.Metadata = metadata
 		}
@@ -84,9 +86,8 @@ func newRoute(name string, match *route.RouteMatch, action *route.RouteAction, m
 	return &route.Route{Name: name, Match: match, Action: &route.Route_Route{Route: action}, Metadata: metadata}
 }
 
-func anyMatch() *route.RouteMatch {
-	return &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: "/"}}
-}
+// anyMatch, like everything here that is the same in each route, is made once.
+var anyMatch = &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: "/"}}
 
 func classMatch(class table.Class) (*route.RouteMatch, error) {
 	pattern, err := class.Template.Pattern()
@@ -119,7 +120,7 @@ func weighted(service string, weights []table.Weighted) *route.RouteAction {
 	}
 	return &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_WeightedClusters{WeightedClusters: &route.WeightedCluster{Clusters: clusters}},
-		Timeout:          durationpb.New(requestTimeout),
+		Timeout:          timeout,
 	}
 }
 

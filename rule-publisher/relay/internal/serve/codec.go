@@ -1,14 +1,13 @@
 package serve
 
 import (
-	"unique"
-
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
+	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -35,6 +34,9 @@ const (
 // gRPC takes one even for a ping, and all Envoys are pinged at about the same time.
 const writeBuffer = 4 << 10
 
+// window is HTTP/2's own default: the bytes that an Envoy may send before they are read.
+const window = 1<<16 - 1
+
 // lean options keep what each connection costs small: most Envoys are silent most of the time, so
 // buffers are small or shared, and what is sent is not copied.
 func lean() []grpc.ServerOption {
@@ -43,6 +45,11 @@ func lean() []grpc.ServerOption {
 		grpc.ReadBufferSize(0), // TLS has a buffer of its own
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.SharedWriteBuffer(true),
+		// Requests are small. A fixed window also ends gRPC's measuring of the bandwidth, which is a ping for
+		// each request; and a connection with one stream has no headers to compress against earlier ones.
+		grpc.InitialWindowSize(window),
+		grpc.InitialConnWindowSize(window),
+		grpc.HeaderTableSize(0),
 	}
 }
 
@@ -50,7 +57,7 @@ func lean() []grpc.ServerOption {
 // they are, without a copy per Envoy: with many Envoys behind, copies are most of a relay's memory.
 type codec struct{ encoding.CodecV2 }
 
-func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
+func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(grpcproto.Name)} }
 
 // response is one of either variant, with resources that are encoded already.
 type response struct {
@@ -91,32 +98,37 @@ func (r *response) encode() mem.BufferSlice {
 	return out
 }
 
-// Unmarshal implements encoding.CodecV2. Of a request only what lasts is read: a real Envoy's node
-// names hundreds of extensions that nobody here needs and that the library would keep for as long as
-// the stream lasts, and all Envoys ask for the same resources.
+// Unmarshal implements encoding.CodecV2. A request is only taken off the connection.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	switch request := v.(type) {
-	case *discovery.DeltaDiscoveryRequest:
-		if err := c.CodecV2.Unmarshal(slim(data, deltaRequestNode), v); err != nil {
-			return err
-		}
-		share(request.GetResourceNamesSubscribe())
+	if r, ok := v.(*request); ok {
+		r.raw = data.Materialize()
 		return nil
-	case *discovery.DiscoveryRequest:
-		if err := c.CodecV2.Unmarshal(slim(data, requestNode), v); err != nil {
-			return err
-		}
-		share(request.GetResourceNames())
-		return nil
-	default:
-		return c.CodecV2.Unmarshal(data, v)
 	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+// decode what came. Of a request only what lasts is read: a real Envoy's node names hundreds of
+// extensions that nobody here needs.
+func (r *request) decode() error {
+	raw := r.raw
+	r.raw = nil
+	if r.delta {
+		m := &discovery.DeltaDiscoveryRequest{}
+		err := proto.Unmarshal(slim(raw, deltaRequestNode), m)
+		r.node, r.typeURL, r.nonce, r.failure = m.GetNode(), m.GetTypeUrl(), m.GetResponseNonce(), m.GetErrorDetail()
+		r.names, r.dropped, r.initial = m.GetResourceNamesSubscribe(), m.GetResourceNamesUnsubscribe(), m.GetInitialResourceVersions()
+		return err
+	}
+	m := &discovery.DiscoveryRequest{}
+	err := proto.Unmarshal(slim(raw, requestNode), m)
+	r.node, r.typeURL, r.nonce, r.failure = m.GetNode(), m.GetTypeUrl(), m.GetResponseNonce(), m.GetErrorDetail()
+	r.names, r.version = m.GetResourceNames(), m.GetVersionInfo()
+	return err
 }
 
 // slim is the request with a node that says only who and where it is. Bytes that are no protobuf are
 // left as they are, for the decoder to refuse.
-func slim(data mem.BufferSlice, node protowire.Number) mem.BufferSlice {
-	whole := data.Materialize()
+func slim(whole []byte, node protowire.Number) []byte {
 	out, ok := filter(whole, func(field protowire.Number, value []byte) ([]byte, bool) {
 		if field != node {
 			return value, true
@@ -130,9 +142,9 @@ func slim(data mem.BufferSlice, node protowire.Number) mem.BufferSlice {
 		return kept, true
 	})
 	if !ok {
-		out = whole
+		return whole
 	}
-	return mem.BufferSlice{mem.SliceBuffer(out)}
+	return out
 }
 
 // filter the length-delimited fields of a message; fields of other types stay.
@@ -156,12 +168,6 @@ func filter(message []byte, keep func(protowire.Number, []byte) ([]byte, bool)) 
 		message = message[n+size:]
 	}
 	return out, true
-}
-
-func share(names []string) {
-	for i, name := range names {
-		names[i] = unique.Make(name).Value()
-	}
 }
 
 // deltaHead is what a delta response has before the resource's content.

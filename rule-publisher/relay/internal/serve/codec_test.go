@@ -1,13 +1,14 @@
 package serve
 
 import (
+	"errors"
+	"slices"
 	"testing"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -51,21 +52,23 @@ func TestRequestsAreReadWithASlimNode(t *testing.T) {
 	fat := &core.Node{Id: "n", Cluster: "c", Locality: place, Extensions: []*core.Extension{{Name: "e"}}, UserAgentName: "envoy"}
 	slim := &core.Node{Id: "n", Cluster: "c", Locality: place}
 	delta := &discovery.DeltaDiscoveryRequest{Node: fat, TypeUrl: "t", ResourceNamesSubscribe: []string{"a", "b"}, ResponseNonce: "3",
-		InitialResourceVersions: map[string]string{"a": "1"}, ErrorDetail: &statuspb.Status{Code: 13, Message: "no"}}
-	whole := &discovery.DiscoveryRequest{Node: fat, TypeUrl: "t", ResourceNames: []string{"a"}, VersionInfo: "9"}
-	for _, request := range []proto.Message{delta, whole} {
-		encoded, err := proto.Marshal(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		back := request.ProtoReflect().New().Interface()
-		if err := newCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(encoded)}, back); err != nil {
-			t.Fatal(err)
-		}
-		delta.Node, whole.Node = slim, slim
-		if !proto.Equal(request, back) {
-			t.Errorf("%v became %v", request, back)
-		}
+		ResourceNamesUnsubscribe: []string{"c"},
+		InitialResourceVersions:  map[string]string{"a": "1"}, ErrorDetail: &statuspb.Status{Code: 13, Message: "no"}}
+	whole := &discovery.DiscoveryRequest{Node: fat, TypeUrl: "t", ResourceNames: []string{"a"}, VersionInfo: "9", ResponseNonce: "4",
+		ErrorDetail: &statuspb.Status{Code: 13, Message: "no"}}
+	encodedDelta, err1 := proto.Marshal(delta)
+	encodedWhole, err2 := proto.Marshal(whole)
+	a, b := request{delta: true, raw: encodedDelta}, request{raw: encodedWhole}
+	if err := errors.Join(err1, err2, a.decode(), b.decode()); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(a.node, slim) || a.typeURL != "t" || !slices.Equal(a.names, []string{"a", "b"}) || !slices.Equal(a.dropped, []string{"c"}) ||
+		a.nonce != "3" || a.initial["a"] != "1" || a.failure.GetMessage() != "no" {
+		t.Errorf("%v became %+v", delta, a)
+	}
+	if !proto.Equal(b.node, slim) || b.typeURL != "t" || !slices.Equal(b.names, []string{"a"}) || b.version != "9" || b.nonce != "4" ||
+		b.failure.GetMessage() != "no" {
+		t.Errorf("%v became %+v", whole, b)
 	}
 }
 
@@ -76,15 +79,14 @@ func FuzzRequest(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		plain, ours := &discovery.DeltaDiscoveryRequest{}, &discovery.DeltaDiscoveryRequest{}
-		want := proto.Unmarshal(content, plain)
-		got := newCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(content)}, ours)
+		plain, ours := &discovery.DeltaDiscoveryRequest{}, request{delta: true, raw: content}
+		want, got := proto.Unmarshal(content, plain), ours.decode()
 		if want != nil {
 			return // what we do not read cannot be refused
 		}
-		if got != nil || ours.GetNode().GetId() != plain.GetNode().GetId() || ours.GetTypeUrl() != plain.GetTypeUrl() ||
-			len(ours.GetResourceNamesSubscribe()) != len(plain.GetResourceNamesSubscribe()) {
-			t.Errorf("%v became %v, %v", plain, ours, got)
+		if got != nil || ours.node.GetId() != plain.GetNode().GetId() || ours.typeURL != plain.GetTypeUrl() ||
+			len(ours.names) != len(plain.GetResourceNamesSubscribe()) {
+			t.Errorf("%v became %+v, %v", plain, ours, got)
 		}
 	})
 }

@@ -44,44 +44,47 @@ type ads struct {
 
 // StreamAggregatedResources is the state-of-the-world variant.
 func (a *ads) StreamAggregatedResources(grpc discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	return a.follow(&stream{ServerStream: grpc}, func() (request, error) {
-		r, err := grpc.Recv()
-		return wholeRequest(r), err
-	})
+	return a.follow(&stream{ServerStream: grpc})
 }
 
 // DeltaAggregatedResources is the delta variant.
 func (a *ads) DeltaAggregatedResources(grpc discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	return a.follow(&stream{ServerStream: grpc, delta: true}, func() (request, error) {
-		r, err := grpc.Recv()
-		return deltaRequest(r), err
-	})
+	return a.follow(&stream{ServerStream: grpc, delta: true})
 }
 
 // follow the stream to its end.
-func (a *ads) follow(st *stream, read func() (request, error)) error {
+func (a *ads) follow(st *stream) error {
 	if err := a.streams.opened(st); err != nil {
 		return err
 	}
 	defer a.closed(st)
 	for {
-		r, err := read()
-		if err != nil {
+		r := request{delta: st.delta}
+		if err := st.RecvMsg(&r); err != nil {
 			return nil // the Envoy, or its connection, is gone
 		}
-		if r.typeURL == "" {
-			return status.Error(codes.InvalidArgument, "type_url: empty; must be said on an aggregated stream")
-		}
-		if err := a.streams.request(st, r); err != nil {
+		if err := a.take(st, &r); err != nil {
 			return err
 		}
-		if st.service == nil {
-			st.join(a.cache)
-		}
-		if err := st.send(); err != nil {
-			return nil
-		}
 	}
+}
+
+// take one request.
+func (a *ads) take(st *stream, r *request) error {
+	if err := r.decode(); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if r.typeURL == "" {
+		return status.Error(codes.InvalidArgument, "type_url: empty; must be said on an aggregated stream")
+	}
+	if err := a.streams.request(st, *r); err != nil {
+		return err
+	}
+	if st.service == nil {
+		st.join(a.cache)
+	}
+	st.send() //nolint:errcheck // reading tells of it
+	return nil
 }
 
 func (a *ads) closed(st *stream) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 )
 
@@ -14,6 +13,8 @@ const everything = "*"
 
 // request is what both variants of the protocol say.
 type request struct {
+	delta          bool
+	raw            []byte     // until it is decoded
 	node           *core.Node // only the first one of a stream must have it
 	typeURL, nonce string
 	failure        *statuspb.Status
@@ -21,16 +22,6 @@ type request struct {
 	dropped        []string          // delta: asked for no longer
 	version        string            // state-of-the-world: what the Envoy says it has
 	initial        map[string]string // delta: what it holds from before, by name
-}
-
-func deltaRequest(r *discovery.DeltaDiscoveryRequest) request {
-	return request{node: r.GetNode(), typeURL: r.GetTypeUrl(), nonce: r.GetResponseNonce(), failure: r.GetErrorDetail(),
-		names: r.GetResourceNamesSubscribe(), dropped: r.GetResourceNamesUnsubscribe(), initial: r.GetInitialResourceVersions()}
-}
-
-func wholeRequest(r *discovery.DiscoveryRequest) request {
-	return request{node: r.GetNode(), typeURL: r.GetTypeUrl(), nonce: r.GetResponseNonce(), failure: r.GetErrorDetail(),
-		names: r.GetResourceNames(), version: r.GetVersionInfo()}
 }
 
 // subscription is what one stream asks for of one type, and what it was told. There are three for

@@ -1,0 +1,132 @@
+package serve
+
+import (
+	"slices"
+	"testing"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+)
+
+// set of clusters; `salt` makes other content under the same names.
+func set(t *testing.T, version uint64, salt string, names ...string) Set {
+	t.Helper()
+	var clusters []*cluster.Cluster
+	for _, name := range names {
+		clusters = append(clusters, &cluster.Cluster{Name: name, AltStatName: salt})
+	}
+	out, err := NewSet(version, clusters, Set{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// tell checks what is due, and answers it.
+func (s *subscription) tell(t *testing.T, set Set, items, removed []string) {
+	t.Helper()
+	out := s.due(set)
+	if items == nil && removed == nil {
+		if out != nil {
+			t.Fatalf("%v is due, want nothing", out)
+		}
+		return
+	}
+	if out == nil {
+		t.Fatal("nothing is due")
+	}
+	var names []string
+	for _, i := range out.items {
+		names = append(names, i.name)
+	}
+	if !slices.Equal(names, items) || !slices.Equal(out.removed, removed) || out.version != set.Version {
+		t.Fatalf("%v without %v of %s are due, want %v without %v", names, out.removed, out.version, items, removed)
+	}
+	s.sent = sent{nonce: "n" + set.Version, version: set.Version}
+	if s.due(set) != nil {
+		t.Fatal("due again without an answer")
+	}
+}
+
+func (s *subscription) accept() {
+	s.take(request{nonce: s.sent.nonce, version: s.sent.version, names: s.asked()}, false)
+}
+
+// asked is what a request repeats in state-of-the-world.
+func (s *subscription) asked() []string {
+	if s.delta {
+		return nil
+	}
+	return slices.Clone(s.names)
+}
+
+func subscribed(delta bool, r request) *subscription {
+	s := newSubscription(r, delta)
+	s.take(r, false)
+	return s
+}
+
+// Delta: what changed is told once, removals too; what an Envoy held before is not told again; what it
+// lets go and asks for again is; the first request for everything is answered with nothing too.
+func TestDeltaSubscription(t *testing.T) {
+	first, second := set(t, 1, "", "a", "b"), set(t, 2, "", "b", "c")
+	s := subscribed(true, request{})
+	s.tell(t, first, []string{"a", "b"}, nil)
+	s.tell(t, second, nil, nil) // one at a time
+	s.accept()
+	s.tell(t, second, []string{"c"}, []string{"a"})
+	s.accept()
+	s.tell(t, second, nil, nil)
+
+	if out := subscribed(true, request{}).due(Set{}); out == nil || len(out.items) != 0 {
+		t.Errorf("%v, want an empty answer to the first request for everything", out)
+	}
+
+	s = subscribed(true, request{names: []string{"b"}, initial: map[string]string{"b": find(first.items, "b").version}})
+	s.tell(t, first, []string{}, []string{}) // saying what it holds is answered
+	s.accept()
+	s.take(request{dropped: []string{"b"}}, false)
+	s.tell(t, second, nil, nil)
+	s.take(request{names: []string{"b", "nowhere"}}, false)
+	s.tell(t, second, []string{"b"}, nil)
+	s.accept()
+	s.tell(t, first, nil, nil) // the same content under another version
+	s.tell(t, set(t, 3, "", "a"), []string{}, []string{"b"})
+
+	s = subscribed(true, request{names: []string{"*", "a"}})
+	s.tell(t, first, []string{"a", "b"}, nil)
+	s.accept()
+	s.take(request{dropped: []string{"a"}}, false) // still meant by the wildcard: told again
+	s.tell(t, first, []string{"a"}, nil)
+}
+
+// State-of-the-world: everything asked for is told at each change, also again when it was let go in
+// between; a refused version is not sent twice; an answer to an older response opens nothing.
+func TestWholeSubscription(t *testing.T) {
+	first, second := set(t, 1, "", "a", "b", "c"), set(t, 2, "new", "a", "b", "c")
+	s := subscribed(false, request{names: []string{"b", "a"}})
+	s.tell(t, first, []string{"a", "b"}, nil)
+	s.take(request{nonce: "of an older one", names: s.asked()}, false)
+	s.tell(t, second, nil, nil)
+	s.accept()
+	s.tell(t, first, nil, nil)
+	s.tell(t, second, []string{"a", "b"}, nil)
+	s.take(request{nonce: s.sent.nonce, version: first.Version, names: s.asked(), failure: &statuspb.Status{Code: 13}}, true)
+	s.tell(t, second, nil, nil)
+	s.take(request{nonce: s.sent.nonce, version: second.Version, names: []string{"a"}}, false)
+	s.tell(t, second, nil, nil)
+	s.take(request{nonce: s.sent.nonce, version: second.Version, names: []string{"a", "b"}}, false)
+	s.tell(t, second, []string{"a", "b"}, nil)
+}
+
+// What an Envoy asks for and holds is kept once for all that have it alike.
+func TestSubscriptionsShare(t *testing.T) {
+	all := set(t, 1, "", "a", "b")
+	for _, delta := range []bool{true, false} {
+		s := subscribed(delta, request{names: []string{"b", "a"}})
+		s.tell(t, all, []string{"a", "b"}, nil)
+		if &s.held[0] != &all.items[0] || &s.names[0] != &all.names[0] {
+			t.Errorf("delta %v: a copy is kept", delta)
+		}
+	}
+}
