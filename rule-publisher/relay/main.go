@@ -15,8 +15,8 @@ import (
 // exitUsage is EX_USAGE of sysexits.h: the configuration is wrong.
 const exitUsage = 64
 
-// gcPercent trades CPU, of which a relay needs little, for memory, of which it runs beside every
-// cluster. GOGC overrides it.
+// gcPercent trades CPU, of which a relay needs little, for memory (docs/adr/0011-memory-of-a-relay.md).
+// GOGC overrides it.
 const gcPercent = 17
 
 func main() {
