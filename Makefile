@@ -69,7 +69,7 @@ bench-collector: setup ## spans per second of one core, OTLP in to Kafka; ends i
 	@python collectors/benchmarks/collector.py
 
 bench-relay: setup ## 1 000 simulated Envoys of 50 services: publish to ACK, CPU, memory; ends in one JSON line
-	@cd rule-publisher/relay && ./build -o ../../.spillway/spillway-relay && go run ./benchmarks -relay ../../.spillway/spillway-relay
+	@cd rule-publisher/relay && go run ./benchmarks
 
 bench-filter: setup ## what the filter adds to Envoy: latency, CPU, memory (about 5 min, wants a quiet machine); ends in one JSON line
 	@python wasm/benchmarks/filter.py $(BENCH_FLAGS)
