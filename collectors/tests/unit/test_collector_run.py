@@ -174,3 +174,33 @@ def test_half_of_a_pair_is_refused(launch, environment, named):
     """Settings that mean nothing without another, or against another, are named."""
     done = launch(GOOD | environment)
     assert done.returncode == 64 and named in done.stderr and not done.stdout
+
+
+AGENT = {name: value for name, value in GOOD.items() if name != "SPILLWAY_KAFKA"} | {
+    "SPILLWAY_NODE": "10.0.0.7",
+    "SPILLWAY_GATEWAY": "https://collector.west:4317",
+}
+
+
+def test_agent_needs_its_own_environment(launch):
+    """An agent needs no Kafka, but its node and its gateway; the kubelet adds a file, and needs the label of services."""
+    config = str(RUN.parent / "agent.yaml")
+    assert launch(AGENT, "--config", config).stdout.split() == ["--config", config]
+    done = launch({}, "--config", config)
+    named = [line.split(": ")[1] for line in done.stderr.splitlines()]
+    assert done.returncode == 64 and named[-2:] == ["SPILLWAY_NODE", "SPILLWAY_GATEWAY"]
+    assert "SPILLWAY_KAFKA" not in named
+    kubelet = {"SPILLWAY_KUBELET": "10.0.0.7:10250"}
+    done = launch(AGENT | kubelet, "--config", config)
+    assert done.returncode == 64 and "SPILLWAY_SERVICE_LABEL: not set" in done.stderr
+    done = launch(AGENT | kubelet | {"SPILLWAY_SERVICE_LABEL": "app"}, "--config", config)
+    assert done.stdout.split()[2:] == ["--config", str(RUN.parent / "agent-kubernetes.yaml")]
+
+
+@pytest.mark.parametrize("node", ["1234", "1e3", "0x1f", "1.5", "true", "Null", "two words"])
+def test_node_that_yaml_would_not_read_as_text_is_refused(launch, node):
+    """host.name must stay a string; names and addresses pass."""
+    done = launch(AGENT | {"SPILLWAY_NODE": node}, "--config", "agent.yaml")
+    assert done.returncode == 64 and f"SPILLWAY_NODE: '{node}'" in done.stderr
+    for good in ("ip-10-0-0-7.ec2.internal", "fd00::7", "1a", "n1"):
+        assert launch(AGENT | {"SPILLWAY_NODE": good}, "--config", "agent.yaml").returncode == 0
