@@ -127,6 +127,17 @@ pub fn mono_ns() -> Option<u64> {
     unsafe { wasip1::clock_time_get(wasip1::CLOCKID_MONOTONIC, 0) }.ok()
 }
 
+/// Wall clock minus monotonic clock. The one is read between two readings of the other; of three tries
+/// the shortest counts, since the thread may be put aside in the middle of one.
+pub fn epoch_ns() -> Option<u64> {
+    let attempt = |_| {
+        let (before, wall, after) = (mono_ns()?, wall_ns()?, mono_ns()?);
+        let took = after.saturating_sub(before);
+        Some((took, wall.wrapping_sub(before.wrapping_add(took / 2))))
+    };
+    (0..3).filter_map(attempt).min().map(|(_, epoch)| epoch)
+}
+
 /// Fills `bytes` from the host's entropy; whether it could.
 pub fn random(bytes: &mut [u8]) -> bool {
     // SAFETY: the pointer and length are those of `bytes`.

@@ -59,7 +59,7 @@ impl Plugin {
             epoch_ns: 0,
             closing: false,
         };
-        plugin.set_epoch(now);
+        plugin.set_epoch();
         Ok(plugin)
     }
 
@@ -72,7 +72,7 @@ impl Plugin {
     /// Samples, tells the stats, sends what is due. Returns the time where it is known.
     pub fn tick(&mut self) -> Option<u64> {
         let now = host::mono_ns()?;
-        self.set_epoch(now);
+        self.set_epoch();
         self.load.sample(now);
         let due = now.saturating_sub(self.flushed_ns) >= self.config.flush_interval_ms * MS;
         if due {
@@ -121,10 +121,8 @@ impl Plugin {
         self.outbox.held() == 0
     }
 
-    fn set_epoch(&mut self, mono_ns: u64) {
-        if let Some(wall_ns) = host::wall_ns() {
-            self.epoch_ns = wall_ns.wrapping_sub(mono_ns);
-        }
+    fn set_epoch(&mut self) {
+        self.epoch_ns = host::epoch_ns().unwrap_or(self.epoch_ns);
     }
 
     /// Sends full batches; with `all` also what failed before and what is left.
