@@ -15,22 +15,7 @@ func (s *sender) pushTraces(ctx context.Context, batch ptrace.Traces) error {
 	if err != nil {
 		return consumererror.NewPermanent(err)
 	}
-	failed := s.send(ctx, request)
-	if failed == nil {
-		return nil
-	}
-	if failed.whole {
-		return failed.error
-	}
-	left := ptrace.NewTraces()
-	for _, message := range failed.left {
-		part, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(message.Value)
-		if err != nil {
-			return consumererror.NewPermanent(err) // we have encoded it ourselves
-		}
-		part.ResourceSpans().MoveAndAppendTo(left.ResourceSpans())
-	}
-	return consumererror.NewTraces(failed.error, left)
+	return remaining(s.send(ctx, request), (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces, consumererror.NewTraces)
 }
 
 // pushMetrics is pushTraces for metrics.
@@ -39,20 +24,24 @@ func (s *sender) pushMetrics(ctx context.Context, batch pmetric.Metrics) error {
 	if err != nil {
 		return consumererror.NewPermanent(err)
 	}
-	failed := s.send(ctx, request)
+	return remaining(s.send(ctx, request), (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics, consumererror.NewMetrics)
+}
+
+// remaining is the error of a request: what is left of it for another attempt, or nil.
+func remaining[T any](failed *failure, unmarshal func([]byte) (T, error), partly func(error, T) error) error {
 	if failed == nil {
 		return nil
 	}
 	if failed.whole {
 		return failed.error
 	}
-	left := pmetric.NewMetrics()
-	for _, message := range failed.left {
-		part, err := (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(message.Value)
-		if err != nil {
-			return consumererror.NewPermanent(err)
-		}
-		part.ResourceMetrics().MoveAndAppendTo(left.ResourceMetrics())
+	var request []byte
+	for _, message := range failed.left { // requests of one repeated field, so one after the other is all of them in one
+		request = append(request, message.Value...)
 	}
-	return consumererror.NewMetrics(failed.error, left)
+	left, err := unmarshal(request)
+	if err != nil {
+		return consumererror.NewPermanent(err) // we have encoded it ourselves
+	}
+	return partly(failed.error, left)
 }

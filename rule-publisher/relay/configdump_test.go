@@ -11,6 +11,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/testkit"
 )
 
 // steered classes of shop and the cluster that has all their weight; the catch-all stays in north.
@@ -104,7 +105,8 @@ type dumped struct {
 }
 
 // dumpedRoutes of a virtual host of the outbound table.
-func (e *realEnvoy) dumpedRoutes(host string) (routes []dumped) {
+func dumpedRoutes(t *testing.T, e *testkit.Envoy, host string) (routes []dumped) {
+	t.Helper()
 	var dump struct {
 		Configs []struct {
 			Config struct {
@@ -116,7 +118,7 @@ func (e *realEnvoy) dumpedRoutes(host string) (routes []dumped) {
 			} `json:"route_config"`
 		} `json:"configs"`
 	}
-	must(e.t, json.Unmarshal([]byte(e.get("/config_dump?resource=dynamic_route_configs")), &dump))
+	must(t, json.Unmarshal([]byte(e.Get("/config_dump?resource=dynamic_route_configs")), &dump))
 	for _, c := range dump.Configs {
 		for _, h := range c.Config.Hosts {
 			if c.Config.Name == names.XdsOutboundRoute && h.Name == host {
@@ -130,7 +132,6 @@ func (e *realEnvoy) dumpedRoutes(host string) (routes []dumped) {
 // Envoy's own dump of what it serves has every class of the ruleset once with exactly its weights, the
 // catch-all last; and requests take the most specific class.
 func TestRealEnvoyServesTheRuleset(t *testing.T) {
-	envoyProgram(t)
 	_, north := backend(t, "north", 0)
 	_, south := backend(t, "south", 0)
 	_, far := backend(t, "far", 0)
@@ -142,8 +143,8 @@ func TestRealEnvoyServesTheRuleset(t *testing.T) {
 	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.listener.Addr().String()), north)
 	set := manyClasses()
 	p.put(set)
-	eventually(t, "version 7 is in the config dump", func() bool { return e.routesSay(`"ruleset_version": 7`) })
-	routes := e.dumpedRoutes("shop")
+	eventually(t, "version 7 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 7`) })
+	routes := dumpedRoutes(t, e, "shop")
 	if len(routes) != len(set.Rules)+1 || routes[len(routes)-1].Name != names.XdsCatchAllRoute {
 		t.Fatalf("%d routes, want %d with the catch-all last", len(routes), len(set.Rules)+1)
 	}
@@ -169,8 +170,8 @@ func TestRealEnvoyServesTheRuleset(t *testing.T) {
 	}
 	for _, request := range slices.Sorted(maps.Keys(requests)) {
 		method, path, _ := strings.Cut(request, " ")
-		if status, body := e.call("outbound", "shop", method, path); status != 200 || body != requests[request] && method != "HEAD" {
-			t.Errorf("%s: %d from %q, want %s", request, status, body, requests[request])
+		if got := e.Call("outbound", "shop", method, path); got.Status != 200 || got.Body != requests[request] && method != "HEAD" {
+			t.Errorf("%s: %d from %q, want %s", request, got.Status, got.Body, requests[request])
 		}
 	}
 }

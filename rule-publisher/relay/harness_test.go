@@ -24,9 +24,15 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/identity/identitytest"
 	"spillway.dev/relay/internal/source"
+	"spillway.dev/relay/internal/testkit"
 )
 
-const patience = 10 * time.Second
+const patience = testkit.Patience
+
+var (
+	must       = testkit.Must
+	eventually = testkit.Eventually
+)
 
 // authority signs every certificate of the tests, where nothing else is said.
 var authority = identitytest.NewAuthority()
@@ -213,24 +219,6 @@ func (r *running) status() (page statusPage) {
 func (r *running) counted(counter string, want uint64) {
 	r.t.Helper()
 	eventually(r.t, fmt.Sprintf("%s is %d", counter, want), func() bool { return r.status().Counters[counter] == want })
-}
-
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in %s: %s", patience, what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func portOf(t *testing.T, address string) int {

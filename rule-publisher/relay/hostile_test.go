@@ -20,6 +20,7 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/table"
+	"spillway.dev/relay/internal/testkit"
 )
 
 // hostile is a ruleset made from a good one; `reason` is part of why it must be refused, "" when it
@@ -88,7 +89,6 @@ var hostileRulesets = []hostile{
 // weights stay at the last good ones, and each that must be refused is counted and reported as a NACK
 // with its reason. A good one afterwards is taken as ever.
 func TestRealEnvoySurvivesHostileRulesets(t *testing.T) {
-	envoyProgram(t)
 	_, north := backend(t, "north", 0)
 	_, south := backend(t, "south", 0)
 	server := startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, MaxPayload: 8 << 20})
@@ -98,7 +98,7 @@ func TestRealEnvoySurvivesHostileRulesets(t *testing.T) {
 	r := startRelay(t, conf)
 	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.listener.Addr().String()), north)
 	p.put(ruleset(1, time.Hour, 6000, 4000))
-	eventually(t, "version 1 is in force", func() bool { return e.weightsAre(6000, 4000) })
+	eventually(t, "version 1 is in force", func() bool { return weightsAre(e, 6000, 4000) })
 	requests := keepAsking(t, e)
 	for i, h := range hostileRulesets {
 		t.Run(h.name, func(t *testing.T) {
@@ -121,14 +121,14 @@ func TestRealEnvoySurvivesHostileRulesets(t *testing.T) {
 					}
 				}
 			}
-			if !e.weightsAre(6000, 4000) {
+			if !weightsAre(e, 6000, 4000) {
 				t.Errorf("the weights are others now")
 			}
 		})
 	}
 	p.t = t
 	p.put(ruleset(1000, time.Hour, 3000, 7000))
-	eventually(t, "the next good version is in force", func() bool { return e.weightsAre(3000, 7000) })
+	eventually(t, "the next good version is in force", func() bool { return weightsAre(e, 3000, 7000) })
 	if asked, failed := requests(); failed != 0 || asked < 100 {
 		t.Errorf("%d of %d requests failed", failed, asked)
 	}
@@ -152,20 +152,20 @@ func (h hostile) make(t *testing.T, version uint64) []byte {
 }
 
 // weightsAre asks Envoy itself for the weights of the class.
-func (e *realEnvoy) weightsAre(north, south int) bool {
-	dump := strings.Join(strings.Fields(e.get("/config_dump?resource=dynamic_route_configs")), "")
+func weightsAre(e *testkit.Envoy, north, south int) bool {
+	dump := strings.Join(strings.Fields(e.Get("/config_dump?resource=dynamic_route_configs")), "")
 	return strings.Contains(dump, fmt.Sprintf(`{"name":"shop|north","weight":%d},{"name":"shop|south","weight":%d}`, north, south))
 }
 
 // keepAsking sends requests until the result is asked for.
-func keepAsking(t *testing.T, e *realEnvoy) (stop func() (asked, failed int64)) {
+func keepAsking(t *testing.T, e *testkit.Envoy) (stop func() (asked, failed int64)) {
 	var done atomic.Bool
 	var asked, failed atomic.Int64
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for !done.Load() {
-			request, _ := http.NewRequest("GET", "http://"+e.listeners["outbound"]+"/items/7", nil)
+			request, _ := http.NewRequest("GET", "http://"+e.Listener("outbound")+"/items/7", nil)
 			request.Host = "shop"
 			response, err := http.DefaultClient.Do(request)
 			asked.Add(1)
@@ -188,7 +188,7 @@ var templateProblem = regexp.MustCompile(`(?i)(path_match_policy|pattern|templat
 // Every template that the relay lets through is one that a real Envoy takes: thousands of random ones, in
 // one configuration that Envoy validates.
 func TestRealEnvoyTakesEveryTemplateThatTheRelayDoes(t *testing.T) {
-	program := envoyProgram(t)
+	program := testkit.EnvoyProgram(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	patterns := map[string]bool{}
 	for tries := 0; len(patterns) < 2000 && tries < 2_000_000; tries++ {

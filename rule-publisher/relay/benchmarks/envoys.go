@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -11,8 +10,10 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"spillway.dev/contracts/names"
+	"spillway.dev/relay/internal/identity/identitytest"
 )
 
 // extensions is as many as a real Envoy lists in its node.
@@ -43,18 +44,15 @@ type simulated struct {
 }
 
 // connect every Envoy; every `sotwEvery`-th speaks state-of-the-world, the others delta.
-func connect(ctx context.Context, m mesh, count, sotwEvery int, address string, authority *authority) (*fleet, error) {
+func connect(ctx context.Context, m mesh, count, sotwEvery int, address string, authority *identitytest.Authority) (*fleet, error) {
 	f := &fleet{}
 	for i := range count {
 		service := m.service(i)
 		e := &simulated{service: service, ready: make(chan struct{}), node: &core.Node{Cluster: service,
 			Id: fmt.Sprintf("%s/%s/pod-%d", m.own(), service, i), Locality: &core.Locality{Zone: m.own()}, Extensions: extensions}}
 		// Every pod has a certificate of its own.
-		certificate, err := authority.sign(strings.NewReplacer("{cluster}", m.own(), "{service}", service).Replace(identityPattern))
-		if err != nil {
-			return nil, err
-		}
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(authority.client(certificate)),
+		tls := authority.ClientTLS(authority.Envoy(m.own(), service))
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(tls)),
 			grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(1<<10),
 			// As Envoy: a large fixed window, without gRPC's pings that measure the bandwidth.
 			grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(1<<20))

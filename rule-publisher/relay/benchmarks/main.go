@@ -11,6 +11,8 @@ import (
 	"os"
 	"runtime/debug"
 	"time"
+
+	"spillway.dev/relay/internal/identity/identitytest"
 )
 
 func main() {
@@ -50,15 +52,12 @@ func run(program string, m mesh, envoys, sotwEvery, rounds, pods int) error {
 	if err != nil {
 		return err
 	}
-	authority, err := newAuthority()
+	authority := identitytest.NewAuthority()
+	files, err := authority.WriteServer(folder, authority.Relay(m.own()))
 	if err != nil {
 		return err
 	}
-	identity, err := authority.files(folder)
-	if err != nil {
-		return err
-	}
-	relay, xds, err := startRelay(ctx, program, folder, url, identity, m, pods)
+	relay, xds, err := startRelay(ctx, program, folder, url, files, m, pods)
 	if err != nil {
 		return err
 	}

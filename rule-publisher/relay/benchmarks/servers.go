@@ -19,6 +19,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spillway.dev/contracts/names"
+	"spillway.dev/relay/internal/identity"
+	"spillway.dev/relay/internal/identity/identitytest"
 )
 
 // process is a server of its own, with its log in the folder.
@@ -136,7 +138,7 @@ func makeStreams(ctx context.Context, conn *nats.Conn) (jetstream.KeyValue, erro
 }
 
 // startRelay with the mesh's files; ready when /healthz answers.
-func startRelay(ctx context.Context, program, folder, natsURL string, identity []string, m mesh, pods int) (relay *process, xds string, err error) {
+func startRelay(ctx context.Context, program, folder, natsURL string, files identity.Files, m mesh, pods int) (relay *process, xds string, err error) {
 	xds, err1 := freeAddress()
 	health, err2 := freeAddress()
 	topology, endpoints := filepath.Join(folder, "topology.yaml"), filepath.Join(folder, "endpoints.yaml")
@@ -145,9 +147,11 @@ func startRelay(ctx context.Context, program, folder, natsURL string, identity [
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, "", err
 	}
-	relay, err = start(folder, "relay", program, append(identity, "SPILLWAY_CLUSTER="+m.own(), "SPILLWAY_NATS_URL="+natsURL,
-		"SPILLWAY_XDS_LISTEN="+xds, "SPILLWAY_HEALTH_LISTEN="+health, "SPILLWAY_STATE_DIR="+filepath.Join(folder, "state"),
-		"SPILLWAY_TOPOLOGY="+topology, "SPILLWAY_ENDPOINTS="+endpoints))
+	relay, err = start(folder, "relay", program, []string{"SPILLWAY_CLUSTER=" + m.own(), "SPILLWAY_NATS_URL=" + natsURL,
+		"SPILLWAY_XDS_CERT=" + files.Cert, "SPILLWAY_XDS_KEY=" + files.Key, "SPILLWAY_XDS_CLIENT_CA=" + files.ClientCA,
+		"SPILLWAY_XDS_IDENTITY=" + string(identitytest.Identity),
+		"SPILLWAY_XDS_LISTEN=" + xds, "SPILLWAY_HEALTH_LISTEN=" + health, "SPILLWAY_STATE_DIR=" + filepath.Join(folder, "state"),
+		"SPILLWAY_TOPOLOGY=" + topology, "SPILLWAY_ENDPOINTS=" + endpoints})
 	if err != nil {
 		return nil, "", err
 	}

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"spillway.dev/relay/internal/testkit"
 )
 
 // programs is where tools/kubernetes/build puts etcd and kube-apiserver.
@@ -39,7 +41,7 @@ func startAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	a := &apiServer{t: t, folder: t.TempDir(), port: freePort(t), etcd: fmt.Sprintf("http://127.0.0.1:%d", freePort(t))}
 	peers := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
-	start(t, program(t, "etcd"), "--data-dir", filepath.Join(a.folder, "etcd"), "--listen-client-urls", a.etcd,
+	testkit.Start(t, program(t, "etcd"), "--data-dir", filepath.Join(a.folder, "etcd"), "--listen-client-urls", a.etcd,
 		"--advertise-client-urls", a.etcd, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
 		"--initial-cluster", "default="+peers, "--unsafe-no-fsync", "--log-level", "warn")
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -64,7 +66,7 @@ func (a *apiServer) path(name string) string { return filepath.Join(a.folder, na
 
 func (a *apiServer) start() {
 	a.t.Helper()
-	a.process = start(a.t, program(a.t, "kube-apiserver"), "--etcd-servers", a.etcd, "--bind-address", "127.0.0.1",
+	a.process = testkit.Start(a.t, program(a.t, "kube-apiserver"), "--etcd-servers", a.etcd, "--bind-address", "127.0.0.1",
 		"--secure-port", fmt.Sprint(a.port), "--cert-dir", a.path("certificates"), "--authorization-mode", "RBAC",
 		"--token-auth-file", a.path("tokens.csv"), "--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-account-key-file", a.path("accounts.key"), "--service-account-signing-key-file", a.path("accounts.key"),

@@ -14,6 +14,7 @@ import (
 
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/table"
+	"spillway.dev/relay/internal/testkit"
 )
 
 var shopClasses = []*spillwayv1.TrafficClass{
@@ -53,7 +54,7 @@ func TestFailsOverFromEveryDeath(t *testing.T) {
 		for method, path := range map[string]string{"GET": "/items/7", "POST": "/items"} {
 			t.Run(death.name+"/"+method, func(t *testing.T) {
 				p := callerOf(t, backend(t, "north"), death.die(t), backend(t, "far"))
-				calls := p.repeat(200, method, path)
+				calls := repeat(p, 200, method, path)
 				t.Log(calls)
 				if calls.lost > 0 && (method == "GET" || !death.unsafe) || calls.lost > ejection {
 					t.Errorf("%d calls were lost", calls.lost)
@@ -71,10 +72,10 @@ func TestStillDeadAfterReadmission(t *testing.T) {
 	p := callerOf(t, backend(t, "north"), dropping(t, true), backend(t, "far"))
 	lost := 0
 	eventually(t, "the destination is ejected a second time", func() bool {
-		lost += p.repeat(10, "POST", "/items").lost
-		return strings.Contains(p.get("/stats?filter=south.outlier_detection.ejections_enforced_total"), ": 2")
+		lost += repeat(p, 10, "POST", "/items").lost
+		return strings.Contains(p.Get("/stats?filter=south.outlier_detection.ejections_enforced_total"), ": 2")
 	})
-	if lost += p.repeat(100, "POST", "/items").lost; lost > 2*ejection {
+	if lost += repeat(p, 100, "POST", "/items").lost; lost > 2*ejection {
 		t.Errorf("%d calls were lost in two ejections", lost)
 	}
 }
@@ -82,7 +83,7 @@ func TestStillDeadAfterReadmission(t *testing.T) {
 // Two clusters dead at once: the third answers.
 func TestFailsOverTwice(t *testing.T) {
 	p := callerOf(t, refusing(t), refusing(t), backend(t, "far"))
-	if calls := p.repeat(100, "POST", "/items"); calls.lost > 0 || calls.answered["far"] != 100 {
+	if calls := repeat(p, 100, "POST", "/items"); calls.lost > 0 || calls.answered["far"] != 100 {
 		t.Errorf("%v, want all from far", calls)
 	}
 }
@@ -92,14 +93,14 @@ func TestFailsOverTwice(t *testing.T) {
 func TestRefusalsMoveNothing(t *testing.T) {
 	p := callerOf(t, backend(t, "north"), backend(t, "south"), backend(t, "far"))
 	for range 50 {
-		if got := p.call("shop", "GET", "/overloaded"); got.status != 503 || got.body != "north" {
-			t.Fatalf("the catch-all gave %d %s", got.status, got.body)
+		if got := p.Call("outbound", "shop", "GET", "/overloaded"); got.Status != 503 || got.Body != "north" {
+			t.Fatalf("the catch-all gave %d %s", got.Status, got.Body)
 		}
-		if got := p.call("shop", "GET", "/items/overloaded"); got.status != 503 || got.body != "south" {
-			t.Fatalf("the class gave %d %s", got.status, got.body)
+		if got := p.Call("outbound", "shop", "GET", "/items/overloaded"); got.Status != 503 || got.Body != "south" {
+			t.Fatalf("the class gave %d %s", got.Status, got.Body)
 		}
 	}
-	if calls := p.repeat(50, "GET", "/items/7"); calls.answered["south"] != 50 {
+	if calls := repeat(p, 50, "GET", "/items/7"); calls.answered["south"] != 50 {
 		t.Errorf("%v, want all from south", calls)
 	}
 }
@@ -107,13 +108,13 @@ func TestRefusalsMoveNothing(t *testing.T) {
 // The application behind the callee's proxy sees the number of the attempt.
 func TestAttemptsAreCounted(t *testing.T) {
 	p := callerOf(t, backend(t, "north"), refusing(t), backend(t, "far"))
-	if got := p.call("shop", "GET", "/items/attempt"); got.body != "2" {
-		t.Errorf("x-envoy-attempt-count %q after one failed attempt, want 2", got.body)
+	if got := p.Call("outbound", "shop", "GET", "/items/attempt"); got.Body != "2" {
+		t.Errorf("x-envoy-attempt-count %q after one failed attempt, want 2", got.Body)
 	}
 }
 
 // callerOf shop at the addresses, with rules that send all its classes to south.
-func callerOf(t *testing.T, north, south, far string) *proxy {
+func callerOf(t *testing.T, north, south, far string) *testkit.Envoy {
 	t.Helper()
 	network, err := table.NewNetwork("north", threeClusters(), &spillwayv1.Endpoints{Cluster: "north", Services: []*spillwayv1.ServiceEndpoints{
 		{Service: "shop", Cluster: "north", Addresses: []string{north}},
@@ -151,19 +152,19 @@ func (o outcome) String() string {
 		o.lastLost.Round(time.Millisecond), o.slowest.Round(time.Millisecond), o.took.Round(time.Millisecond))
 }
 
-func (p *proxy) repeat(n int, method, path string) outcome {
+func repeat(p *testkit.Envoy, n int, method, path string) outcome {
 	o := outcome{answered: map[string]int{}}
 	begin := time.Now()
 	for range n {
 		time.Sleep(2 * time.Millisecond) // 500 calls/s at most
-		got := p.call("shop", method, path)
-		o.slowest = max(o.slowest, got.took)
-		if got.status != http.StatusOK {
+		got := p.Call("outbound", "shop", method, path)
+		o.slowest = max(o.slowest, got.Took)
+		if got.Status != http.StatusOK {
 			o.lost++
 			o.lastLost = time.Since(begin)
 			continue
 		}
-		o.answered[got.body]++
+		o.answered[got.Body]++
 	}
 	o.took = time.Since(begin)
 	return o
@@ -256,5 +257,5 @@ func blackHole(t *testing.T) string {
 func callee(t *testing.T, application string) string {
 	t.Helper()
 	_, port, _ := strings.Cut(application, ":")
-	return startProxy(t, "testdata/callee.yaml", map[string]any{"AppPort": port}).listeners["inbound"]
+	return startProxy(t, "testdata/callee.yaml", map[string]any{"AppPort": port}).Listener("inbound")
 }

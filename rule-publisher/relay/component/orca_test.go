@@ -48,17 +48,17 @@ func TestBackendsAreWeightedByTheirReports(t *testing.T) {
 			network := reportingNetwork(t, report, idle, busy, backend(t, "south"))
 			p := caller(t, network, table.Build("gate", network, nil, time.Now()))
 			if report == "" {
-				p.repeat(200, "GET", "/") // what it might learn, it has learnt
+				repeat(p, 200, "GET", "/") // what it might learn, it has learnt
 			}
 			var last map[string]int
 			eventually(t, "the shares follow", func() bool {
-				last = p.repeat(200, "GET", "/").answered
+				last = repeat(p, 200, "GET", "/").answered
 				return enough(last["idle"], last["busy"])
 			})
 			t.Log(last)
 			stopIdle()
 			stopBusy()
-			if calls := p.repeat(50, "GET", "/"); calls.lost > 0 || calls.answered["south"] != 50 {
+			if calls := repeat(p, 50, "GET", "/"); calls.lost > 0 || calls.answered["south"] != 50 {
 				t.Errorf("with both dead: %v, want all from south", calls)
 			}
 		})

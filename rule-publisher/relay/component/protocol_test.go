@@ -23,7 +23,7 @@ func TestProtocolStays(t *testing.T) {
 		protocols := &http.Protocols{}
 		choose(protocols, true)
 		client := &http.Client{Transport: &http.Transport{Protocols: protocols}}
-		request, err := http.NewRequest("GET", "http://"+p.listeners["outbound"]+"/items/7", nil)
+		request, err := http.NewRequest("GET", "http://"+p.Listener("outbound")+"/items/7", nil)
 		must(t, err)
 		request.Host = "shop"
 		response, err := client.Do(request)

@@ -1,0 +1,137 @@
+package testkit
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Envoy is a running one.
+type Envoy struct {
+	t         *testing.T
+	admin     string
+	listeners map[string]string // name -> host:port
+}
+
+// Answer to one call: the status, and the body, which is the backend's name.
+type Answer struct {
+	Status int
+	Body   string
+	Took   time.Duration
+}
+
+// EnvoyProgram is the value of SPILLWAY_ENVOY.
+func EnvoyProgram(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("SPILLWAY_ENVOY")
+	if program == "" {
+		t.Fatal("SPILLWAY_ENVOY: not set; must be the path of an Envoy program")
+	}
+	return program
+}
+
+// StartEnvoy with the bootstrap until its admin page is there.
+func StartEnvoy(t *testing.T, bootstrap string) *Envoy {
+	t.Helper()
+	folder := t.TempDir()
+	config, adminPath := filepath.Join(folder, "bootstrap.yaml"), filepath.Join(folder, "admin")
+	Must(t, os.WriteFile(config, []byte(bootstrap), 0o600))
+	Start(t, EnvoyProgram(t), "-c", config, "--admin-address-path", adminPath, "--use-dynamic-base-id", "--concurrency", "1",
+		"-l", "warning", "--drain-time-s", "1")
+	e := &Envoy{t: t, listeners: map[string]string{}}
+	Eventually(t, "Envoy's admin page", func() bool {
+		admin, err := os.ReadFile(adminPath)
+		if err != nil || len(admin) == 0 {
+			return false
+		}
+		e.admin = "http://" + string(admin)
+		return e.Get("/ready") != ""
+	})
+	return e
+}
+
+// Live waits until it serves.
+func (e *Envoy) Live() *Envoy {
+	e.t.Helper()
+	Eventually(e.t, "Envoy is live", func() bool { return e.Get("/ready") == "LIVE\n" })
+	var page struct {
+		Statuses []struct {
+			Name  string `json:"name"`
+			Local struct {
+				Socket struct {
+					Port int `json:"port_value"`
+				} `json:"socket_address"`
+			} `json:"local_address"`
+		} `json:"listener_statuses"`
+	}
+	Must(e.t, json.Unmarshal([]byte(e.Get("/listeners?format=json")), &page))
+	for _, s := range page.Statuses {
+		e.listeners[s.Name] = fmt.Sprintf("127.0.0.1:%d", s.Local.Socket.Port)
+	}
+	return e
+}
+
+// Get a page of the admin interface; "" when there is none.
+func (e *Envoy) Get(path string) string {
+	response, err := http.Get(e.admin + path)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return string(body)
+}
+
+// Stat is the value of a counter or gauge; -1 when there is none of the name.
+func (e *Envoy) Stat(name string) int {
+	_, text, found := strings.Cut("\n"+e.Get("/stats"), "\n"+name+": ")
+	line, _, _ := strings.Cut(text, "\n")
+	if value, err := strconv.Atoi(line); found && err == nil {
+		return value
+	}
+	return -1
+}
+
+// RoutesSay tells whether the config dump of routes contains the text.
+func (e *Envoy) RoutesSay(text string) bool {
+	return strings.Contains(e.Get("/config_dump?resource=dynamic_route_configs"), text)
+}
+
+// Listener is the address of one, by name.
+func (e *Envoy) Listener(name string) string { return e.listeners[name] }
+
+// Call a service through a listener.
+func (e *Envoy) Call(listener, service, method, path string) Answer {
+	e.t.Helper()
+	request, err := http.NewRequest(method, "http://"+e.listeners[listener]+path, nil)
+	Must(e.t, err)
+	request.Host = service
+	begin := time.Now()
+	response, err := http.DefaultClient.Do(request)
+	Must(e.t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	Must(e.t, err)
+	return Answer{response.StatusCode, string(body), time.Since(begin)}
+}
+
+// Shares of the backends in n GET calls through the outbound listener; each must succeed.
+func (e *Envoy) Shares(n int, service, path string) map[string]int {
+	e.t.Helper()
+	shares := map[string]int{}
+	for range n {
+		got := e.Call("outbound", service, "GET", path)
+		if got.Status != http.StatusOK {
+			e.t.Fatalf("status %d %s", got.Status, got.Body)
+		}
+		shares[got.Body]++
+	}
+	return shares
+}
