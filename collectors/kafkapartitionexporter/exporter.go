@@ -37,7 +37,8 @@ type sender struct {
 	alone sync.RWMutex
 }
 
-// minTarget keeps a broker's refusals from splitting a batch into single spans for ever after.
+// minTarget keeps a broker's refusals from splitting a batch into single spans for ever after. A message that is no
+// larger is not split further when it is refused: max_message_bytes may not be less either.
 const minTarget = 4096
 
 func newSender(c *Config, topic string, signal pack.Signal, settings exporter.Settings) (*sender, error) {
@@ -139,7 +140,7 @@ func (s *sender) settle(ctx context.Context, messages []pack.Message, outcomes [
 // outcome is nil when the message is done with: written, or given up and counted.
 func (s *sender) outcome(ctx context.Context, message pack.Message, err error) error {
 	if errors.Is(err, kerr.MessageTooLarge) {
-		if s.lower(message); message.Items > 1 {
+		if s.lower(message); message.Items > 1 && len(message.Value) > minTarget {
 			return err
 		}
 		if err = s.produceAlone(ctx, message); errors.Is(err, kerr.MessageTooLarge) {

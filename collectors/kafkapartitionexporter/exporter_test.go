@@ -183,3 +183,46 @@ func TestAShutdownDoesNotWaitForAnAnswerThatNeverComes(t *testing.T) {
 	}
 	stop()
 }
+
+// TestAMetricThatTheBrokerFindsTooLargeIsCut: as for spans, although all data points are of one metric.
+func TestAMetricThatTheBrokerFindsTooLargeIsCut(t *testing.T) {
+	const brokersLimit, small = 6000, 500
+	batch := pmetric.NewMetrics()
+	metric := batch.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+	points := metric.SetEmptyGauge().DataPoints()
+	points.AppendEmpty().Attributes().PutStr("k", strings.Repeat("z", brokersLimit))
+	for n := range small {
+		points.AppendEmpty().SetIntValue(int64(n))
+	}
+	for _, limit := range []int{brokersLimit, minTarget / 2} { // the second: even the smallest messages are refused
+		kafka := &fake{count: 1, answer: func(message pack.Message) error {
+			if len(message.Value) > limit {
+				return kerr.MessageTooLarge
+			}
+			return nil
+		}}
+		s, telemetry := testSender(t, kafka, 100_000)
+		s.signal = pack.Metrics
+		left, attempts := batch, 0
+		for ; attempts < 20; attempts++ {
+			err := s.pushMetrics(context.Background(), left)
+			if err == nil {
+				break
+			}
+			var partial consumererror.Metrics
+			if errors.As(err, &partial) {
+				left = partial.Data()
+			}
+		}
+		written := 0
+		for _, message := range kafka.taken {
+			written += message.Items
+		}
+		if attempts == 20 || (limit == brokersLimit && written != small) {
+			t.Fatalf("limit %d: %d of %d data points after %d attempts", limit, written, small, attempts)
+		}
+		expect(t, telemetry, map[string]int64{
+			"otelcol_exporter_kafka_partition_dropped_items " + dropRefused: int64(small + 1 - written),
+		})
+	}
+}

@@ -86,9 +86,21 @@ func countPoints(metric []byte) (int, error) {
 	return len(points), err
 }
 
+// shape is a metric without its points: name and unit, which kind of points, and how to read those.
+type shape struct {
+	head, how []byte
+	kind      protowire.Number
+}
+
+func (s shape) with(points []byte, count int) piece {
+	content := append(append(make([]byte, 0, len(points)+len(s.how)), points...), s.how...)
+	metric := appendBytes(append([]byte(nil), s.head...), s.kind, content)
+	return piece{appendBytes(nil, fieldItems, metric), count}
+}
+
 // cutMetric repeats name, unit and temporality in every part.
-func cutMetric(metric []byte, room int) (parts []piece, lost int, err error) {
-	found, head, err := data(metric)
+func cutMetric(metric field, room Limits) (parts []piece, lost int, err error) {
+	found, head, err := data(metric.content)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -96,32 +108,32 @@ func cutMetric(metric []byte, room int) (parts []piece, lost int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	room -= nesting + len(head) + len(how)
+	if len(points) <= 1 && len(metric.raw) <= room.Hard {
+		return []piece{{metric.raw, len(points)}}, 0, nil
+	}
+	parts, lost = shape{head, how, found.number}.cut(points, room)
+	return parts, lost, nil
+}
+
+func (s shape) cut(points []field, room Limits) (parts []piece, lost int) {
+	target := min(room.Target, room.Hard) - nesting - len(s.head) - len(s.how)
 	var chunk []byte
 	count := 0
 	flush := func() {
-		if count > 0 {
-			parts = append(parts, metricPart(head, found.number, how, chunk, count))
+		if part := s.with(chunk, count); count == 1 && len(part.raw) > room.Hard {
+			lost++
+		} else if count > 0 {
+			parts = append(parts, part)
 		}
 		chunk, count = nil, 0
 	}
 	for _, point := range points {
-		if len(point.raw) > room {
-			lost++
-			continue
-		}
-		if len(chunk)+len(point.raw) > room {
+		if len(chunk)+len(point.raw) > target {
 			flush()
 		}
 		chunk = append(chunk, point.raw...)
 		count++
 	}
 	flush()
-	return parts, lost, nil
-}
-
-func metricPart(head []byte, kind protowire.Number, how, points []byte, count int) piece {
-	content := append(append(make([]byte, 0, len(points)+len(how)), points...), how...)
-	metric := appendBytes(append([]byte(nil), head...), kind, content)
-	return piece{appendBytes(nil, fieldItems, metric), count}
+	return parts, lost
 }

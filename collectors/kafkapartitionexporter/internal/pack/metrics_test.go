@@ -3,6 +3,7 @@ package pack
 import (
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -82,18 +83,21 @@ func serviceOf(resource pmetric.ResourceMetrics) string {
 }
 
 // TestNoDataPointIsLostOrDoubled: also when a metric is cut, every point arrives once, with name, unit, temporality and
-// resource; what is missing is counted; no message exceeds the limit; a service is in one partition.
+// resource; what is missing is counted; no message exceeds the hard limit, and only one of a single point the target; a
+// service is in one partition.
 func TestNoDataPointIsLostOrDoubled(t *testing.T) {
 	seeds(t, func(t *testing.T, r *rand.Rand) {
 		batch, hard := anyMetrics(r), 1000+r.IntN(20_000)
-		packed := packMetrics(t, batch, 1+r.IntN(6), Limits{Target: min(hard, 200+r.IntN(5000)), Hard: hard})
+		limits := Limits{Target: min(hard, 200+r.IntN(5000)), Hard: hard}
+		packed := packMetrics(t, batch, 1+r.IntN(6), limits)
 		var parts []pmetric.Metrics
 		where := make(map[string]int32)
 		items := 0
 		for _, message := range packed.Messages {
 			decoded, err := (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(message.Value)
-			if err != nil || len(message.Value) > hard {
-				t.Fatalf("%d bytes: %v", len(message.Value), err)
+			size := len(message.Value)
+			if err != nil || size > limits.Hard || (size > limits.Target && message.Items > 1) {
+				t.Fatalf("%d bytes with %d points, limits %+v: %v", size, message.Items, limits, err)
 			}
 			parts = append(parts, decoded)
 			items += message.Items
@@ -136,5 +140,32 @@ func TestALargeMetricIsCutBetweenItsPoints(t *testing.T) {
 	}
 	if items != 1000 || packed.TooLarge != 0 || packed.Splits != len(packed.Messages)-1 || packed.Splits < 10 {
 		t.Errorf("%d points in %d messages, %d dropped", items, len(packed.Messages), packed.TooLarge)
+	}
+}
+
+// TestWhatTheHardLimitAllowsIsNotDropped: a metric of the hard limit's size goes whole although its parts' bound is
+// reckoned with room to spare; of one above it only the point that fits nowhere is dropped.
+func TestWhatTheHardLimitAllowsIsNotDropped(t *testing.T) {
+	batch := pmetric.NewMetrics()
+	metric := batch.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+	metric.SetName("requests")
+	points := metric.SetEmptyGauge().DataPoints()
+	points.AppendEmpty().Attributes().PutStr("k", strings.Repeat("v", 3000))
+	hard := len(encodeMetrics(t, batch)) + nesting
+	for n, want := range []struct{ items, lost int }{{1, 0}, {2, 0}, {2, 1}} {
+		switch n {
+		case 1:
+			points.AppendEmpty()
+		case 2:
+			points.AppendEmpty().Attributes().PutStr("k", strings.Repeat("v", 4000))
+		}
+		packed := packMetrics(t, batch, 1, Limits{Target: 500, Hard: hard})
+		items := 0
+		for _, message := range packed.Messages {
+			items += message.Items
+		}
+		if items != want.items || packed.TooLarge != want.lost {
+			t.Errorf("%d points sent and %d dropped, want %+v", items, packed.TooLarge, want)
+		}
 	}
 }

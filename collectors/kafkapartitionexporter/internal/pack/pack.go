@@ -34,8 +34,9 @@ type Signal struct {
 	key func(resource, item []byte) ([]byte, error)
 	// count is how many spans or data points an item carries.
 	count func(item []byte) (int, error)
-	// cut parts an item so that each part has at most room bytes, tag included; lost: what fits in no part.
-	cut func(item []byte, room int) (parts []piece, lost int, err error)
+	// cut parts an item so that each part has at most room.Target bytes, tag included. What cannot be cut further may
+	// have up to room.Hard; lost: what exceeds that.
+	cut func(item field, room Limits) (parts []piece, lost int, err error)
 }
 
 // piece is an item, or a part of one, as a field of its scope.
@@ -76,7 +77,7 @@ func (s Signal) scope(p *packer, resource, scope []byte) error {
 		if err != nil {
 			return err
 		}
-		pieces, lost, err := s.pieces(item, p.limits.Hard-p.overhead(group))
+		pieces, lost, err := s.pieces(item, p.room(group))
 		if err != nil {
 			return err
 		}
@@ -88,9 +89,9 @@ func (s Signal) scope(p *packer, resource, scope []byte) error {
 	return nil
 }
 
-func (s Signal) pieces(item field, room int) ([]piece, int, error) {
-	if len(item.raw) > room {
-		return s.cut(item.content, room)
+func (s Signal) pieces(item field, room Limits) ([]piece, int, error) {
+	if len(item.raw) > min(room.Target, room.Hard) {
+		return s.cut(item, room)
 	}
 	count, err := s.count(item.content)
 	return []piece{{item.raw, count}}, 0, err

@@ -48,6 +48,12 @@ func (p *packer) overhead(group int) int {
 	return len(p.heads[group].resource) + len(p.heads[group].scope) + nesting
 }
 
+// room is what a message of nothing else leaves for a piece of the group.
+func (p *packer) room(group int) Limits {
+	overhead := p.overhead(group)
+	return Limits{Target: p.limits.Target - overhead, Hard: p.limits.Hard - overhead}
+}
+
 // add puts a piece, that fits into a message of its own, into the partition's open message or a new one.
 func (p *packer) add(partition, head int, piece piece) {
 	open := &p.open[partition]

@@ -7,5 +7,12 @@ const fieldTraceID = 1
 var Traces = Signal{
 	key:   func(_, span []byte) ([]byte, error) { return first(span, fieldTraceID) },
 	count: func([]byte) (int, error) { return 1, nil },
-	cut:   func([]byte, int) ([]piece, int, error) { return nil, 1, nil },
+	cut:   wholeSpan,
+}
+
+func wholeSpan(span field, room Limits) ([]piece, int, error) {
+	if len(span.raw) > room.Hard {
+		return nil, 1, nil
+	}
+	return []piece{{span.raw, 1}}, 0, nil
 }
