@@ -18,30 +18,40 @@ pub const SAMPLED: &str = "x-b3-sampled";
 /// Multi header: `1` means debug, which implies sampled.
 pub const FLAGS: &str = "x-b3-flags";
 
-/// What B3 headers say: who called, and whether the trace is recorded (undecided counts as yes).
+/// What the caller decided about recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampling {
+    /// Record.
+    Accept,
+    /// Do not.
+    Deny,
+    /// Record, whatever any sampler says.
+    Debug,
+    /// Nothing: whoever comes next decides.
+    Deferred,
+}
+
+/// What B3 headers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct B3 {
     /// Trace and caller's span; absent when only a sampling state is sent.
     pub parent: Option<(TraceId, SpanId)>,
     /// Whether spans are recorded.
-    pub sampled: bool,
+    pub sampling: Sampling,
 }
 
 /// Reads the `b3` header; None where it is malformed.
 pub fn parse_single(value: &[u8]) -> Option<B3> {
-    if let Some(sampled) = sampling(value) {
-        return Some(B3 { parent: None, sampled });
+    if let Some(sampling) = state(value) {
+        return Some(B3 { parent: None, sampling });
     }
     let mut parts = value.split(|byte| *byte == b'-');
     let parent = (trace_id(parts.next()?)?, span_id(parts.next()?)?);
-    let sampled = match parts.next() {
-        Some(state) => sampling(state)?,
-        None => true,
-    };
+    let sampling = parts.next().map_or(Some(Sampling::Deferred), state)?;
     if let Some(grandparent) = parts.next() {
         span_id(grandparent)?;
     }
-    parts.next().is_none().then_some(B3 { parent: Some(parent), sampled })
+    parts.next().is_none().then_some(B3 { parent: Some(parent), sampling })
 }
 
 /// Reads the multi headers, each None where absent; None where they are malformed or incomplete.
@@ -51,26 +61,40 @@ pub fn parse_multi(
     sampled: Option<&[u8]>,
     flags: Option<&[u8]>,
 ) -> Option<B3> {
-    let debug = flags == Some(b"1".as_slice());
-    let sampled = debug || sampled.is_none_or(|state| sampling(state).unwrap_or(true));
+    let sampled = sampled.map_or(Some(Sampling::Deferred), state)?;
+    let sampling = if is_debug(flags) { Sampling::Debug } else { sampled };
     match (trace, span) {
-        (Some(trace), Some(span)) => Some(B3 { parent: Some((trace_id(trace)?, span_id(span)?)), sampled }),
-        (None, None) => Some(B3 { parent: None, sampled }),
+        (Some(trace), Some(span)) => Some(B3 { parent: Some((trace_id(trace)?, span_id(span)?)), sampling }),
+        (None, None) => Some(B3 { parent: None, sampling }),
         _ => None,
     }
 }
 
+/// Whether `x-b3-flags` asks for debugging; any other value says nothing.
+pub fn is_debug(flags: Option<&[u8]>) -> bool {
+    flags == Some(b"1".as_slice())
+}
+
 /// Trace id, span id and state as one `b3` header.
-pub fn format_single(trace_id: &TraceId, span_id: &SpanId, sampled: bool) -> Short<51> {
+pub fn format_single(trace_id: &TraceId, span_id: &SpanId, sampling: Sampling) -> Short<51> {
     let mut out = Short::default();
-    out.push_hex(trace_id).push("-").push_hex(span_id).push(if sampled { "-1" } else { "-0" });
+    out.push_hex(trace_id).push("-").push_hex(span_id).push(match sampling {
+        Sampling::Accept => "-1",
+        Sampling::Deny => "-0",
+        Sampling::Debug => "-d",
+        Sampling::Deferred => "",
+    });
     out
 }
 
-fn sampling(state: &[u8]) -> Option<bool> {
-    match state {
-        b"1" | b"d" | b"true" => Some(true),
-        b"0" | b"false" => Some(false),
+/// `true` and `false` are of older libraries.
+fn state(text: &[u8]) -> Option<Sampling> {
+    match text {
+        b"1" => Some(Sampling::Accept),
+        b"0" => Some(Sampling::Deny),
+        b"d" => Some(Sampling::Debug),
+        _ if text.eq_ignore_ascii_case(b"true") => Some(Sampling::Accept),
+        _ if text.eq_ignore_ascii_case(b"false") => Some(Sampling::Deny),
         _ => None,
     }
 }
@@ -102,32 +126,45 @@ mod tests {
     const TRACE: &str = "80f198ee56343ba864fe8b2a57d3eff7";
     const SPAN: &str = "e457b5a2e4d86bd1";
 
-    /// Each shape of the single header that the specification shows is understood.
+    /// Each shape of the single header that the specification shows is understood, and written as it was.
     #[test]
     fn single_header_shapes() {
         let with = |tail: &str| parse_single(format!("{TRACE}-{SPAN}{tail}").as_bytes());
-        for (tail, sampled) in
-            [("", true), ("-1", true), ("-d", true), ("-0", false), ("-1-05e3ac9a4f6e3b90", true)]
-        {
+        for (tail, sampling, written) in [
+            ("", Sampling::Deferred, ""),
+            ("-1", Sampling::Accept, "-1"),
+            ("-d", Sampling::Debug, "-d"),
+            ("-0", Sampling::Deny, "-0"),
+            ("-1-05e3ac9a4f6e3b90", Sampling::Accept, "-1"),
+        ] {
             let b3 = with(tail).unwrap();
-            assert_eq!(b3.sampled, sampled, "{tail}");
-            assert!(b3.parent.is_some());
+            assert_eq!(b3.sampling, sampling, "{tail}");
+            let (trace, span) = b3.parent.unwrap();
+            assert_eq!(&*format_single(&trace, &span, sampling), format!("{TRACE}-{SPAN}{written}"));
         }
-        assert_eq!(parse_single(b"0"), Some(B3 { parent: None, sampled: false }));
+        assert_eq!(parse_single(b"0"), Some(B3 { parent: None, sampling: Sampling::Deny }));
         for tail in ["-", "-x", "-1-", "-1-05e3ac9a4f6e3b90-"] {
             assert_eq!(with(tail), None, "{tail}");
         }
     }
 
-    /// A 64-bit trace id is padded on the left, and half a pair of ids is malformed.
+    /// A 64-bit trace id is padded on the left; half a pair of ids and an unreadable state are malformed;
+    /// the debug flag outweighs the state, and is enough alone.
     #[test]
     fn multi_header_shapes() {
-        let short = parse_multi(Some(b"64fe8b2a57d3eff7"), Some(SPAN.as_bytes()), None, None).unwrap();
-        let (trace, _) = short.parent.unwrap();
-        assert_eq!(trace[..8], [0; 8]);
-        assert_eq!(trace[8], 0x64);
-        assert_eq!(parse_multi(Some(TRACE.as_bytes()), None, Some(b"1"), None), None);
-        let debug = parse_multi(Some(TRACE.as_bytes()), Some(SPAN.as_bytes()), Some(b"0"), Some(b"1"));
-        assert!(debug.unwrap().sampled);
+        let (trace, span) = (Some(TRACE.as_bytes()), Some(SPAN.as_bytes()));
+        let short = parse_multi(Some(b"64fe8b2a57d3eff7"), span, None, None).unwrap();
+        let (padded, _) = short.parent.unwrap();
+        assert_eq!(padded[..8], [0; 8]);
+        assert_eq!(padded[8], 0x64);
+        assert_eq!(short.sampling, Sampling::Deferred);
+        assert_eq!(parse_multi(trace, None, Some(b"1"), None), None);
+        assert_eq!(parse_multi(trace, span, Some(b"maybe"), None), None);
+        for (flags, sampling) in [(b"1".as_slice(), Sampling::Debug), (b"0", Sampling::Deny)] {
+            assert_eq!(parse_multi(trace, span, Some(b"0"), Some(flags)).unwrap().sampling, sampling);
+        }
+        let alone = B3 { parent: None, sampling: Sampling::Debug };
+        assert_eq!(parse_multi(None, None, None, Some(b"1")), Some(alone));
+        assert_eq!(parse_multi(trace, span, Some(b"True"), None).unwrap().sampling, Sampling::Accept);
     }
 }

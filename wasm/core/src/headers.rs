@@ -120,6 +120,11 @@ impl<'a> RequestHeaders<'a> {
 }
 
 impl<'a> TraceHeaders<'a> {
+    /// Whether any header of B3's is there.
+    pub fn any_b3(&self) -> bool {
+        [self.b3, self.b3_trace, self.b3_span, self.b3_sampled, self.b3_flags].iter().any(Option::is_some)
+    }
+
     fn take(&mut self, name: &[u8], value: &'a [u8]) {
         if name == HTTP_HEADER_TRACEPARENT.as_bytes() {
             self.several_traceparents |= self.traceparent.is_some();

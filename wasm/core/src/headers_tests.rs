@@ -1,20 +1,6 @@
 use super::*;
+use crate::testing::serialize;
 use proptest::prelude::*;
-
-fn serialize(pairs: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
-    let mut out = (pairs.len() as u32).to_le_bytes().to_vec();
-    for (name, value) in pairs {
-        out.extend((name.len() as u32).to_le_bytes());
-        out.extend((value.len() as u32).to_le_bytes());
-    }
-    for (name, value) in pairs {
-        for text in [name, value] {
-            out.extend_from_slice(text);
-            out.push(0);
-        }
-    }
-    out
-}
 
 /// Known headers land in their place, unknown ones nowhere, repeated trace headers are noticed.
 #[test]

@@ -23,6 +23,8 @@ pub mod outcome;
 pub mod property;
 pub mod sampling;
 pub mod short;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod trace;
 pub mod tracestate;
 

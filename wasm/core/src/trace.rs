@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use spillway_contracts::{HTTP_HEADER_TRACEPARENT, HTTP_HEADER_TRACESTATE};
 
-use crate::b3;
+use crate::b3::{self, B3, Sampling};
 use crate::headers::TraceHeaders;
 use crate::hex;
 use crate::ids::{Ids, SpanId, TraceId};
@@ -17,17 +17,15 @@ const SAMPLED: u8 = 0x01;
 /// Level 2: the last seven bytes of the trace id are random, so consistent samplers may use them.
 const RANDOM: u8 = 0x02;
 
-/// Where the context came from; decides which headers are rewritten.
+/// Where the context came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// No usable header: this request starts a trace.
     Started,
     /// `traceparent`.
     W3c,
-    /// `b3`.
-    B3Single,
-    /// `x-b3-*`.
-    B3Multi,
+    /// `b3` or `x-b3-*`.
+    B3,
 }
 
 /// One request's place in its trace, with the span that this proxy makes for it.
@@ -41,136 +39,174 @@ pub struct TraceContext<'a> {
     pub parent: Option<SpanId>,
     /// Whether spans of this trace are recorded.
     pub sampled: bool,
-    /// For the span: as received, or what a trace started here carries. Holds the sampling threshold.
+    /// For the span: as received, or what a trace sampled here carries. Holds the sampling threshold.
     pub tracestate: Option<Cow<'a, str>>,
     /// Which header carried it.
     pub origin: Origin,
     /// A trace header was there and was not understood.
     pub malformed: bool,
+    /// Whether to record was decided here: all that follow must be told.
+    decided: bool,
     random: bool,
     /// There was a tracestate without a trace of its own: it must not travel on.
     orphaned_tracestate: bool,
+    b3: Shapes,
 }
 
-struct Found {
-    parent: Option<(TraceId, SpanId)>,
-    flags: u8,
-    origin: Origin,
+/// Which B3 headers came, understood or not: an application that propagates B3 goes by them, so they
+/// must say what `traceparent` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Shapes {
+    single: bool,
+    multi: bool,
+    debug: bool,
 }
 
 impl<'a> TraceContext<'a> {
-    /// Continues the headers' trace, else starts one, which `sampler` keeps or not; draws this proxy's span id.
+    /// Continues the headers' trace, else starts one; draws this proxy's span id. Where the caller did not
+    /// decide about sampling, `sampler` does. W3C wins over B3.
     pub fn read(headers: &TraceHeaders<'a>, sampler: &'a Sampler, ids: &mut Ids) -> Self {
         let mut malformed = false;
-        let found = read_w3c(headers, &mut malformed).or_else(|| read_b3(headers, &mut malformed));
-        let mut context = match found {
-            Some(found) => Self::continued(found, ids),
-            None => Self::started(sampler, ids),
+        let w3c = read_w3c(headers, &mut malformed);
+        let (b3, shapes) =
+            if headers.any_b3() { read_b3(headers, &mut malformed) } else { Default::default() };
+        let mut context = match (w3c, b3) {
+            (Some((trace, span, flags)), _) => Self {
+                sampled: flags & SAMPLED != 0,
+                random: flags & RANDOM != 0,
+                decided: false,
+                ..Self::new(Origin::W3c, Some((trace, span)), sampler, ids)
+            },
+            (None, Some(b3)) => Self::continued_b3(b3, sampler, ids),
+            (None, None) => Self::new(Origin::Started, None, sampler, ids),
         };
-        context.malformed = malformed;
+        (context.malformed, context.b3) = (malformed, shapes);
         match headers.tracestate {
             Some(first) if context.origin == Origin::W3c => {
                 context.tracestate = tracestate::recordable(first, &headers.more_tracestate);
             }
-            found => context.orphaned_tracestate = found.is_some(),
+            found => {
+                context.orphaned_tracestate = found.is_some();
+                let told = sampler.tracestate().filter(|_| context.decided && context.sampled);
+                context.tracestate = told.map(Cow::Borrowed);
+            }
         }
         context
     }
 
-    fn continued(found: Found, ids: &mut Ids) -> Self {
-        Self {
-            trace_id: found.parent.map_or_else(|| ids.trace_id(), |(trace, _)| trace),
-            span_id: ids.span_id(),
-            parent: found.parent.map(|(_, span)| span),
-            sampled: found.flags & SAMPLED != 0,
-            tracestate: None,
-            origin: found.origin,
-            malformed: false,
-            random: found.flags & RANDOM != 0,
-            orphaned_tracestate: false,
-        }
-    }
-
-    fn started(sampler: &'a Sampler, ids: &mut Ids) -> Self {
-        let trace_id = ids.trace_id();
-        let sampled = sampler.keeps(&trace_id);
+    /// Ids that are drawn here are random; whose they are decides nothing else.
+    fn new(origin: Origin, parent: Option<(TraceId, SpanId)>, sampler: &Sampler, ids: &mut Ids) -> Self {
+        let trace_id = parent.map_or_else(|| ids.trace_id(), |(trace, _)| trace);
         Self {
             trace_id,
             span_id: ids.span_id(),
-            parent: None,
-            sampled,
-            tracestate: sampler.tracestate().filter(|_| sampled).map(Cow::Borrowed),
-            origin: Origin::Started,
+            parent: parent.map(|(_, span)| span),
+            sampled: sampler.keeps(&trace_id),
+            tracestate: None,
+            origin,
             malformed: false,
-            random: true,
+            decided: true,
+            random: parent.is_none(),
             orphaned_tracestate: false,
+            b3: Shapes::default(),
+        }
+    }
+
+    fn continued_b3(b3: B3, sampler: &Sampler, ids: &mut Ids) -> Self {
+        let context = Self::new(Origin::B3, b3.parent, sampler, ids);
+        match b3.sampling {
+            Sampling::Deferred => context,
+            known => Self { sampled: known != Sampling::Deny, decided: false, ..context },
         }
     }
 
     /// Tells `edit` the header changes (name, new value or removal) that make this proxy's span the
     /// parent of what follows. None for an unsampled trace that was continued: no span of ours will
-    /// exist, so the caller's stays the parent. One that was started here is told as unsampled, or the
-    /// next proxy would start, and perhaps sample, another.
+    /// exist, so the caller's stays the parent. Where it was decided here that a trace is unsampled, that
+    /// is told, or the next proxy would start, and perhaps sample, another.
     pub fn edits(&self, mut edit: impl FnMut(&'static str, Option<&str>)) {
-        let started = self.origin == Origin::Started;
-        if !self.sampled && !started {
+        if !self.sampled && !self.decided {
             return;
         }
         edit(HTTP_HEADER_TRACEPARENT, Some(&self.traceparent()));
-        if started && let Some(state) = &self.tracestate {
+        if self.decided
+            && let Some(state) = &self.tracestate
+        {
             edit(HTTP_HEADER_TRACESTATE, Some(state));
         } else if self.orphaned_tracestate {
             edit(HTTP_HEADER_TRACESTATE, None);
         }
-        match self.origin {
-            Origin::Started | Origin::W3c => {}
-            Origin::B3Single => {
-                let value = b3::format_single(&self.trace_id, &self.span_id, self.sampled);
-                edit(b3::SINGLE, Some(&value));
-            }
-            Origin::B3Multi => self.b3_multi_edits(edit),
+        if self.b3.single {
+            edit(
+                b3::SINGLE,
+                Some(&b3::format_single(&self.trace_id, self.next_parent(), self.b3_sampling())),
+            );
+        }
+        if self.b3.multi {
+            self.b3_multi_edits(edit);
         }
     }
 
     /// This proxy's span as a version 00 traceparent.
     pub fn traceparent(&self) -> Short<55> {
-        let flags = match (self.random, self.sampled) {
-            (true, true) => "-03",
-            (true, false) => "-02",
-            (false, true) => "-01",
-            (false, false) => "-00",
-        };
         let mut out = Short::default();
-        out.push("00-").push_hex(&self.trace_id).push("-").push_hex(&self.span_id).push(flags);
+        out.push("00-").push_hex(&self.trace_id).push("-").push_hex(self.next_parent()).push("-");
+        out.push_hex(&[self.flags()]);
         out
+    }
+
+    /// W3C trace flags, as sent on and as the span tells them.
+    pub fn flags(&self) -> u8 {
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        flag(self.sampled, SAMPLED) | flag(self.random, RANDOM)
+    }
+
+    /// The span that what follows belongs to: ours where it will exist, else the caller's.
+    fn next_parent(&self) -> &SpanId {
+        self.parent.as_ref().filter(|_| !self.sampled).unwrap_or(&self.span_id)
+    }
+
+    fn b3_sampling(&self) -> Sampling {
+        match (self.sampled, self.b3.debug) {
+            (true, true) => Sampling::Debug,
+            (true, false) => Sampling::Accept,
+            (false, _) => Sampling::Deny,
+        }
     }
 
     fn b3_multi_edits(&self, mut edit: impl FnMut(&'static str, Option<&str>)) {
         edit(b3::TRACE_ID, Some(Short::<32>::default().push_hex(&self.trace_id)));
-        edit(b3::SPAN_ID, Some(Short::<16>::default().push_hex(&self.span_id)));
+        edit(b3::SPAN_ID, Some(Short::<16>::default().push_hex(self.next_parent())));
         edit(b3::PARENT_SPAN_ID, None);
+        let (sampled, flags) = match self.b3_sampling() {
+            Sampling::Debug => (None, Some("1")),
+            Sampling::Deny => (Some("0"), None),
+            _ => (Some("1"), None),
+        };
+        edit(b3::SAMPLED, sampled);
+        edit(b3::FLAGS, flags);
     }
 }
 
-fn read_w3c(headers: &TraceHeaders<'_>, malformed: &mut bool) -> Option<Found> {
-    let value = headers.traceparent?;
-    let parsed = parse_traceparent(value).filter(|_| !headers.several_traceparents);
+fn read_w3c(headers: &TraceHeaders<'_>, malformed: &mut bool) -> Option<(TraceId, SpanId, u8)> {
+    let parsed = parse_traceparent(headers.traceparent?).filter(|_| !headers.several_traceparents);
     *malformed |= parsed.is_none();
-    let (trace, span, flags) = parsed?;
-    Some(Found { parent: Some((trace, span)), flags, origin: Origin::W3c })
+    parsed
 }
 
-fn read_b3(headers: &TraceHeaders<'_>, malformed: &mut bool) -> Option<Found> {
-    let (parsed, origin) = if let Some(value) = headers.b3 {
-        (b3::parse_single(value), Origin::B3Single)
-    } else if headers.b3_trace.is_some() || headers.b3_sampled.is_some() {
-        let parsed = b3::parse_multi(headers.b3_trace, headers.b3_span, headers.b3_sampled, headers.b3_flags);
-        (parsed, Origin::B3Multi)
-    } else {
-        return None;
-    };
-    *malformed |= parsed.is_none();
-    parsed.map(|b3| Found { parent: b3.parent, flags: u8::from(b3.sampled), origin })
+/// The single header wins, where it is understood.
+fn read_b3(headers: &TraceHeaders<'_>, malformed: &mut bool) -> (Option<B3>, Shapes) {
+    let single = headers.b3.map(b3::parse_single);
+    let flags = headers.b3_flags.filter(|flags| b3::is_debug(Some(flags)));
+    let multi = [headers.b3_trace, headers.b3_span, headers.b3_sampled, flags];
+    let multi = multi.iter().any(Option::is_some).then(|| {
+        let [trace, span, sampled, flags] = multi;
+        b3::parse_multi(trace, span, sampled, flags)
+    });
+    *malformed |= [single, multi].contains(&Some(None));
+    let found = single.flatten().or(multi.flatten());
+    let debug = [single, multi].iter().flatten().flatten().any(|b3| b3.sampling == Sampling::Debug);
+    (found, Shapes { single: single.is_some(), multi: multi.is_some(), debug })
 }
 
 /// Reads `version-traceid-parentid-flags`. Later versions may append fields, version 00 may not.

@@ -1,8 +1,12 @@
 use super::*;
 use crate::headers::RequestHeaders;
+use crate::testing::hex;
 use proptest::prelude::*;
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const TRACE: &str = "80f198ee56343ba864fe8b2a57d3eff7";
+const SPAN: &str = "e457b5a2e4d86bd1";
+const B3: &str = "80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1";
 
 /// Reads the headers as the proxy hands them out, and lets the context live as long as the test.
 fn read_with(ratio: f64, headers: &[(&str, &str)]) -> TraceContext<'static> {
@@ -15,10 +19,6 @@ fn read_with(ratio: f64, headers: &[(&str, &str)]) -> TraceContext<'static> {
 
 fn read(headers: &[(&str, &str)]) -> TraceContext<'static> {
     read_with(1.0, headers)
-}
-
-fn hex_text(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn edits(context: &TraceContext<'_>) -> Vec<(&'static str, Option<String>)> {
@@ -43,12 +43,82 @@ fn continues_w3c() {
     assert_eq!(edits(&context).len(), 1, "tracestate travels on untouched");
 }
 
-/// traceparent wins over B3, and then B3 is not touched.
+/// traceparent wins over B3, which then says the same: whoever propagates B3 only finds our span too.
 #[test]
 fn w3c_before_b3() {
-    let context = read(&[("traceparent", TRACEPARENT), ("b3", "0")]);
-    assert!(context.sampled);
+    let ours = |context: &TraceContext<'_>, sampling| {
+        Some(Some(format!("{}-{}{sampling}", hex(&context.trace_id), hex(&context.span_id))))
+    };
+    for (b3, sampling) in [("0", "-1"), (B3, "-1"), ("garbage", "-1"), ("d", "-d")] {
+        let context = read(&[("traceparent", TRACEPARENT), ("b3", b3)]);
+        assert!(context.sampled && context.origin == Origin::W3c);
+        assert_eq!(edited(&context, "b3"), ours(&context, sampling), "{b3}");
+        assert_eq!(context.malformed, b3 == "garbage");
+        assert_eq!(edits(&context).len(), 2, "no header that did not come");
+    }
+    let multi = [("traceparent", TRACEPARENT), ("x-b3-traceid", "64fe8b2a57d3eff7"), ("x-b3-spanid", SPAN)];
+    let context = read(&multi);
+    assert_eq!(edited(&context, "x-b3-traceid"), Some(Some(hex(&context.trace_id))));
+    assert_eq!(edited(&context, "x-b3-spanid"), Some(Some(hex(&context.span_id))));
+    assert_eq!(edited(&context, "x-b3-sampled"), Some(Some("1".to_string())));
     assert_eq!(edited(&context, "b3"), None);
+    let malformed = read(&[("traceparent", "00"), ("b3", B3)]);
+    assert!(malformed.malformed && malformed.origin == Origin::B3, "and where it is no trace, B3 is");
+}
+
+/// A malformed `b3` hides no `x-b3-*`; a trace is started only where neither is understood, and then all
+/// shapes that came say so.
+#[test]
+fn one_malformed_b3_does_not_hide_the_other() {
+    let multi = [("b3", "x"), ("x-b3-traceid", TRACE), ("x-b3-spanid", SPAN), ("x-b3-sampled", "1")];
+    let context = read(&multi);
+    assert_eq!((context.origin, context.malformed), (Origin::B3, true));
+    assert_eq!(hex(&context.trace_id), TRACE);
+    assert!(edited(&context, "b3").is_some() && edited(&context, "x-b3-traceid").is_some());
+    for state in ["", "maybe"] {
+        let context = read(&[("x-b3-traceid", TRACE), ("x-b3-spanid", SPAN), ("x-b3-sampled", state)]);
+        assert_eq!((context.origin, context.malformed), (Origin::Started, true), "{state:?}");
+        assert_eq!(edited(&context, "x-b3-traceid"), Some(Some(hex(&context.trace_id))));
+    }
+}
+
+/// Debug stays debug, in either shape and alone; whoever only says "record" gets ids of ours, which are random.
+#[test]
+fn b3_states_without_ids() {
+    for (name, value, again) in [("b3", "d", "-d"), ("b3", "1", "-1"), ("b3", "true", "-1")] {
+        let context = read_with(0.0, &[(name, value)]);
+        assert!(context.sampled && context.parent.is_none(), "{value}");
+        assert!(edited(&context, "b3").flatten().unwrap().ends_with(again), "{value}");
+        assert!(context.traceparent().ends_with("-03"));
+    }
+    let debug = read_with(0.0, &[("x-b3-flags", "1")]);
+    assert!(debug.sampled && debug.origin == Origin::B3);
+    assert_eq!(edited(&debug, "x-b3-flags"), Some(Some("1".to_string())));
+    assert_eq!(edited(&debug, "x-b3-sampled"), Some(None), "the flag says it");
+    let silent = read_with(0.0, &[("x-b3-flags", "0")]);
+    assert_eq!((silent.origin, silent.malformed), (Origin::Started, false));
+}
+
+/// A caller that left the decision to others: the sampler makes it, and all that follow are told it in
+/// every shape; where it is no, the caller's span stays the parent.
+#[test]
+fn b3_without_a_decision_is_sampled_by_ratio() {
+    let undecided = format!("{TRACE}-{SPAN}");
+    let multi = [("x-b3-traceid", TRACE), ("x-b3-spanid", SPAN), ("tracestate", "stray=1")];
+    for (ratio, sampled) in [(0.0, false), (0.5, true), (1.0, true)] {
+        let context = read_with(ratio, &[("b3", &undecided)]);
+        assert_eq!(context.sampled, sampled, "{ratio}");
+        let parent = if sampled { hex(&context.span_id) } else { SPAN.to_string() };
+        let digit = u8::from(sampled);
+        assert_eq!(edited(&context, "b3"), Some(Some(format!("{TRACE}-{parent}-{digit}"))));
+        assert_eq!(edited(&context, "traceparent"), Some(Some(format!("00-{TRACE}-{parent}-0{digit}"))));
+        let context = read_with(ratio, &multi);
+        assert_eq!(context.sampled, sampled, "{ratio}");
+        assert_eq!(edited(&context, "x-b3-sampled"), Some(Some(digit.to_string())));
+        let told = (ratio == 0.5).then(|| "ot=th:8".to_string());
+        assert_eq!(context.tracestate.as_deref(), told.as_deref());
+        assert_eq!(edited(&context, "tracestate"), Some(told));
+    }
 }
 
 /// An unsampled trace gets no span, so its headers stay as they are.
@@ -74,12 +144,11 @@ fn starts_a_trace() {
 /// B3 input is continued, and rewritten beside traceparent for applications that propagate B3.
 #[test]
 fn continues_b3() {
-    let (trace, span) = ("80f198ee56343ba864fe8b2a57d3eff7", "e457b5a2e4d86bd1");
-    let single = read(&[("b3", &format!("{trace}-{span}-1"))]);
-    let multi = read(&[("x-b3-traceid", trace), ("x-b3-spanid", span), ("x-b3-sampled", "1")]);
+    let single = read(&[("b3", B3)]);
+    let multi = read(&[("x-b3-traceid", TRACE), ("x-b3-spanid", SPAN), ("x-b3-sampled", "1")]);
     for context in [&single, &multi] {
-        assert!(context.traceparent().starts_with(&format!("00-{trace}-")));
-        assert_eq!(context.parent, hex::decode(span.as_bytes(), false));
+        assert!(context.traceparent().starts_with(&format!("00-{TRACE}-")));
+        assert_eq!(context.parent, crate::hex::decode(SPAN.as_bytes(), false));
     }
     assert!(edited(&single, "b3").is_some());
     assert_eq!(edited(&multi, "x-b3-parentspanid"), Some(None));
@@ -149,7 +218,7 @@ proptest! {
         traceparent in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..80)),
         tracestate in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..600)),
         b3 in proptest::option::of("[0-9a-fd-]{0,80}"),
-        trace in proptest::option::of("[0-9a-f]{14,34}"),
+        trace in proptest::option::of("[0-9a-f]{14,34}"), state in proptest::option::of("[01dtrue]{0,4}"),
         seed in any::<u64>(), ratio in 0.0f64..=1.0,
     ) {
         let headers = TraceHeaders {
@@ -158,13 +227,15 @@ proptest! {
             b3: b3.as_ref().map(String::as_bytes),
             b3_trace: trace.as_ref().map(String::as_bytes),
             b3_span: trace.as_ref().map(String::as_bytes),
+            b3_sampled: state.as_ref().map(String::as_bytes),
+            b3_flags: state.as_ref().map(String::as_bytes),
             ..TraceHeaders::default()
         };
         let sampler = Sampler::new(ratio);
         let context = TraceContext::read(&headers, &sampler, &mut Ids::from_weak_seed(seed));
         let sent = parse_traceparent(context.traceparent().as_bytes());
-        let flags = u8::from(context.sampled) | u8::from(context.random) << 1;
-        prop_assert_eq!(sent, Some((context.trace_id, context.span_id, flags)));
+        let parent = if context.sampled { context.span_id } else { context.parent.unwrap_or(context.span_id) };
+        prop_assert_eq!(sent, Some((context.trace_id, parent, context.flags())));
         for (_, value) in edits(&context) {
             prop_assert!(value.is_none_or(|value| value.bytes().all(|byte| (0x20..0x7f).contains(&byte))));
         }
@@ -174,7 +245,7 @@ proptest! {
     #[test]
     fn b3_round_trip(trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), multi: bool) {
         prop_assume!(trace != [0; 16] && span != [0; 8]);
-        let (trace_text, span_text) = (hex_text(&trace), hex_text(&span));
+        let (trace_text, span_text) = (hex(&trace), hex(&span));
         let single = format!("{trace_text}-{span_text}-1");
         let context = if multi {
             read(&[("x-b3-traceid", &trace_text), ("x-b3-spanid", &span_text), ("x-b3-sampled", "1")])
@@ -195,7 +266,7 @@ proptest! {
         version in 0u8..0xff, trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), flags in any::<u8>(),
     ) {
         prop_assume!(trace != [0; 16] && span != [0; 8]);
-        let text = format!("{version:02x}-{}-{}-{flags:02x}", hex_text(&trace), hex_text(&span));
+        let text = format!("{version:02x}-{}-{}-{flags:02x}", hex(&trace), hex(&span));
         let context = read(&[("traceparent", &text)]);
         prop_assert_eq!(context.trace_id, trace);
         prop_assert_eq!(context.parent, Some(span));

@@ -17,10 +17,12 @@ pub fn recordable<'a>(first: &'a [u8], more: &[&'a [u8]]) -> Option<Cow<'a, str>
     {
         return Some(Cow::Borrowed(text)).filter(|text| !text.is_empty());
     }
-    let lines = || std::iter::once(&first).chain(more);
-    let total: usize = lines().map(|line| line.len() + 1).sum();
+    let lines = || std::iter::once(&first).chain(more).filter(|line| !line.trim_ascii().is_empty());
+    let commas = lines().count().saturating_sub(1);
+    let total = lines().map(|line| line.len()).sum::<usize>() + commas;
     let texts: Option<Vec<&str>> = lines().map(|line| plain(line)).collect();
     match texts {
+        Some(texts) if texts.is_empty() => None,
         Some(texts) if total <= MAX => Some(Cow::Owned(texts.join(","))),
         _ => lines().find_map(|line| ot_member(line)).map(Cow::Borrowed),
     }
@@ -52,6 +54,11 @@ mod tests {
         assert_eq!(recordable(b"v=\xff, ot=th:4", &[]).as_deref(), Some("ot=th:4"));
         assert_eq!(recordable(b"v=\xff", &[]), None);
         assert_eq!(recordable(b"", &[]), None);
+        assert_eq!(recordable(b"", &[b"", b" "]), None, "empty lines are no members");
+        assert_eq!(recordable(b"", &[b"a=1", b"", b"b=2"]).as_deref(), Some("a=1,b=2"));
+        let (most, more) = (format!("a={}", "x".repeat(MAX - 6)), format!("a={}", "x".repeat(MAX - 5)));
+        assert_eq!(recordable(most.as_bytes(), &[b"b=2"]).map(|list| list.len()), Some(MAX));
+        assert_eq!(recordable(more.as_bytes(), &[b"b=2"]), None);
     }
 
     proptest! {

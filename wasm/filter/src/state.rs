@@ -46,7 +46,8 @@ pub struct State {
 
 thread_local! {
     static STATE: RefCell<State> = RefCell::new(State {
-        given: Given::the_only_one(),
+        // SAFETY: a VM has one thread, so this is made once.
+        given: unsafe { Given::the_only_one() },
         reused: Reused::default(),
         plugins: Vec::new(),
         requests: Requests::default(),

@@ -10,9 +10,8 @@ use spillway_filter_core::ids::Ids;
 use spillway_filter_core::otlp::envelope::put_span;
 use spillway_filter_core::property::{Properties, Property};
 use spillway_filter_core::sampling::Sampler;
+use spillway_filter_core::testing::serialize;
 use spillway_filter_core::trace::TraceContext;
-
-use crate::pairs::serialize;
 
 const START: Moment = Moment { wall_ns: 1_000_000_000, mono_ns: 5 };
 

@@ -1,20 +1,7 @@
 //! What the proxy hands over in its own serialization.
 
 use spillway_filter_core::headers::{self, Pairs, RequestHeaders, ResponseHeaders};
-
-/// As proxy-wasm writes a map.
-pub fn serialize(pairs: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
-    let mut out = (pairs.len() as u32).to_le_bytes().to_vec();
-    for (name, value) in pairs {
-        out.extend((name.len() as u32).to_le_bytes());
-        out.extend((value.len() as u32).to_le_bytes());
-    }
-    for text in pairs.iter().flat_map(|(name, value)| [name, value]) {
-        out.extend(text);
-        out.push(0);
-    }
-    out
-}
+use spillway_filter_core::testing::serialize;
 
 /// Any bytes: no pair is made of more than there is. What was read, written again, reads the same.
 pub fn header_map(data: &[u8]) {

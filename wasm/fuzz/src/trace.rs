@@ -4,12 +4,9 @@ use spillway_filter_core::b3;
 use spillway_filter_core::headers::TraceHeaders;
 use spillway_filter_core::ids::Ids;
 use spillway_filter_core::sampling::Sampler;
+use spillway_filter_core::testing::hex;
 use spillway_filter_core::trace::{Origin, TraceContext, parse_traceparent};
 use spillway_filter_core::tracestate::recordable;
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Lines of the input; an empty one stands for an absent header.
 fn lines(data: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
@@ -46,7 +43,7 @@ pub fn b3_single(data: &[u8]) {
     let Some(found) = b3::parse_single(data) else { return };
     let Some((trace, span)) = found.parent else { return };
     assert!(trace != [0; 16] && span != [0; 8]);
-    let written = b3::format_single(&trace, &span, found.sampled);
+    let written = b3::format_single(&trace, &span, found.sampling);
     assert_eq!(b3::parse_single(written.as_bytes()), Some(found));
 }
 
@@ -57,11 +54,12 @@ pub fn b3_multi(data: &[u8]) {
     let Some(found) = b3::parse_multi(trace, span, sampled, flags) else { return };
     assert_eq!(found.parent.is_some(), trace.is_some() && span.is_some());
     assert!(found.parent.is_none_or(|(trace, span)| trace != [0; 16] && span != [0; 8]));
-    assert!(found.sampled || flags != Some(b"1"));
+    assert_eq!(found.sampling == b3::Sampling::Debug, flags == Some(b"1") || sampled == Some(b"d"));
 }
 
 /// Whatever the headers say, the context is usable: what it writes is a traceparent that says the
-/// same, with a span id of its own, and an unsampled trace of somebody else's is left alone.
+/// same as a `b3` that came, with a span id of its own where there will be a span, and a trace that
+/// somebody else left out is left alone.
 pub fn headers(data: &[u8]) {
     let mut lines = lines(data);
     let mut next = || lines.next().flatten();
@@ -80,15 +78,20 @@ pub fn headers(data: &[u8]) {
     let context = TraceContext::read(&headers, &sampler, &mut ids);
     let written = context.traceparent().as_bytes().to_vec();
     let (trace, span, flags) = parse_traceparent(&written).expect("a traceparent of our own");
-    assert_eq!((trace, span, flags & 1 == 1), (context.trace_id, context.span_id, context.sampled));
+    let parent = context.parent.filter(|_| !context.sampled).unwrap_or(context.span_id);
+    assert_eq!((trace, span, flags & 1 == 1), (context.trace_id, parent, context.sampled));
     assert_eq!(
         context.origin == Origin::W3c,
         headers.traceparent.and_then(parse_traceparent).is_some() && !headers.several_traceparents
     );
     let mut edited = Vec::new();
     context.edits(|name, value| edited.push((name, value.map(str::to_string))));
-    if context.sampled || context.origin == Origin::Started {
+    if context.sampled || context.origin == Origin::Started || !edited.is_empty() {
         assert!(edited.contains(&("traceparent", String::from_utf8(written).ok())));
+        let b3 = edited.iter().find(|(name, _)| *name == b3::SINGLE).and_then(|(_, value)| value.as_ref());
+        assert_eq!(b3.is_some(), headers.b3.is_some());
+        let told = b3.and_then(|value| b3::parse_single(value.as_bytes()));
+        assert_eq!(told.map(|told| told.parent), b3.map(|_| Some((trace, parent))));
     } else {
         assert!(edited.is_empty());
     }

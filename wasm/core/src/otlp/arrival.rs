@@ -11,7 +11,6 @@ use crate::{Direction, Party, grpc};
 
 const KIND_SERVER: u64 = 2;
 const KIND_CLIENT: u64 = 3;
-const FLAG_SAMPLED: u32 = 1;
 /// Methods that the conventions know; others are told as `_OTHER`, so names stay few.
 const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "QUERY"];
@@ -60,7 +59,7 @@ impl Arrival<'_> {
         self.put_name(out);
         put_varint(6, if self.direction == Direction::Inbound { KIND_SERVER } else { KIND_CLIENT }, out);
         put_fixed64(7, self.start_ns, out);
-        put_fixed32(16, FLAG_SAMPLED, out);
+        put_fixed32(16, u32::from(self.trace.flags()), out);
         put_string(ATTRIBUTE, SPAN_ATTRIBUTE_DIRECTION, self.direction.as_str().as_bytes(), out);
         self.put_http(out);
         self.put_class(out);

@@ -140,6 +140,16 @@ fn decodes_with_the_published_types() {
     assert_eq!(attribute(got, "spillway.load.class.arrival_rate"), None);
 }
 
+/// A span of a trace that started here says that its id is random, as its traceparent does.
+#[test]
+fn flags_are_those_sent_on() {
+    let sampler = Sampler::new(1.0);
+    let trace = TraceContext::read(&TraceHeaders::default(), &sampler, &mut Ids::from_weak_seed(1));
+    let mut bytes = Vec::new();
+    arrival(&trace, b"/", "other").put(&mut bytes);
+    assert_eq!(decoded_spans(&decode(&[bytes]))[0].flags, 3);
+}
+
 /// What is not known is absent, not empty; a foreign method does not become a span name.
 #[test]
 fn unknown_facts_are_absent() {
