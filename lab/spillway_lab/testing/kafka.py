@@ -28,7 +28,7 @@ def kafka_process(tmp_path: Path) -> contextlib.AbstractContextManager[servers.S
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "server.properties"
     config.write_text((servers.ROOT / "infra" / "kafka" / "server.properties").read_text() + _SETTINGS)
-    return servers._running(
+    return servers.running(
         servers.Server(
             url=f"127.0.0.1:{port}",
             command=[str(servers.ROOT / "infra" / "local" / "kafka" / "run")],
@@ -42,15 +42,14 @@ def kafka_process(tmp_path: Path) -> contextlib.AbstractContextManager[servers.S
                 "KAFKA_CONTROLLER_ADDRESS": f"127.0.0.1:{controller}",
             },
             log=folder / "server.log",
-            ready=lambda: servers._answers(port, _API_VERSIONS, _CORRELATION),
-            timeout_s=60.0,
+            ready=lambda: servers.answers(port, _API_VERSIONS, _CORRELATION),
         )
     )
 
 
 def kafka_server(tmp_path: Path) -> contextlib.AbstractContextManager[str]:
     """Gives the host:port of a running broker."""
-    return servers._url_of(kafka_process(tmp_path))
+    return servers.url_of(kafka_process(tmp_path))
 
 
 def _libs() -> Path:

@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spillway_lab.testing.waiting import STOP_S
+
 ROOT = Path(__file__).resolve().parents[3]
-_BIN = Path(sys.executable).parent
-
-
+BIN = Path(sys.executable).parent
 # Below the ephemeral range, from which any client's socket could take a port before the server does, and
 # below the local stack's bases.
 _PORTS = range(10_240, 20_000)
@@ -56,7 +56,7 @@ class Server:
     log: Path
     ready: Callable[[], bool]
     environment: dict[str, str] = field(default_factory=dict)
-    timeout_s: float = 30.0
+    timeout_s: float = 60.0
     process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -82,7 +82,7 @@ class Server:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL after 10 s."""
+        """SIGTERM, then SIGKILL after STOP_S."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
@@ -90,7 +90,7 @@ class Server:
             return
         self.process.send_signal(how)
         try:
-            self.process.wait(10)
+            self.process.wait(STOP_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -98,7 +98,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def _running(server: Server) -> Iterator[Server]:
+def running(server: Server) -> Iterator[Server]:
+    """Starts it, and stops it when the block ends."""
     try:
         server.start()
         yield server
@@ -107,7 +108,8 @@ def _running(server: Server) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def _url_of(process: contextlib.AbstractContextManager[Server]) -> Iterator[str]:
+def url_of(process: contextlib.AbstractContextManager[Server]) -> Iterator[str]:
+    """For tests that need the address alone."""
     with process as server:
         yield server.url
 
@@ -123,12 +125,12 @@ def nats_process(tmp_path: Path) -> contextlib.AbstractContextManager[Server]:
         f'jetstream {{ store_dir: "{folder}/jetstream", sync_interval: always }}\n'
         f'authorization {{ user: "{user}", password: "{password}" }}\n',
     )
-    return _running(
+    return running(
         Server(
             url=f"nats://{user}:{password}@127.0.0.1:{port}",
-            command=[str(_BIN / "nats-server"), "-c", str(config)],
+            command=[str(BIN / "nats-server"), "-c", str(config)],
             log=folder / "server.log",
-            ready=lambda: _answers(port, b"", b"INFO "),
+            ready=lambda: answers(port, b"", b"INFO "),
         )
     )
 
@@ -140,12 +142,12 @@ def redis_process(tmp_path: Path) -> contextlib.AbstractContextManager[Server]:
         folder / "redis.conf",
         f'bind 127.0.0.1\nport {port}\nrequirepass {password}\nsave ""\nappendonly no\ndir {folder}\n',
     )
-    return _running(
+    return running(
         Server(
             url=f"redis://:{password}@127.0.0.1:{port}/0",
-            command=[str(_BIN / "redis-server"), str(config)],
+            command=[str(BIN / "redis-server"), str(config)],
             log=folder / "server.log",
-            ready=lambda: _answers(port, f"AUTH {password}\r\nPING\r\n".encode(), b"+PONG"),
+            ready=lambda: answers(port, f"AUTH {password}\r\nPING\r\n".encode(), b"+PONG"),
         )
     )
 
@@ -165,15 +167,14 @@ def clickhouse_process(tmp_path: Path, migrated: bool = True) -> contextlib.Abst
             "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{health}",
         },
         log=folder / "server.log",
-        ready=lambda: _healthy(health),
-        timeout_s=60.0,
+        ready=lambda: healthy(health),
     )
-    return _migrated(server) if migrated else _running(server)
+    return _migrated(server) if migrated else running(server)
 
 
 @contextlib.contextmanager
 def _migrated(server: Server) -> Iterator[Server]:
-    with _running(server):
+    with running(server):
         done = subprocess.run(
             [
                 sys.executable,
@@ -195,17 +196,17 @@ def _migrated(server: Server) -> Iterator[Server]:
 
 def nats_server(tmp_path: Path) -> contextlib.AbstractContextManager[str]:
     """Gives the URL of a running NATS server with JetStream."""
-    return _url_of(nats_process(tmp_path))
+    return url_of(nats_process(tmp_path))
 
 
 def redis_server(tmp_path: Path) -> contextlib.AbstractContextManager[str]:
     """Gives the URL of a running Redis server."""
-    return _url_of(redis_process(tmp_path))
+    return url_of(redis_process(tmp_path))
 
 
 def clickhouse_server(tmp_path: Path, migrated: bool = True) -> contextlib.AbstractContextManager[str]:
     """Gives the URL of a running ClickHouse with the contracts' tables (none when not `migrated`)."""
-    return _url_of(clickhouse_process(tmp_path, migrated))
+    return url_of(clickhouse_process(tmp_path, migrated))
 
 
 def _folder(parent: Path, name: str) -> Path:
@@ -225,7 +226,7 @@ def _private(path: Path, text: str) -> Path:
     return path
 
 
-def _answers(port: int, question: bytes, expected: bytes) -> bool:
+def answers(port: int, question: bytes, expected: bytes) -> bool:
     """Whether the server greets with, or answers the question with, the expected bytes."""
     answer = b""
     try:
@@ -241,9 +242,14 @@ def _answers(port: int, question: bytes, expected: bytes) -> bool:
     return True
 
 
-def _healthy(port: int) -> bool:
+def healthy(port: int) -> bool:
+    """Whether /healthz at this port of 127.0.0.1 answers 200."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
             return answer.status == 200
     except OSError:
         return False
+
+
+# Names that callers still use.
+_BIN, _running, _answers, _healthy = BIN, running, answers, healthy

@@ -1,0 +1,35 @@
+"""Waiting gives what it waited for, and fails telling what it saw."""
+
+import pytest
+from spillway_lab.testing.waiting import eventually, eventually_async
+
+
+def test_the_first_true_result_is_given() -> None:
+    """Asked again until it is true, and no more after that."""
+    answers = iter([0, "", None, "there", "later"])
+    assert eventually(lambda: next(answers), "an answer") == "there"
+    assert next(answers) == "later"
+
+
+def test_what_never_holds_fails_and_says_what_was_seen() -> None:
+    with pytest.raises(AssertionError, match="not within 0 s: a miracle 3 of 4"):
+        eventually(lambda: False, "a miracle", 0, lambda: "3 of 4")
+
+
+def test_an_error_of_the_question_is_not_waited_over() -> None:
+    """A check that raises ends the waiting: a broken question is no answer."""
+    with pytest.raises(ZeroDivisionError):
+        eventually(lambda: 1 / 0, "a number")
+
+
+async def test_coroutines_are_awaited() -> None:
+    """The asynchronous one takes plain functions and coroutine functions, and fails alike."""
+    answers = iter([0, 7])
+
+    async def ask() -> int:
+        return next(answers)
+
+    assert await eventually_async(ask, "an answer") == 7
+    assert await eventually_async(lambda: 8, "an answer") == 8
+    with pytest.raises(AssertionError, match="not within 0 s: a miracle"):
+        await eventually_async(lambda: False, "a miracle", 0)

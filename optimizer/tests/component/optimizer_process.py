@@ -1,0 +1,61 @@
+"""The optimizer or PAPA as a process of a test."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from spillway_lab.testing import servers
+from spillway_lab.testing.waiting import STOP_S, eventually
+
+TOPOLOGY = Path(__file__).resolve().parents[3] / "contracts" / "golden" / "topology.yaml"
+
+
+class Process:
+    """`python -m spillway_optimizer ROLE`, with periods that suit tests."""
+
+    def __init__(self, role: str, folder: Path, environment: dict[str, str]):
+        self.port = servers.free_port()
+        self.log = folder / f"{role}-{self.port}.log"
+        settings = {
+            "SPILLWAY_TOPOLOGY": str(TOPOLOGY),
+            "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{self.port}",
+            "SPILLWAY_POLICY": "spillway",
+            "SPILLWAY_OPTIMIZER_PERIOD_S": "0.5",
+            "SPILLWAY_OPTIMIZER_RENEW_S": "3",
+            "SPILLWAY_OPTIMIZER_LEASE_S": "2",
+            "SPILLWAY_OPTIMIZER_DEMAND_HALF_LIFE_S": "0",
+            "SPILLWAY_PAPA_LEASE_S": "3",
+            **environment,
+        }
+        with self.log.open("wb") as log:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "spillway_optimizer", role],
+                env=os.environ | settings,
+                stdout=log,
+                stderr=log,
+            )
+
+    def health(self) -> dict | None:
+        """The body of a 200, else None."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=1) as answer:
+                return json.load(answer)
+        except (urllib.error.URLError, OSError):
+            return None
+
+    def wait_ready(self) -> None:
+        eventually(self.health, "healthy", seen=self.tail)
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_text()[-2000:]
+
+    def end(self) -> None:
+        """SIGTERM, after which it must end with 0."""
+        if self.popen.poll() is None:
+            self.popen.terminate()
+            assert self.popen.wait(STOP_S) == 0, self.tail()

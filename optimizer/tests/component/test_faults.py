@@ -1,0 +1,70 @@
+"""Servers and leaders of the optimizer that die: it stays, says so, and goes on."""
+
+import pytest
+from spillway_contracts import names
+from spillway_lab.testing.waiting import eventually
+
+pytestmark = pytest.mark.component
+
+
+def test_one_leader_proposes_and_a_standby_takes_over(world):
+    """Two processes, one lease: the standby proposes nothing while the leader renews; after kill -9 of the
+    leader it does."""
+    lease = {"SPILLWAY_OPTIMIZER_LEASE_S": "10"}  # longer than any pause of a busy machine
+    with world.process("run", SPILLWAY_POLICY="spillway", **lease) as leader:
+        eventually(world.proposals, "a proposal")
+        with world.process("run", SPILLWAY_POLICY="local", **lease) as standby:
+            eventually(lambda: "standing by" in standby.log.read_text(), "a standby")
+            before = len(world.proposals())
+            eventually(lambda: len(world.proposals()) > before, "a renewal beside the standby")
+            assert {p.policy for p in world.proposals()} == {"spillway"}
+            leader.popen.kill()
+            leader.popen.wait()
+            eventually(lambda: world.proposals()[-1].policy == "local", "the standby's proposal")
+
+
+def test_the_service_outlives_redis(world):
+    """Redis is killed and comes back empty: the process stays, says so, and proposes again."""
+    with world.process("run") as process:
+        before = len(eventually(world.proposals, "a proposal"))
+        world.redis_server.kill()
+        eventually(lambda: "redis: away" in process.log.read_text(), "the complaint")
+        world.redis_server.start()
+        eventually(lambda: len(world.proposals()) > before, "a proposal after the restart")
+        assert process.popen.poll() is None
+
+
+def test_an_operators_policy_outlives_redis(world):
+    """The policy that an operator set is followed, and written back, after Redis has lost it."""
+    world.publishing = True
+    with world.process("run", SPILLWAY_POLICY="local"):
+        world.redis.set(names.REDIS_KEY_POLICY, "waterfall")
+        eventually(lambda: any(r.policy == "waterfall" for r in world.proposals()), "the operator's policy")
+        world.redis.delete(names.REDIS_KEY_POLICY)
+        eventually(lambda: world.redis.get(names.REDIS_KEY_POLICY) == "waterfall", "the policy back in Redis")
+
+
+def test_the_service_outlives_nats(world):
+    """NATS is killed: every solve meanwhile is a row that says so, and proposals go on after its return."""
+    with world.process("run") as process:
+        before = len(eventually(world.proposals, "a proposal"))
+        world.nats_server.kill()
+        world.command_policy("waterfall")
+        eventually(lambda: any("nats is away" in row[2] for row in world.solves()), "a row that says so")
+        world.nats_server.start()
+        eventually(lambda: len(world.proposals()) > before, "a proposal after the restart")
+        assert world.proposals()[-1].policy == "waterfall"
+        assert process.popen.poll() is None
+
+
+def test_the_service_outlives_clickhouse(world):
+    """ClickHouse is killed: the last model goes on deciding, its rows wait and are written on its return."""
+    with world.process("run") as process:
+        before = len(eventually(world.proposals, "a proposal"))
+        world.clickhouse.disconnect()
+        world.clickhouse_server.kill()
+        eventually(lambda: "clickhouse: away" in process.log.read_text(), "the complaint")
+        eventually(lambda: len(world.proposals()) > before, "a renewal without ClickHouse")
+        renewed = process.health()["counters"]["renewed"]
+        world.clickhouse_server.start()
+        eventually(lambda: [row[0] for row in world.solves()].count("renewed") >= renewed, "rows that waited")

@@ -1,0 +1,99 @@
+"""The optimizer as a process, against real Redis, NATS and ClickHouse."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from optimizer_process import TOPOLOGY
+from optimizer_world import west
+from spillway.v1.ruleset_pb2 import Origin
+from spillway_contracts import names, topology
+from spillway_contracts import ruleset as contract
+from spillway_lab.testing.waiting import eventually
+from spillway_optimizer.history import History
+
+pytestmark = pytest.mark.component
+
+BACKEND = "backend GET /items/{id}"
+
+
+def test_boards_become_a_verified_proposal_that_is_renewed_and_follows_the_policy(world):
+    """One life of the service: a sound proposal in JetStream, its row in ClickHouse, a renewal with a newer
+    window, a policy switch at once, an unknown policy ignored, and SIGTERM, which gives the
+    lease back."""
+    world.publishing = True
+    with world.process("run") as process:
+        first = eventually(world.proposals, "a proposal")[0]
+        assert contract.check(first, topology.load(TOPOLOGY)) == []
+        assert (first.origin, first.policy, first.version) == (Origin.ORIGIN_OPTIMIZER, "spillway", 0)
+        assert 7000 < west(first, "gateway")["west"] < 9000
+        assert 25 < first.predicted.mean_latency_ms < 32
+        assert all(rule.reason for rule in first.rules) and len(first.traffic_classes) == 3
+        renewed = eventually(lambda: world.proposals()[1:], "a renewal")[0]
+        assert renewed.rules[0].destinations == first.rules[0].destinations
+        assert renewed.input_window.id != first.input_window.id
+        world.command_policy("waterfall")
+        switched = eventually(lambda: by_policy(world, "waterfall"), "waterfall")[0]
+        assert west(switched, "gateway") == {"west": 10_000}
+        assert 8800 < west(switched, "frontend")["west"] < 8950
+        world.redis.set(names.REDIS_KEY_POLICY, "fastest")
+        eventually(lambda: "unknown 'fastest'" in process.log.read_text(), "the complaint")
+        assert "allowed: failover, local, spillway, waterfall" in process.log.read_text()
+        eventually(
+            lambda: {"proposed", "renewed", "unchanged"} <= {o for o, _, _ in world.solves()}, "solve rows"
+        )
+        process.end()
+        assert world.redis.get(names.REDIS_KEY_LEASE.format(role="optimizer")) is None
+
+
+def by_policy(world, policy: str) -> list:
+    return [proposal for proposal in world.proposals() if proposal.policy == policy]
+
+
+def test_stale_boards_are_refused_and_said_so(world):
+    """Telemetry a minute old: solve after solve is refused in a row that names the board, nothing is proposed,
+    and it recovers once the boards are fresh."""
+    world.age_s = 60
+
+    def refusals() -> int:
+        return sum(bool(re.search(r"'west' is 6\d s old", reason)) for _, _, reason in world.solves())
+
+    with world.process("run"):
+        eventually(lambda: refusals() >= 3, "refusals", seen=world.solves)
+        assert {outcome for outcome, _, _ in world.solves()} == {"refused"}
+        assert world.proposals() == []
+        world.age_s = 0
+        eventually(world.proposals, "a proposal")
+
+
+def test_only_the_newest_rows_of_the_last_hour_are_the_model(world):
+    """Of three curves of a class the newest is read; what is older than an hour does not count at all."""
+    now = datetime.now(UTC)
+    row = next(r for r in world.model["curves"] if r["class"] == BACKEND)
+    rows = [
+        {**row, "fitted_at": now + timedelta(seconds=1), "a_ms": 5.5},
+        {**row, "fitted_at": now - timedelta(minutes=1), "a_ms": 4.4},
+        {**row, "fitted_at": now - timedelta(hours=2), "class": "backend GET /old"},
+    ]
+    world.clickhouse.execute(f"INSERT INTO curves ({', '.join(row)}) VALUES", rows)
+    history = History(world.clickhouse_url)
+    found = {r.class_id: r for r in history.model().curves}
+    history.close()
+    assert found[BACKEND].a_ms == 5.5
+    assert found[BACKEND].fitted_at == pytest.approx(now.timestamp() + 1, abs=0.01)
+    assert "backend GET /old" not in found
+
+
+def test_a_service_that_leaves_its_heartbeat_leaves_the_rules(world):
+    """East's backend is drained: the next proposal sends nothing there."""
+    world.publishing = True
+    with world.process("run"):
+        eventually(world.proposals, "a proposal")
+        world.placed["east"] -= {"backend"}
+
+        def drained():
+            rules = world.proposals()[-1].rules
+            backend = [r for r in rules if r.traffic_class.service == "backend"]
+            return backend and all(d.cluster == "west" for r in backend for d in r.destinations)
+
+        eventually(drained, "rules without east's backend")
