@@ -64,7 +64,8 @@ const (
 	// recordBatchBytes is more than Kafka's record batch and record headers take beside the value.
 	recordBatchBytes = 256
 	minMessageBytes  = 4096
-	maxMessageBytes  = 1 << 30
+	// franz-go writes requests of up to 100 MiB, as brokers take them by default; names of topic and client take a little.
+	maxMessageBytes = 100_000_000
 	// franz-go asks for metadata at most every 2.5 s.
 	minPartitionsRefresh = 5 * time.Second
 )

@@ -30,11 +30,11 @@ var codecs = map[string]func() kgo.CompressionCodec{"zstd": kgo.ZstdCompression,
 
 // kafka is the producer of one topic.
 type kafka struct {
-	client  *kgo.Client
+	client  *client
 	topic   string
 	refresh time.Duration
+	timeout time.Duration
 	logger  *zap.Logger
-	closing sync.Once
 
 	mu      sync.Mutex
 	known   int // partitions; 0: nobody said yet
@@ -73,11 +73,12 @@ func newKafka(ctx context.Context, c *Config, topic string, logger *zap.Logger) 
 		}
 		options = append(options, kgo.SASL(mechanisms[c.SASL.Mechanism](c.SASL.credentials)))
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := newClient(options)
 	if err != nil {
 		return nil, fmt.Errorf("Kafka client: %w", err)
 	}
-	return &kafka{client: client, topic: topic, refresh: c.PartitionsRefreshInterval, logger: logger}, nil
+	return &kafka{client: client, topic: topic, refresh: c.PartitionsRefreshInterval,
+		timeout: c.TimeoutSettings.Timeout, logger: logger}, nil
 }
 
 func (k *kafka) partitions(ctx context.Context) (int, error) {
@@ -97,7 +98,7 @@ func (k *kafka) partitions(ctx context.Context) (int, error) {
 				zap.String("topic", k.topic), zap.Int("before", k.known), zap.Int("now", count))
 		}
 		k.known = count
-		k.client.ForceMetadataRefresh()
+		k.client.get().ForceMetadataRefresh()
 	}
 	return k.known, nil
 }
@@ -109,7 +110,7 @@ func (k *kafka) ask(ctx context.Context) (int, error) {
 	topic := kmsg.NewMetadataRequestTopic()
 	topic.Topic = kmsg.StringPtr(k.topic)
 	request.Topics = append(request.Topics, topic)
-	response, err := request.RequestWith(ctx, k.client)
+	response, err := request.RequestWith(ctx, k.client.get())
 	if err != nil {
 		return 0, err
 	}
@@ -130,11 +131,12 @@ func (k *kafka) produce(ctx context.Context, messages []pack.Message) []error {
 	// Without ctx's deadline: when a record is given up whose first attempt may have been written, the client gives its
 	// sequence number to the next one. The broker takes that for a repeat and acknowledges it without writing it.
 	ctx = context.WithoutCancel(ctx)
+	client := k.client.get()
 	var under sync.WaitGroup
 	under.Add(len(messages))
 	for i, message := range messages {
 		record := &kgo.Record{Topic: k.topic, Partition: message.Partition, Value: message.Value}
-		k.client.Produce(ctx, record, func(_ *kgo.Record, err error) {
+		client.Produce(ctx, record, func(_ *kgo.Record, err error) {
 			outcomes[i] = err
 			under.Done()
 		})
@@ -142,11 +144,22 @@ func (k *kafka) produce(ctx context.Context, messages []pack.Message) []error {
 	under.Wait()
 	for _, err := range outcomes {
 		if err != nil {
-			k.expire()
+			k.failed(ctx, client, err)
 			break
 		}
 	}
 	return outcomes
+}
+
+// failed makes ready for another attempt.
+func (k *kafka) failed(ctx context.Context, client *kgo.Client, why error) {
+	k.expire()
+	if !spent(ctx, client, k.timeout, why) {
+		return
+	}
+	if err := k.client.renew(client); err != nil {
+		k.logger.Error("No new client in the place of one that the broker lets write no more.", zap.Error(err))
+	}
 }
 
 // expire has the partitions counted anew: a failure may come from a count that is no longer true.
@@ -156,4 +169,4 @@ func (k *kafka) expire() {
 	k.expires = time.Time{}
 }
 
-func (k *kafka) close() { k.closing.Do(k.client.Close) }
+func (k *kafka) close() { k.client.close() }

@@ -2,7 +2,10 @@ package kafkapartitionexporter
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,14 +44,7 @@ func TestWhatIsAcknowledgedIsWritten(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	config := createDefaultConfig().(*Config)
-	config.Brokers, config.TimeoutSettings.Timeout = cluster.ListenAddrs(), hangs
-	config.TLS.Insecure = true
-	kafka, err := newKafka(context.Background(), config, topic, zaptest.NewLogger(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kafka.close()
+	kafka := connected(t, cluster, topic)
 	values := []string{"first", "second", "third"}
 	write(t, kafka, slices.Clone(values))
 	written := read(t, cluster.ListenAddrs(), topic, len(values))
@@ -57,6 +53,76 @@ func TestWhatIsAcknowledgedIsWritten(t *testing.T) {
 			t.Errorf("%q is acknowledged and not in the log: %v", value, written)
 		}
 	}
+}
+
+// TestAPermissionThatIsGrantedNeedsNoRestart: the broker refuses a producer id, which the client would remember for ever.
+// Messages that come after the permission are written, of all that write at the same time, and by one new client.
+func TestAPermissionThatIsGrantedNeedsNoRestart(t *testing.T) {
+	const topic = "spans"
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	var granted atomic.Bool
+	var refused atomic.Int32
+	cluster.ControlKey(int16(kmsg.InitProducerID), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if granted.Load() {
+			return nil, nil, false
+		}
+		refused.Add(1)
+		response := request.ResponseKind().(*kmsg.InitProducerIDResponse)
+		response.ErrorCode = kerr.ClusterAuthorizationFailed.Code
+		return response, nil, true
+	})
+	kafka := connected(t, cluster, topic)
+	messages := []pack.Message{{Value: []byte("value")}}
+	for attempt := int32(1); attempt <= 2; attempt++ {
+		if err := kafka.produce(context.Background(), messages)[0]; !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+			t.Fatalf("attempt %d: %v", attempt, err)
+		}
+		if asked := refused.Load(); asked != attempt {
+			t.Errorf("after %d attempts the broker was asked for a producer id %d times", attempt, asked)
+		}
+	}
+	granted.Store(true)
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			if err := kafka.produce(context.Background(), messages)[0]; err != nil {
+				t.Errorf("after the permission was granted: %v", err)
+			}
+		})
+	}
+	writers.Wait()
+}
+
+// TestTheLargestLimitIsOneThatTheClientTakes: what the configuration allows does not fail at the start.
+func TestTheLargestLimitIsOneThatTheClientTakes(t *testing.T) {
+	config := createDefaultConfig().(*Config)
+	config.Brokers, config.MaxMessageBytes = []string{"127.0.0.1:1"}, maxMessageBytes
+	if err := config.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	kafka, err := newKafka(context.Background(), config, "spans", zaptest.NewLogger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kafka.close()
+}
+
+func connected(t *testing.T, cluster *kfake.Cluster, topic string) producer {
+	t.Helper()
+	config := createDefaultConfig().(*Config)
+	config.Brokers, config.TimeoutSettings.Timeout = cluster.ListenAddrs(), hangs
+	config.TLS.Insecure = true
+	kafka, err := newKafka(context.Background(), config, topic, zaptest.NewLogger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.close)
+	return kafka
 }
 
 // write tries each value until it is acknowledged, the others before a second time, as several consumers of the sending
@@ -91,7 +157,7 @@ func refusal(request *kmsg.ProduceRequest, why *kerr.Error) kmsg.Response {
 	return response
 }
 
-// read gives the topic's first values: as many as asked for, fewer when no more come within a second.
+// read gives the topic's first values: as many as asked for, fewer when the rest do not come in half a minute.
 func read(t *testing.T, brokers []string, topic string, count int) (values []string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic),
@@ -100,14 +166,10 @@ func read(t *testing.T, brokers []string, topic string, count int) (values []str
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for len(values) < count {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		fetches := client.PollFetches(ctx)
-		cancel()
-		if fetches.NumRecords() == 0 {
-			break
-		}
-		fetches.EachRecord(func(record *kgo.Record) { values = append(values, string(record.Value)) })
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for len(values) < count && ctx.Err() == nil {
+		client.PollFetches(ctx).EachRecord(func(record *kgo.Record) { values = append(values, string(record.Value)) })
 	}
 	return values
 }
