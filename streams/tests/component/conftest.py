@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from clickhouse_driver import Client
 from spillway_lab.testing.kafka import kafka_server
 from spillway_lab.testing.servers import clickhouse_server, free_port, redis_server
+from spillway_lab.testing.waiting import STOP_S, eventually
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,10 +71,14 @@ class Job:
     def counters(self) -> dict[str, int]:
         return self.state()["counters"]
 
+    def tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_text()[-3000:]
+
 
 @contextmanager
 def run_job(name: str, folder: Path, **environment: str) -> Iterator[Job]:
-    """Starts a job; at the end it must stop within five seconds of SIGTERM."""
+    """Starts a job; at the end it must obey SIGTERM."""
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     own = {"SPILLWAY_STATE_DIR": str(folder / "state"), "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}"}
@@ -89,11 +93,11 @@ def run_job(name: str, folder: Path, **environment: str) -> Iterator[Job]:
     finally:
         process.terminate()
         try:
-            process.wait(6)
+            process.wait(STOP_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            pytest.fail(f"{name} did not stop within 6 s of SIGTERM:\n{log.read_text()[-3000:]}")
+            pytest.fail(f"{name} did not stop within {STOP_S:.0f} s of SIGTERM:\n{job.tail()}")
 
 
 @pytest.fixture
@@ -124,36 +128,23 @@ def _run_job() -> Callable[..., object]:
 
 @pytest.fixture
 def read_all(kafka: str) -> Callable[[str], list]:
-    """Every record that a topic holds now."""
+    """Every record that a topic holds at the time of the call."""
 
     def _read(topic: str) -> list:
         async def consume() -> list:
             async with AIOKafkaConsumer(
                 topic, bootstrap_servers=kafka, auto_offset_reset="earliest"
             ) as consumer:
+                ends = await consumer.end_offsets(consumer.assignment())
                 records: list = []
-                while batch := await consumer.getmany(timeout_ms=1500):
-                    records += [record for part in batch.values() for record in part]
+                while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+                    for batch in (await consumer.getmany(timeout_ms=1000)).values():
+                        records += batch
                 return records
 
         return asyncio.run(consume())
 
     return _read
-
-
-@pytest.fixture(name="eventually")
-def _eventually() -> Callable[..., object]:
-    return eventually
-
-
-def eventually(check: Callable[[], object], seconds: float = 45.0, what: str = "") -> object:
-    """First true result of `check`; fails the test after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not (result := check()):
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {seconds} s: {what or check}")
-        time.sleep(0.2)
-    return result
 
 
 @pytest.fixture
@@ -168,7 +159,7 @@ def jobs(tmp_path: Path, kafka: str, clickhouse_url: str, redis_url: str) -> Ite
                 "SPILLWAY_REDIS_URL": redis_url,
             }
             job = running.enter_context(run_job(name, tmp_path, **servers | environment))
-            eventually(lambda: job.state()["ready"], 60, f"{name} ready:\n{job.log.read_text()[-2000:]}")
+            eventually(lambda: job.state()["ready"], f"{name} ready", seen=job.tail)
             return job
 
         yield start

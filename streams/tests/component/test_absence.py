@@ -7,6 +7,7 @@ from clickhouse_driver import Client
 from spillway_contracts import names
 from spillway_lab.testing.kafka import kafka_process
 from spillway_lab.testing.servers import clickhouse_process
+from spillway_lab.testing.waiting import STOP_S, eventually
 from spillway_streams import jaeger
 
 
@@ -29,7 +30,7 @@ def _stored(url: str, cluster: str) -> int:
 
 
 @pytest.mark.timeout(420)
-def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, send_to, eventually, hotel_reservation):
+def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, send_to, hotel_reservation):
     """ClickHouse absent at start, killed while spans come, then Kafka killed: the health endpoint
     names who is missing, and after each return every call is stored."""
     with ExitStack() as servers:
@@ -39,40 +40,39 @@ def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, send_to, eventually
         job = servers.enter_context(
             run_job("exclusive", tmp_path, SPILLWAY_KAFKA=kafka.url, SPILLWAY_CLICKHOUSE_URL=clickhouse.url)
         )
-        eventually(lambda: "clickhouse" in job.state()["problems"], what="503 that names ClickHouse")
+        eventually(lambda: "clickhouse" in job.state()["problems"], "503 that names ClickHouse")
         clickhouse.start()
-        eventually(lambda: job.state()["ready"], what="ready")
+        eventually(lambda: job.state()["ready"], "ready")
         send_to(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 0, 30))
-        eventually(lambda: _stored(clickhouse.url, "away") == 180, what="the first calls")
+        eventually(lambda: _stored(clickhouse.url, "away") == 180, "the first calls")
 
         clickhouse.kill()
         send_to(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 30, 30))
-        eventually(lambda: "clickhouse" in job.state()["problems"], what="ClickHouse missed")
+        eventually(lambda: "clickhouse" in job.state()["problems"], "ClickHouse missed")
         clickhouse.start()
-        eventually(lambda: _stored(clickhouse.url, "away") == 360, 60, "calls sent without ClickHouse")
+        eventually(lambda: _stored(clickhouse.url, "away") == 360, "calls sent without ClickHouse")
 
         kafka.kill()
         kafka.start()
         send_to(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 60, 30))
-        eventually(lambda: _stored(clickhouse.url, "away") == 540, 90, "calls after Kafka's return")
+        eventually(lambda: _stored(clickhouse.url, "away") == 540, "calls after Kafka's return", 120)
 
 
 def test_a_second_worker_takes_its_share_and_its_leaving_loses_nothing(
-    jobs, send, eventually, clickhouse_url, hotel_reservation
+    jobs, send, clickhouse_url, hotel_reservation
 ):
     """Workers join and leave while spans come: every call is stored."""
     first = jobs("exclusive")
     send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "shared", 100, 40))
     second = jobs("exclusive")
 
-    def second_takes_some() -> (
-        bool
-    ):  # sent until it does: the first one may take all until partitions are given anew
+    def second_takes_some() -> bool:
+        # Sent until it does: the first one may take all until partitions are given anew.
         send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "shared", 140, 40))
         return second.counters().get("spans", 0) > 0
 
-    eventually(second_takes_some, what="spans at the second worker")
+    eventually(second_takes_some, "spans at the second worker")
     first.process.terminate()
-    first.process.wait(6)
+    first.process.wait(STOP_S)
     send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "shared", 180, 40))
-    eventually(lambda: _stored(clickhouse_url, "shared") == 720, 60, "720 calls")
+    eventually(lambda: _stored(clickhouse_url, "shared") == 720, "720 calls", 120)

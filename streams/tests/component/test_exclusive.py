@@ -1,8 +1,7 @@
 """exclusive against real Kafka and ClickHouse."""
 
-import time
-
 from spillway_contracts import names
+from spillway_lab.testing.waiting import eventually
 from spillway_streams import columns, jaeger
 
 
@@ -28,15 +27,15 @@ def _payloads(files, cluster: str, traces: int) -> list[bytes]:
 
 
 def test_real_traces_reach_both_outputs_and_garbage_does_not_stop_them(
-    jobs, send, read_all, eventually, clickhouse, hotel_reservation
+    jobs, send, read_all, clickhouse, hotel_reservation
 ):
     """Every call and edge of real traces is in ClickHouse and in Kafka; a payload that does not decode,
     sent between them, is a dead letter with its reason and origin."""
     payloads = _payloads(hotel_reservation, "component-a", 100)
     send(names.KAFKA_TOPIC_OTLP_SPANS, [*payloads[:2], b"\xff not protobuf", *payloads[2:]])
     job = jobs("exclusive")
-    eventually(lambda: _count(clickhouse, "calls", "component-a") == 600, what="600 calls")
-    eventually(lambda: _count(clickhouse, "edges", "component-a") == 500, what="500 edges")
+    eventually(lambda: _count(clickhouse, "calls", "component-a") == 600, "600 calls")
+    eventually(lambda: _count(clickhouse, "edges", "component-a") == 500, "500 edges")
     assert job.counters()["dead_letters: undecodable"] == 1
 
     values = [record.value for record in read_all(names.KAFKA_TOPIC_CALLS)]
@@ -52,16 +51,14 @@ def test_real_traces_reach_both_outputs_and_garbage_does_not_stop_them(
     assert headers[names.KAFKA_HEADER_DEAD_LETTER_TOPIC] == names.KAFKA_TOPIC_OTLP_SPANS.encode()
 
 
-def test_a_killed_worker_loses_nothing(jobs, send, eventually, clickhouse, hotel_reservation):
+def test_a_killed_worker_loses_nothing(jobs, send, clickhouse, hotel_reservation):
     """kill -9 while traces are held in the window: its successor stores all of them, each once."""
-    job = jobs("exclusive", SPILLWAY_WINDOW="5")
-    before = job.counters().get("spans", 0)
+    job = jobs("exclusive", SPILLWAY_WINDOW="60")  # no trace is closed before the kill
     send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "component-b", 80))
-    eventually(lambda: job.counters().get("spans", 0) >= before + 880, what="spans in the window")
+    eventually(lambda: job.counters().get("spans", 0) >= 880, "spans in the window", seen=job.counters)
     job.process.kill()
     job.process.wait()
     assert _count(clickhouse, "calls", "component-b") == 0
-    time.sleep(0.5)
     jobs("exclusive")
-    eventually(lambda: _count(clickhouse, "calls", "component-b") == 480, 60, "480 calls")
-    eventually(lambda: _count(clickhouse, "edges", "component-b") == 400, what="400 edges")
+    eventually(lambda: _count(clickhouse, "calls", "component-b") == 480, "480 calls", 120)
+    eventually(lambda: _count(clickhouse, "edges", "component-b") == 400, "400 edges")
