@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -36,6 +37,15 @@ func newCounts(settings component.TelemetrySettings, topic string) (*counts, err
 	}
 	name := attribute.String("topic", topic)
 	return &counts{telemetry, name, metric.WithAttributeSet(attribute.NewSet(name))}, nil
+}
+
+// age has the age of the oldest message under way read whenever metrics are.
+func (c *counts) age(oldest func() time.Duration) error {
+	return c.telemetry.RegisterExporterKafkaPartitionOldestMessageAgeCallback(
+		func(_ context.Context, observer metric.Float64Observer) error {
+			observer.Observe(oldest().Seconds(), c.labels)
+			return nil
+		})
 }
 
 func (c *counts) because(reason string) metric.MeasurementOption {

@@ -35,6 +35,8 @@ type sender struct {
 	// alone is held exclusively to write one message without company: only then is "too large" said of that message,
 	// and not of a record batch that it shared with others.
 	alone sync.RWMutex
+
+	waiting waiting
 }
 
 // minTarget keeps a broker's refusals from splitting a batch into single spans for ever after. A message that is no
@@ -63,19 +65,31 @@ func (s *sender) hard() int { return s.config.MaxMessageBytes - recordBatchBytes
 
 // start reads certificates and passwords: what is wrong with them ends the collector at its start. Kafka may be away.
 func (s *sender) start(ctx context.Context, _ component.Host) (err error) {
-	s.producer, err = s.connect(ctx)
-	return err
+	if s.producer, err = s.connect(ctx); err != nil {
+		return err
+	}
+	return s.observe()
 }
 
-// hurry ends what is under way once a shutdown has waited for timeout; its data is still in the queue.
-func (s *sender) hurry() (stop func() bool) {
+func (s *sender) observe() error { return s.counts.age(s.waiting.oldest) }
+
+// hurry ends what is under way once a shutdown has waited for timeout without an answer to anything. What is under way
+// then is still in the queue when that is on disk, and lost otherwise.
+func (s *sender) hurry() (stop func()) {
 	if s.producer == nil {
-		return func() bool { return false }
+		return func() {}
 	}
-	return time.AfterFunc(s.config.TimeoutSettings.Timeout, s.producer.close).Stop
+	over := make(chan struct{})
+	go func() {
+		if s.waiting.stalled(s.config.TimeoutSettings.Timeout, over) {
+			s.producer.close()
+		}
+	}()
+	return func() { close(over) }
 }
 
 func (s *sender) close(context.Context) error {
+	s.counts.telemetry.Shutdown()
 	if s.producer != nil {
 		s.producer.close()
 	}
@@ -105,10 +119,7 @@ func (s *sender) send(ctx context.Context, request []byte) *failure {
 		s.drop(ctx, dropTooLarge, packed.TooLarge, fmt.Errorf("above max_message_bytes, %d", s.config.MaxMessageBytes))
 	}
 	s.counts.splits(ctx, packed.Splits)
-	s.alone.RLock()
-	outcomes := s.producer.produce(ctx, packed.Messages)
-	s.alone.RUnlock()
-	left, err := s.settle(ctx, packed.Messages, outcomes)
+	left, err := s.settle(ctx, packed.Messages, s.produce(ctx, packed.Messages))
 	if err == nil {
 		return nil
 	}
@@ -172,7 +183,15 @@ func (s *sender) lower(refused pack.Message) {
 	}
 }
 
+func (s *sender) produce(ctx context.Context, messages []pack.Message) []error {
+	defer s.waiting.begin()()
+	s.alone.RLock()
+	defer s.alone.RUnlock()
+	return s.producer.produce(ctx, messages)
+}
+
 func (s *sender) produceAlone(ctx context.Context, message pack.Message) error {
+	defer s.waiting.begin()()
 	s.alone.Lock()
 	defer s.alone.Unlock()
 	return s.producer.produce(ctx, []pack.Message{message})[0]

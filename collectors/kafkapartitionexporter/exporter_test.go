@@ -177,11 +177,10 @@ func TestAShutdownDoesNotWaitForAnAnswerThatNeverComes(t *testing.T) {
 	s.config, s.producer = config, silent
 	done := make(chan error)
 	go func() { done <- s.pushTraces(context.Background(), spans("a")) }()
-	stop := s.hurry()
+	defer s.hurry()()
 	if err := <-done; !errors.Is(err, kgo.ErrClientClosed) {
 		t.Errorf("%v", err)
 	}
-	stop()
 }
 
 // TestAMetricThatTheBrokerFindsTooLargeIsCut: as for spans, although all data points are of one metric.

@@ -22,6 +22,7 @@ type fake struct {
 	taken  []pack.Message
 	count  int
 	away   error
+	closed func()
 }
 
 func (f *fake) partitions(context.Context) (int, error) { return f.count, f.away }
@@ -39,7 +40,11 @@ func (f *fake) produce(_ context.Context, messages []pack.Message) []error {
 	return outcomes
 }
 
-func (f *fake) close() {}
+func (f *fake) close() {
+	if f.closed != nil {
+		f.closed()
+	}
+}
 
 // names lists the spans or metrics that were taken, sorted.
 func (f *fake) names(t *testing.T) []string {

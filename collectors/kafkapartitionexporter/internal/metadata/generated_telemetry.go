@@ -3,10 +3,12 @@
 package metadata
 
 import (
+	"context"
 	"errors"
 	"sync"
 
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/embedded"
 	"go.opentelemetry.io/otel/trace"
 
 	"go.opentelemetry.io/collector/component"
@@ -23,15 +25,16 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                                metric.Meter
-	mu                                   sync.Mutex
-	registrations                        []metric.Registration
-	ExporterKafkaPartitionDroppedItems   metric.Int64Counter
-	ExporterKafkaPartitionFailedMessages metric.Int64Counter
-	ExporterKafkaPartitionItems          metric.Int64Counter
-	ExporterKafkaPartitionMessageSize    metric.Int64Histogram
-	ExporterKafkaPartitionMessages       metric.Int64Counter
-	ExporterKafkaPartitionSplits         metric.Int64Counter
+	meter                                  metric.Meter
+	mu                                     sync.Mutex
+	registrations                          []metric.Registration
+	ExporterKafkaPartitionDroppedItems     metric.Int64Counter
+	ExporterKafkaPartitionFailedMessages   metric.Int64Counter
+	ExporterKafkaPartitionItems            metric.Int64Counter
+	ExporterKafkaPartitionMessageSize      metric.Int64Histogram
+	ExporterKafkaPartitionMessages         metric.Int64Counter
+	ExporterKafkaPartitionOldestMessageAge metric.Float64ObservableGauge
+	ExporterKafkaPartitionSplits           metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -43,6 +46,31 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterExporterKafkaPartitionOldestMessageAgeCallback sets callback for observable ExporterKafkaPartitionOldestMessageAge metric.
+func (builder *TelemetryBuilder) RegisterExporterKafkaPartitionOldestMessageAgeCallback(cb metric.Float64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerFloat64{inst: builder.ExporterKafkaPartitionOldestMessageAge, obs: o})
+		return nil
+	}, builder.ExporterKafkaPartitionOldestMessageAge)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+type observerFloat64 struct {
+	embedded.Float64Observer
+	inst metric.Float64Observable
+	obs  metric.Observer
+}
+
+func (oi *observerFloat64) Observe(value float64, opts ...metric.ObserveOption) {
+	oi.obs.ObserveFloat64(oi.inst, value, opts...)
 }
 
 // Shutdown unregister all registered callbacks for async instruments.
@@ -92,6 +120,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_kafka_partition_messages",
 		metric.WithDescription("Messages that every in-sync replica has. [Beta]"),
 		metric.WithUnit("{message}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterKafkaPartitionOldestMessageAge, err = builder.meter.Float64ObservableGauge(
+		"otelcol_exporter_kafka_partition_oldest_message_age",
+		metric.WithDescription("How long the oldest of the messages under way has waited for its acknowledgement; 0 when there is none. It grows while Kafka is away. [Beta]"),
+		metric.WithUnit("s"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterKafkaPartitionSplits, err = builder.meter.Int64Counter(

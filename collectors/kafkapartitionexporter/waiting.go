@@ -1,0 +1,65 @@
+package kafkapartitionexporter
+
+import (
+	"sync"
+	"time"
+)
+
+// waiting knows which attempts are under way, and since when.
+type waiting struct {
+	mu    sync.Mutex
+	next  int
+	since map[int]time.Time
+	ended int // attempts, with whatever outcome
+}
+
+// begin notes an attempt; end takes it off.
+func (w *waiting) begin() (end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.since == nil {
+		w.since = make(map[int]time.Time)
+	}
+	attempt := w.next
+	w.next++
+	w.since[attempt] = time.Now()
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.since, attempt)
+		w.ended++
+	}
+}
+
+// oldest is the age of the longest attempt under way; 0 when there is none.
+func (w *waiting) oldest() (age time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, began := range w.since {
+		age = max(age, time.Since(began))
+	}
+	return age
+}
+
+// stalled returns once no attempt has ended for so long, or when over is closed: then it is false.
+func (w *waiting) stalled(silence time.Duration, over <-chan struct{}) bool {
+	ended := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.ended
+	}
+	tick := time.NewTicker(silence)
+	defer tick.Stop()
+	for before := ended(); ; {
+		select {
+		case <-over:
+			return false
+		case <-tick.C:
+		}
+		now := ended()
+		if now == before {
+			return true
+		}
+		before = now
+	}
+}
