@@ -15,8 +15,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// backup is the ending that file_storage, too, gives to a file that it moves aside.
-const backup = ".backup"
+const (
+	// backup is the ending, after a time, that file_storage, too, gives to a file that it moves aside.
+	backup = ".backup"
+	moment = ".2006-01-02T15:04:05.000"
+	// compaction begins the names of files that file_storage writes a compacted queue to (its TempDbPrefix). One that
+	// lies here was interrupted: the queue itself is still whole, and file_storage removes such files at its start.
+	compaction = "tempdb"
+)
 
 type guard struct {
 	directory string
@@ -31,12 +37,13 @@ func (g *guard) Start(context.Context, component.Host) error {
 		return fmt.Errorf("directory: %w", err)
 	}
 	for _, entry := range entries {
-		if !entry.Type().IsRegular() || strings.HasSuffix(entry.Name(), backup) {
+		name := entry.Name()
+		if !entry.Type().IsRegular() || strings.HasSuffix(name, backup) || strings.HasPrefix(name, compaction) {
 			continue
 		}
-		path := filepath.Join(g.directory, entry.Name())
-		if broken := readAll(path); broken != nil {
-			if err := g.moveAside(path, broken); err != nil {
+		if broken := readAll(filepath.Join(g.directory, name)); broken != nil {
+			g.forget(name, entries)
+			if err := g.moveAside(name, broken); err != nil {
 				return err
 			}
 		}
@@ -46,14 +53,29 @@ func (g *guard) Start(context.Context, component.Host) error {
 
 func (g *guard) Shutdown(context.Context) error { return nil }
 
-func (g *guard) moveAside(path string, broken error) error {
-	aside := path + time.Now().UTC().Format(".2006-01-02T15:04:05.000") + backup
+func (g *guard) moveAside(name string, broken error) error {
+	path := filepath.Join(g.directory, name)
+	aside := path + time.Now().UTC().Format(moment) + backup
 	if err := os.Rename(path, aside); err != nil {
 		return fmt.Errorf("a torn queue is in the way: %w", err)
 	}
 	g.logger.Error("A queue is torn: what it held and Kafka did not have yet is lost to the pipeline",
 		zap.String("file", path), zap.String("kept_as", aside), zap.Error(broken))
 	return nil
+}
+
+// forget removes what earlier starts have moved aside of this queue: one torn file of each is enough of the disk.
+func (g *guard) forget(name string, before []os.DirEntry) {
+	for _, entry := range before {
+		rest, ours := strings.CutPrefix(entry.Name(), name)
+		when, aside := strings.CutSuffix(rest, backup)
+		if _, err := time.Parse(moment, when); !ours || !aside || err != nil {
+			continue
+		}
+		if err := os.Remove(filepath.Join(g.directory, entry.Name())); err != nil {
+			g.logger.Warn("An earlier torn queue is not removed", zap.Error(err))
+		}
+	}
 }
 
 // readAll reads every entry of a queue, in this goroutine, so that whatever is torn shows here: an error, a failed

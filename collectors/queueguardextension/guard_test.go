@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 const entries, size = 200, 9000
@@ -93,4 +94,37 @@ func TestWhatCanBeReadStays(t *testing.T) {
 	}
 	require.NoError(t, (&guard{directory: filepath.Join(folder, "none"), logger: zap.NewNop()}).Start(t.Context(), nil))
 	require.ErrorContains(t, (&Config{}).Validate(), "directory: ")
+}
+
+// What file_storage was writing when a crash interrupted its compaction is no queue: the queue itself is whole, nothing
+// is said to be lost, and the file stays for file_storage, which removes it.
+func TestAnInterruptedCompactionIsNoTornQueue(t *testing.T) {
+	folder := t.TempDir()
+	whole := queue(t, filepath.Join(folder, "exporter_kafka__traces"))
+	unfinished := filepath.Join(folder, compaction+"1234")
+	require.NoError(t, os.WriteFile(unfinished, whole[:len(whole)/2], 0o600))
+	core, logs := observer.New(zap.DebugLevel)
+	require.NoError(t, (&guard{directory: folder, logger: zap.New(core)}).Start(t.Context(), nil))
+	assert.Empty(t, logs.All())
+	assert.FileExists(t, unfinished)
+}
+
+// A machine that crashes again and again does not fill its disk: of each queue the last torn file is kept.
+func TestOneTornFileOfEachQueueIsKept(t *testing.T) {
+	folder := t.TempDir()
+	path, other := filepath.Join(folder, "exporter_kafka__traces"), filepath.Join(folder, "exporter_kafka__traces.2")
+	for n := range 3 {
+		for _, torn := range []string{path, other} {
+			require.NoError(t, os.WriteFile(torn, fmt.Appendf(nil, "torn %d", n), 0o600))
+		}
+		require.NoError(t, (&guard{directory: folder, logger: zap.NewNop()}).Start(t.Context(), nil))
+	}
+	for _, torn := range []string{path, other} {
+		kept, err := filepath.Glob(torn + ".????-*" + backup)
+		require.NoError(t, err)
+		require.Len(t, kept, 1)
+		content, err := os.ReadFile(kept[0])
+		require.NoError(t, err)
+		assert.Equal(t, "torn 2", string(content))
+	}
 }
