@@ -5,7 +5,7 @@ envoy/<pod>/certificate.yaml   SDS: where the pod's certificate and key are
 envoy/<pod>/trust.yaml         SDS: where the authorities are that it trusts
 """
 
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from string import Template
 from typing import TYPE_CHECKING
 
@@ -32,11 +32,6 @@ def files(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, st
     }
 
 
-def tls_folder(out: Path, name: str) -> Path:
-    """Where a pod or a relay has its certificate (see keystore)."""
-    return out / "tls" / name
-
-
 def split(address: str) -> tuple[str, str]:
     host, _, port = address.rpartition(":")
     return host, port
@@ -49,7 +44,7 @@ def _values(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, 
         "SPILLWAY_POD": pod.name,
         "SPILLWAY_FILTER_WASM": str(around.filter_wasm),
         "SPILLWAY_SDS_DIR": str(around.out / "envoy" / pod.name),
-        "SPILLWAY_TLS_DIR": str(tls_folder(around.out, pod.name)),
+        "SPILLWAY_TLS_DIR": str(around.tls_folder(pod.name)),
         "XDS_IDENTITY": certificates.RELAY_PATTERN.format(cluster=pod.cluster),
     }
     ports = {"ADMIN": pod.admin_port, "INBOUND": pod.inbound_port, "OUTBOUND": pod.outbound_port}

@@ -1,14 +1,15 @@
 """Keys and certificates on disk, laid out as Kubernetes mounts a TLS secret, so that what is tried here
 is what runs there:
 
-    tls/authority/ca.crt, ca.key    who signs; ca.crt holds every authority that is still valid, newest first
-    tls/<name>/tls.crt, tls.key, ca.crt -> ..data/…
-    tls/<name>/..data -> ..<time>   the one that is in force: renamed over, so certificate and key change at once
+    tls/authority/ca.crt, ca.key               who signs; ca.crt: every authority that is still valid, newest first
+    tls/<name>/tls.crt, tls.key, ca.crt        one pod or relay, and whom it trusts
+    tls/<folder>/<file> -> ..data/<file>
+    tls/<folder>/..data -> ..<serial number>   the issue in force: renamed over, so that all files change at once
 """
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,7 +38,9 @@ class Keystore:
         try:
             signer, trust = self._authority(now)
             for identity in identities:
-                self._put(identity.name, certificates.issue(signer, identity, now), trust)
+                issued = certificates.issue(signer, identity, now)
+                files = {CERTIFICATE: issued.certificate_pem, KEY: issued.key_pem, TRUST: trust}
+                self._put(identity.name, issued, files)
         except (OSError, ValueError) as error:
             raise LabError(f"{self.folder}: certificates cannot be issued: {error}") from error
 
@@ -56,36 +59,34 @@ class Keystore:
 
     def _authority(self, now: datetime) -> tuple[Issued, bytes]:
         """Who signs now, and everyone whose certificates may still be about."""
-        folder = self.folder / _AUTHORITY
-        certificate, key = folder / TRUST, folder / _AUTHORITY_KEY
+        certificate, key = (self.folder / _AUTHORITY / name for name in (TRUST, _AUTHORITY_KEY))
         known = x509.load_pem_x509_certificates(certificate.read_bytes()) if certificate.exists() else []
         valid = [one for one in known if one.not_valid_after_utc > now]
         if valid and valid[0].not_valid_after_utc >= now + certificates.LIFETIME:
             signer = Issued(valid[0], serialization.load_pem_private_key(key.read_bytes(), password=None))
-        else:
-            signer = certificates.authority(now)
-            valid.insert(0, signer.certificate)
-            folder.mkdir(parents=True, exist_ok=True)
-            _write(key, signer.key_pem, 0o600)
-            _write(certificate, _pem(valid), 0o644)
-        return signer, _pem(valid)
+            if signer.key.public_key() != signer.certificate.public_key():
+                raise ValueError(
+                    f"{key}: not the key of {certificate}; without these files a new authority is made"
+                )
+            return signer, _pem(valid)
+        signer = certificates.authority(now)
+        trust = _pem([signer.certificate, *valid])
+        self._put(_AUTHORITY, signer, {TRUST: trust, _AUTHORITY_KEY: signer.key_pem})
+        return signer, trust
 
-    def _put(self, name: str, issued: Issued, trust: bytes) -> None:
+    def _put(self, name: str, issued: Issued, files: Mapping[str, bytes]) -> None:
+        """All files of a folder at once: whoever reads them, also after a crash, finds those of one issue."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         before = (folder / _DATA).readlink() if (folder / _DATA).is_symlink() else None
         version = folder / f"..{issued.certificate.serial_number:x}"
         version.mkdir()
-        _write(version / CERTIFICATE, issued.certificate_pem, 0o644)
-        _write(version / KEY, issued.key_pem, 0o600)
-        _write(version / TRUST, trust, 0o644)
-        for file in (CERTIFICATE, KEY, TRUST):
+        for file, content in files.items():
+            _write(version / file, content)
+        _link(folder / _DATA, version.name)
+        for file in files:
             if not (folder / file).is_symlink():
-                (folder / file).symlink_to(f"{_DATA}/{file}")
-        unfinished = folder / f"{_DATA}.new"
-        unfinished.unlink(missing_ok=True)
-        unfinished.symlink_to(version.name)
-        unfinished.replace(folder / _DATA)
+                _link(folder / file, f"{_DATA}/{file}")
         if before:
             shutil.rmtree(folder / before, ignore_errors=True)
 
@@ -94,10 +95,15 @@ def _pem(several: list[x509.Certificate]) -> bytes:
     return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in several)
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
+def _write(path: Path, content: bytes) -> None:
+    mode = 0o600 if path.suffix == ".key" else 0o644
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+
+
+def _link(path: Path, target: str) -> None:
+    """A symbolic link, in place of whatever is there."""
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    unfinished.symlink_to(target)
     unfinished.replace(path)

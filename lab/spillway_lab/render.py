@@ -46,10 +46,15 @@ class Surroundings:
     templates: Mapping[str, str]  # see spillway_lab.templates
     filter_wasm: Path
     out: Path  # absolute: where the rendered files will be
+    tls: Path | None = None  # absolute: where the certificates will be; `tls` in `out` unless given
     emulator: str = "spillway-emulator"  # programs, found on PATH
     envoy: str = "envoy"
     python: str = "python"
     network: Network = LOCAL
+
+    def tls_folder(self, name: str = "") -> Path:
+        """The keystore's folder, or in it that of a pod or a relay."""
+        return (self.tls or self.out / "tls") / name
 
 
 def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str, str]:

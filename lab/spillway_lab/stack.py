@@ -82,7 +82,7 @@ def prepare(scenario: Scenario, name: str, policy: str) -> LabStack:
     lab_base = min(bare.port(port) for port in ports.declared(PORTS)["shared"]) + ports.LAB_OFFSET
     around = _surroundings(scenario, bare)
     files.write(bare.run, render(scenario, lab_base, around))
-    Keystore(bare.run / "tls").issue(identities(scenario, lab_base, around))
+    Keystore(around.tls_folder()).issue(identities(scenario, lab_base, around))
     bare.supervisor.add(bare.run / "lab.process-compose.yaml")
     return LabStack(**vars(bare), scenario=scenario, plan=pods.plan(scenario, lab_base))
 

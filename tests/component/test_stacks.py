@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from spillway_contracts import names
-from spillway_lab import bootstrap, bus, certificates, pods, ports, render, scenario, templates
+from spillway_lab import bus, certificates, pods, ports, render, scenario, templates
 from spillway_lab.stack import _cluster
 
 pytestmark = pytest.mark.component
@@ -18,6 +18,13 @@ SCENARIO = scenario.load(ROOT / "lab/scenarios/two-clusters.yaml")
 TEMPLATES = templates.read(ROOT / "infra")
 # Compose renders the scenario in a container; locally the command that starts the stack does.
 COMPOSE_ONLY = {"render"}
+# What the renderer is given in Compose.
+AROUND_COMPOSE = render.Surroundings(
+    xds=[f"relay-{c}:18000" for c in SCENARIO.clusters],
+    otlp=[f"collector-{c}:4317" for c in SCENARIO.clusters],
+    toxiproxy="toxiproxy:8474", templates=TEMPLATES, filter_wasm=Path("f"),
+    out=Path("/run/spillway"), tls=Path("/run/spillway-tls"), network=pods.COMPOSE,
+)  # fmt: skip
 # What every process of the local stack has in its environment.
 FROM_THE_STACK = {"SPILLWAY_KAFKA", "SPILLWAY_TOPOLOGY", "SPILLWAY_XDS_IDENTITY"}
 
@@ -90,15 +97,9 @@ def test_compose_listens_on_the_declared_ports(compose):
 
 def test_pods_have_the_same_ports_and_addresses_in_both(compose):
     """A pod's environment and ports in Compose are what the renderer gives it."""
-    layout = pods.plan(SCENARIO, 20_100)
-    around = render.Surroundings(
-        xds=[f"relay-{c}:18000" for c in SCENARIO.clusters],
-        otlp=[f"collector-{c}:4317" for c in SCENARIO.clusters],
-        toxiproxy="toxiproxy:8474", templates=TEMPLATES, filter_wasm=Path("f"),
-        out=Path("/run/spillway"), network=pods.COMPOSE,
-    )  # fmt: skip
-    for pod in layout.pods:
-        assert compose["services"][pod.name]["environment"] == render.environment(SCENARIO, pod, around)
+    for pod in pods.plan(SCENARIO, 20_100).pods:
+        expected = render.environment(SCENARIO, pod, AROUND_COMPOSE)
+        assert compose["services"][pod.name]["environment"] == expected
         envoy = compose["services"][f"{pod.name}-envoy"]
         assert envoy["networks"]["default"]["ipv4_address"] == pods.COMPOSE.envoy(pod)
         assert {int(p) for p in envoy["expose"]} == {pod.inbound_port, pod.outbound_port, pod.admin_port}
@@ -128,7 +129,7 @@ def test_relays_have_the_same_identity_and_settings_in_both(compose, local):
     for cluster in SCENARIO.clusters:
         relay = compose["services"][f"relay-{cluster}"]["environment"]
         assert relay["SPILLWAY_XDS_IDENTITY"] == certificates.SERVICE_PATTERN
-        folder = bootstrap.tls_folder(Path("/run/spillway"), certificates.relay(cluster, ()).name)
+        folder = AROUND_COMPOSE.tls_folder(certificates.relay(cluster, ()).name)
         files = [relay[f"SPILLWAY_XDS_{name}"] for name in ("CERT", "KEY", "CLIENT_CA")]
         assert files == [f"{folder}/{name}" for name in ("tls.crt", "tls.key", "ca.crt")]
         assert f"nats://{bus.relay_user(cluster)}:" in relay["SPILLWAY_NATS_URL"]
@@ -136,6 +137,27 @@ def test_relays_have_the_same_identity_and_settings_in_both(compose, local):
             lines = local[f"{role}-{cluster}"]["environment"]
             given = {line.split("=")[0] for line in lines} | FROM_THE_STACK
             assert set(compose["services"][f"{role}-{cluster}"]["environment"]) <= given
+
+
+def test_private_keys_are_mounted_by_their_owners_alone(compose):
+    """`render` alone sees the authority's key and all certificates; each relay and each Envoy sees its own, where
+    its configuration looks for them, and nobody else any."""
+    owners = {f"relay-{cluster}": f"relay-{cluster}" for cluster in SCENARIO.clusters}
+    owners |= {f"{pod.name}-envoy": pod.name for pod in pods.plan(SCENARIO, 20_100).pods}
+    mounts = {
+        (service, volume["source"], (volume.get("volume") or {}).get("subpath"), volume["target"])
+        for service, document in compose["services"].items()
+        for volume in document.get("volumes") or []
+        if volume["source"] in ("certificates", "authority")
+    }
+    keystore = AROUND_COMPOSE.tls_folder()
+    assert mounts == {
+        ("render", "certificates", None, str(keystore)),
+        ("render", "authority", None, str(keystore / "authority")),
+        *((who, "certificates", name, str(AROUND_COMPOSE.tls_folder(name))) for who, name in owners.items()),
+    }
+    assert f"--tls={keystore}" in compose["services"]["render"]["command"]
+    assert not keystore.is_relative_to(AROUND_COMPOSE.out)
 
 
 def test_each_user_of_nats_has_a_password_in_compose(compose, secrets):

@@ -52,8 +52,8 @@ def stranger(loop: Loop, claimed: Pod, held: Pod) -> Iterator[Pod]:
     )  # fmt: skip
     xds, otlp = f"{HOST}:{own['XDS_PORT']}", f"{HOST}:{own['OTLP_GRPC_PORT']}"
     rendered = bootstrap.files(pod, xds, otlp, around)
-    held_folder = str(bootstrap.tls_folder(loop.stack.run, held.name))
-    own_folder = str(bootstrap.tls_folder(loop.stack.run, pod.name))
+    held_folder = str(around.tls_folder(held.name))
+    own_folder = str(around.tls_folder(pod.name))
     files.write(
         loop.stack.run, {name: text.replace(own_folder, held_folder) for name, text in rendered.items()}
     )

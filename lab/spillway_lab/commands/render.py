@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scenario", type=Path, required=True)
     parser.add_argument("--port-base", type=int, required=True, help="first port of the lab; the rest follow")
     parser.add_argument("--out", type=Path, required=True, help="run folder")
+    parser.add_argument("--tls", type=Path, help="folder of the certificates; default: tls in the run folder")
     parser.add_argument(
         "--xds", help="host:port of each cluster's relay, comma-separated, in the scenario's order"
     )
@@ -40,9 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     given = {name: getattr(arguments, name) for name in ("xds", "otlp", "toxiproxy", "infra", "filter_wasm")}
     settings = read(RenderSettings, **given)
     loaded = scenario.load(arguments.scenario)
-    around = surroundings(settings, arguments.out, NETWORKS[arguments.network])
+    around = surroundings(settings, arguments.out, arguments.tls, NETWORKS[arguments.network])
     rendered = render(loaded, arguments.port_base, around)
-    Keystore(around.out / "tls").issue(identities(loaded, arguments.port_base, around))
+    Keystore(around.tls_folder()).issue(identities(loaded, arguments.port_base, around))
     written = files.write(around.out, rendered)
     layout = pods.plan(loaded, arguments.port_base)
     if arguments.json:
@@ -53,7 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def surroundings(settings: RenderSettings, out: Path, network: pods.Network) -> Surroundings:
+def surroundings(
+    settings: RenderSettings, out: Path, tls: Path | None, network: pods.Network
+) -> Surroundings:
     """What render needs from outside; InvalidInput when a template cannot be read."""
     return Surroundings(
         xds=settings.xds,
@@ -62,6 +65,7 @@ def surroundings(settings: RenderSettings, out: Path, network: pods.Network) -> 
         templates=templates.read(settings.infra),
         filter_wasm=settings.filter_wasm.resolve(),
         out=out.resolve(),
+        tls=tls.resolve() if tls else None,
         emulator=settings.emulator,
         envoy=settings.envoy,
         python=settings.python,

@@ -1,5 +1,6 @@
 """Certificates name exactly who holds them, and renewing them changes certificate and key at once."""
 
+import contextlib
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from spillway_lab import certificates
+from spillway_lab import certificates, keystore
 from spillway_lab.errors import LabError
 from spillway_lab.keystore import Keystore
 
@@ -94,6 +95,52 @@ def test_an_authority_near_its_end_is_followed_by_another_that_overlaps(tmp_path
     verified(tmp_path / POD.name, later)
     store.issue([POD], NOW + timedelta(days=31))
     assert len(x509.load_pem_x509_certificates((tmp_path / POD.name / "ca.crt").read_bytes())) == 1
+
+
+def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """The process dies at its next write or link, after this many of them."""
+    left = [after]
+
+    def counted(real):
+        def run(*arguments):
+            if not left[0]:
+                raise OSError("crashed")
+            left[0] -= 1
+            real(*arguments)
+
+        return run
+
+    monkeypatch.setattr(keystore, "_write", counted(keystore._write))
+    monkeypatch.setattr(keystore, "_link", counted(keystore._link))
+
+
+@pytest.mark.parametrize("after", range(12))
+def test_a_crash_leaves_certificates_that_fit_their_keys(tmp_path: Path, monkeypatch, after: int) -> None:
+    """Wherever a new authority's issue ends, the next one signs with a key that is its certificate's, and still
+    trusts the authority before."""
+    store, later = Keystore(tmp_path), NOW + timedelta(days=25)
+    store.issue([POD], NOW)
+    with monkeypatch.context() as patched:
+        crashing(patched, after)
+        with contextlib.suppress(LabError):
+            store.issue([POD], later)
+    for name, files in (("authority", ("ca.crt", "ca.key")), (POD.name, ("tls.crt", "tls.key"))):
+        certificate, key = ((tmp_path / name / file).read_bytes() for file in files)
+        held = x509.load_pem_x509_certificates(certificate)[0]
+        assert serialization.load_pem_private_key(key, password=None).public_key() == held.public_key()
+    store.issue([POD], later)
+    verified(tmp_path / POD.name, later)
+    assert len(x509.load_pem_x509_certificates((tmp_path / POD.name / "ca.crt").read_bytes())) == 2
+
+
+def test_an_authority_with_another_key_signs_nothing(tmp_path: Path) -> None:
+    """Files that do not belong together are an error that names them, not certificates that nobody trusts."""
+    Keystore(tmp_path / "one").issue([POD], NOW)
+    Keystore(tmp_path / "two").issue([POD], NOW)
+    foreign = (tmp_path / "two/authority/ca.key").read_bytes()
+    (tmp_path / "one/authority/ca.key").write_bytes(foreign)
+    with pytest.raises(LabError, match="authority/ca.key: not the key of"):
+        Keystore(tmp_path / "one").issue([POD], NOW)
 
 
 def test_a_folder_without_certificates_cannot_be_renewed(tmp_path: Path) -> None:
