@@ -4,7 +4,6 @@ import contextlib
 import os
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import httpx
 from spillway_lab.testing.servers import ROOT, free_port
+from spillway_lab.testing.waiting import STOP_S, eventually
 
 LOCAL_BIN = ROOT / ".spillway" / "bin"
 
@@ -60,7 +60,7 @@ def environment(
 
 @contextlib.contextmanager
 def pod(env: dict[str, str], log: Path) -> Iterator[RunningPod]:
-    """One emulator, ready; ended by SIGTERM, which it must obey within five seconds."""
+    """One emulator, ready; ended by SIGTERM, which it must obey."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [emulator()], env=os.environ | env, stderr=output, stdin=subprocess.DEVNULL
@@ -69,18 +69,17 @@ def pod(env: dict[str, str], log: Path) -> Iterator[RunningPod]:
         wait_healthy(env["SPILLWAY_HEALTH_LISTEN"], process, log)
         yield RunningPod(env["LAB_LISTEN"], env["SPILLWAY_HEALTH_LISTEN"], process)
         process.terminate()
-        assert process.wait(5) == 0
+        assert process.wait(STOP_S) == 0
     finally:
         process.kill()
         process.wait()
 
 
-def wait_healthy(address: str, process: subprocess.Popen, log: Path, seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
+def wait_healthy(address: str, process: subprocess.Popen, log: Path) -> None:
+    def healthy() -> bool:
+        assert process.poll() is None, log.read_text()
         with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"http://{address}/healthz").status_code == 200:
-                return
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"not ready:\n{log.read_text()}")
-        time.sleep(0.02)
+            return httpx.get(f"http://{address}/healthz").status_code == 200
+        return False
+
+    eventually(healthy, "healthy", seen=log.read_text)

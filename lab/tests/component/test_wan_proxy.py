@@ -2,17 +2,20 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
 import pytest
 from spillway_lab.errors import LabError
-from spillway_lab.testing.servers import ROOT, free_port
+from spillway_lab.testing.servers import ROOT, answers, free_port
+from spillway_lab.testing.waiting import STOP_S, eventually
 from spillway_lab.wan import Wan, WanLink
 
 pytestmark = pytest.mark.component
@@ -56,11 +59,7 @@ def toxiproxy(port: int):
     command = [str(program), "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(200):
-            with contextlib.suppress(httpx.TransportError):
-                httpx.get(f"http://127.0.0.1:{port}/version")
-                break
-            time.sleep(0.05)
+        eventually(lambda: answers(port, b"GET /version HTTP/1.0\r\n\r\n", b"200 OK"), "Toxiproxy answers")
         yield process
     finally:
         process.kill()
@@ -68,16 +67,20 @@ def toxiproxy(port: int):
 
 
 def round_trip_ms(link: WanLink) -> float:
-    """Of one request on a connection that is open already; TCP's own handshake is not delayed."""
+    """The quickest of five requests, which no pause of the machine delays, on a connection that is open already:
+    TCP's own handshake is not delayed."""
     with httpx.Client(base_url=f"http://{link.listen}") as client:
         client.get("/")
-        began = time.perf_counter()
-        client.get("/")
-        return (time.perf_counter() - began) * 1000
+        taken = []
+        for _ in range(5):
+            began = time.perf_counter()
+            client.get("/")
+            taken.append((time.perf_counter() - began) * 1000)
+        return min(taken)
 
 
 def test_delay(link: WanLink) -> None:
-    """A request takes the round trip longer, and applying twice changes nothing."""
+    """A request takes the round trip longer, once, and applying twice changes nothing."""
     port = free_port()
     with toxiproxy(port):
         wan = Wan(f"127.0.0.1:{port}", [link])
@@ -111,24 +114,23 @@ def test_keeper_puts_delays_back_after_a_restart(link: WanLink, tmp_path: Path) 
                 assert round_trip_ms(link) >= 60
             wait_status(health, 503)
         keeper.terminate()
-        assert keeper.wait(5) == 0
+        assert keeper.wait(STOP_S) == 0
     finally:
         keeper.kill()
         keeper.wait()
-    # Once per change of state: away, back, away, back, away.
-    log_text = (tmp_path / "keeper.log").read_text()
-    assert log_text.count("delays not in force") == 3
-    assert log_text.count("delays in force") == 2
+    states = re.findall("delays (not in force|in force)", (tmp_path / "keeper.log").read_text())
+    # Once per change of state: away, back, away, back, away; more when the machine is too slow for an answer.
+    assert len(states) >= 5
+    assert all(first != second for first, second in pairwise(["in force", *states])), states
 
 
 def wait_status(health: str, status: int) -> None:
-    deadline = time.monotonic() + 15
-    while True:
+    def answered() -> bool:
         with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"http://{health}/healthz").status_code == status:
-                return
-        assert time.monotonic() < deadline, f"no {status} within the time"
-        time.sleep(0.05)
+            return httpx.get(f"http://{health}/healthz").status_code == status
+        return False
+
+    eventually(answered, f"{status} from the keeper")
 
 
 def test_absent_toxiproxy_is_an_error_that_says_so(link: WanLink) -> None:
