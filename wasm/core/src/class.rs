@@ -10,6 +10,8 @@ const NAME_MAX: usize = 512;
 pub struct Class<'a> {
     /// The whole id.
     pub id: &'a str,
+    /// The service that is asked; None where the route's name has another shape.
+    pub service: Option<&'a str>,
     /// Its path template; None where the route's name has another shape.
     pub template: Option<&'a str>,
 }
@@ -20,11 +22,13 @@ pub fn of_route(name: &str) -> Option<Class<'_>> {
         return None;
     }
     let mut parts = name.split(' ');
-    let template = match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some(_), Some(_), Some(path), None) if path.starts_with('/') => Some(path),
-        _ => None,
+    let (service, template) = match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(service), Some(_), Some(path), None) if path.starts_with('/') => {
+            (Some(service).filter(|service| !service.is_empty()), Some(path))
+        }
+        _ => (None, None),
     };
-    Some(Class { id: name, template })
+    Some(Class { id: name, service, template })
 }
 
 #[cfg(test)]
@@ -38,19 +42,20 @@ mod tests {
         assert_eq!(of_route(""), None);
         assert_eq!(of_route("other"), None);
         let id = "cart GET /users/{id}";
-        assert_eq!(of_route(id), Some(Class { id, template: Some("/users/{id}") }));
-        assert_eq!(of_route("default"), Some(Class { id: "default", template: None }));
+        assert_eq!(of_route(id), Some(Class { id, service: Some("cart"), template: Some("/users/{id}") }));
+        assert_eq!(of_route("default"), Some(Class { id: "default", service: None, template: None }));
     }
 
     proptest! {
-        /// Every class id as the contract writes it yields exactly its template.
+        /// Every class id as the contract writes it yields exactly its service and its template.
         #[test]
         fn templates_round_trip(
             service in "[a-z][a-z0-9._-]{0,30}", method in "[A-Z]{1,10}",
             template in "(/([a-zA-Z0-9_.~-]{1,12}|\\{[a-z_]{1,8}\\})){1,6}|/",
         ) {
             let id = format!("{service} {method} {template}");
-            prop_assert_eq!(of_route(&id), Some(Class { id: &id, template: Some(&template) }));
+            let class = Class { id: &id, service: Some(&service), template: Some(&template) };
+            prop_assert_eq!(of_route(&id), Some(class));
         }
 
         /// No name breaks it: the id is the whole name, and a template is its end.

@@ -49,6 +49,8 @@ pub struct Exchange {
     span: Option<Vec<u8>>,
     grpc: bool,
     long_lived: bool,
+    /// The class says which service is asked, and the span tells it (outbound).
+    told_service: bool,
     request_bytes: Option<u64>,
     answer: Option<Answer>,
 }
@@ -59,8 +61,9 @@ impl Exchange {
         let Arriving { now, headers, end_of_stream, class, loads, mut buffer } = arriving;
         let grpc = headers.content_type.is_some_and(grpc::is_grpc);
         let long_lived = headers.method == Some(b"CONNECT");
-        let recorded = trace.sampled && !long_lived;
-        if recorded {
+        let service = class.and_then(|class| class.service);
+        let service = service.filter(|_| config.direction == Direction::Outbound);
+        if trace.sampled && !long_lived {
             let path = headers.path.unwrap_or_default();
             let attempts = headers.attempt_count.and_then(decimal);
             Arrival {
@@ -81,10 +84,12 @@ impl Exchange {
                     .map(|n| n.saturating_sub(1)),
             }
             .put(&mut buffer);
+            put_destination(Party { cluster: None, service }, &mut buffer);
         }
         let request_bytes = if end_of_stream { Some(0) } else { headers.content_length.and_then(decimal) };
-        let span = recorded.then_some(buffer);
-        Self { started: now, span, grpc, long_lived, request_bytes, answer: None }
+        let span = trace.sampled.then_some(buffer);
+        let told_service = service.is_some();
+        Self { started: now, span, grpc, long_lived, told_service, request_bytes, answer: None }
     }
 
     /// The response's headers have come; `end_of_stream`: and no body follows.
@@ -109,6 +114,7 @@ impl Exchange {
             callee_time_us: headers.service_time.filter(|_| outbound).and_then(decimal),
             told_cluster: cluster.is_some(),
             bytes: if end_of_stream { Some(0) } else { headers.content_length.and_then(decimal) },
+            grpc_status: headers.grpc_status.map(grpc::status),
         });
     }
 
@@ -132,6 +138,11 @@ impl Exchange {
         let outlived = !self.long_lived && mono_ns.saturating_sub(self.started.mono_ns) > limit_ns;
         self.long_lived |= outlived;
         outlived
+    }
+
+    /// Gives up the span, and its memory back: a long-lived stream leaves none.
+    pub fn take_buffer(&mut self) -> Option<Vec<u8>> {
+        self.span.take()
     }
 
     /// The span of the finished request; None when none is to be made.
@@ -161,10 +172,10 @@ impl Exchange {
             answer: self.answer,
             grpc: self.grpc,
             request_bytes: self.request_bytes,
+            resends,
         };
         let mut ending = outcome.ending(properties);
         ending.end_ns = self.started.wall_ns.saturating_add(elapsed);
-        ending.resends = resends;
         if config.direction == Direction::Outbound {
             ending.ruleset_version = properties.get(Property::RulesetVersion).and_then(ruleset_version);
         }
@@ -172,13 +183,18 @@ impl Exchange {
         Some(span)
     }
 
-    /// Where the request went: as routed, except that the answer knows better which cluster it came
-    /// from, since Envoy may have failed over.
+    /// Where the request went, as far as the span does not tell it: as routed, except that the answer knows
+    /// better which cluster it came from, since Envoy may have failed over.
     fn put_routed(&self, properties: &mut impl Properties, span: &mut Vec<u8>) {
+        let told_cluster = self.answer.is_some_and(|answer| answer.told_cluster);
+        if told_cluster && self.told_service {
+            return;
+        }
         let routed = properties.text(Property::ClusterName);
         if let Some((service, cluster)) = routed.and_then(|name| name.split_once(XDS_CLUSTER_SEPARATOR)) {
-            let told = self.answer.is_some_and(|answer| answer.told_cluster);
-            put_destination(Party { cluster: Some(cluster).filter(|_| !told), service: Some(service) }, span);
+            let cluster = Some(cluster).filter(|_| !told_cluster);
+            let service = Some(service).filter(|_| !self.told_service);
+            put_destination(Party { cluster, service }, span);
         }
     }
 }

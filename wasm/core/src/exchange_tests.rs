@@ -9,6 +9,7 @@ use crate::ids::Ids;
 use crate::sampling::Sampler;
 
 const MS: u64 = 1_000_000;
+const HEADER_BYTES: u64 = 300;
 
 /// What the proxy would answer.
 #[derive(Default)]
@@ -29,6 +30,10 @@ impl Properties for Fake {
     fn get(&mut self, property: Property) -> Option<&[u8]> {
         self.0.get(&property).map(Vec::as_slice)
     }
+
+    fn request_header_bytes(&mut self) -> Option<u64> {
+        Some(HEADER_BYTES)
+    }
 }
 
 fn config(direction: &str) -> Config {
@@ -41,6 +46,14 @@ fn pairs<'a>(headers: &'a [(&'a str, &'a str)]) -> impl Iterator<Item = (&'a [u8
 }
 
 fn arrive(config: &Config, extra: &[(&str, &str)]) -> Exchange {
+    arrive_as(config, extra, true)
+}
+
+fn arrive_with_body(config: &Config, extra: &[(&str, &str)]) -> Exchange {
+    arrive_as(config, extra, false)
+}
+
+fn arrive_as(config: &Config, extra: &[(&str, &str)], end_of_stream: bool) -> Exchange {
     let mut all = vec![(":method", "GET"), (":path", "/users/7?q=1"), (":authority", "cart")];
     all.retain(|(name, _)| !extra.iter().any(|(other, _)| other == name));
     all.extend_from_slice(extra);
@@ -51,7 +64,7 @@ fn arrive(config: &Config, extra: &[(&str, &str)]) -> Exchange {
     let arriving = Arriving {
         now,
         headers: &headers,
-        end_of_stream: true,
+        end_of_stream,
         class: crate::class::of_route("cart GET /users/{id}"),
         loads: None,
         buffer: Vec::new(),
@@ -205,33 +218,131 @@ fn failures() {
     }
 }
 
-/// gRPC's own status decides, however well HTTP went; a server is not to blame for every code.
+const CALL: [(&str, &str); 3] =
+    [(":method", "POST"), (":path", "/shop.Cart/Add"), ("content-type", "application/grpc+proto")];
+
+/// gRPC's own status decides, however well HTTP went, whether trailers or headers tell it; a server is not
+/// to blame for every code; one that no client understands is UNKNOWN.
 #[test]
 fn grpc_status_decides() {
-    let call = [(":method", "POST"), (":path", "/shop.Cart/Add"), ("content-type", "application/grpc+proto")];
-    for (direction, status, error) in [
-        ("inbound", 14, Some("UNAVAILABLE")),
-        ("inbound", 5, None),
-        ("outbound", 5, Some("NOT_FOUND")),
-        ("outbound", 0, None),
+    for (direction, status, code, error) in [
+        ("inbound", "14", "14", Some("UNAVAILABLE")),
+        ("inbound", "5", "5", None),
+        ("outbound", "5", "5", Some("NOT_FOUND")),
+        ("outbound", "0", "0", None),
+        ("inbound", "garbage", "2", Some("UNKNOWN")),
+        ("outbound", "17", "2", Some("UNKNOWN")),
     ] {
         let config = config(direction);
-        let mut exchange = arrive(&config, &call);
-        respond(&mut exchange, &config, 120, &[(":status", "200")]);
-        let span = finish(exchange, &config, 130, routed().number(Property::GrpcStatus, status)).unwrap();
-        assert_eq!(span.get("rpc.grpc.status_code"), Some(status.to_string().as_str()));
-        assert_eq!((span.get("error.type"), span.failed()), (error, error.is_some()), "{direction} {status}");
+        for (header, trailer) in [(Some(status), None), (None, Some(status))] {
+            let mut exchange = arrive(&config, &CALL);
+            let headers: Vec<_> = header.map(|status| ("grpc-status", status)).into_iter().collect();
+            respond(&mut exchange, &config, 120, &[&[(":status", "200")], headers.as_slice()].concat());
+            let fake = trailer.map(|text| routed().with(Property::GrpcStatus, text.as_bytes()));
+            let span = finish(exchange, &config, 130, fake.unwrap_or_else(routed)).unwrap();
+            assert_eq!(span.get("rpc.grpc.status_code"), Some(code));
+            assert_eq!(
+                (span.get("error.type"), span.failed()),
+                (error, error.is_some()),
+                "{direction} {status}"
+            );
+        }
     }
     let config = config("inbound");
-    let http = finish(arrive(&config, &[]), &config, 130, routed().number(Property::GrpcStatus, 2)).unwrap();
+    let http = finish(arrive(&config, &[]), &config, 130, routed().with(Property::GrpcStatus, b"2")).unwrap();
     assert_eq!(http.get("rpc.grpc.status_code"), None, "not asked of what is not gRPC");
+}
+
+/// Where no gRPC status was sent none is told: HTTP and Envoy's flags decide. A caller that leaves a stream
+/// which was answered has cancelled it, which is no fault of the server's; to the client it is a failure.
+#[test]
+fn grpc_without_a_status() {
+    for (direction, http, flags, error) in [
+        ("inbound", "200", 1 << 28, None),
+        ("inbound", "200", 1 << 14, None),
+        ("outbound", "200", 1 << 28, Some("DR")),
+        ("inbound", "200", 1 << 6, Some("UC")),
+        ("inbound", "200", 0, None),
+        ("inbound", "503", 0, Some("503")),
+    ] {
+        let config = config(direction);
+        let mut exchange = arrive(&config, &CALL);
+        respond(&mut exchange, &config, 120, &[(":status", http)]);
+        let span = finish(exchange, &config, 130, routed().number(Property::ResponseFlags, flags)).unwrap();
+        assert_eq!(span.get("rpc.grpc.status_code"), None);
+        assert_eq!(
+            (span.get("error.type"), span.failed()),
+            (error, error.is_some()),
+            "{direction} {http} {flags}"
+        );
+    }
+    let config = config("inbound");
+    let silent = finish(
+        arrive(&config, &CALL),
+        &config,
+        130,
+        Fake::default().number(Property::ResponseFlags, 1 << 28),
+    );
+    assert_eq!(silent.unwrap().get("error.type"), Some("DR"), "before the answer a hung server must show");
+}
+
+/// What was declared is told where all of it passed; where something was cut short, what passed.
+#[test]
+fn sizes_of_what_passed() {
+    let config = config("outbound");
+    let sent = [(":method", "POST"), ("content-length", "1000")];
+    let answer = [(":status", "200"), ("content-length", "5000")];
+    let passed = |flags: u64| {
+        let total = routed().number(Property::RequestTotalSize, HEADER_BYTES + 400);
+        total.number(Property::ResponseFlags, flags)
+    };
+    for (flags, sizes) in [(0, ("1000", "5000")), (1 << 9, ("1000", "5000")), (1 << 6, ("400", "77"))] {
+        let mut exchange = arrive_with_body(&config, &sent);
+        respond(&mut exchange, &config, 120, &answer);
+        let span = finish(exchange, &config, 130, passed(flags)).unwrap();
+        let told = (span.get(OTEL_ATTRIBUTE_REQUEST_SIZE), span.get(OTEL_ATTRIBUTE_RESPONSE_SIZE));
+        assert_eq!(told, (Some(sizes.0), Some(sizes.1)), "{flags}");
+    }
+    let reset = finish(arrive_with_body(&config, &sent), &config, 130, passed(0)).unwrap();
+    assert_eq!(reset.get(OTEL_ATTRIBUTE_REQUEST_SIZE), Some("400"), "no answer came");
+    let none = finish(arrive(&config, &[]), &config, 130, passed(1 << 6)).unwrap();
+    assert_eq!(none.get(OTEL_ATTRIBUTE_REQUEST_SIZE), Some("0"), "no body is no body");
+}
+
+/// After a retry the time until the answer holds the tries before it: that is no network time.
+#[test]
+fn no_network_time_after_a_retry() {
+    let config = config("outbound");
+    for (tries, network) in [(1, Some("25000")), (2, None)] {
+        let mut exchange = arrive(&config, &[]);
+        respond(&mut exchange, &config, 137, &[(":status", "200"), ("x-spillway-service-time-us", "12000")]);
+        let span = finish(exchange, &config, 140, routed().number(Property::AttemptCount, tries)).unwrap();
+        assert_eq!(span.get("spillway.network.time_us"), network);
+        assert_eq!(span.get("spillway.service.time_us"), Some("12000"));
+    }
+}
+
+/// The routed cluster is asked for only where the class and the answer do not tell it all.
+#[test]
+fn destination_without_asking() {
+    let config = config("outbound");
+    let mut exchange = arrive(&config, &[]);
+    respond(&mut exchange, &config, 120, &[(":status", "200"), ("x-spillway-cluster", "three")]);
+    let unasked = routed().with(Property::ClusterName, b"other|other");
+    let span = finish(exchange, &config, 130, unasked).unwrap();
+    assert_eq!(span.get("spillway.destination.service"), Some("cart"));
+    assert_eq!(span.get("spillway.destination.cluster"), Some("three"));
+    let silent = finish(arrive(&config, &[]), &config, 130, routed()).unwrap();
+    assert_eq!(silent.get("spillway.destination.service"), Some("cart"));
+    assert_eq!(silent.get("spillway.destination.cluster"), Some("two"));
 }
 
 /// Tunnels, upgrades, event streams and what outlives every call leave no span.
 #[test]
 fn long_lived_streams() {
     let inbound = config("inbound");
-    let connect = arrive(&inbound, &[(":method", "CONNECT")]);
+    let mut connect = arrive(&inbound, &[(":method", "CONNECT")]);
+    assert_eq!(connect.take_buffer(), Some(Vec::new()), "the memory goes back at once");
     assert!(connect.long_lived() && finish(connect, &inbound, 101, Fake::default()).is_none());
     for answer in [
         [(":status", "101"), ("upgrade", "websocket")],

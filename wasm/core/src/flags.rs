@@ -8,6 +8,14 @@ const NAMES: [&str; 30] = [
 /// These say nothing about failure: a delay that was injected, an answer from a cache.
 const HARMLESS: u64 = 1 << 9 | 1 << 20;
 
+/// DC and DR: the caller went away, or reset the stream.
+const CALLER_LEFT: u64 = 1 << 14 | 1 << 28;
+
+/// Whether all that went wrong is that the caller left.
+pub fn caller_left(flags: u64) -> bool {
+    failed(flags) && flags & !HARMLESS & !CALLER_LEFT == 0
+}
+
 /// Whether any flag says that the exchange was not completed as asked.
 pub fn failed(flags: u64) -> bool {
     flags & !HARMLESS != 0
@@ -39,6 +47,8 @@ mod tests {
         assert_eq!(names(0x4000), "DC");
         assert_eq!(names(1 << 29 | 1 << 40), "UDO");
         assert_eq!((first(0x8020), first(1 << 9), first(0)), ("UF", "_OTHER", "_OTHER"));
+        assert!(caller_left(0x4000) && caller_left(1 << 28 | 1 << 9));
+        assert!(!caller_left(0) && !caller_left(1 << 9) && !caller_left(0x4010));
         assert!(!failed(0) && !failed(1 << 9) && failed(1 << 9 | 4));
     }
 }

@@ -2,6 +2,7 @@
 //! `rpc.grpc.status_code` readers know); which codes are errors is the same in later versions.
 
 use crate::Direction;
+use crate::headers::decimal;
 
 /// `rpc.system`.
 pub const SYSTEM: &str = "grpc";
@@ -38,12 +39,21 @@ const NAMES: [&str; 17] = [
 ];
 /// UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS.
 const SERVER_ERRORS: [u64; 6] = [2, 4, 12, 13, 14, 15];
+const UNKNOWN: u64 = 2;
 /// Longest path that is taken for a method's name.
 const NAME_MAX: usize = 512;
 
-/// Whether a content type is gRPC's (also `application/grpc+proto`, `application/grpc-web`).
+/// Whether a content type is gRPC's: also `application/grpc+proto`. Not `application/grpc-web`, which tells its
+/// status in the body: to whoever does not read bodies that is HTTP.
 pub fn is_grpc(content_type: &[u8]) -> bool {
-    content_type.starts_with(b"application/grpc")
+    let rest = content_type.strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+}
+
+/// The code that `grpc-status` tells: what is no code is UNKNOWN, as clients take it.
+pub fn status(text: &[u8]) -> u64 {
+    let known = |code: &u64| usize::try_from(*code).is_ok_and(|code| code < NAMES.len());
+    decimal(text).filter(known).unwrap_or(UNKNOWN)
 }
 
 /// `/package.Service/Method`; None where the path has another shape.
@@ -63,8 +73,7 @@ pub fn error(direction: Direction, status: u64) -> Option<&'static str> {
         Direction::Outbound => status != 0,
         Direction::Inbound => SERVER_ERRORS.contains(&status),
     };
-    let name = usize::try_from(status).ok().and_then(|status| NAMES.get(status));
-    failed.then(|| name.copied().unwrap_or("_OTHER"))
+    usize::try_from(status).ok().and_then(|status| NAMES.get(status)).copied().filter(|_| failed)
 }
 
 #[cfg(test)]
@@ -91,6 +100,22 @@ mod tests {
         assert_eq!(error(Direction::Outbound, 5), Some("NOT_FOUND"));
         assert_eq!(error(Direction::Inbound, 14), Some("UNAVAILABLE"));
         assert_eq!(error(Direction::Outbound, 0), None);
-        assert_eq!(error(Direction::Outbound, 99), Some("_OTHER"));
+    }
+
+    /// A code is a number that gRPC knows; anything else is UNKNOWN.
+    #[test]
+    fn statuses() {
+        assert_eq!([b"0".as_slice(), b"5", b"16"].map(status), [0, 5, 16]);
+        assert_eq!([b"".as_slice(), b"17", b"99", b"-1", b"ok"].map(status), [UNKNOWN; 5]);
+    }
+
+    /// gRPC-Web is not gRPC, whatever the codec or parameter.
+    #[test]
+    fn content_types() {
+        for (kind, grpc) in
+            [("", true), ("+proto", true), (";v=1", true), ("-web", false), ("-web+proto", false)]
+        {
+            assert_eq!(is_grpc(format!("application/grpc{kind}").as_bytes()), grpc, "{kind}");
+        }
     }
 }

@@ -167,6 +167,8 @@ pub struct ResponseHeaders<'a> {
     pub service_time: Option<&'a [u8]>,
     /// The callee's cluster.
     pub cluster: Option<&'a [u8]>,
+    /// `grpc-status`, of an answer that is nothing but trailers.
+    pub grpc_status: Option<&'a [u8]>,
 }
 
 impl<'a> ResponseHeaders<'a> {
@@ -178,6 +180,7 @@ impl<'a> ResponseHeaders<'a> {
                 b":status" => &mut headers.status,
                 b"content-type" => &mut headers.content_type,
                 b"content-length" => &mut headers.content_length,
+                b"grpc-status" => &mut headers.grpc_status,
                 _ if name == HTTP_HEADER_SERVICE_TIME.as_bytes() => &mut headers.service_time,
                 _ if name == HTTP_HEADER_CLUSTER.as_bytes() => &mut headers.cluster,
                 _ => continue,

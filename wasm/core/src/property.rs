@@ -11,13 +11,16 @@ pub enum Property {
     ClusterName,
     /// From the route's metadata, see [`ruleset_version`].
     RulesetVersion,
-    /// Number: body bytes received from the caller, or as its content-length says.
+    /// Number: what the request's content-length says, without one the body bytes received.
     RequestSize,
+    /// Number: body bytes received from the caller, and the bytes of the headers as they are now.
+    RequestTotalSize,
     /// Number: body bytes sent to the caller.
     ResponseSize,
     /// Text: `HTTP/1.1`, `HTTP/2`.
     Protocol,
-    /// Number: from trailers, else headers, else what the HTTP status means.
+    /// Text: `grpc-status` of the trailers. Envoy's `response.grpc_status` makes one up from the HTTP status
+    /// where none was sent.
     GrpcStatus,
     /// Number: a bit per flag, see [`crate::flags`].
     ResponseFlags,
@@ -37,9 +40,10 @@ impl Property {
             Self::ClusterName => b"xds\0cluster_name",
             Self::RulesetVersion => b"xds\0route_metadata\0filter_metadata\0spillway\0ruleset_version",
             Self::RequestSize => b"request\0size",
+            Self::RequestTotalSize => b"request\0total_size",
             Self::ResponseSize => b"response\0size",
             Self::Protocol => b"request\0protocol",
-            Self::GrpcStatus => b"response\0grpc_status",
+            Self::GrpcStatus => b"response\0trailers\0grpc-status",
             Self::ResponseFlags => b"response\0flags",
             Self::ResponseDetails => b"response\0code_details",
             Self::AttemptCount => b"upstream\0request_attempt_count",
@@ -51,6 +55,15 @@ impl Property {
 pub trait Properties {
     /// The value as the proxy serializes it, valid until the next question; None where it has none.
     fn get(&mut self, property: Property) -> Option<&[u8]>;
+
+    /// Bytes of the names and values of the request's headers as they are now.
+    fn request_header_bytes(&mut self) -> Option<u64>;
+
+    /// Body bytes received from the caller, whatever was declared.
+    fn received_bytes(&mut self) -> Option<u64> {
+        let headers = self.request_header_bytes()?;
+        self.number(Property::RequestTotalSize)?.checked_sub(headers)
+    }
 
     /// A value that is a non-negative number (int64 or uint64, little-endian).
     fn number(&mut self, property: Property) -> Option<u64> {

@@ -6,6 +6,7 @@
 use std::cell::UnsafeCell;
 use std::ptr::null;
 
+use spillway_filter_core::headers::Pairs;
 use spillway_filter_core::property::{Properties, Property};
 
 use crate::abi::*;
@@ -95,6 +96,12 @@ impl Properties for Given {
         let path = property.path();
         // SAFETY: the path is static, the pointers are of the callee's stack.
         self.take(|data, size| unsafe { proxy_get_property(path.as_ptr(), path.len(), data, size) })
+    }
+
+    fn request_header_bytes(&mut self) -> Option<u64> {
+        let sizes =
+            Pairs::new(self.headers(Map::Request)).map(|(name, value)| (name.len() + value.len()) as u64);
+        Some(sizes.sum()).filter(|bytes| *bytes > 0)
     }
 }
 

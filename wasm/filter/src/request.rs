@@ -31,6 +31,15 @@ pub struct Reused {
 const SPARE_BUFFERS: usize = 64;
 const SPAN_BYTES: usize = 1_024;
 
+impl Reused {
+    fn put_back(&mut self, mut buffer: Vec<u8>) {
+        if self.spans.len() < SPARE_BUFFERS {
+            buffer.clear();
+            self.spans.push(buffer);
+        }
+    }
+}
+
 impl Request {
     /// The route is read first: editing headers makes Envoy choose it again, which it then does once.
     pub fn arrive(
@@ -58,38 +67,45 @@ impl Request {
         source_edits(&plugin.config, |name, value| host::edit(Map::Request, name, value));
         let mut request = Self { plugin: plugin.context, exchange, share: Some(share) };
         if request.exchange.long_lived() {
-            request.is_no_load(plugin);
+            request.is_no_load(plugin, reused);
         }
         Some(request)
     }
 
-    pub fn respond(&mut self, plugin: &mut Plugin, given: &mut Given, end_of_stream: bool) -> Option<()> {
+    pub fn respond(
+        &mut self,
+        plugin: &mut Plugin,
+        given: &mut Given,
+        reused: &mut Reused,
+        end_of_stream: bool,
+    ) -> Option<()> {
         let now = host::mono_ns()?;
         let headers = ResponseHeaders::read(Pairs::new(given.headers(Map::Response)));
         self.exchange.respond(&plugin.config, now, &headers, end_of_stream);
         self.exchange.response_edits(&plugin.config, |name, value| host::edit(Map::Response, name, value));
         if self.exchange.long_lived() {
-            self.is_no_load(plugin);
+            self.is_no_load(plugin, reused);
         }
         Some(())
     }
 
     /// Takes it for long-lived when it has lasted too long for a call.
-    pub fn outlive(&mut self, plugin: &mut Plugin, now_ns: u64) {
+    pub fn outlive(&mut self, plugin: &mut Plugin, reused: &mut Reused, now_ns: u64) {
         if self.exchange.outlived(now_ns, plugin.config.long_lived_after_ms * 1_000_000) {
-            self.is_no_load(plugin);
+            self.is_no_load(plugin, reused);
         }
     }
 
     /// The end, however it came.
     pub fn finish(mut self, plugin: &mut Plugin, given: &mut Given, reused: &mut Reused) -> Option<()> {
-        self.leave(plugin);
-        let mut span = self.exchange.finish(&plugin.config, host::mono_ns()?, given)?;
-        plugin.push(&span);
-        if reused.spans.len() < SPARE_BUFFERS {
-            span.clear();
-            reused.spans.push(span);
+        let now = host::mono_ns();
+        if let Some(now) = now {
+            self.outlive(plugin, reused, now);
         }
+        self.leave(plugin);
+        let span = self.exchange.finish(&plugin.config, now?, given)?;
+        plugin.push(&span);
+        reused.put_back(span);
         Some(())
     }
 
@@ -99,7 +115,10 @@ impl Request {
     }
 
     /// A long-lived stream is counted once, when it is known to be one, and is no load from then on.
-    fn is_no_load(&mut self, plugin: &mut Plugin) {
+    fn is_no_load(&mut self, plugin: &mut Plugin, reused: &mut Reused) {
+        if let Some(buffer) = self.exchange.take_buffer() {
+            reused.put_back(buffer);
+        }
         if self.leave(plugin) {
             plugin.stats.long_lived.add(1);
         }

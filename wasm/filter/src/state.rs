@@ -90,7 +90,7 @@ impl State {
             self.swept_ns = now;
             for request in self.requests.values_mut() {
                 if let Some(plugin) = find(&mut self.plugins, request.plugin) {
-                    request.outlive(plugin, now);
+                    request.outlive(plugin, &mut self.reused, now);
                 }
             }
         }
@@ -110,7 +110,7 @@ impl State {
         if let Some(request) = self.requests.get_mut(&context)
             && let Some(plugin) = find(&mut self.plugins, request.plugin)
         {
-            request.respond(plugin, &mut self.given, end_of_stream);
+            request.respond(plugin, &mut self.given, &mut self.reused, end_of_stream);
         }
     }
 

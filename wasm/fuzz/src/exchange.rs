@@ -22,6 +22,10 @@ impl Properties for Told<'_> {
     fn get(&mut self, property: Property) -> Option<&[u8]> {
         self.0.get(property as usize).copied().filter(|line| !line.is_empty())
     }
+
+    fn request_header_bytes(&mut self) -> Option<u64> {
+        self.0.last().map(|line| line.len() as u64)
+    }
 }
 
 /// Lines: direction and end of stream, the properties, then request headers `name=value`, an empty
@@ -29,7 +33,7 @@ impl Properties for Told<'_> {
 /// it starts, and is bounded whatever the headers hold.
 pub fn exchange(data: &[u8]) {
     let lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
-    let (head, rest) = lines.split_at(lines.len().min(11));
+    let (head, rest) = lines.split_at(lines.len().min(12));
     let [first, properties @ ..] = head else { return };
     let (ends, direction) =
         (first.contains(&b'e'), if first.contains(&b'o') { "outbound" } else { "inbound" });

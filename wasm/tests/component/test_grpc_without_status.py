@@ -1,0 +1,117 @@
+"""gRPC answers that tell no status, or one that is none: nothing is made up, and nobody is blamed for it."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import grpc
+import pytest
+from filter_harness.client import get, traced
+from filter_harness.collector import CLIENT, SERVER, Collector, Received
+from filter_harness.proxy import Proxy, Setup, free_ports
+
+pytestmark = pytest.mark.component
+
+
+class Watch(grpc.GenericRpcHandler):
+    """Sends its headers and one message at once, then nothing until the caller leaves."""
+
+    def service(self, details):
+        return grpc.unary_stream_rpc_method_handler(self.watch)
+
+    def watch(self, request: bytes, context) -> Iterator[bytes]:
+        left = threading.Event()
+        context.add_callback(left.set)
+        yield request
+        left.wait(30)
+
+
+class Told(BaseHTTPRequestHandler):
+    """Answers 200 with the `grpc-status` that the path's last part names, none where that is `none`."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        status = self.path.rpartition("/")[2]
+        self.send_response(200)
+        self.send_header("content-type", self.headers["content-type"])
+        if status != "none":
+            self.send_header("grpc-status", status)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Silence."""
+
+
+@pytest.fixture
+def told(tmp_path) -> Iterator[tuple[Proxy, Collector]]:
+    app_port, collector_port = free_ports(2)
+    app, collector = ThreadingHTTPServer(("127.0.0.1", app_port), Told), Collector(collector_port)
+    app.daemon_threads = True
+    threading.Thread(target=app.serve_forever, daemon=True).start()
+    proxy = Proxy(tmp_path, app_port, collector_port, Setup())
+    yield proxy, collector
+    proxy.stop()
+    collector.stop()
+    app.shutdown()
+
+
+def spans(collector: Collector, trace: str) -> tuple[Received, Received]:
+    found = collector.wait_for(lambda span: span.trace_id == trace, 2)
+    client, server = (next(span for span in found if span.kind == kind) for kind in (CLIENT, SERVER))
+    return client, server
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "code", "error"),
+    [
+        ("application/grpc-web+proto", "none", None, None),
+        ("application/grpc+proto", "none", None, None),
+        ("application/grpc", "garbage", 2, "UNKNOWN"),
+        ("application/grpc", "17", 2, "UNKNOWN"),
+        ("application/grpc", "-1", 2, "UNKNOWN"),
+        ("application/grpc", "0", 0, None),
+    ],
+)
+def test_status_in_headers(told, kind: str, status: str, code: int | None, error: str | None) -> None:
+    """gRPC-Web (status in the body) and answers without any are HTTP's 200; what is no code is UNKNOWN, a
+    failure on both sides."""
+    proxy, collector = told
+    trace, _, headers = traced()
+    answer = get(proxy.outbound, f"/shop.v1.Cart/{status}", {**headers, "content-type": kind}, b"\0\0\0\0\0")
+    assert answer.status == 200
+    for span in spans(collector, trace):
+        assert span.attributes.get("rpc.grpc.status_code") == code
+        assert (span.attributes.get("error.type"), span.failed) == (error, error is not None)
+        assert ("rpc.system" in span.attributes) == ("web" not in kind)
+
+
+def test_cancelled_after_the_answer(tmp_path) -> None:
+    """A caller that leaves a stream which was answered: no status is made up, the server is not to blame,
+    and both spans say who left."""
+    app_port, collector_port = free_ports(2)
+    app = grpc.server(ThreadPoolExecutor(4), handlers=[Watch()])
+    assert app.add_insecure_port(f"127.0.0.1:{app_port}") == app_port
+    app.start()
+    collector = Collector(collector_port)
+    proxy = Proxy(tmp_path, app_port, collector_port, Setup(http2=True))
+    try:
+        trace, _, headers = traced()
+        with grpc.insecure_channel(f"127.0.0.1:{proxy.outbound}") as channel:
+            call = channel.unary_stream("/shop.v1.Cart/Watch")(b"m", metadata=list(headers.items()))
+            assert next(call) == b"m"
+            call.cancel()
+            client, server = spans(collector, trace)
+        for span in (client, server):
+            assert span.attributes["http.response.status_code"] == 200
+            assert "rpc.grpc.status_code" not in span.attributes
+            assert span.attributes["spillway.response.flags"] in ("DC", "DR")
+        assert client.failed and client.attributes["error.type"] in ("DC", "DR")
+        assert not server.failed and "error.type" not in server.attributes
+    finally:
+        proxy.stop()
+        collector.stop()
+        app.stop(0).wait()
