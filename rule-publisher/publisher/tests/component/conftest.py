@@ -1,13 +1,11 @@
 """The publisher as a process beside real NATS, Redis and ClickHouse servers."""
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import clickhouse_driver
@@ -16,6 +14,7 @@ import pytest
 import redis
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_lab.testing import servers
+from spillway_lab.testing.waiting import eventually_async
 
 BUCKET = "spillway_rulesets"
 
@@ -92,7 +91,7 @@ class World:
                 found[cluster] = await self.value(cluster)
             return all(ruleset.id == proposal.id for ruleset in found.values())
 
-        await until(everywhere, f"{proposal.id} in every key", lambda: found)
+        await eventually_async(everywhere, f"{proposal.id} in every key", seen=lambda: found)
         (version,) = {ruleset.version for ruleset in found.values()}
         return version
 
@@ -108,11 +107,8 @@ class World:
             found[:] = self.clickhouse.execute(statement, parameters)
             return len(found) >= count
 
-        await until(there, f"{count} rows of {statement}", lambda: found)
+        await eventually_async(there, f"{count} rows of {statement}", seen=lambda: found)
         return found
-
-    async def until(self, holds: Callable, what: str, seen: Callable = lambda: None) -> None:
-        await until(holds, what, seen)
 
     def health(self, process: servers.Server) -> dict:
         return health(process)
@@ -139,21 +135,6 @@ def health(process: servers.Server) -> dict:
             return {"status": error.code, **json.load(error)}
     except OSError:
         return {"status": 0}
-
-
-async def until(holds: Callable, what: str, seen: Callable = lambda: None, seconds: float = 20) -> None:
-    """Waits until `holds()` (plain or a coroutine) is true; fails telling what was seen last."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while True:
-        result = holds()
-        if asyncio.iscoroutine(result):
-            result = await result
-        if result:
-            return
-        if loop.time() > deadline:
-            pytest.fail(f"not within {seconds} s: {what}; seen: {seen()}")
-        await asyncio.sleep(0.05)
 
 
 @pytest.fixture(scope="session")

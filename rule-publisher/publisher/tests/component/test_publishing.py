@@ -5,6 +5,7 @@ import time
 import pytest
 from spillway.v1.acknowledgement_pb2 import Acknowledgement
 from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway_lab.testing.waiting import eventually_async
 
 pytestmark = pytest.mark.component
 
@@ -23,8 +24,7 @@ async def test_a_proposal_reaches_every_key_redis_and_clickhouse(world, make):
     north, south, island = [await world.value(c) for c in ("north", "south", "island")]
     assert [len(r.rules) for r in (north, south, island)] == [1, 1, 0]
     assert list(island.traffic_classes) == list(proposal.traffic_classes)
-    await world.until(lambda: world.hot("spillway:ruleset:north"), "in_force of north")
-    hot = world.hot("spillway:ruleset:north")
+    hot = await eventually_async(lambda: world.hot("spillway:ruleset:north"), "in_force of north")
     assert (hot["version"], hot["input_window"]["id"], len(hot["rules"])) == (str(version), "w-1", 1)
     assert await world.rows(RULESET, 1, id=proposal.id) == [
         (version, "published", "optimizer", "spillway", "")
@@ -64,6 +64,7 @@ async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_publi
         "SELECT reason FROM rulesets WHERE ruleset_id = '' AND position(reason, 'does not decode') > 0"
     )
     assert "spillway.proposals.optimizer sequence 1" in (await world.rows(undecodable, 1))[0][0]
+    await world.rows(RULESET, 1, id=good.id)
     counters = world.health(process)["counters"]
     assert (
         counters["malformed.proposal"],
@@ -113,7 +114,7 @@ async def test_kill_switch_replaces_what_is_in_force(world, make):
             await world.value("south")
         ).policy == "frozen"
 
-    await world.until(frozen, "local-first in force")
+    await eventually_async(frozen, "local-first in force")
     assert not (await world.value("north")).rules and (await world.value("north")).version == 2
     refused = make(SPREAD)
     await world.propose(refused)
@@ -131,21 +132,21 @@ async def test_acknowledgements_and_heartbeats(world, make):
     ack.outcome, ack.type_url = 2, "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
     ack.detail = "weights"
     ack.at.GetCurrentTime()
-    beat = Heartbeat(cluster="north", ttl_seconds=3, ruleset_version=41)
+    beat = Heartbeat(cluster="north", ttl_seconds=10, ruleset_version=41)
     beat.at.GetCurrentTime()
     beat.services.add(service="web", connected_envoys=2)
     await js.publish("spillway.acks.north", b"\xff")
     await js.publish("spillway.acks.north", ack.SerializeToString())
     await js.publish("spillway.heartbeats.south", beat.SerializeToString())
     await js.publish("spillway.heartbeats.north", beat.SerializeToString())
+    # Before the rows, which may take longer than the key lives.
+    placement = await eventually_async(lambda: world.hot("spillway:placement:north"), "placement of north")
+    assert placement["services"] == [{"service": "web", "connected_envoys": 2}]
     statement = (
         "SELECT cluster, service, version, outcome, detail FROM acknowledgements WHERE envoy = %(envoy)s"
     )
     assert await world.rows(statement, 1, envoy=ack.envoy) == [("north", "web", 7, "nack", "weights")]
-    await world.until(lambda: world.hot("spillway:placement:north"), "placement of north")
-    placement = world.hot("spillway:placement:north")
-    assert placement["services"] == [{"service": "web", "connected_envoys": 2}]
-    await world.until(
+    await eventually_async(
         lambda: world.hot("spillway:placement:north") is None, "placement forgotten after its ttl"
     )
     counters = world.health(process)["counters"]
@@ -163,5 +164,5 @@ async def test_late_heartbeats_place_nothing(world):
     beat.at.FromNanoseconds(time.time_ns() - 6 * 10**9)
     await (await world.jetstream()).publish("spillway.heartbeats.north", beat.SerializeToString())
     process.start()
-    await world.until(lambda: "heartbeats.late" in world.health(process)["counters"], "counted as late")
+    await eventually_async(lambda: "heartbeats.late" in world.health(process)["counters"], "counted as late")
     assert world.hot("spillway:placement:north") is None
