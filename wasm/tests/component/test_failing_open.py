@@ -11,6 +11,8 @@ from filter_harness.proxy import Proxy, free_ports
 
 pytestmark = pytest.mark.component
 
+REASONS = ("queue_full", "export_failed", "rejected", "shutdown")
+
 
 @pytest.fixture
 def away(tmp_path):
@@ -27,7 +29,7 @@ def away(tmp_path):
     yield start
     for proxy in proxies:
         proxy.stop()
-    app.shutdown()
+    app.stop()
 
 
 def requests(proxy: Proxy, count: int) -> int:
@@ -45,9 +47,11 @@ def test_collector_away(away) -> None:
     held = 2 * 2 * (16 + 4 * 8)
     dropped = proxy.wait_stat("spans_dropped", lambda value: value >= 800 - held)
     assert dropped <= 800 and proxy.stats()["spans_sent"] == 0
+    proxy.wait_stat("spans_dropped_export_failed", lambda value: value > 0)
+    proxy.wait_stats(lambda s: s["spans_dropped"] == sum(s[f"spans_dropped_{reason}"] for reason in REASONS))
     collector = Collector(port)
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while not collector.spans and time.monotonic() < deadline:
             assert requests(proxy, 4) == 0
             time.sleep(0.2)
@@ -68,10 +72,7 @@ def test_every_span_is_sent_or_counted(away) -> None:
         collector.refuse = False
         assert requests(proxy, 100) == 0
         made = 2 * 200
-        deadline = time.monotonic() + 10
-        while (s := proxy.stats())["spans_sent"] + s["spans_dropped"] < made and time.monotonic() < deadline:
-            time.sleep(0.1)
-        stats = proxy.stats()
+        stats = proxy.wait_stats(lambda stats: stats["spans_sent"] + stats["spans_dropped"] >= made)
         assert stats["spans_sent"] + stats["spans_dropped"] == made
         ids = [(span.trace_id, span.span_id) for span in collector.spans]
         assert len(ids) == len(set(ids)) == stats["spans_sent"]

@@ -1,13 +1,16 @@
-"""Load at arrival against the truth: an open-loop client's own records, over one, two and four workers."""
+"""Load at arrival against the truth: what an open-loop client and the application saw, over one, two and four workers."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import mean
 
 import pytest
 from filter_harness.bootstrap import CLASSES
-from filter_harness.collector import SERVER, Collector, Received
+from filter_harness.client import get
+from filter_harness.collector import SERVER, Received
 from filter_harness.openloop import Flow, HoldingApp, Record, drive
-from filter_harness.proxy import Proxy, Setup, free_ports
+from filter_harness.proxy import Setup
+from filter_harness.stack import Stack, running
 
 pytestmark = pytest.mark.component
 
@@ -26,53 +29,87 @@ NAMES = {
 
 
 @pytest.fixture(params=[1, 2, 4])
-def workers(request, tmp_path) -> Iterator[tuple[Proxy, Collector, int]]:
-    app_port, collector_port = free_ports(2)
-    app, collector = HoldingApp(app_port), Collector(collector_port)
-    proxy = Proxy(tmp_path, app_port, collector_port, Setup(concurrency=request.param))
-    yield proxy, collector, request.param
-    proxy.stop()
-    collector.stop()
-    app.stop()
+def workers(request, tmp_path) -> Iterator[Stack]:
+    with running(tmp_path, Setup(concurrency=request.param), HoldingApp) as stack:
+        yield stack
 
 
-def truth(records: list[Record], own: Record) -> tuple[int, int]:
-    """In flight at this request's arrival, itself included; arrivals in the second before it."""
-    inside = sum(r.sent <= own.sent < r.done for r in records)
-    return inside, sum(own.sent - 1 <= r.sent < own.sent for r in records)
+@dataclass(frozen=True)
+class Stay:
+    """One request: the proxy had it at the latest when the application read it, at the earliest when the
+    client sent it; and it left no earlier than the application answered, no later than the client read that."""
+
+    trace: str
+    kind: str
+    sent: float
+    read: float
+    answered: float
+    done: float
 
 
-def agree(records: list[Record], spans: dict[str, Received], names: tuple[str, str], what: str) -> None:
+def stays(records: list[Record], app: HoldingApp) -> list[Stay]:
+    return [Stay(r.trace, r.kind, r.sent, *app.inside[r.trace], r.done) for r in records]
+
+
+Bounds = tuple[float, float]
+
+
+def in_flight(all_stays: list[Stay], own: Stay) -> Bounds:
+    """The least and the most that can have been inside when this one arrived, itself included."""
+    others = [stay for stay in all_stays if stay is not own]
+    least = sum(stay.read <= own.sent and own.read <= stay.answered for stay in others)
+    most = sum(stay.sent <= own.read and own.sent <= stay.done for stay in others)
+    return least + 1, most + 1
+
+
+def last_second(all_stays: list[Stay], own: Stay) -> Bounds:
+    """The least and the most that can have arrived in the second before this one."""
+    others = [stay for stay in all_stays if stay is not own]
+    least = sum(own.read - 1 <= stay.sent and stay.read <= own.sent for stay in others)
+    return least, sum(own.sent - 1 <= stay.read and stay.sent <= own.read for stay in others)
+
+
+def means(bounds: list[Bounds]) -> Bounds:
+    least, most = zip(*bounds, strict=True)
+    return mean(least), mean(most)
+
+
+def within(told: float, bounds: Bounds, part: float, what: str) -> None:
+    """A machine that delays client or application moves the bounds apart, and nothing else."""
+    least, most = bounds
+    assert least * (1 - part) <= told <= most * (1 + part), f"{what}: {told}, the truth: {least} to {most}"
+
+
+def agree(all_stays: list[Stay], spans: dict[str, Received], names: tuple[str, str], what: str) -> None:
     """The stamps' means are those of the truth within 5 %, and so is Little's law."""
-    start = records[0].sent
-    steady = [r for r in records if r.sent - start >= WARM_UP]
-    true_inside, true_rate = (
-        mean(column) for column in zip(*(truth(records, r) for r in steady), strict=True)
-    )
-    told_inside, told_rate = (mean(spans[r.trace].attributes[name] for r in steady) for name in names)
-    assert told_inside == pytest.approx(true_inside, rel=0.05), f"{what}: in flight"
-    assert told_rate == pytest.approx(true_rate, rel=0.05), f"{what}: arrival rate"
+    start = min(stay.sent for stay in all_stays)
+    steady = [stay for stay in all_stays if stay.sent - start >= WARM_UP]
+    rate = means([last_second(all_stays, stay) for stay in steady])
+    told_inside, told_rate = (mean(spans[stay.trace].attributes[name] for stay in steady) for name in names)
+    within(told_inside, means([in_flight(all_stays, stay) for stay in steady]), 0.05, f"{what}: in flight")
+    within(told_rate, rate, 0.05, f"{what}: arrival rate")
     # Little: what an arrival finds in the system is rate x time there, here over the same arrivals.
-    holding = mean(r.done - r.sent for r in records)
-    others = told_inside - 1
-    assert others == pytest.approx(true_rate * holding, rel=0.25), f"{what}: L = rate x W"
+    holding = means([(stay.answered - stay.read, stay.done - stay.sent) for stay in all_stays])
+    product = (rate[0] * holding[0], rate[1] * holding[1])
+    within(told_inside - 1, product, 0.25, f"{what}: L = rate x W")
 
 
 def test_stamped_load_is_the_truth(workers) -> None:
-    """Means of in-flight and of the last second's arrivals are within 5 % of the client's records, for
-    the service and for each class; the stats count every arrival once and end at nothing in flight."""
-    proxy, collector, count = workers
-    records = drive(proxy.inbound, FLOWS, SECONDS, seed=count)
-    received = collector.wait_for(lambda span: span.kind == SERVER, len(records))
+    """Means of in-flight and of the last second's arrivals are within 5 % of what client and application
+    saw, for the service and for each class; the stats count every arrival once and end at nothing."""
+    proxy = workers.proxy
+    records = drive(proxy.inbound, FLOWS, SECONDS, seed=proxy.setup.concurrency)
+    received = workers.collector.wait_for(lambda span: span.kind == SERVER, len(records))
     spans = {span.trace_id: span for span in received}
-    agree(records, spans, NAMES[""], "service")
+    everything = stays(records, workers.app)
+    agree(everything, spans, NAMES[""], "service")
     stats = proxy.stats()
     for flow in FLOWS:
-        own = [record for record in records if record.kind == flow.kind]
+        own = [stay for stay in everything if stay.kind == flow.kind]
         if not flow.kind:
-            assert all("spillway.load.class.in_flight" not in spans[r.trace].attributes for r in own)
+            assert all("spillway.load.class.in_flight" not in spans[s.trace].attributes for s in own)
             continue
-        assert all(spans[r.trace].attributes["spillway.class"] == flow.kind for r in own)
+        assert all(spans[s.trace].attributes["spillway.class"] == flow.kind for s in own)
         agree(own, spans, NAMES["class"], flow.kind)
         assert stats[f"inbound_class_arrivals.class.{flow.kind}"] == len(own)
         assert stats[f"inbound_class_in_flight.class.{flow.kind}"] == 0
@@ -81,23 +118,17 @@ def test_stamped_load_is_the_truth(workers) -> None:
 
 def test_classes_beyond_the_bound_share_a_stat(tmp_path) -> None:
     """Each of 256 classes has stats of its own; the rest is counted under one name and stamped with none."""
-    names = tuple(f"cart GET /c{n}/{{id}}" for n in range(260))
-    app_port, collector_port = free_ports(2)
-    app, collector = HoldingApp(app_port), Collector(collector_port)
-    proxy = Proxy(tmp_path, app_port, collector_port, Setup(concurrency=1, classes=names))
-    try:
-        flows = tuple(Flow(name, "GET", f"/c{n}/7", rate=2, hold_ms=1) for n, name in enumerate(names))
-        records = drive(proxy.inbound, flows, 2.0, seed=3)
-        received = collector.wait_for(lambda span: span.kind == SERVER, len(records))
-        stats = proxy.stats()
-        own = {name for name in stats if name.startswith("inbound_class_arrivals.class.cart")}
-        assert len({record.kind for record in records}) > len(own) == 256
-        counted = sum(stats[name] for name in own)
-        assert counted + stats["inbound_class_arrivals.class._overflow"] == len(records)
+    names = [f"cart GET /c{n}/{{id}}" for n in range(260)]
+    with running(tmp_path, Setup(concurrency=1, classes=tuple(names)), HoldingApp) as stack:
+        met = [*range(260), *range(250, 260)]
+        for n in met:
+            assert get(stack.proxy.inbound, f"/c{n}/7").status == 200
+        received = stack.collector.wait_for(lambda span: span.kind == SERVER, len(met))
+        stats = stack.proxy.stats()
+        prefix = "inbound_class_arrivals.class."
+        own = {name.removeprefix(prefix): count for name, count in stats.items() if name.startswith(prefix)}
+        assert own.pop("_overflow") == 2 * 4
+        assert own == {name: 1 + (n >= 250) for n, name in enumerate(names[:256])}
         without = [s for s in received if "spillway.load.class.in_flight" not in s.attributes]
-        assert len(without) == len(records) - counted
+        assert sorted(span.attributes["spillway.class"] for span in without) == sorted(2 * names[256:])
         assert all("spillway.class" in span.attributes for span in received)
-    finally:
-        proxy.stop()
-        collector.stop()
-        app.stop()

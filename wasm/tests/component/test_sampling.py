@@ -1,14 +1,13 @@
 """Ratio sampling: who starts a trace decides for everyone behind, and the load knows nothing of it."""
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from filter_harness import app as application
 from filter_harness.client import get, traced
 from filter_harness.collector import CLIENT, SERVER, Collector
-from filter_harness.proxy import Proxy, free_ports
+from filter_harness.proxy import Proxy, Setup
+from filter_harness.stack import running
 
 pytestmark = pytest.mark.component
 
@@ -17,20 +16,13 @@ RATIO, REQUESTS = 0.25, 600
 
 @pytest.fixture
 def quarter(tmp_path) -> Iterator[tuple[Proxy, Collector]]:
-    app_port, collector_port = free_ports(2)
-    app, collector = application.start(app_port), Collector(collector_port)
-    proxy = Proxy(tmp_path, app_port, collector_port, {"sample_ratio": RATIO})
-    yield proxy, collector
-    proxy.stop()
-    collector.stop()
-    app.shutdown()
+    with running(tmp_path, Setup(overrides={"sample_ratio": RATIO})) as stack:
+        yield stack.proxy, stack.collector
 
 
-def settled(proxy: Proxy) -> dict[str, int]:
-    """The stats once every finished span is sent."""
-    time.sleep(0.3)
-    proxy.wait_stat("spans_sent", lambda sent: sent == proxy.stats()["spans_finished"])
-    return proxy.stats()
+def settled(proxy: Proxy, spans: int) -> dict[str, int]:
+    """The stats once so many spans are finished, as the workers' ticks tell it, and sent."""
+    return proxy.wait_stats(lambda stats: stats["spans_finished"] == stats["spans_sent"] == spans)
 
 
 def test_ratio_of_traces_started_here(quarter) -> None:
@@ -39,13 +31,13 @@ def test_ratio_of_traces_started_here(quarter) -> None:
     proxy, collector = quarter
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: get(proxy.outbound, "/users/1"), range(REQUESTS)))
-    stats = settled(proxy)
     seen = [answer.seen["traceparent"].split("-") for answer in answers]
     kept = {trace for _, trace, _, flags in seen if flags == "03"}
     assert {flags for *_, flags in seen} == {"02", "03"}, "sampled or not, the id is random"
     assert len({trace for _, trace, _, _ in seen}) == REQUESTS
     deviation = (REQUESTS * RATIO * (1 - RATIO)) ** 0.5
     assert abs(len(kept) - REQUESTS * RATIO) < 5 * deviation
+    stats = settled(proxy, 2 * len(kept))
     for kind in (CLIENT, SERVER):
         assert {span.trace_id for span in collector.spans if span.kind == kind} == kept
     assert len(collector.spans) == 2 * len(kept)
@@ -68,7 +60,7 @@ def test_continued_decisions_are_honoured(quarter) -> None:
         answer = get(proxy.outbound, "/users/1", {**headers, "tracestate": "v=1,ot=th:8"})
         assert answer.seen["tracestate"] == "v=1,ot=th:8"
         assert answer.seen["traceparent"].startswith(f"00-{trace}-")
-    settled(proxy)
+    settled(proxy, 2 * len(sampled))
     assert {span.trace_id for span in collector.spans} == set(sampled)
     assert {span.state for span in collector.spans} == {"v=1,ot=th:8"}
     assert not {span.trace_id for span in collector.spans} & set(unsampled)

@@ -56,18 +56,22 @@ def test_attributes(stack) -> None:
     assert client.attributes["spillway.ruleset.version"] == 42
     assert server.attributes["spillway.load.in_flight"] == 1
     assert client.attributes["spillway.service.time_us"] == server.attributes["spillway.service.time_us"]
-    assert 0 <= client.attributes["spillway.network.time_us"] < 100_000
+    assert client.attributes["spillway.network.time_us"] >= 0
     for absent in ("spillway.ruleset.version", "spillway.network.time_us"):
         assert absent not in server.attributes
 
 
 def test_network_time_excludes_the_service(stack) -> None:
-    """A service that takes 200 ms has a network time of a loopback, not of 200 ms."""
+    """What the callee says it took is no network time: both fit into the caller's span."""
     trace, _, headers = traced()
     get(stack.proxy.outbound, "/slow/200", headers)
     client, server = pair(stack, trace)
     assert server.attributes["spillway.service.time_us"] >= 200_000
-    assert client.attributes["spillway.network.time_us"] < 50_000
+    duration_us = (client.end_ns - client.start_ns) // 1_000
+    assert (
+        client.attributes["spillway.network.time_us"]
+        <= duration_us - server.attributes["spillway.service.time_us"]
+    )
 
 
 def test_catch_all_has_no_class_and_bodies_are_counted(stack) -> None:
@@ -101,15 +105,14 @@ def test_b3_is_continued(stack) -> None:
     assert answer.seen["x-b3-spanid"] == server.span_id
 
 
-def test_unsampled_leaves_no_span_but_is_load(stack) -> None:
+def test_unsampled_leaves_no_span_but_is_load(lone) -> None:
     """The sampled flag is honoured for spans; arrivals are counted all the same."""
-    arrivals = stack.proxy.stats()["inbound_arrivals"]
     trace, caller, headers = traced(sampled=False)
-    answer = get(stack.proxy.outbound, "/users/1", headers)
+    answer = get(lone.proxy.outbound, "/users/1", headers)
     assert answer.seen["traceparent"] == f"00-{trace}-{caller}-00"
-    assert stack.proxy.stats()["inbound_arrivals"] == arrivals + 1
-    time.sleep(0.6)
-    assert not [span for span in stack.collector.spans if span.trace_id == trace]
+    assert lone.proxy.stats()["inbound_arrivals"] == 1
+    lone.flush()
+    assert not [span for span in lone.collector.spans if span.trace_id == trace]
 
 
 @pytest.mark.parametrize(("path", "status"), [("/status/500", 500), ("/status/404", 404), ("/reset", 503)])

@@ -3,6 +3,8 @@
 import json
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -13,6 +15,8 @@ class Handler(BaseHTTPRequestHandler):
         action, _, argument = self.path.partition("?")[0].strip("/").partition("/")
         if action == "slow":
             time.sleep(int(argument) / 1000)
+        if action == "held":
+            self.server.go.wait(60)
         if action == "reset":
             self.close_connection = True
             return
@@ -42,12 +46,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def cut(self) -> None:
-        """Half of the body that the headers promise."""
+        """Half of the body that the headers promise; it ends when nothing is held any more."""
         self.send_response(200)
         self.send_header("content-length", "1000")
         self.end_headers()
         self.wfile.write(b"x" * 500)
         self.wfile.flush()
+        self.server.go.wait(60)
         time.sleep(0.1)
         self.close_connection = True
 
@@ -70,6 +75,22 @@ class Server(ThreadingHTTPServer):
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
         self.once: set[str] = set()
+        self.go = threading.Event()
+        self.go.set()
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Requests to `/held/…` are answered after this."""
+        self.go.clear()
+        try:
+            yield
+        finally:
+            self.go.set()
+
+    def stop(self) -> None:
+        self.go.set()
+        self.shutdown()
+        self.server_close()
 
 
 def start(port: int) -> Server:

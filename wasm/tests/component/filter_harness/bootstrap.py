@@ -8,10 +8,11 @@ from pathlib import Path
 
 import yaml
 
+from filter_harness.parts import TYPES, address, class_route, cluster
+
 ROOT = Path(__file__).resolve().parents[4]
 WASM = Path(os.environ.get("SPILLWAY_FILTER_WASM", ROOT / ".spillway/wasm/spillway_filter.wasm"))
 POD = ROOT / "infra/envoy/pod.yaml"
-TYPES = "type.googleapis.com/envoy.extensions"
 CLASS = "cart GET /users/{id}"
 CLASSES = (CLASS, "cart GET /items/{id}", "cart POST /orders")
 IDENTITIES = {"inbound": ("east", "cart"), "outbound": ("west", "front")}
@@ -39,26 +40,6 @@ def pod_stats_config() -> dict:
     return yaml.safe_load(filled)["stats_config"]
 
 
-def address(port: int) -> dict:
-    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
-
-
-def cluster(name: str, port: int, http2: bool = False) -> dict:
-    endpoint = {"endpoint": {"address": address(port)}}
-    out = {
-        "name": name,
-        "connect_timeout": "1s",
-        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
-        "circuit_breakers": {"thresholds": [{"max_connections": 9999, "max_pending_requests": 9999, "max_requests": 9999}]},
-    }  # fmt: skip
-    if http2:
-        options = {"@type": f"{TYPES}.upstreams.http.v3.HttpProtocolOptions"}
-        options["explicit_http_config"] = {"http2_protocol_options": {}}
-        name = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-        out["typed_extension_protocol_options"] = {name: options}
-    return out
-
-
 def wasm_filter(configuration: dict) -> dict:
     name = f"spillway-{configuration.get('direction')}"
     vm = {"vm_id": "spillway", "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(WASM)}}}
@@ -80,19 +61,6 @@ def filters(side: str, setup: Setup) -> list[dict]:
     cluster_name, service = IDENTITIES[side]
     own = {"direction": side, "cluster": cluster_name, "service": service, "flush_interval_ms": 200}
     return [wasm_filter({**own, **setup.overrides})]
-
-
-def class_route(name: str, action: dict, metadata: dict) -> dict:
-    _, method, template = name.split(" ")
-    config = {
-        "@type": f"{TYPES}.path.match.uri_template.v3.UriTemplateMatchConfig",
-        "path_template": template,
-    }
-    match = {
-        "path_match_policy": {"name": "template", "typed_config": config},
-        "headers": [{"name": ":method", "string_match": {"exact": method}}],
-    }
-    return {"name": name, "match": match, "route": action, "metadata": metadata}
 
 
 def routes(target: str, metadata: dict, setup: Setup) -> list[dict]:

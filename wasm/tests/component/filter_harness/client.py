@@ -15,7 +15,7 @@ class Answer:
 
 
 def get(port: int, path: str, headers: dict[str, str] | None = None, body: bytes | None = None) -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET" if body is None else "POST", path, body, {"host": "cart", **(headers or {})})
         response = connection.getresponse()

@@ -79,7 +79,7 @@ class Collector(service.TraceServiceServicer):
     def stop(self) -> None:
         self._server.stop(0).wait()
 
-    def wait_for(self, wanted: Callable[[Received], bool], count: int, seconds: float = 8) -> list[Received]:
+    def wait_for(self, wanted: Callable[[Received], bool], count: int, seconds: float = 30) -> list[Received]:
         """The spans that match, once there are `count`; fails with what came instead."""
         deadline = time.monotonic() + seconds
         while True:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import threading
 import time
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ from filter_harness.client import traced
 
 
 class HoldingApp:
-    """Answers `/…?hold=<ms>` after that long, thousands at a time, on a loop of its own."""
+    """Answers `/…?hold=<ms>` after that long, thousands at a time, on a loop of its own; `inside` tells
+    of each trace when its request was surely there: from when it was read to before its answer."""
 
     def __init__(self, port: int) -> None:
+        self.inside: dict[str, tuple[float, float]] = {}
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         serve = asyncio.start_server(self._serve, "127.0.0.1", port, backlog=1024)
@@ -22,8 +25,11 @@ class HoldingApp:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                read = time.monotonic()
                 hold = head.split(" ", 2)[1].partition("hold=")[2]
                 await asyncio.sleep(int(hold or 0) / 1000)
+                if trace := re.search(r"traceparent: 00-(\w+)", head):
+                    self.inside[trace[1]] = (read, time.monotonic())
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()

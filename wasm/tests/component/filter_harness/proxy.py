@@ -4,15 +4,16 @@ test -> outbound (service front, cluster west) -> inbound (service cart, cluster
 """
 
 import json
-import random
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
+from spillway_lab.testing.servers import free_port
 
 from filter_harness.bootstrap import CLASS, ROOT, WASM, Setup, bootstrap
 
@@ -22,19 +23,17 @@ ENVOY = Path(sys.executable).parent / "envoy"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below those that the kernel gives to clients: a busy machine's
-    connections would take them before Envoy does."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = random.randrange(12_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in ports:
-            ports.append(port)
-    return ports
+    return [free_port() for _ in range(count)]
+
+
+def claim(port: int) -> socket.socket:
+    """Keeps everyone but Envoy off the port while the socket lives: listeners of two Envoys would both
+    bind it and share its connections. It takes none itself, for it does not listen."""
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", port))
+    # Only now: set before, it would let this bind succeed beside another Envoy.
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return holder
 
 
 class Proxy:
@@ -43,6 +42,7 @@ class Proxy:
     def __init__(self, folder: Path, app: int, collector: int, setup: Setup | dict | None = None) -> None:
         self.setup = setup if isinstance(setup, Setup) else Setup(overrides=setup or {})
         self.admin, self.inbound, self.outbound = free_ports(3)
+        self._claims = [claim(port) for port in (self.inbound, self.outbound)]
         config, listeners = bootstrap(self.setup, self.admin, self.inbound, self.outbound, app, collector)
         if self.setup.listeners is not None:
             self.write_listeners(listeners)
@@ -79,12 +79,31 @@ class Proxy:
         lines = self._get("/stats/prometheus").splitlines()
         return {line for line in lines if line.startswith("spillway_")}
 
-    def wait_stat(self, name: str, wanted, seconds: float = 8) -> int:
+    def wait_stats(self, wanted: Callable[[dict[str, int]], bool], seconds: float = 30) -> dict[str, int]:
+        """The filter's stats, once they are as `wanted`: told on ticks, they may be seen half told."""
         deadline = time.monotonic() + seconds
-        while not wanted(value := self.stats().get(name, 0)):
-            assert time.monotonic() < deadline, f"{name} is {value}; {self.stats()}"
+        while not wanted(stats := self.stats()):
+            assert time.monotonic() < deadline, f"not so after {seconds} s: {stats}"
             time.sleep(0.05)
-        return value
+        return stats
+
+    def wait_stat(self, name: str, wanted: Callable[[int], bool], seconds: float = 30) -> int:
+        return self.wait_stats(lambda stats: wanted(stats.get(name, 0)), seconds).get(name, 0)
+
+    def wait_idle(self, seconds: float = 30) -> None:
+        """Waits until Envoy itself says that no request is under way: the filter has finished them all."""
+        deadline = time.monotonic() + seconds
+        while any(active := self._active().values()):
+            assert time.monotonic() < deadline, f"still under way after {seconds} s: {active}"
+            time.sleep(0.05)
+
+    def _active(self) -> dict[str, int]:
+        """Requests under way by connection manager."""
+        lines = self._get("/stats?filter=downstream_rq_active").splitlines()
+        pairs = (line.rsplit(": ", 1) for line in lines if line.startswith("http."))
+        active = {name: int(value) for name, value in pairs if not name.startswith("http.admin")}
+        assert len(active) == 2, active
+        return active
 
     def rss_kb(self) -> int:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
@@ -97,9 +116,11 @@ class Proxy:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        for holder in self._claims:
+            holder.close()
 
     def _get(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=5) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=20) as response:
             return response.read().decode()
 
     def _listening(self) -> bool:
@@ -110,7 +131,8 @@ class Proxy:
         return True
 
     def _wait_ready(self) -> None:
-        for _ in range(300):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break
             try:

@@ -28,10 +28,9 @@ class Handlers(grpc.GenericRpcHandler):
     def fail(self, _request: bytes, context) -> bytes:
         context.abort(grpc.StatusCode.UNAVAILABLE, "broken")
 
-    def wait(self, request: bytes, context) -> bytes:
-        for _ in range(100):
-            if self.stop.wait(0.05) or not context.is_active():
-                break
+    def wait(self, request: bytes, _context) -> bytes:
+        """Until the application stops, whether or not the caller is still there."""
+        self.stop.wait(60)
         return request
 
     def watch(self, request: bytes, context):
@@ -44,7 +43,7 @@ class Handlers(grpc.GenericRpcHandler):
 class RpcApp:
     def __init__(self, port: int) -> None:
         self.handlers = Handlers()
-        self._server = grpc.server(ThreadPoolExecutor(8), handlers=[self.handlers])
+        self._server = grpc.server(ThreadPoolExecutor(32), handlers=[self.handlers])
         if self._server.add_insecure_port(f"127.0.0.1:{port}") != port:
             raise OSError(f"port {port} is taken")
         self._server.start()

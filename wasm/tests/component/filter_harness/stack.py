@@ -1,0 +1,46 @@
+"""An application, a collector and an Envoy with the real filter, stopped whatever happens."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filter_harness import app as application
+from filter_harness.client import get, traced
+from filter_harness.collector import Collector
+from filter_harness.proxy import Proxy, Setup, free_ports
+
+
+@dataclass
+class Stack:
+    proxy: Proxy
+    collector: Collector
+    app: Any
+    app_port: int
+    collector_port: int
+
+    def flush(self) -> None:
+        """Returns when every span of the requests before is with the collector, where one worker serves
+        them: its spans leave in the order in which their requests ended, those of a last one last."""
+        assert self.proxy.setup.concurrency == 1, "several workers send in no order"
+        self.proxy.wait_idle()
+        trace, _, headers = traced()
+        get(self.proxy.outbound, "/users/1", headers)
+        self.collector.wait_for(lambda span: span.trace_id == trace, 2)
+
+
+@contextmanager
+def running(
+    folder: Path, setup: Setup | None = None, start: Callable[[int], Any] = application.start
+) -> Iterator[Stack]:
+    """`start` gives the application that listens on a port, and that has a `stop`."""
+    app_port, collector_port = free_ports(2)
+    with ExitStack() as stack:
+        app = start(app_port)
+        stack.callback(app.stop)
+        collector = Collector(collector_port)
+        stack.callback(collector.stop)
+        proxy = Proxy(folder, app_port, collector_port, setup)
+        stack.callback(proxy.stop)
+        yield Stack(proxy, collector, app, app_port, collector_port)
