@@ -1,6 +1,7 @@
 """The arithmetic of the filter's benchmark, and the benchmark itself in miniature."""
 
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import filter as command
+from filter_bench.bench import DIRECTIONS
 from filter_bench.summary import SATURATION, Sample, summarize
 
 
@@ -47,7 +49,9 @@ def test_benchmark_in_miniature() -> None:
     """Every request of both hops is answered and leaves exactly one span at a real OTLP service."""
     given = "--rounds 1 --seconds 0.5 --rates 200 0 --headline-rate 200 --warm-up 0.2 --warm-up-rate 100"
     figures = command.measure(command.arguments_of(given.split()))
-    assert figures["requests_traced"] == figures["spans_sent"] > 200
+    assert figures["requests_traced"] == figures["spans_sent"] > 0
     assert figures["spans_dropped"] == 0
     assert {"added_p50_ms", "added_p99_ms", "cpu_ratio"} <= figures.keys()
-    assert figures["rates"]["saturation"]["inbound"]["filtered"]["answered"] > 200
+    for rate, direction in product(("200", "saturation"), DIRECTIONS):
+        for variant in ("plain", "filtered"):
+            assert figures["rates"][rate][direction][variant]["answered"] > 0

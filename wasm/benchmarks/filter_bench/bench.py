@@ -6,10 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import yaml
+from filter_harness.proxy import claim, free_ports
 from spillway_contracts.names import FILTER_STAT_SPANS_SENT
 
 from filter_bench import client, envoys
-from filter_bench.processes import Process, free_ports, http_get
+from filter_bench.processes import Process, http_get
 from filter_bench.summary import Sample
 
 ENVOY = Path(sys.executable).parent / "envoy"
@@ -21,7 +22,9 @@ PROXY_CORE, LOAD_CORE = 1, 0
 class Variant:
     """One Envoy under test, with or without the filter."""
 
-    def __init__(self, filtered: bool, wasm: Path, upstream: int, sink: int, folder: Path) -> None:
+    def __init__(
+        self, filtered: bool, wasm: Path, upstream: int, sink: int, folder: Path, stack: ExitStack
+    ) -> None:
         self.name = "filtered" if filtered else "plain"
         self.filtered = filtered
         self.admin, inbound, outbound = free_ports(3)
@@ -31,10 +34,13 @@ class Variant:
         values |= {f"{name}_HOST": "127.0.0.1" for name in ports}
         values |= {"SPILLWAY_FILTER_WASM": str(wasm), "SPILLWAY_CLUSTER": "west", "SPILLWAY_POD": "cart-1"}
         values["SPILLWAY_SERVICE"] = envoys.SERVICE
+        for port in (inbound, outbound):
+            stack.enter_context(claim(port))
         self.process = start_envoy(self.name, PROXY_CORE, envoys.pod(filtered, values, upstream), folder)
-        self.process.wait_port(outbound)
+        stack.callback(self.process.stop)
         self.targets = {}
         for direction, port in zip(DIRECTIONS, (inbound, outbound), strict=True):
+            self.process.wait_port(port)
             self.targets[direction] = folder / f"{self.name}-{direction}.targets"
             self.targets[direction].write_text(client.targets(port, direction))
 
@@ -77,8 +83,7 @@ class Bench:
         self.sink.wait_port(sink_port)
         self.variants = []
         for filtered in (False, True):
-            self.variants.append(Variant(filtered, wasm, upstream, sink_port, folder))
-            stack.callback(self.variants[-1].process.stop)
+            self.variants.append(Variant(filtered, wasm, upstream, sink_port, folder, stack))
         self.traced = 0
 
     def run(self, number: int, direction: str, rate: int, seconds: float) -> list[Sample]:
@@ -95,7 +100,7 @@ class Bench:
     def settle(self) -> None:
         """Waits until the collector has a span of every request so far, none lost, none twice, and the
         filter knows it."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while (spans := int(self.sink.ask())) != self.traced or self.stat(FILTER_STAT_SPANS_SENT) != spans:
             if spans > self.traced or time.monotonic() > deadline:
                 raise RuntimeError(f"the collector has {spans} spans of {self.traced} requests")

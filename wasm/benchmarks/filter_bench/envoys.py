@@ -8,26 +8,22 @@ import re
 from pathlib import Path
 
 import yaml
+from filter_harness.parts import TYPES, address, class_route, cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 TEMPLATE = ROOT / "infra/envoy/pod.yaml"
-TYPES = "type.googleapis.com/envoy.extensions"
 BODY_BYTES = 1024
 SERVICE = "cart"
 CALLEES = ("users", "stock", "prices", "mail")
 TEMPLATES = ("/users/{id}", "/users/{id}/orders", "/users/{id}/orders/{order}", "/checkout", "/health")
 METHODS = ("GET", "POST")
-LIMITS = ("max_connections", "max_pending_requests", "max_requests")
+METADATA = {"filter_metadata": {"spillway": {"ruleset_version": 42, "input_window": "w1"}}}
 ANSWERED = {
     "content-type": "application/json",
     "x-spillway-service-time-us": "150",
     "x-spillway-cluster": "east",
 }
 """Response headers of the application: those of a callee behind a filter of its own."""
-
-
-def address(port: int) -> dict:
-    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
 
 
 def render(values: dict[str, str]) -> dict:
@@ -57,39 +53,12 @@ def pod(filtered: bool, values: dict[str, str], upstream: int) -> dict:
     return rendered
 
 
-def cluster(name: str, port: int) -> dict:
-    endpoint = {"endpoint": {"address": address(port)}}
-    return {
-        "name": name,
-        "connect_timeout": "1s",
-        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
-        "circuit_breakers": {"thresholds": [dict.fromkeys(LIMITS, 65536)]},
-    }
-
-
-def route(name: str, match: dict, action: dict) -> dict:
-    metadata = {"filter_metadata": {"spillway": {"ruleset_version": 42, "input_window": "w1"}}}
-    return {"name": name, "match": match, "route": action, "metadata": metadata}
-
-
 def class_routes(service: str, action: dict) -> list[dict]:
     """A route per class, the most specific first, and the catch-all."""
-    out = []
-    for template in sorted(TEMPLATES, key=len, reverse=True):
-        for method in METHODS:
-            config = {
-                "@type": f"{TYPES}.path.match.uri_template.v3.UriTemplateMatchConfig",
-                "path_template": template,
-            }
-            match = {
-                "path_match_policy": {
-                    "name": "envoy.path.match.uri_template.uri_template_matcher",
-                    "typed_config": config,
-                },
-                "headers": [{"name": ":method", "string_match": {"exact": method}}],
-            }
-            out.append(route(f"{service} {method} {template}", match, action))
-    return [*out, route("other", {"prefix": "/"}, action)]
+    templates = sorted(TEMPLATES, key=len, reverse=True)
+    names = [f"{service} {method} {template}" for template in templates for method in METHODS]
+    other = {"name": "other", "match": {"prefix": "/"}, "route": action, "metadata": METADATA}
+    return [*(class_route(name, action, METADATA) for name in names), other]
 
 
 def inbound_hosts() -> list[dict]:

@@ -9,16 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
 def on_core(core: int, command: Sequence[str | Path]) -> list[str]:
     return ["taskset", "-c", str(core), *map(str, command)]
 
