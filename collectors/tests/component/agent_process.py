@@ -42,7 +42,7 @@ def agent(folder: Path, gateway: str, environment: dict[str, str], *overrides: s
         url=f"http://127.0.0.1:{ports['health']}",
         command=[str(RUN), *(f"--config={c}" for c in (RUN.parent / "agent.yaml", *settings))],
         log=folder / "agent.log",
-        ready=lambda: servers._healthy(ports["health"]),
+        ready=lambda: servers.healthy(ports["health"]),
         environment=environment | own | more,
     )
     return Collector(server, ports)
@@ -62,7 +62,8 @@ class Gateway(TraceServiceServicer):
         self.requests: list[ExportTraceServiceRequest] = []
         self.refusing = False
         self.refused = threading.Event()
-        self._server = grpc.server(futures.ThreadPoolExecutor(4))
+        options = [("grpc.max_receive_message_length", 16 << 20)]  # as config.yaml
+        self._server = grpc.server(futures.ThreadPoolExecutor(4), options=options)
         add_TraceServiceServicer_to_server(self, self._server)
         pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
         self._server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
@@ -81,12 +82,12 @@ class Gateway(TraceServiceServicer):
     def __exit__(self, *_) -> None:
         self._server.stop(0)
 
-    def spans(self) -> set[bytes]:
-        """Trace ids of everything that was taken."""
-        return {
+    def trace_ids(self) -> list[bytes]:
+        """That of every span that was taken."""
+        return [
             span.trace_id
             for request in list(self.requests)
             for resource_spans in request.resource_spans
             for scope_spans in resource_spans.scope_spans
             for span in scope_spans.spans
-        }
+        ]

@@ -70,7 +70,7 @@ def collector(folder: Path, kafka: str, environment: dict[str, str], *overrides:
         url=f"http://127.0.0.1:{ports['health']}",
         command=[str(RUN), *configuration],
         log=folder / "collector.log",
-        ready=lambda: servers._healthy(ports["health"]),
+        ready=lambda: servers.healthy(ports["health"]),
         environment=environment | own,
     )
     return Collector(server, ports)

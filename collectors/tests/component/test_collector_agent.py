@@ -2,24 +2,19 @@
 
 import secrets
 import time
-from collections.abc import Callable
 
+import grpc
 import pytest
 from agent_process import NODE, PLAIN, Gateway, agent
 from collector_process import CLUSTER, spans_request
 from fake_dns import FakeDns
 from spillway_contracts import names
 from spillway_lab.testing import servers
+from spillway_lab.testing.waiting import eventually
 from tls_files import tls_files
+from topics import heavy_request
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(120)]
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return condition()
 
 
 def send(target, count: int) -> set[bytes]:
@@ -53,7 +48,7 @@ def test_gateways_share_the_load_over_tls_and_spans_name_cluster_and_node(tmp_pa
             while not (one.requests and other.requests) and len(sent) < 400:
                 sent |= send(running, 4)
                 time.sleep(0.15)
-            assert eventually(lambda: one.spans() | other.spans() == sent)
+            eventually(lambda: {*one.trace_ids(), *other.trace_ids()} == sent, "every span is with a gateway")
             assert one.requests and other.requests
         finally:
             running.server.stop()
@@ -82,13 +77,13 @@ def test_what_was_taken_survives_gateways_that_refuse_and_the_agents_own_death(t
         running.server.start()
         try:
             sent = send(running, 20)
-            assert gateway.refused.wait(10)
+            assert gateway.refused.wait(60)
             running.server.kill()
             running.server.start()
             sent |= send(running, 20)
             gateway.refusing = False
-            assert eventually(lambda: gateway.spans() >= sent)
-            assert gateway.spans() == sent
+            eventually(lambda: {*gateway.trace_ids()} >= sent, "every accepted span is with the gateway")
+            assert {*gateway.trace_ids()} == sent
         finally:
             running.server.stop()
 
@@ -107,9 +102,42 @@ def test_a_gateway_that_cannot_prove_itself_gets_nothing(tmp_path, clean_environ
     try:
         with Gateway(f"127.0.0.1:{port}", foreign) as impostor:
             sent = send(running, 5)
-            assert eventually(lambda: "certificate" in running.server.log.read_text())
+            unknown = "certificate signed by unknown authority"
+            eventually(
+                lambda: unknown in running.server.log.read_text(), "the agent says why it does not send"
+            )
             assert not impostor.requests
         with Gateway(f"127.0.0.1:{port}", tls) as gateway:
-            assert eventually(lambda: gateway.spans() == sent)
+            eventually(lambda: {*gateway.trace_ids()} == sent, "what had waited is with the gateway")
     finally:
         running.server.stop()
+
+
+def test_a_large_span_is_refused_or_arrives_with_its_neighbours(tmp_path, clean_environment):
+    """What is accepted arrives, whatever its size: a request above the limit is refused for good, before it is taken."""
+    tls, port = tls_files(tmp_path / "tls"), servers.free_port()
+    with Gateway(f"127.0.0.1:{port}", tls) as gateway:
+        running = agent(
+            tmp_path / "agent",
+            f"https://127.0.0.1:{port}",
+            clean_environment,
+            PLAIN,
+            SPILLWAY_GATEWAY_CA=str(tls.ca),
+        )
+        running.server.start()
+        try:
+            fits, too_large = secrets.token_bytes(16), secrets.token_bytes(16)
+            running.export_grpc(heavy_request(fits, [10, 3_900_000, 10]).SerializeToString())
+            payload = heavy_request(too_large, [10, 5_000_000, 10]).SerializeToString()
+            with pytest.raises(grpc.RpcError) as refused:
+                running.export_grpc(payload)
+            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert running.export_http("/v1/traces", payload).status_code in (400, 413)
+            later = send(running, 3)
+            eventually(lambda: later <= {*gateway.trace_ids()}, "spans that came later are with the gateway")
+            wanted = sorted([fits] * 3 + list(later))
+            eventually(
+                lambda: sorted(gateway.trace_ids()) == wanted, "every accepted span is with the gateway"
+            )
+        finally:
+            running.server.stop()

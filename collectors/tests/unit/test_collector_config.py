@@ -9,6 +9,7 @@ from spillway_contracts import names
 BOX = Path(__file__).resolve().parents[2]
 CONFIG = yaml.safe_load((BOX / "config.yaml").read_text())
 MANIFEST = yaml.safe_load((BOX / "builder-config.yaml").read_text())
+AGENT = yaml.safe_load((BOX / "agent.yaml").read_text())
 EXPORTER = CONFIG["exporters"]["kafka_partition"]
 QUEUE = EXPORTER["sending_queue"]
 FILES = ("config.yaml", "metrics.yaml", "otlp-tls.yaml", "otlp-client-ca.yaml")
@@ -52,6 +53,19 @@ def test_an_accepted_request_is_on_disk():
     assert QUEUE["storage"] in CONFIG["extensions"] and QUEUE["storage"] in CONFIG["service"]["extensions"]
     assert QUEUE["sizer"] == "bytes" and QUEUE["queue_size"] > 0
     assert EXPORTER["retry_on_failure"]["max_elapsed_time"] == "0s"
+
+
+def test_no_request_that_the_agent_accepts_is_too_large_for_its_batches_or_the_gateway():
+    """exporterhelper drops a span above max_size, and what follows it in its batch, after the sender was told OK."""
+    protocols = AGENT["receivers"]["otlp"]["protocols"]
+    largest = max(
+        protocols["grpc"]["max_recv_msg_size_mib"] << 20, protocols["http"]["max_request_body_size"]
+    )
+    batch = AGENT["exporters"]["otlp_grpc"]["sending_queue"]["batch"]
+    assert batch["sizer"] == "bytes"
+    assert batch["min_size"] + largest < batch["max_size"]
+    gateway = CONFIG["receivers"]["otlp"]["protocols"]["grpc"]["max_recv_msg_size_mib"]
+    assert batch["max_size"] < gateway << 20
 
 
 def test_producer_stays_within_the_stack_brokers_message_size():
