@@ -11,6 +11,8 @@ from spillway_lab.control import Control, InForce
 from spillway_lab.samples import Samples, concatenate
 from spillway_lab.stack import LabStack
 
+# A guard, not a claim: servers that were killed come back first, and the loop then takes some rounds.
+CLOSES_WITHIN_S = 120.0
 _HEARD = (
     "SELECT DISTINCT cluster FROM calls WHERE started_at > fromUnixTimestamp64Micro(toInt64(%(instant)s))"
 )
@@ -26,7 +28,7 @@ class Loop:
     def clickhouse(self) -> Client:
         return Client.from_url(self.stack.clickhouse_url)
 
-    def closed_since(self, instant: float, timeout: float) -> InForce:
+    def closed_since(self, instant: float, timeout: float = CLOSES_WITHIN_S) -> InForce:
         """Waits until calls of every cluster that began after the instant are stored, and a ruleset that was
         made from telemetry after it is in every Envoy."""
         deadline, seen = time.monotonic() + timeout, "nothing"

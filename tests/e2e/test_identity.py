@@ -3,7 +3,8 @@
 import contextlib
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import httpx
@@ -15,16 +16,9 @@ from spillway_lab.pods import HOST, Pod
 from spillway_lab.render import Surroundings
 from spillway_lab.stack import HOME, ROOT
 from spillway_lab.testing.servers import free_port
+from spillway_lab.testing.waiting import STOP_S, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
-_WAIT_S = 60.0
-
-
-def eventually(what: str, true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while not true():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.2)
 
 
 def status(loop: Loop, cluster: str) -> dict:
@@ -66,7 +60,7 @@ def stranger(loop: Loop, claimed: Pod, held: Pod) -> Iterator[Pod]:
             yield pod
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(STOP_S)
 
 
 def pods_of_two_services(loop: Loop, cluster: str) -> tuple[Pod, Pod]:
@@ -80,11 +74,13 @@ def test_a_pod_with_another_pods_certificate_is_refused_and_counted(loop: Loop):
     cluster = loop.stack.scenario.clusters[0]
     claimed, held = pods_of_two_services(loop, cluster)
     name = "spillway_relay_streams_refused_identity_total"
-    before, connected = counter(loop, cluster, name), status(loop, cluster)["envoys"]
+    own = Counter(pod.service for pod in loop.stack.plan.pods if pod.cluster == cluster)
+    before = counter(loop, cluster, name)
     with stranger(loop, claimed, held) as pod:
-        eventually("the relay refuses the stranger", lambda: counter(loop, cluster, name) > before)
-        assert envoys.outbound_routes(pod) is None
-        assert status(loop, cluster)["envoys"] == connected
+        eventually(lambda: counter(loop, cluster, name) > before, "the relay refuses the stranger")
+        assert routes_of(pod) is None
+        # Fewer while some come back from a fault, never more.
+        assert Counter(status(loop, cluster)["envoys"]) <= own
 
 
 def test_a_pod_of_the_same_service_is_let_in(loop: Loop):
@@ -92,7 +88,7 @@ def test_a_pod_of_the_same_service_is_let_in(loop: Loop):
     cluster = loop.stack.scenario.clusters[0]
     claimed, _ = pods_of_two_services(loop, cluster)
     with stranger(loop, claimed, claimed) as pod:
-        eventually("routes arrive", lambda: routes_of(pod) is not None)
+        eventually(lambda: routes_of(pod) is not None, "routes arrive")
 
 
 def routes_of(pod: Pod) -> dict | None:
@@ -110,8 +106,8 @@ def test_a_pod_of_another_cluster_is_refused(loop: Loop):
     name = "spillway_relay_streams_refused_identity_total"
     before = counter(loop, first, name)
     with stranger(loop, claimed, held) as pod:
-        eventually("the relay refuses the stranger", lambda: counter(loop, first, name) > before)
-        assert envoys.outbound_routes(pod) is None
+        eventually(lambda: counter(loop, first, name) > before, "the relay refuses the stranger")
+        assert routes_of(pod) is None
 
 
 def test_certificates_are_renewed_under_load(loop: Loop):
@@ -125,8 +121,8 @@ def test_certificates_are_renewed_under_load(loop: Loop):
     (store.folder / "authority/ca.crt").unlink()
     store.renew()
     for cluster in clusters:
-        eventually("the relay takes the new files", lambda c=cluster: counter(loop, c, name) > before[c])
+        eventually(lambda c=cluster: counter(loop, c, name) > before[c], "the relay takes the new files")
         loop.stack.supervisor.kill(f"relay-{cluster}")
-    loop.closed_since(time.time(), 90)
+    loop.closed_since(time.time())
     samples = background.samples()
     assert samples.ok.all(), set(samples.reason[~samples.ok])

@@ -10,6 +10,8 @@ from loop_harness import Background, Loop
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names, traffic_class
 from spillway_lab import envoys
+from spillway_lab.control import InForce
+from spillway_lab.testing.waiting import WAIT_S, eventually
 
 SQL = Path(__file__).resolve().parents[2] / "docs/sql"
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -18,49 +20,56 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 def test_requests_through_an_envoy_become_weights_in_its_config_dump(loop: Loop):
     """After load, the weights in each caller's Envoy are the published rules, made from that load, and the
     overloaded cluster sends some of it away."""
-    began = time.time()
-    background = Background(loop.stack, "loop", 25)
-    time.sleep(12)
-    current = loop.closed_since(began, 60)
+    background = Background(loop.stack, "loop", 40)
+    closed = loop.closed_since(time.time())
+    current = eventually(
+        lambda: routing_away(loop, closed.version), "the rules in force, some leading away, in every Envoy"
+    )
     samples = background.samples()
     assert current.policy == "spillway"
+    assert samples.ok.all()
+
+
+def routing_away(loop: Loop, at_least: int) -> InForce | None:
+    """What is in force, when it sends something to another cluster and every Envoy has exactly that; None while
+    versions change."""
+    current = loop.control.in_force()
+    if current is None or current.version < at_least:
+        return None
     away = 0
     for pod in loop.stack.plan.pods:
-        routes = envoys.outbound_routes(pod)
+        routes = envoys.outbound_routes(pod) or {}
         rules = [r for r in current.rulesets[pod.cluster].rules if r.source_service == pod.service]
         for rule in rules:
-            found = envoys.weights(routes, rule.traffic_class.service)[
-                traffic_class.format_id(rule.traffic_class)
-            ]
+            destinations = envoys.weights(routes, rule.traffic_class.service)
+            found = destinations[traffic_class.format_id(rule.traffic_class)]
             assert sum(found.values()) == names.VALUE_WEIGHT_TOTAL
-            # A newer version may have arrived in between; it never differs by much under steady load.
-            for destination in rule.destinations:
-                assert abs(found.get(destination.cluster, 0) - destination.weight) <= 2000
-            away += sum(w for cluster, w in found.items() if cluster != pod.cluster)
-    assert away > 0
-    assert samples.ok.all()
+            published = {d.cluster: d.weight for d in rule.destinations if d.weight}
+            if {cluster: weight for cluster, weight in found.items() if weight} != published:
+                return None
+            away += sum(weight for cluster, weight in found.items() if cluster != pod.cluster)
+    return current if away else None
+
+
+TRACED = """
+    SELECT a.version, any(r.input_window), any(s.outcome), count()
+    FROM acknowledgements AS a
+    INNER JOIN rulesets AS r ON r.version = a.version
+    INNER JOIN solves AS s ON s.ruleset_id = r.ruleset_id
+    INNER JOIN rules ON rules.version = a.version
+    INNER JOIN edges ON edges.ruleset_version = a.version
+    WHERE a.outcome = 'ack' AND a.version > 0
+    GROUP BY a.version ORDER BY a.version DESC LIMIT 1
+"""
 
 
 def test_a_weight_can_be_traced_to_the_spans_that_caused_it(loop: Loop):
     """One ruleset version joins Envoy's acknowledgement, the rule, the solve, its input window and the calls in it."""
     client = loop.clickhouse()
     background = Background(loop.stack, "trace", 20)
-    loop.closed_since(time.time(), 60)
+    loop.closed_since(time.time())
     background.samples()
-    time.sleep(3)
-    row = client.execute(
-        """
-        SELECT a.version, any(r.input_window), any(s.outcome), count()
-        FROM acknowledgements AS a
-        INNER JOIN rulesets AS r ON r.version = a.version
-        INNER JOIN solves AS s ON s.ruleset_id = r.ruleset_id
-        INNER JOIN rules ON rules.version = a.version
-        INNER JOIN edges ON edges.ruleset_version = a.version
-        WHERE a.outcome = 'ack' AND a.version > 0
-        GROUP BY a.version ORDER BY a.version DESC LIMIT 1
-        """
-    )
-    assert row, "no acknowledged version joins its rules, its solve and a call that it routed"
+    row = eventually(lambda: client.execute(TRACED), "a version that joins its rules, its solve and a call")
     start, end = (int(part) / 1000 for part in row[0][1].split("-"))
     calls = client.execute(
         "SELECT count() FROM calls WHERE toUnixTimestamp64Milli(toDateTime64(started_at, 3)) BETWEEN %(a)s AND %(b)s",
@@ -92,13 +101,8 @@ def test_a_ruleset_that_breaks_the_contract_is_refused_by_key_and_the_loop_goes_
     rule.traffic_class.service, rule.traffic_class.method, rule.traffic_class.path_template = "a", "GET", "/"
     rule.destinations.add(cluster="nowhere", weight=9999)
     _propose(loop, bad)
-    client, deadline, rows = loop.clickhouse(), time.monotonic() + 20, []
-    while not rows and time.monotonic() < deadline:
-        rows = client.execute(
-            "SELECT outcome, reason FROM rulesets WHERE ruleset_id = %(id)s", {"id": bad.id}
-        )
-        time.sleep(0.5)
-    assert rows
+    client, refusal = loop.clickhouse(), "SELECT outcome, reason FROM rulesets WHERE ruleset_id = %(id)s"
+    rows = eventually(lambda: client.execute(refusal, {"id": bad.id}), "a row of the refusal")
     assert rows[0][0] == "refused"
     assert "rules[0].source_cluster: unknown cluster 'nowhere'" in rows[0][1]
     assert "weights sum to 9999, must be 10000" in rows[0][1]
@@ -115,8 +119,7 @@ def test_every_question_of_the_docs_has_an_answer(loop: Loop, question: str):
 
 def loop_goes_on(loop: Loop) -> None:
     background = Background(loop.stack, "goes-on", 20)
-    time.sleep(5)
-    loop.closed_since(time.time(), 60)
+    loop.closed_since(time.time())
     assert background.samples().ok.all()
 
 
@@ -153,7 +156,7 @@ def _dead_letter_after(loop: Loop, payload: bytes) -> list[str]:
             names.KAFKA_TOPIC_DEAD_LETTERS, bootstrap_servers=address, auto_offset_reset="earliest"
         )
         await consumer.start()
-        reasons, deadline = [], time.monotonic() + 30
+        reasons, deadline = [], time.monotonic() + WAIT_S
         while not reasons and time.monotonic() < deadline:
             for records in (await consumer.getmany(timeout_ms=1000)).values():
                 for record in records:
@@ -181,9 +184,11 @@ def test_messages_in_kafka_are_fat_and_keep_traces_together(loop: Loop):
         await consumer.start()
         await consumer.seek_to_end()
         background = Background(loop.stack, "fat", 10)
-        await asyncio.to_thread(background.samples)
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
+        requests = len(await asyncio.to_thread(background.samples))
+        deadline = time.monotonic() + WAIT_S
+        # A trace per request; Envoy may drop spans where the machine is too slow for them.
+        while len(set().union(*(traces for _, traces, _ in found))) < 0.9 * requests:
+            assert time.monotonic() < deadline, f"{requests} requests, {len(found)} messages"
             for records in (await consumer.getmany(timeout_ms=500)).values():
                 for record in records:
                     request = ExportTraceServiceRequest.FromString(record.value)
@@ -196,7 +201,7 @@ def test_messages_in_kafka_are_fat_and_keep_traces_together(loop: Loop):
 
     messages = asyncio.run(received())
     spans = sum(count for _, _, count in messages)
-    assert spans > 0
+    print(f"{spans} spans in {len(messages)} messages: {spans / len(messages):.1f} per message")
     assert spans / len(messages) > 5, f"{spans} spans in {len(messages)} messages"
     partitions: dict[bytes, set[int]] = {}
     for partition, traces, _ in messages:

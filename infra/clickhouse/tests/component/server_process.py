@@ -5,21 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-_READY = 60.0  # seconds
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from spillway_lab.testing.servers import free_port
+from spillway_lab.testing.waiting import STOP_S, eventually
 
 
 class ServerProcess:
@@ -50,11 +43,14 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + _READY
-        while self.health() != 200:
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"server did not become ready:\n{self.log.read_text()[-2000:]}")
-            time.sleep(0.05)
+        eventually(self._ready, "the server is ready", seen=self._tail)
+
+    def _ready(self) -> bool:
+        assert self.process is not None and self.process.poll() is None, self._tail()
+        return self.health() == 200
+
+    def _tail(self) -> str:
+        return self.log.read_text()[-2000:]
 
     def health(self) -> int:
         """Status of GET /healthz, 0 when nobody listens."""
@@ -68,10 +64,10 @@ class ServerProcess:
             return 0
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Sends the signal, waits at most 10 s; the exit code."""
+        """Sends the signal, waits until it has ended; the exit code."""
         if self.process is None:
             return 0
         self.process.send_signal(how)
-        code = self.process.wait(10)
+        code = self.process.wait(STOP_S)
         self.process = None
         return code
