@@ -109,11 +109,7 @@ func stamp(ruleset uint64, items []*item, before Set) Set {
 	if _, had, _ := strings.Cut(before.Version, "."); had == content {
 		return before
 	}
-	out := Set{Version: strconv.FormatUint(ruleset, 10) + "." + content, items: items}
-	for _, i := range items {
-		out.names = append(out.names, i.name)
-	}
-	return out
+	return Set{Version: strconv.FormatUint(ruleset, 10) + "." + content, items: items, names: namesOf(items)}
 }
 
 // Only the resources of these names; each must be there.
@@ -139,11 +135,14 @@ func byName(a, b *item) int { return cmp.Compare(a.name, b.name) }
 
 // find the resource of the name among those in order; nil when there is none.
 func find(items []*item, name string) *item {
-	i, ok := slices.BinarySearchFunc(items, name, func(i *item, name string) int { return cmp.Compare(i.name, name) })
-	if !ok {
-		return nil
+	if i, ok := position(items, name); ok {
+		return items[i]
 	}
-	return items[i]
+	return nil
+}
+
+func position(items []*item, name string) (int, bool) {
+	return slices.BinarySearchFunc(items, name, func(i *item, name string) int { return cmp.Compare(i.name, name) })
 }
 
 // RulesetVersion of an xDS version; 0 when it is none of ours.

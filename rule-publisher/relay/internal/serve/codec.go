@@ -65,6 +65,7 @@ type response struct {
 	version, typeURL, nonce string
 	items                   []*item
 	removed                 []string // delta only
+	changed                 []*item  // of the items, what the Envoy does not hold; is not sent
 }
 
 // Marshal implements encoding.CodecV2.

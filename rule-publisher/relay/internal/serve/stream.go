@@ -1,21 +1,13 @@
 package serve
 
 import (
-	"cmp"
-	"slices"
-	"strconv"
 	"sync"
-	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
-
-// typesPerStream is far above the three that are served: an Envoy may ask for what it likes, and is
-// kept for as long as its stream.
-const typesPerStream = 16
 
 // stream is one Envoy's, of either variant. Its handler's goroutine reads; nobody else is bound to it
 // while it is silent, which is nearly always. Whoever finds something due sends, one at a time.
@@ -29,6 +21,7 @@ type stream struct {
 	placed  bool            // the Envoy holds something that it accepted
 	service *entry          // nil until the node is known
 	subs    []*subscription // in the order in which types must reach an Envoy
+	warming []*item         // clusters that were sent before endpoints were asked for
 	nonce   uint64
 	sending bool
 	ended   bool
@@ -83,7 +76,7 @@ func (a *ads) take(st *stream, r *request) error {
 	if st.service == nil {
 		st.join(a.cache)
 	}
-	st.send() //nolint:errcheck // reading tells of it
+	st.send()
 	return nil
 }
 
@@ -105,25 +98,6 @@ func (st *stream) join(cache *Cache) {
 	st.service = service
 }
 
-// subscription of the request's type.
-func (st *stream) subscription(r request) (*subscription, error) {
-	for _, sub := range st.subs {
-		if sub.typeURL == r.typeURL {
-			return sub, nil
-		}
-	}
-	if len(st.subs) == typesPerStream {
-		return nil, status.Errorf(codes.ResourceExhausted, "type_url: %.200q is one more than the %d types that a stream may ask for",
-			r.typeURL, typesPerStream)
-	}
-	sub := newSubscription(r, st.delta)
-	st.subs = append(st.subs, sub)
-	slices.SortStableFunc(st.subs, func(a, b *subscription) int {
-		return cmp.Compare(slices.Index(typeOrder, a.typeURL), slices.Index(typeOrder, b.typeURL))
-	})
-	return sub, nil
-}
-
 // wake sends what is due, without making the caller wait for the Envoy.
 func (st *stream) wake() {
 	st.mu.Lock()
@@ -133,34 +107,33 @@ func (st *stream) wake() {
 	}
 	if first := st.next(); first != nil {
 		st.sending = true
-		st.sends.Go(func() { st.sendAll(first) }) // an error is told by reading
+		st.sends.Go(func() { st.sendAll(first) })
 	}
 }
 
 // send what is due, if nobody does already.
-func (st *stream) send() error {
+func (st *stream) send() {
 	st.mu.Lock()
 	if st.sending {
 		st.mu.Unlock()
-		return nil
+		return
 	}
 	next := st.next()
 	st.sending = next != nil
 	st.mu.Unlock()
-	return st.sendAll(next)
+	st.sendAll(next)
 }
 
-// sendAll from the response given until nothing is due.
-func (st *stream) sendAll(next *response) (err error) {
-	for ; next != nil && err == nil; next = st.after() {
-		err = st.SendMsg(next)
+// sendAll from the response given until nothing is due, or the connection is gone, of which reading tells.
+func (st *stream) sendAll(next *response) {
+	for ; next != nil; next = st.after() {
+		if st.SendMsg(next) != nil {
+			st.mu.Lock()
+			st.sending = false
+			st.mu.Unlock()
+			return
+		}
 	}
-	if err != nil {
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		st.sending = false
-	}
-	return err
 }
 
 // after a response was sent: the next, or nil, and then nobody is sending.
@@ -170,21 +143,4 @@ func (st *stream) after() *response {
 	next := st.next()
 	st.sending = next != nil
 	return next
-}
-
-// next response that is due: clusters before endpoints before routes.
-func (st *stream) next() *response {
-	bundle := st.service.served()
-	if bundle == nil || st.ended {
-		return nil
-	}
-	for _, t := range st.subs {
-		if out := t.due(bundle[t.typeURL]); out != nil {
-			st.nonce++
-			out.nonce = strconv.FormatUint(st.nonce, 10)
-			t.sent = sent{out.nonce, out.version, time.Now()}
-			return out
-		}
-	}
-	return nil
 }

@@ -137,7 +137,7 @@ func (s *Streams) request(st *stream, r request) error {
 		s.PushToAck.Observe(time.Since(sub.sent.at).Seconds())
 	}
 	st.placed = st.placed || len(r.initial) > 0 || r.version != "" || isNew && !answer.Refused
-	sub.take(r, answer.Refused)
+	st.take(sub, r, answer.Refused)
 	st.mu.Unlock()
 	if isFirst {
 		s.Counters.Add(count.StreamsOpened)

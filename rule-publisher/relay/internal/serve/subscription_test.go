@@ -100,6 +100,26 @@ func TestDeltaSubscription(t *testing.T) {
 	s.tell(t, first, []string{"a"}, nil)
 }
 
+// Delta: who asks again for what it was told has forgotten it, and is told again; also of everything.
+func TestDeltaSubscriptionAskedAgain(t *testing.T) {
+	all := set(t, 1, "", "a", "b", "c")
+	s := subscribed(true, request{names: []string{"a", "b"}})
+	s.tell(t, all, []string{"a", "b"}, nil)
+	s.accept()
+	s.take(request{names: []string{"b", "c"}}, false)
+	s.tell(t, all, []string{"b", "c"}, nil)
+	s.accept()
+	s.tell(t, all, nil, nil)
+	s = subscribed(true, request{})
+	s.tell(t, all, []string{"a", "b", "c"}, nil)
+	s.accept()
+	s.take(request{names: []string{everything}}, false)
+	s.tell(t, all, []string{"a", "b", "c"}, nil)
+	if slices.ContainsFunc(all.items, func(i *item) bool { return i.version == "" }) {
+		t.Error("the set itself was changed")
+	}
+}
+
 // State-of-the-world: everything asked for is told at each change, also again when it was let go in
 // between; a refused version is not sent twice; an answer to an older response opens nothing.
 func TestWholeSubscription(t *testing.T) {

@@ -1,0 +1,99 @@
+package serve
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// typesPerStream is far above the three that are served: an Envoy may ask for what it likes, and is
+// kept for as long as its stream.
+const typesPerStream = 16
+
+// subscription of the request's type.
+func (st *stream) subscription(r request) (*subscription, error) {
+	if sub := st.of(r.typeURL); sub != nil {
+		return sub, nil
+	}
+	if len(st.subs) == typesPerStream {
+		return nil, status.Errorf(codes.ResourceExhausted, "type_url: %.200q is one more than the %d types that a stream may ask for",
+			r.typeURL, typesPerStream)
+	}
+	sub := newSubscription(r, st.delta)
+	st.subs = append(st.subs, sub)
+	slices.SortStableFunc(st.subs, func(a, b *subscription) int {
+		return cmp.Compare(slices.Index(typeOrder, a.typeURL), slices.Index(typeOrder, b.typeURL))
+	})
+	return sub, nil
+}
+
+// of the type; nil when the Envoy has not asked for it.
+func (st *stream) of(typeURL string) *subscription {
+	for _, sub := range st.subs {
+		if sub.typeURL == typeURL {
+			return sub
+		}
+	}
+	return nil
+}
+
+// take a request into the subscription.
+func (st *stream) take(sub *subscription, r request, refused bool) {
+	sub.take(r, refused)
+	if sub.typeURL == EndpointType && st.warming != nil {
+		sub.forget(namesOf(st.warming))
+		st.warming = nil
+	}
+}
+
+// next response that is due: clusters, endpoints, routes, and then the clusters that are to go.
+func (st *stream) next() *response {
+	bundle := st.service.served()
+	if bundle == nil || st.ended {
+		return nil
+	}
+	for _, sub := range st.subs {
+		if out := sub.due(bundle[sub.typeURL]); out != nil {
+			if sub.typeURL == ClusterType {
+				st.warm(sub, out.changed)
+			}
+			return st.number(sub, out)
+		}
+	}
+	if clusters := st.of(ClusterType); clusters != nil && clusters.leaving && st.routed() {
+		if out := clusters.leave(bundle[ClusterType]); out != nil {
+			return st.number(clusters, out)
+		}
+	}
+	return nil
+}
+
+func (st *stream) number(sub *subscription, out *response) *response {
+	st.nonce++
+	out.nonce = strconv.FormatUint(st.nonce, 10)
+	sub.sent = sent{out.nonce, out.version, time.Now()}
+	return out
+}
+
+// warm has the endpoints of changed clusters follow, be they the same: Envoy uses a changed cluster as
+// late as 15 s afterwards when it is not told its endpoints again ("resource warming" of the protocol).
+func (st *stream) warm(clusters *subscription, changed []*item) {
+	if endpoints := st.of(EndpointType); endpoints != nil {
+		endpoints.forget(namesOf(changed))
+	} else if clusters.sent.nonce == "" {
+		// An Envoy that comes back asks for everything before it reads the first response: the endpoints that
+		// it will say it has are those of the clusters before the change.
+		st.warming = changed
+	}
+}
+
+// routed tells whether the Envoy has taken the routes that are served, and so uses none of the clusters
+// that are to go. One that comes back asks for its routes before it answers for its clusters.
+func (st *stream) routed() bool {
+	routes := st.of(RouteType)
+	return routes == nil || routes.open && !routes.answered.refused
+}
