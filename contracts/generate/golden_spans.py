@@ -141,8 +141,8 @@ class Trace:
             "http.response.status_code": 503 if failed else 200,
             "url.path": f"/items/{self.second}",
             "server.address": name,
-            "http.request.size": REQUEST_BYTES[name],
-            "http.response.size": RESPONSE_BYTES[name],
+            "http.request.body.size": REQUEST_BYTES[name],
+            "http.response.body.size": RESPONSE_BYTES[name],
         }
         span = {
             "traceId": self.trace_id,

@@ -27,6 +27,7 @@ class Link:
     clients: list[Span]
     owner: list[int]  # per client: the server that made it, -1 when unknown
     answer: list[int]  # per client: the server that served it, -1 when unknown
+    retried: list[bool]  # per client: several servers got it
     caller: list[Span | None]  # per server: the span that called it
     direct: list[tuple[int, Span]]  # calls that have no client span: (owner, server span)
 
@@ -79,9 +80,11 @@ def link(trace: Iterable[Span], counters: Counters) -> Link:
         return -1
 
     answer, caller, direct = [-1] * len(clients), [], []
+    retried = [False] * len(clients)
     for i, span in enumerate(servers):
         called_by = client_at.get(span.parent_id, client_at.get(span.span_id))
         if called_by is not None:
+            retried[called_by] = answer[called_by] >= 0
             answer[called_by] = i  # of several attempts the last one, servers are in time order
             caller.append(clients[called_by])
         elif (owner := owner_of(span)) >= 0 and servers[owner].service != span.service:
@@ -89,7 +92,7 @@ def link(trace: Iterable[Span], counters: Counters) -> Link:
             caller.append(servers[owner])
         else:
             caller.append(None)
-    return Link(servers, clients, [owner_of(span) for span in clients], answer, caller, direct)
+    return Link(servers, clients, [owner_of(span) for span in clients], answer, retried, caller, direct)
 
 
 def covered_us(parents: np.ndarray, start: np.ndarray, end: np.ndarray, n: int) -> np.ndarray:
@@ -198,7 +201,8 @@ def _edge_row(
     if owner < 0:
         counters.add("client_span_without_server_span")
     network = span.network_us
-    if network is None and answer:
+    # After a retry the client's time holds the tries before the answered one and the waits between them.
+    if network is None and answer and not span.resends and not one.retried[i]:
         network = max(span.duration_us - answer.duration_us, 0)
     return (
         span.started_us, span.trace_id, span.span_id, span.cluster, span.service,

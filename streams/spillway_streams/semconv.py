@@ -15,17 +15,18 @@ Attributes = Mapping[str, Value]
 
 METHOD = (names.OTEL_ATTRIBUTE_HTTP_METHOD, "http.method")
 STATUS = (names.OTEL_ATTRIBUTE_HTTP_STATUS, "http.status_code")
+ROUTE = (names.OTEL_ATTRIBUTE_HTTP_ROUTE, names.OTEL_ATTRIBUTE_URL_TEMPLATE)
 PATH = (names.OTEL_ATTRIBUTE_URL_PATH, "http.target", "url.full", "http.url")
 GRPC_STATUS = ("rpc.grpc.status_code", "rpc.response.status_code", "grpc.status_code")
 REQUEST_SIZE = (
     names.OTEL_ATTRIBUTE_REQUEST_SIZE,
-    "http.request.body.size",
+    "http.request.size",  # on the wire: with the headers
     "http.request_content_length",
     "request_size",
 )
 RESPONSE_SIZE = (
     names.OTEL_ATTRIBUTE_RESPONSE_SIZE,
-    "http.response.body.size",
+    "http.response.size",
     "http.response_content_length",
     "response_size",
 )
@@ -35,6 +36,7 @@ PEER = (
     names.OTEL_ATTRIBUTE_SERVER_ADDRESS,
     "net.peer.name",
 )
+RESENDS = (names.OTEL_ATTRIBUTE_RESEND_COUNT, "http.resend_count")
 CLUSTER = (names.SPAN_ATTRIBUTE_CLUSTER, "k8s.cluster.name")
 
 _NAME = re.compile(r"(?:HTTP )?([A-Z]+) (/\S*)")
@@ -85,7 +87,7 @@ def rate(attributes: Attributes, key: str) -> float:
 
 def request(attributes: Attributes, span_name: str) -> Request:
     """What was asked for: HTTP attributes, else RPC attributes, else the span's name."""
-    route = text(attributes, names.OTEL_ATTRIBUTE_HTTP_ROUTE)
+    route = text(attributes, *ROUTE)
     path = text(attributes, *PATH)[:_MAX_PATH]
     method = text(attributes, *METHOD)
     if method or path:

@@ -33,6 +33,7 @@ class Span(NamedTuple):
     in_flight: int
     arrival_rate: float
     network_us: int | None
+    resends: int
     request_bytes: int
     response_bytes: int
     status: int

@@ -19,7 +19,7 @@ def _span(
         "started_us": START_US + start, "duration_us": end - start, "cluster": "c1", "service": service,
         "class_id": "", "method": "GET", "path": f"/{service}", "route": "", "source_cluster": "",
         "source_service": "", "destination_cluster": "", "destination_service": "", "in_flight": 1,
-        "arrival_rate": 1.0, "network_us": None, "request_bytes": 1, "response_bytes": 2, "status": 200,
+        "arrival_rate": 1.0, "network_us": None, "resends": 0, "request_bytes": 1, "response_bytes": 2, "status": 200,
         "failed": False, "adjusted_count": 1.0, "ruleset_version": 0,
     }  # fmt: skip
     return Span(**(values | more))

@@ -107,6 +107,27 @@ def test_network_time_is_the_attribute_else_the_difference_else_absent(span):
     assert edges["destination_cluster"].tolist() == ["c1", "c2", "c1"]
 
 
+def test_a_retried_call_has_no_network_time_but_what_was_measured(span):
+    """Client minus server duration is no network after a retry, whether the client counted its tries or
+    several servers got the call; what the proxy measured is taken as it is."""
+    _, edges, _ = compute(
+        [
+            span("s", "", SERVER, 0, 100),
+            span("1", "s", CLIENT, 0, 30, resends=1),
+            span("t", "1", SERVER, 20, 28, "b"),
+            span("2", "s", CLIENT, 40, 70),
+            span("u", "2", SERVER, 41, 45, "b"),
+            span("v", "2", SERVER, 60, 68, "b"),
+            span("3", "s", CLIENT, 80, 90, network_us=5, resends=1),
+            span("w", "3", SERVER, 82, 88, "b"),
+            span("4", "s", CLIENT, 91, 99),
+            span("x", "4", SERVER, 92, 98, "b"),
+        ]
+    )
+    found = dict(zip(edges["span_id"], edges["network_us"].tolist(), strict=True))
+    assert found == {"1": -1, "2": -1, "3": 5, "4": 2}
+
+
 def test_duplicate_spans_and_cycles_of_parents_are_harmless(span):
     """A span delivered twice counts once; parents in a circle end the search instead of the job."""
     s = span("s", "", SERVER, 0, 100)

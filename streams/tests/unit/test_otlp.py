@@ -17,14 +17,15 @@ def test_the_filters_span_keeps_everything_it_says(otlp_payload):
     """Names of contracts/names.yaml end in the span's fields."""
     attributes = {
         "spillway.class": "a GET /x/{id}", "spillway.load.in_flight": 7, "spillway.load.arrival_rate": 12.5,
-        "spillway.source.cluster": "c2", "spillway.source.service": "w", "http.request.size": 10,
-        "http.response.size": 20, "http.response.status_code": 200, "http.request.method": "GET",
+        "spillway.source.cluster": "c2", "spillway.source.service": "w", "http.request.body.size": 10,
+        "http.response.body.size": 20, "http.request.size": 999, "http.request.resend_count": 2, "http.response.status_code": 200, "http.request.method": "GET",
         "url.path": "/x/1", "spillway.ruleset.version": 3,
     }  # fmt: skip
     [span] = decode(otlp_payload([{"attributes": attributes, "trace_state": "a=b,ot=rv:1;th:8"}])).spans
     assert (span.class_id, span.in_flight, span.arrival_rate) == ("a GET /x/{id}", 7, 12.5)
     assert (span.source_cluster, span.source_service, span.ruleset_version) == ("c2", "w", 3)
     assert (span.request_bytes, span.response_bytes, span.status, span.failed) == (10, 20, 200, False)
+    assert span.resends == 2
     assert span.adjusted_count == 2.0 and span.duration_us == 5000
 
 
@@ -37,6 +38,11 @@ def test_the_filters_span_keeps_everything_it_says(otlp_payload):
             "x",
             {"http.request.method": "PUT", "http.route": "/u/:id", "url.path": "/u/1"},
             ("PUT", "/u/1", "/u/:id"),
+        ),
+        (
+            "x",
+            {"http.request.method": "PUT", "url.template": "/u/{id}", "url.path": "/u/1"},
+            ("PUT", "/u/1", "/u/{id}"),
         ),
         ("x", {"rpc.system": "grpc", "rpc.service": "p.S", "rpc.method": "M"}, ("POST", "", "/p.S/M")),
         ("/p.S/M", {"component": "gRPC"}, ("POST", "", "/p.S/M")),

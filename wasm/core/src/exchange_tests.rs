@@ -145,7 +145,7 @@ fn outbound_measures_the_network() {
         assert_eq!(span.get("spillway.destination.cluster"), Some(told), "{cluster:?}");
         assert_eq!(span.get("spillway.destination.service"), Some("cart"));
         assert_eq!(span.get("spillway.ruleset.version"), Some("3"));
-        assert_eq!(span.get("http.response.size"), Some("77"));
+        assert_eq!(span.get("http.response.body.size"), Some("77"));
         assert_eq!(span.get("http.request.resend_count"), None);
         assert_eq!((span.span.start_time_unix_nano, span.span.end_time_unix_nano), (5_000 * MS, 5_040 * MS));
         assert!(!span.failed());
@@ -186,7 +186,10 @@ fn inbound_tells_its_time() {
     assert_eq!(span.get("spillway.source.service"), None);
     assert_eq!(span.get("spillway.destination.cluster"), Some("one"));
     assert_eq!(span.get("spillway.service.time_us"), Some("12000"));
-    assert_eq!((span.get("http.request.size"), span.get("http.response.size")), (Some("0"), Some("9")));
+    assert_eq!(
+        (span.get("http.request.body.size"), span.get("http.response.body.size")),
+        (Some("0"), Some("9"))
+    );
     assert_eq!(span.get("http.request.resend_count"), Some("2"));
 }
 

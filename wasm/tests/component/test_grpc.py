@@ -78,8 +78,8 @@ def test_unary(rpc: Rpc, method: str, code: int, client_error: str | None, serve
         assert expected.items() <= span.attributes.items()
         assert span.name == f"{SERVICE}/{method}"
         assert (span.attributes.get("error.type"), span.failed) == (error, error is not None)
-        assert span.attributes["http.request.size"] == 1005, "the message and its five bytes of frame"
-        assert span.attributes["http.response.size"] == (0 if code else 1005)
+        assert span.attributes["http.request.body.size"] == 1005, "the message and its five bytes of frame"
+        assert span.attributes["http.response.body.size"] == (0 if code else 1005)
 
 
 def test_status_in_trailers_after_messages(rpc: Rpc) -> None:

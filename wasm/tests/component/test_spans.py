@@ -45,13 +45,15 @@ def test_attributes(stack) -> None:
         assert span.name == "GET /users/{id}" and not span.failed
         expected = {
             "http.request.method": "GET", "url.path": "/users/7", "http.response.status_code": 200,
-            "http.route": "/users/{id}", "spillway.class": CLASS, "spillway.source.cluster": "west",
+            "spillway.class": CLASS, "spillway.source.cluster": "west",
             "spillway.source.service": "front", "spillway.destination.cluster": "east",
-            "spillway.destination.service": "cart", "http.request.size": 0,
+            "spillway.destination.service": "cart", "http.request.body.size": 0,
         }  # fmt: skip
         assert expected.items() <= span.attributes.items()
-        assert span.attributes["http.response.size"] > 100
+        assert span.attributes["http.response.body.size"] > 100
     assert client.attributes["spillway.direction"] == "outbound"
+    assert client.attributes["url.template"] == server.attributes["http.route"] == "/users/{id}"
+    assert "http.route" not in client.attributes and "url.template" not in server.attributes
     assert client.attributes["server.address"] == "cart"
     assert client.attributes["spillway.ruleset.version"] == 42
     assert server.attributes["spillway.load.in_flight"] == 1
@@ -79,9 +81,11 @@ def test_catch_all_has_no_class_and_bodies_are_counted(stack) -> None:
     trace, _, headers = traced()
     get(stack.proxy.outbound, "/upload", headers, body=b"x" * 200_001)
     for span in pair(stack, trace):
-        assert "spillway.class" not in span.attributes and "http.route" not in span.attributes
+        assert "spillway.class" not in span.attributes and not {"http.route", "url.template"} & set(
+            span.attributes
+        )
         assert span.name == "POST"
-        assert span.attributes["http.request.size"] == 200_001
+        assert span.attributes["http.request.body.size"] == 200_001
 
 
 def test_new_traces_are_sampled_and_distinct(stack) -> None:

@@ -42,7 +42,7 @@ def test_cut_response_is_told_at_what_came(start) -> None:
         get(proxy.outbound, "/cut", headers)
     for kind in (CLIENT, SERVER):
         [span] = of_kind(collector, trace, kind)
-        assert span.failed and span.attributes["http.response.size"] == 500
+        assert span.failed and span.attributes["http.response.body.size"] == 500
 
 
 def test_cut_upload_is_told_at_what_came(start) -> None:
@@ -54,8 +54,8 @@ def test_cut_upload_is_told_at_what_came(start) -> None:
         caller.sendall(f"{head}traceparent: {headers['traceparent']}\r\n\r\n".encode() + b"x" * 5000)
         proxy.wait_stat("inbound_in_flight", lambda value: value == 1)
     [client], [server] = (of_kind(collector, trace, kind) for kind in (CLIENT, SERVER))
-    assert client.attributes["http.request.size"] == 5000
-    assert server.attributes["http.request.size"] <= 5000, "what the caller's proxy still passed on"
+    assert client.attributes["http.request.body.size"] == 5000
+    assert server.attributes["http.request.body.size"] <= 5000, "what the caller's proxy still passed on"
 
 
 def test_whole_bodies_are_told_as_declared(start) -> None:
@@ -65,7 +65,7 @@ def test_whole_bodies_are_told_as_declared(start) -> None:
     assert get(proxy.outbound, "/status/500", headers, body=b"x" * 3000).status == 500
     for kind in (CLIENT, SERVER):
         [span] = of_kind(collector, trace, kind)
-        assert span.attributes["http.request.size"] == 3000
+        assert span.attributes["http.request.body.size"] == 3000
 
 
 def test_a_retry_leaves_no_network_time(start) -> None:

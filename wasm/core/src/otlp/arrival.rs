@@ -85,7 +85,11 @@ impl Arrival<'_> {
     }
 
     fn put_http(&self, out: &mut Vec<u8>) {
-        put_string(ATTRIBUTE, OTEL_ATTRIBUTE_HTTP_METHOD, known_method(self.method).as_bytes(), out);
+        let method = known_method(self.method);
+        put_string(ATTRIBUTE, OTEL_ATTRIBUTE_HTTP_METHOD, method.as_bytes(), out);
+        if method == OTHER_METHOD {
+            put_text(OTEL_ATTRIBUTE_HTTP_METHOD_ORIGINAL, self.method, out);
+        }
         put_text(OTEL_ATTRIBUTE_URL_PATH, without_query(self.path), out);
         if let Some(scheme) = self.scheme {
             put_text(OTEL_ATTRIBUTE_URL_SCHEME, scheme, out);
@@ -108,7 +112,11 @@ impl Arrival<'_> {
         if let Some(class) = self.class {
             put_string(ATTRIBUTE, SPAN_ATTRIBUTE_CLASS, class.id.as_bytes(), out);
             if let Some(template) = class.template {
-                put_string(ATTRIBUTE, OTEL_ATTRIBUTE_HTTP_ROUTE, template.as_bytes(), out);
+                let key = match self.direction {
+                    Direction::Inbound => OTEL_ATTRIBUTE_HTTP_ROUTE,
+                    Direction::Outbound => OTEL_ATTRIBUTE_URL_TEMPLATE,
+                };
+                put_string(ATTRIBUTE, key, template.as_bytes(), out);
             }
         }
         let Some(loads) = self.loads else { return };

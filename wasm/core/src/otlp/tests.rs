@@ -110,9 +110,9 @@ fn decodes_with_the_published_types() {
     for (key, value) in [
         ("http.request.method", text("GET")),
         ("http.response.status_code", Value::IntValue(503)),
-        ("http.request.size", Value::IntValue(300)),
-        ("http.response.size", Value::IntValue(70_000)),
-        ("http.route", text("/users/{id}")),
+        ("http.request.body.size", Value::IntValue(300)),
+        ("http.response.body.size", Value::IntValue(70_000)),
+        ("url.template", text("/users/{id}")),
         ("http.request.resend_count", Value::IntValue(2)),
         ("url.path", text("/users/7")),
         ("url.scheme", text("http")),
@@ -138,6 +138,14 @@ fn decodes_with_the_published_types() {
         assert_eq!(attribute(got, key), Some(value), "{key}");
     }
     assert_eq!(attribute(got, "spillway.load.class.arrival_rate"), None);
+    assert_eq!(attribute(got, "http.route"), None);
+    let mut bytes = Vec::new();
+    Arrival { direction: Direction::Inbound, ..arrival(&trace, b"/users/7", "cart GET /users/{id}") }
+        .put(&mut bytes);
+    let request = decode(&[bytes]);
+    let served = &decoded_spans(&request)[0];
+    assert_eq!(attribute(served, "http.route"), Some(text("/users/{id}")));
+    assert_eq!((attribute(served, "url.template"), served.kind), (None, 2));
 }
 
 /// A span of a trace that started here says that its id is random, as its traceparent does.
@@ -166,9 +174,16 @@ fn unknown_facts_are_absent() {
     assert!(got.status.is_none());
     assert_eq!(attribute(got, "http.request.method"), Some(Value::StringValue("_OTHER".into())));
     let keys: Vec<_> = got.attributes.iter().map(|pair| pair.key.as_str()).collect();
-    let told =
-        ["spillway.direction", "http.request.method", "url.path", "url.scheme", "http.response.status_code"];
+    let told = [
+        "spillway.direction",
+        "http.request.method",
+        "http.request.method_original",
+        "url.path",
+        "url.scheme",
+        "http.response.status_code",
+    ];
     assert_eq!(keys, told);
+    assert_eq!(attribute(got, "http.request.method_original"), Some(Value::StringValue("BREW".into())));
 }
 
 /// A gRPC call is named by its method, and its parts are told.
