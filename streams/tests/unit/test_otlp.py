@@ -18,7 +18,8 @@ def test_the_filters_span_keeps_everything_it_says(otlp_payload):
     attributes = {
         "spillway.class": "a GET /x/{id}", "spillway.load.in_flight": 7, "spillway.load.arrival_rate": 12.5,
         "spillway.source.cluster": "c2", "spillway.source.service": "w", "http.request.body.size": 10,
-        "http.response.body.size": 20, "http.request.size": 999, "http.request.resend_count": 2, "http.response.status_code": 200, "http.request.method": "GET",
+        "http.response.body.size": 20, "http.request.size": 999,
+        "http.request.resend_count": 2, "http.response.status_code": 200, "http.request.method": "GET",
         "url.path": "/x/1", "spillway.ruleset.version": 3,
     }  # fmt: skip
     [span] = decode(otlp_payload([{"attributes": attributes, "trace_state": "a=b,ot=rv:1;th:8"}])).spans
