@@ -14,25 +14,32 @@ from dataclasses import dataclass, field
 
 import grpc
 from aiokafka import AIOKafkaConsumer
+from collector_process import TRACE_EXPORT
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 from spillway_contracts import names
+from spillway_lab.testing.waiting import WAIT_S, eventually
 
-EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 CONNECTIONS, SPANS, EXPORTS_PER_S = 4, 40, 15  # of each connection: 2 400 spans/s in all
 # Without a pool of its own, gRPC would let all channels share one connection; a killed collector is back at once.
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 200)]
+EXPORT_S = 30.0  # far longer than a busy machine needs: an export that hangs is a finding
+NO_CONNECTION = "failed to connect to all addresses"  # gRPC's words for an export that never left
 
 
 @dataclass
 class Account:
-    """Span ids by what their sender was told, and the codes of what was not OK."""
+    """Span ids by what their sender was told, and the codes of what was not OK.
+
+    cut: exports whose connection ended before their answer; those that found no connection are not among them.
+    """
 
     accepted: set[bytes] = field(default_factory=set)
     open: set[bytes] = field(default_factory=set)
     codes: Counter = field(default_factory=Counter)
+    cut: int = 0
 
 
 class ConstantLoad:
@@ -41,7 +48,7 @@ class ConstantLoad:
     def __init__(self, address: str) -> None:
         self._address = address
         self._mark, self._numbers = secrets.token_bytes(4), itertools.count(1)
-        self._over = threading.Event()
+        self._over, self._began = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._send) for _ in range(CONNECTIONS)]
         self._account = Account()
@@ -59,18 +66,33 @@ class ConstantLoad:
     def account(self) -> Account:
         """A copy of the account so far."""
         with self._lock:
-            return Account(set(self._account.accepted), set(self._account.open), Counter(self._account.codes))
+            now = self._account
+            return Account(set(now.accepted), set(now.open), Counter(now.codes), now.cut)
 
     def run(self, seconds: float) -> Account:
-        """Lets the load go on for so long; what it added to the account."""
+        """Lets the load go on for so long, and on until something is accepted; what it added to the account.
+
+        AssertionError when nothing is accepted.
+        """
         before = self.account()
         time.sleep(seconds)
+        eventually(lambda: len(self.account().accepted) > len(before.accepted), "an export is accepted")
         now = self.account()
-        return Account(now.accepted - before.accepted, now.open - before.open, now.codes - before.codes)
+        return Account(
+            now.accepted - before.accepted,
+            now.open - before.open,
+            now.codes - before.codes,
+            now.cut - before.cut,
+        )
+
+    def wait_for_an_export(self) -> None:
+        """Returns as one begins, so most likely in the middle of it."""
+        self._began.clear()
+        assert self._began.wait(WAIT_S), "no export has begun"
 
     def _send(self) -> None:
         with grpc.insecure_channel(self._address, OPTIONS) as channel:
-            export = channel.unary_unary(EXPORT)
+            export = channel.unary_unary(TRACE_EXPORT)
             while not self._over.is_set():
                 began = time.monotonic()
                 self._one(export)
@@ -78,16 +100,19 @@ class ConstantLoad:
 
     def _one(self, export) -> None:
         ids = [self._mark + next(self._numbers).to_bytes(4, "big") for _ in range(SPANS)]
-        code = None
+        code, cut, request = None, False, _request(ids)
+        self._began.set()
         try:
-            answer = ExportTraceServiceResponse.FromString(export(_request(ids), timeout=5))
+            answer = ExportTraceServiceResponse.FromString(export(request, timeout=EXPORT_S))
             accepted = not answer.partial_success.rejected_spans
         except grpc.RpcError as error:
             accepted, code = False, error.code()
+            cut = code == grpc.StatusCode.UNAVAILABLE and NO_CONNECTION not in error.details()
         with self._lock:
             (self._account.accepted if accepted else self._account.open).update(ids)
             if not accepted:
                 self._account.codes[code] += 1
+                self._account.cut += cut
 
 
 def _request(span_ids: list[bytes]) -> bytes:
@@ -148,6 +173,7 @@ def check_nothing_lost(kafka: str, account: Account, record_property) -> None:
         "not_accepted": len(account.open),
         "not_accepted_but_arrived": len(account.open & found.keys()),
         "codes": {str(code): count for code, count in account.codes.items()},
+        "cut": account.cut,
     }
     if missing := sorted(
         account.accepted - found.keys()
