@@ -54,12 +54,14 @@ class Loop:
 
 
 class Background:
-    """Load at both clusters while a test does something else."""
+    """Load at both clusters, `times` the scenario's, while a test does something else."""
 
-    def __init__(self, running: LabStack, name: str, seconds: float) -> None:
+    def __init__(self, running: LabStack, name: str, seconds: float, times: float = 1) -> None:
         rates = running.scenario.document.load.measure.rps
         attacks = [
-            load.Attack(cluster, targets.targets(running.scenario, running.plan, cluster), rate, seconds)
+            load.Attack(
+                cluster, targets.targets(running.scenario, running.plan, cluster), times * rate, seconds
+            )
             for cluster, rate in rates.items()
         ]
         self._result: dict[str, Samples] | BaseException | None = None
