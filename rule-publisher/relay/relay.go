@@ -30,6 +30,7 @@ const (
 	// An end takes at most these two and half a second for connections that do not close.
 	drainOver = 2500 * time.Millisecond // streams end spread over this time
 	flushFor  = time.Second             // then what waits for NATS gets this time
+	saveFor   = 200 * time.Millisecond  // and the newest ruleset, on a disk that stalls
 )
 
 // relay is the wiring: every part, and nothing that thinks.
@@ -39,6 +40,7 @@ type relay struct {
 	counters  *count.Counters
 	endpoints *discovery.Directory
 	store     *state.Store
+	saves     state.Later[*spillwayv1.Ruleset]
 	keeper    *identity.Keeper
 	conn      *nats.Conn
 	acks      *report.Acks
@@ -92,7 +94,8 @@ func newRelay(conf config, log *slog.Logger) (*relay, error) {
 // assemble the parts that think.
 func (r *relay) assemble(network *table.Network) {
 	r.metrics = newMetrics(r)
-	r.loop = control.NewLoop(r.life, control.Ports{Cache: r.cache, Save: r.store.Save, Acknowledge: r.acks.Put,
+	r.saves.Write = r.save
+	r.loop = control.NewLoop(r.life, control.Ports{Cache: r.cache, Save: r.saves.Put, Acknowledge: r.acks.Put,
 		Counters: r.counters, Log: r.log}, network, r.kept())
 	r.rulesets = &source.Rulesets{Conn: r.conn, Cluster: r.conf.Cluster, Log: r.log,
 		Taken: func(value []byte) { r.loop.Ruleset(value) }}
@@ -131,6 +134,14 @@ func (r *relay) kept() *table.Rules {
 	}
 	r.log.Info("the ruleset kept on disk is taken up", "version", rules.Version, "expires_at", rules.ExpiresAt)
 	return rules
+}
+
+// save the ruleset, which is served already.
+func (r *relay) save(ruleset *spillwayv1.Ruleset) {
+	if err := r.store.Save(ruleset); err != nil {
+		r.counters.Add(count.StateErrors)
+		r.log.Error("the ruleset is served but cannot be kept over a restart", "version", ruleset.GetVersion(), "error", err)
+	}
 }
 
 func (r *relay) keptAcks() []*spillwayv1.Acknowledgement {
@@ -178,6 +189,9 @@ func (r *relay) run(asked context.Context) error {
 	r.end()
 	health.Close() //nolint:errcheck // going anyway
 	serving.Wait()
+	if !r.saves.Wait(saveFor) {
+		r.log.Warn("the disk does not take the newest ruleset; the next start has an older one")
+	}
 	r.conn.Close()
 	if asked.Err() != nil {
 		return nil

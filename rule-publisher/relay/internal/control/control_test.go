@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -18,25 +19,53 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// bed is a loop whose events the test itself carries out, one after the other.
+// bed is a loop whose events the test itself carries out, one after the other. It stands in a bubble,
+// whose time passes when the test sleeps.
 type bed struct {
 	*Loop
-	t    *testing.T
-	acks []*spillwayv1.Acknowledgement
+	t     *testing.T
+	acks  []*spillwayv1.Acknowledgement
+	saved []saved
+}
+
+// saved is a ruleset's version as it was given to be kept, and what a was served then.
+type saved struct {
+	version uint64
+	served  string
+}
+
+// inBubble runs the test with time of its own.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
 }
 
 func newBed(t *testing.T, n *table.Network) *bed {
 	t.Helper()
 	b := &bed{t: t}
-	b.Loop = NewLoop(t.Context(), Ports{Cache: serve.NewCache(), Save: func(*spillwayv1.Ruleset) error { return nil },
+	b.Loop = NewLoop(t.Context(), Ports{Cache: serve.NewCache(), Save: b.save,
 		Acknowledge: func(a *spillwayv1.Acknowledgement) { b.acks = append(b.acks, a) },
 		Counters:    &count.Counters{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, n, nil)
 	b.rebuild()
 	return b
 }
 
+func (b *bed) save(ruleset *spillwayv1.Ruleset) {
+	now := saved{version: ruleset.GetVersion()}
+	if b.services["a"] != nil {
+		now.served = b.version("a")
+	}
+	b.saved = append(b.saved, now)
+}
+
 // mesh of services a, b, c in the clusters given; the first is the relay's own.
 func mesh(t *testing.T, clusters ...string) *table.Network {
+	t.Helper()
+	return meshOf(t, 80, nil, clusters...)
+}
+
+// meshOf endpoints with the port, and what was found besides.
+func meshOf(t *testing.T, port int, found table.Found, clusters ...string) *table.Network {
 	t.Helper()
 	topology, endpoints := &spillwayv1.Topology{}, &spillwayv1.Endpoints{Cluster: "north"}
 	for i, cluster := range []string{"north", "south", "far"} {
@@ -49,10 +78,10 @@ func mesh(t *testing.T, clusters ...string) *table.Network {
 		}
 		for j, service := range []string{"a", "b", "c"} {
 			endpoints.Services = append(endpoints.Services, &spillwayv1.ServiceEndpoints{Service: service, Cluster: cluster,
-				Addresses: []string{fmt.Sprintf("10.0.%d.%d:80", i, j)}})
+				Addresses: []string{fmt.Sprintf("10.0.%d.%d:%d", i, j, port)}})
 		}
 	}
-	n, err := table.NewNetwork("north", topology, endpoints, table.Found{})
+	n, err := table.NewNetwork("north", topology, endpoints, found)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +122,8 @@ func (b *bed) take(ruleset *spillwayv1.Ruleset) {
 // settle carries out the steps that wait for Envoys to take in clusters.
 func (b *bed) settle() {
 	for range 5 {
-		b.advance()
+		time.Sleep(settle)
+		b.advance(time.Now())
 	}
 }
 
@@ -107,57 +137,65 @@ func (b *bed) accept(service, envoy string) {
 }
 
 func (b *bed) refuse(service, envoy string) {
-	b.answered(serve.Answer{Service: service, Envoy: envoy, TypeURL: serve.RouteType, Version: b.version(service), Refused: true, Detail: "no"})
+	b.refuseType(service, envoy, serve.RouteType)
+}
+
+// refuseType refuses what the service is served of a type.
+func (b *bed) refuseType(service, envoy, typeURL string) {
+	b.answered(serve.Answer{Service: service, Envoy: envoy, TypeURL: typeURL, Version: b.services[service].served[typeURL].Version,
+		Refused: true, Detail: "no"})
 }
 
 // A ruleset that changes one service's rules changes what that service is served and nothing else;
 // a renewal changes nothing at all. The version that is in force without having been sent is reported
 // for each Envoy that accepted the routes, in its name, once.
 func TestAnUnchangedServiceIsSentNothing(t *testing.T) {
-	b := newBed(t, mesh(t, "north", "south"))
-	for _, service := range []string{"a", "b", "c"} {
-		b.connected(service, service+"/1")
-	}
-	b.connected("b", "b/late")
-	b.take(rulesetOf(5, time.Minute, map[string]uint32{"a": 1000, "b": 1000, "c": 1000}))
-	for _, service := range []string{"a", "b", "c"} {
-		b.accept(service, service+"/1")
-	}
-	before, acks := b.version("b"), len(b.acks)
-	if acks != 0 {
-		t.Fatalf("%d reports of versions that were sent: %v", acks, b.acks)
-	}
-	b.take(rulesetOf(6, time.Minute, map[string]uint32{"a": 2000, "b": 1000, "c": 1000}))
-	if b.version("b") != before || serve.RulesetVersion(b.version("a")) != 6 {
-		t.Errorf("a is at %s, b went from %s to %s", b.version("a"), before, b.version("b"))
-	}
-	want := map[string]uint64{"a": 5, "b": 0, "c": 6}
-	if got := b.inForce(); !equal(got, want) {
-		t.Errorf("in force %v, want %v", got, want)
-	}
-	b.accept("a", "a/1")
-	b.accept("b", "b/late")
-	if got := b.inForce(); !equal(got, map[string]uint64{"a": 6, "b": 6, "c": 6}) {
-		t.Errorf("in force %v, want 6", got)
-	}
-	b.take(rulesetOf(7, time.Minute, map[string]uint32{"a": 2000, "b": 1000, "c": 1000}))
-	if b.version("b") != before || serve.RulesetVersion(b.version("a")) != 6 {
-		t.Errorf("a renewal changed a to %s, b to %s", b.version("a"), b.version("b"))
-	}
-	reported := map[string]int{}
-	for _, a := range b.acks {
-		reported[fmt.Sprint(a.GetEnvoy(), " ", a.GetRulesetVersion(), " ", a.GetOutcome(), " ", a.GetDetail())]++
-	}
-	for _, want := range []string{"a/1 7 OUTCOME_ACK unchanged since version 6, which this Envoy accepted",
-		"b/1 6 OUTCOME_ACK unchanged since version 5, which this Envoy accepted", "b/1 7 OUTCOME_ACK unchanged since version 5, which this Envoy accepted",
-		"b/late 6 OUTCOME_ACK unchanged since version 5, which this Envoy accepted", "b/late 7 OUTCOME_ACK unchanged since version 5, which this Envoy accepted"} {
-		if reported[want] != 1 {
-			t.Errorf("reported %d times: %s\nall: %v", reported[want], want, reported)
+	inBubble(t, func(t *testing.T) {
+		b := newBed(t, mesh(t, "north", "south"))
+		for _, service := range []string{"a", "b", "c"} {
+			b.connected(service, service+"/1")
 		}
-	}
-	if len(b.acks) != 7 {
-		t.Errorf("%d reports, want 7: %v", len(b.acks), reported)
-	}
+		b.connected("b", "b/late")
+		b.take(rulesetOf(5, time.Minute, map[string]uint32{"a": 1000, "b": 1000, "c": 1000}))
+		for _, service := range []string{"a", "b", "c"} {
+			b.accept(service, service+"/1")
+		}
+		before, acks := b.version("b"), len(b.acks)
+		if acks != 0 {
+			t.Fatalf("%d reports of versions that were sent: %v", acks, b.acks)
+		}
+		b.take(rulesetOf(6, time.Minute, map[string]uint32{"a": 2000, "b": 1000, "c": 1000}))
+		if b.version("b") != before || serve.RulesetVersion(b.version("a")) != 6 {
+			t.Errorf("a is at %s, b went from %s to %s", b.version("a"), before, b.version("b"))
+		}
+		want := map[string]uint64{"a": 5, "b": 0, "c": 6}
+		if got := b.inForce(); !equal(got, want) {
+			t.Errorf("in force %v, want %v", got, want)
+		}
+		b.accept("a", "a/1")
+		b.accept("b", "b/late")
+		if got := b.inForce(); !equal(got, map[string]uint64{"a": 6, "b": 6, "c": 6}) {
+			t.Errorf("in force %v, want 6", got)
+		}
+		b.take(rulesetOf(7, time.Minute, map[string]uint32{"a": 2000, "b": 1000, "c": 1000}))
+		if b.version("b") != before || serve.RulesetVersion(b.version("a")) != 6 {
+			t.Errorf("a renewal changed a to %s, b to %s", b.version("a"), b.version("b"))
+		}
+		reported := map[string]int{}
+		for _, a := range b.acks {
+			reported[fmt.Sprint(a.GetEnvoy(), " ", a.GetRulesetVersion(), " ", a.GetOutcome(), " ", a.GetDetail())]++
+		}
+		for _, want := range []string{"a/1 7 OUTCOME_ACK unchanged since version 6, which this Envoy accepted",
+			"b/1 6 OUTCOME_ACK unchanged since version 5, which this Envoy accepted", "b/1 7 OUTCOME_ACK unchanged since version 5, which this Envoy accepted",
+			"b/late 6 OUTCOME_ACK unchanged since version 5, which this Envoy accepted", "b/late 7 OUTCOME_ACK unchanged since version 5, which this Envoy accepted"} {
+			if reported[want] != 1 {
+				t.Errorf("reported %d times: %s\nall: %v", reported[want], want, reported)
+			}
+		}
+		if len(b.acks) != 7 {
+			t.Errorf("%d reports, want 7: %v", len(b.acks), reported)
+		}
+	})
 }
 
 func equal(a, b map[string]uint64) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
@@ -165,56 +203,62 @@ func equal(a, b map[string]uint64) bool { return fmt.Sprint(a) == fmt.Sprint(b) 
 // A ruleset of another policy is sent even when its weights are the same: the version in the routes
 // tells which policy routed a request.
 func TestAnotherPolicyIsAChange(t *testing.T) {
-	b := newBed(t, mesh(t, "north", "south"))
-	b.connected("a", "a/1")
-	b.take(rulesetOf(1, time.Minute, map[string]uint32{"a": 1000}))
-	other := rulesetOf(2, time.Minute, map[string]uint32{"a": 1000})
-	other.Policy = "failover"
-	b.take(other)
-	if got := serve.RulesetVersion(b.version("a")); got != 2 {
-		t.Errorf("served %d, want 2", got)
-	}
+	inBubble(t, func(t *testing.T) {
+		b := newBed(t, mesh(t, "north", "south"))
+		b.connected("a", "a/1")
+		b.take(rulesetOf(1, time.Minute, map[string]uint32{"a": 1000}))
+		other := rulesetOf(2, time.Minute, map[string]uint32{"a": 1000})
+		other.Policy = "failover"
+		b.take(other)
+		if got := serve.RulesetVersion(b.version("a")); got != 2 {
+			t.Errorf("served %d, want 2", got)
+		}
+	})
 }
 
 // A version that an Envoy refused is not in force there, and neither is a later one that says the same;
 // the service is served what it accepted before, until the rules change.
 func TestARefusedVersionStaysRefused(t *testing.T) {
-	b := newBed(t, mesh(t, "north", "south"))
-	b.connected("a", "a/1")
-	b.take(rulesetOf(1, time.Minute, map[string]uint32{"a": 1000}))
-	b.accept("a", "a/1")
-	good := b.version("a")
-	b.take(rulesetOf(2, time.Minute, map[string]uint32{"a": 2000}))
-	b.refuse("a", "a/1")
-	b.accept("a", "a/1")
-	b.take(rulesetOf(3, time.Minute, map[string]uint32{"a": 2000}))
-	if b.version("a") != good || b.inForce()["a"] != 1 || len(b.acks) != 0 {
-		t.Errorf("served %s, want %s; in force %v; reports %v", b.version("a"), good, b.inForce(), b.acks)
-	}
-	b.take(rulesetOf(4, time.Minute, map[string]uint32{"a": 3000}))
-	if serve.RulesetVersion(b.version("a")) != 4 {
-		t.Errorf("served %s, want 4", b.version("a"))
-	}
+	inBubble(t, func(t *testing.T) {
+		b := newBed(t, mesh(t, "north", "south"))
+		b.connected("a", "a/1")
+		b.take(rulesetOf(1, time.Minute, map[string]uint32{"a": 1000}))
+		b.accept("a", "a/1")
+		good := b.version("a")
+		b.take(rulesetOf(2, time.Minute, map[string]uint32{"a": 2000}))
+		b.refuse("a", "a/1")
+		b.accept("a", "a/1")
+		b.take(rulesetOf(3, time.Minute, map[string]uint32{"a": 2000}))
+		if b.version("a") != good || b.inForce()["a"] != 1 || len(b.acks) != 0 {
+			t.Errorf("served %s, want %s; in force %v; reports %v", b.version("a"), good, b.inForce(), b.acks)
+		}
+		b.take(rulesetOf(4, time.Minute, map[string]uint32{"a": 3000}))
+		if serve.RulesetVersion(b.version("a")) != 4 {
+			t.Errorf("served %s, want 4", b.version("a"))
+		}
+	})
 }
 
 // A service that nobody has been connected for long is forgotten, with everything that was served.
 func TestServicesThatLeftAreForgotten(t *testing.T) {
-	b := newBed(t, mesh(t, "north", "south"))
-	b.connected("a", "a/1")
-	b.connected("a", "a/1") // its next stream, before the end of the first is noticed
-	b.connected("b", "b/1")
-	b.disconnected("a", "a/1")
-	b.disconnected("b", "b/1")
-	b.forget(time.Now().Add(forgetAfter - time.Second))
-	if len(b.services) != 2 {
-		t.Errorf("forgotten too early: %d services", len(b.services))
-	}
-	b.forget(time.Now().Add(forgetAfter + time.Second))
-	if b.services["a"] == nil || b.services["b"] != nil || len(b.ports.Cache.Sizes()) != 1 {
-		t.Errorf("services %v, cache %v, want a", b.services, b.ports.Cache.Sizes())
-	}
-	b.connected("b", "b/2")
-	if b.services["b"].served == nil {
-		t.Error("a service that comes back is served nothing")
-	}
+	inBubble(t, func(t *testing.T) {
+		b := newBed(t, mesh(t, "north", "south"))
+		b.connected("a", "a/1")
+		b.connected("a", "a/1") // its next stream, before the end of the first is noticed
+		b.connected("b", "b/1")
+		b.disconnected("a", "a/1")
+		b.disconnected("b", "b/1")
+		b.forget(time.Now().Add(forgetAfter - time.Second))
+		if len(b.services) != 2 {
+			t.Errorf("forgotten too early: %d services", len(b.services))
+		}
+		b.forget(time.Now().Add(forgetAfter + time.Second))
+		if b.services["a"] == nil || b.services["b"] != nil || len(b.ports.Cache.Sizes()) != 1 {
+			t.Errorf("services %v, cache %v, want a", b.services, b.ports.Cache.Sizes())
+		}
+		b.connected("b", "b/2")
+		if b.services["b"].served == nil {
+			t.Error("a service that comes back is served nothing")
+		}
+	})
 }

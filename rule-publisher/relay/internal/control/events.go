@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,14 +46,11 @@ func (l *Loop) takeRuleset(value []byte) {
 		l.ignore(rules.Version)
 		return
 	}
-	if err := l.ports.Save(ruleset); err != nil {
-		l.ports.Counters.Add(count.StateErrors)
-		l.ports.Log.Error("the ruleset is served but cannot be kept over a restart", "version", rules.Version, "error", err)
-	}
 	l.rules = rules
 	l.ports.Counters.Add(count.RulesetsTaken)
 	l.report(nil, rules)
 	l.rebuild()
+	l.ports.Save(ruleset)
 }
 
 func (l *Loop) ignore(version uint64) {
@@ -99,8 +97,12 @@ func (o observer) Disconnected(service, envoy string) {
 	o.loop.post(func() { o.loop.disconnected(service, envoy) })
 }
 
-// Answered reports the answer, and takes back what was refused.
+// Answered reports the answer, and takes back what was refused. An Envoy may ask for types that
+// nobody serves; what it says to the empty response is about no ruleset.
 func (o observer) Answered(answer serve.Answer) {
+	if !slices.Contains(types, answer.TypeURL) {
+		return
+	}
 	o.loop.ports.Acknowledge(acknowledgement(o.loop.cluster, answer))
 	o.loop.post(func() { o.loop.answered(answer) })
 }
@@ -117,9 +119,9 @@ func (l *Loop) answered(answer serve.Answer) {
 	if s == nil {
 		return
 	}
-	if s.answered(answer) {
-		s.target = s.withoutRefused(s.target)
-		l.advance()
+	if now := time.Now(); s.answered(answer, now) && s.wanted != nil {
+		l.aim(s)
+		l.advance(now)
 	}
 	l.confirm(s)
 }

@@ -33,21 +33,23 @@ func FuzzRuleset(f *testing.F) {
 		f.Add(value)
 	}
 	f.Add([]byte{0xff, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, value []byte) {
-		b := newBed(t, mesh(t, "north", "south"))
-		b.connected("a", "a/1")
-		b.connected("b", "b/1")
-		b.takeRuleset(value)
-		b.settle()
-		for name, s := range b.services {
-			if err := s.served.Consistent(); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-			for _, typeURL := range []string{serve.ClusterType, serve.EndpointType, serve.RouteType} {
-				validate(t, s.served[typeURL])
-			}
+	f.Fuzz(func(t *testing.T, value []byte) { inBubble(t, func(t *testing.T) { takeAny(t, value) }) })
+}
+
+func takeAny(t *testing.T, value []byte) {
+	b := newBed(t, mesh(t, "north", "south"))
+	b.connected("a", "a/1")
+	b.connected("b", "b/1")
+	b.takeRuleset(value)
+	b.settle()
+	for name, s := range b.services {
+		if err := s.served.Consistent(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
-	})
+		for _, typeURL := range []string{serve.ClusterType, serve.EndpointType, serve.RouteType} {
+			validate(t, s.served[typeURL])
+		}
+	}
 }
 
 func validate(t *testing.T, set serve.Set) {

@@ -14,15 +14,11 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// settle is how long Envoys get to take in new clusters before routes name them, and to leave old
-// ones before they go. An Envoy that needs longer answers 503 on that route meanwhile.
-const settle = 500 * time.Millisecond
-
 // Ports are what the loop acts upon.
 type Ports struct {
 	Cache *serve.Cache
-	// Save keeps the ruleset over restarts.
-	Save func(*spillwayv1.Ruleset) error
+	// Save keeps the ruleset over restarts. It must not wait for a disk.
+	Save func(*spillwayv1.Ruleset)
 	// Acknowledge reports an answer.
 	Acknowledge func(*spillwayv1.Acknowledgement)
 	Counters    *count.Counters
@@ -81,7 +77,7 @@ func (l *Loop) Run(ctx context.Context) {
 		case <-l.expiry.C:
 			l.rebuild()
 		case <-l.step.C:
-			l.advance()
+			l.advance(time.Now())
 		case now := <-forget.C:
 			l.forget(now)
 		}
@@ -110,54 +106,64 @@ func (l *Loop) rebuild() {
 	l.announce(version)
 	if l.reached != l.network {
 		backends, err := buildBackends(l.network, version, l.backends)
-		if err != nil {
+		if err != nil { // rulesets and their expiry go on, with what was reached before
 			l.refuse("backends", err)
-			return
+		} else {
+			l.reached, l.backends = l.network, backends
 		}
-		l.reached, l.backends = l.network, backends
 	}
 	for _, s := range l.services {
 		l.retarget(s, now)
 	}
-	l.advance()
+	l.advance(now)
 	l.publishStatus(now)
 }
 
 // retarget makes one service's target.
 func (l *Loop) retarget(s *service, now time.Time) {
-	t, policy := table.Build(s.name, l.network, l.rules, now), ""
+	if l.reached == nil {
+		return
+	}
+	t, policy := table.Build(s.name, l.reached, l.rules, now), ""
 	if t.Version != 0 {
 		policy = l.rules.Policy
 	}
 	l.tellAdapted(s, t.Adapted)
-	err := s.want(t, policy, l.network, l.backends)
-	if err == nil {
-		target := s.withoutRefused(s.wanted)
-		if err = target.Consistent(); err == nil {
-			s.target = target
-		}
-	}
-	if err != nil {
+	if err := s.want(t, policy, l.reached, l.backends); err != nil {
 		l.refuse(s.name, err)
+		return
 	}
+	l.aim(s)
 }
 
-// advance serves every service's next step.
-func (l *Loop) advance() {
-	again := false
+// aim at what the service wants and no Envoy refused.
+func (l *Loop) aim(s *service) {
+	target := s.withoutRefused(s.wanted)
+	if err := target.Consistent(); err != nil {
+		l.refuse(s.name, err)
+		return
+	}
+	s.target = target
+}
+
+// advance serves every service's next step that is due.
+func (l *Loop) advance(now time.Time) {
+	var next time.Time
 	for _, s := range l.services {
 		if s.target == nil {
 			continue
 		}
-		more, err := s.advance(l.ports.Cache)
+		due, err := s.advance(l.ports.Cache, now)
 		if err != nil {
 			l.refuse(s.name, err)
 		}
 		l.confirm(s)
-		again = again || more
+		if next.IsZero() || !due.IsZero() && due.Before(next) {
+			next = due
+		}
 	}
-	if again {
-		l.step.Reset(settle)
+	if !next.IsZero() {
+		l.step.Reset(next.Sub(now))
 	}
 }
 

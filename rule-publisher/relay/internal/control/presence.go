@@ -30,7 +30,7 @@ func (l *Loop) connected(name, envoy string) {
 	if isNew {
 		now := time.Now()
 		l.retarget(s, now)
-		l.advance()
+		l.advance(now)
 		l.publishStatus(now)
 	}
 }
@@ -49,6 +49,7 @@ func (l *Loop) disconnected(name, envoy string) {
 // forget the services that nobody has been connected for long.
 func (l *Loop) forget(now time.Time) {
 	for name, s := range l.services {
+		s.tidy(now)
 		if len(s.envoys) == 0 && now.Sub(s.left) >= l.forgetAfter {
 			delete(l.services, name)
 			l.ports.Cache.Drop(name)

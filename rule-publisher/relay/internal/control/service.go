@@ -15,18 +15,21 @@ import (
 // service is one source service: what its Envoys have, and what they have accepted and refused.
 type service struct {
 	name    string
-	table   table.Table       // what the routes were built from, with the version in which it last changed
-	policy  string            // of that version
-	network *table.Network    // what the clusters were chosen from
-	called  map[string]bool   // services that a rule had it call, ever
-	wanted  serve.Bundle      // what it shall be served when nobody refuses it
-	target  serve.Bundle      // what it shall be served
-	served  serve.Bundle      // what it is served
-	good    serve.Bundle      // by type: the newest set that an Envoy of the service accepted
-	refused map[string]string // by type: the version that an Envoy of the service refused
-	adapted []string          // what table.Build last adapted
-	envoys  map[string]*proxy // connected, by node id
-	left    time.Time         // when the last one went
+	table   table.Table     // what the routes were built from, with the version in which it last changed
+	policy  string          // of that version
+	network *table.Network  // what the clusters were chosen from
+	called  map[string]bool // services that a rule had it call, ever
+	wanted  serve.Bundle    // what it shall be served when nobody refuses it
+	target  serve.Bundle    // what it shall be served
+	served  serve.Bundle    // what it is served
+	pace    pace
+	bridges map[string]bridge // by type: the last
+	// accepted by an Envoy of the service and refused by none, by type, newest first; and refused by one.
+	accepted map[string][]serve.Set
+	refused  map[string][]string
+	adapted  []string          // what table.Build last adapted
+	envoys   map[string]*proxy // connected, by node id
+	left     time.Time         // when the last one went
 }
 
 // proxy is one connected Envoy.
@@ -37,7 +40,8 @@ type proxy struct {
 }
 
 func newService(name string) *service {
-	return &service{name: name, good: serve.Bundle{}, refused: map[string]string{}, called: map[string]bool{}, envoys: map[string]*proxy{}}
+	return &service{name: name, bridges: map[string]bridge{}, accepted: map[string][]serve.Set{},
+		refused: map[string][]string{}, called: map[string]bool{}, envoys: map[string]*proxy{}}
 }
 
 // want makes what the service shall be served from its table. A table that says what the last one said
@@ -118,56 +122,4 @@ func buildBackends(network *table.Network, version uint64, before serve.Bundle) 
 		return nil, err
 	}
 	return serve.Bundle{serve.ClusterType: clusterSet, serve.EndpointType: endpointSet}, nil
-}
-
-// withoutRefused replaces the sets of the bundle that an Envoy refused by the last that one
-// accepted. When that does not fit together, everything goes back to the last accepted; when there
-// is nothing to go back to, the bundle stays: nobody is sent the same refused version twice.
-func (s *service) withoutRefused(bundle serve.Bundle) serve.Bundle {
-	out, reverted := bundle, false
-	for typeURL, version := range s.refused {
-		good, ok := s.good[typeURL]
-		if ok && bundle[typeURL].Version == version {
-			out, reverted = out.With(typeURL, good), true
-		}
-	}
-	if !reverted || out.Consistent() == nil {
-		return out
-	}
-	for typeURL, good := range s.good {
-		out = out.With(typeURL, good)
-	}
-	if out.Consistent() == nil {
-		return out
-	}
-	return bundle
-}
-
-// advance serves the next step towards the target; `more` is true when another one is needed later.
-func (s *service) advance(cache *serve.Cache) (more bool, err error) {
-	step, last := serve.NextStep(s.served, s.target)
-	if s.served != nil && step.Same(s.served) {
-		return !last, nil
-	}
-	if err := cache.Put(s.name, step); err != nil {
-		return false, err
-	}
-	s.served = step
-	return !last, nil
-}
-
-// answered notes an Envoy's answer; true when it changes what shall be served.
-func (s *service) answered(a serve.Answer) bool {
-	if a.Refused {
-		changed := s.refused[a.TypeURL] != a.Version
-		s.refused[a.TypeURL] = a.Version
-		return changed
-	}
-	if p := s.envoys[a.Envoy]; p != nil && a.TypeURL == serve.RouteType {
-		p.holds = a.Version
-	}
-	if set, ok := s.served[a.TypeURL]; ok && set.Version == a.Version && s.refused[a.TypeURL] != a.Version {
-		s.good[a.TypeURL] = set
-	}
-	return false
 }

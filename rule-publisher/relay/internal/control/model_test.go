@@ -1,0 +1,176 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"spillway.dev/relay/internal/serve"
+)
+
+// heard is what Envoys of one service said since it is known.
+type heard struct {
+	of       *service
+	refused  map[string]bool        // versions of any type: they share no names
+	accepted map[string][]serve.Set // by type, newest first: all that were accepted, also those refused later
+}
+
+// of the service; a forgotten one that comes back is another.
+func (m *model) of(name string, s *service) *heard {
+	if m.heard[name] == nil || m.heard[name].of != s {
+		m.heard[name] = &heard{of: s, refused: map[string]bool{}, accepted: map[string][]serve.Set{}}
+	}
+	return m.heard[name]
+}
+
+// note an answer to a set that is served.
+func (h *heard) note(typeURL string, set serve.Set, refusal bool) {
+	key := func(version string) string { return typeURL + version }
+	if !refusal {
+		h.accepted[typeURL] = append([]serve.Set{set}, h.accepted[typeURL]...)
+		return
+	}
+	h.refused[key(set.Version)] = true
+	if b := h.of.bridges[typeURL]; b.version == set.Version {
+		h.refused[key(b.leadsTo)] = true
+	}
+}
+
+func (h *heard) isRefused(bundle serve.Bundle) bool {
+	return slices.ContainsFunc(types, func(t string) bool { return h.refused[t+bundle[t].Version] })
+}
+
+// check what is served at the end, when everything has settled.
+func (h *heard) check(wanted, served serve.Bundle) error {
+	if !h.isRefused(wanted) && !served.Same(wanted) {
+		return fmt.Errorf("%v is served, not the newest %v, which nobody refused", served, wanted)
+	}
+	routes := served[serve.RouteType].Version
+	known := routes == wanted[serve.RouteType].Version ||
+		slices.ContainsFunc(h.accepted[serve.RouteType], func(set serve.Set) bool { return set.Version == routes })
+	if better := h.fitting(wanted); better != nil && (h.isRefused(served) || !known) {
+		return fmt.Errorf("%v is served, which was refused or never accepted, and not %v", served, better)
+	}
+	return nil
+}
+
+// fitting is made of the wanted and the newest accepted sets, without any that was refused.
+func (h *heard) fitting(wanted serve.Bundle) serve.Bundle {
+	options := func(t string) (out []serve.Set) {
+		if !h.refused[t+wanted[t].Version] {
+			out = append(out, wanted[t])
+		}
+		if len(h.accepted[t]) > 0 && !h.refused[t+h.accepted[t][0].Version] {
+			out = append(out, h.accepted[t][0])
+		}
+		return out
+	}
+	for _, r := range options(serve.RouteType) {
+		for _, c := range options(serve.ClusterType) {
+			for _, e := range options(serve.EndpointType) {
+				bundle := serve.Bundle{serve.RouteType: r, serve.ClusterType: c, serve.EndpointType: e}
+				if bundle.Consistent() == nil {
+					return bundle
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// watched is what one service's Envoys were sent, and when.
+type watched struct {
+	of    *service
+	last  serve.Bundle
+	since map[string]time.Time // clusters that are out; zero: from the start
+	named map[string]time.Time // clusters that routes named, and until when; zero: still
+}
+
+// watch each service after an event: what is served fits together, routes name clusters that are out
+// for long enough, and clusters leave long enough after the routes.
+func (m *model) watch(b *bed) error {
+	for name, s := range b.services {
+		if s.served == nil {
+			continue
+		}
+		if err := s.served.Consistent(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		w := m.watched[name]
+		if w == nil || w.of != s {
+			w = &watched{of: s, since: map[string]time.Time{}, named: map[string]time.Time{}}
+			m.watched[name] = w
+		}
+		if err := w.see(b.t, s.served); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (w *watched) see(t *testing.T, served serve.Bundle) error {
+	first, now := w.last == nil, time.Now()
+	if !first && served.Same(w.last) {
+		return nil
+	}
+	w.last = served
+	out, named := clustersOf(t, served)
+	for name := range named {
+		if since, ok := w.since[name]; !first && (!ok || now.Sub(since) < settle) {
+			if until, before := w.named[name]; !before || !until.IsZero() {
+				return fmt.Errorf("routes name %s, which is out for %s", name, now.Sub(since))
+			}
+		}
+		w.named[name] = time.Time{}
+	}
+	for name, until := range w.named {
+		if !named[name] && until.IsZero() {
+			w.named[name] = now
+		}
+	}
+	for name := range w.since {
+		if until := w.named[name]; !out[name] && now.Sub(until) < settle {
+			return fmt.Errorf("%s goes %s after the routes that named it", name, now.Sub(until))
+		}
+	}
+	maps.DeleteFunc(w.since, func(name string, _ time.Time) bool { return !out[name] })
+	for name := range out {
+		if _, ok := w.since[name]; !ok && first {
+			w.since[name] = time.Time{}
+		} else if !ok {
+			w.since[name] = now
+		}
+	}
+	return nil
+}
+
+// clustersOf a bundle: those that it has, and those that its routes name.
+func clustersOf(t *testing.T, bundle serve.Bundle) (out, named map[string]bool) {
+	out, named = map[string]bool{}, map[string]bool{}
+	for _, packed := range bundle[serve.ClusterType].Packed() {
+		config := &cluster.Cluster{}
+		if err := packed.UnmarshalTo(config); err != nil {
+			t.Fatal(err)
+		}
+		out[config.GetName()] = true
+	}
+	for _, packed := range bundle[serve.RouteType].Packed() {
+		config := &route.RouteConfiguration{}
+		if err := packed.UnmarshalTo(config); err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range config.GetVirtualHosts() {
+			for _, r := range host.GetRoutes() {
+				for _, w := range r.GetRoute().GetWeightedClusters().GetClusters() {
+					named[w.GetName()] = true
+				}
+			}
+		}
+	}
+	return out, named
+}

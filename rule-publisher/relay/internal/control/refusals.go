@@ -1,0 +1,118 @@
+package control
+
+import (
+	"slices"
+	"time"
+
+	"spillway.dev/relay/internal/serve"
+)
+
+const (
+	// acceptedKept sets of a type: the newest that an Envoy accepted, and the one that a service goes back
+	// to when another Envoy refuses that.
+	acceptedKept = 2
+	// refusedKept versions of a type: an Envoy that refuses everything is to fill nothing.
+	refusedKept = 8
+	// away is how long an Envoy that left is waited for: it may come back and refuse what all others accept.
+	away = time.Minute
+)
+
+// types in the order in which they reach an Envoy.
+var types = []string{serve.ClusterType, serve.EndpointType, serve.RouteType}
+
+// answered notes an Envoy's answer; true when it changes what shall be served.
+func (s *service) answered(a serve.Answer, now time.Time) bool {
+	if a.Refused {
+		return s.refuse(a.TypeURL, a.Version)
+	}
+	if p := s.envoys[a.Envoy]; p != nil && a.TypeURL == serve.RouteType {
+		p.holds = a.Version
+	}
+	if set, ok := s.served[a.TypeURL]; ok && set.Version == a.Version && !s.isRefused(a.TypeURL, a.Version) {
+		others := slices.DeleteFunc(s.accepted[a.TypeURL], func(other serve.Set) bool { return other.Version == a.Version })
+		s.accepted[a.TypeURL] = append([]serve.Set{set}, others[:min(len(others), acceptedKept-1)]...)
+	}
+	s.tidy(now)
+	return false
+}
+
+// refuse a version, whoever accepted it before. What an Envoy refuses of a step on the way, it would
+// refuse of what that leads to: the routes must not follow.
+func (s *service) refuse(typeURL, version string) (changed bool) {
+	changed = s.note(typeURL, version)
+	if b, ok := s.bridges[typeURL]; ok && b.version == version {
+		changed = s.note(typeURL, b.leadsTo) || changed
+	}
+	return changed
+}
+
+func (s *service) note(typeURL, version string) (isNew bool) {
+	if s.isRefused(typeURL, version) {
+		return false
+	}
+	known := append(s.refused[typeURL], version)
+	s.refused[typeURL] = slices.Clone(known[max(0, len(known)-refusedKept):])
+	s.accepted[typeURL] = slices.DeleteFunc(s.accepted[typeURL], func(set serve.Set) bool { return set.Version == version })
+	return true
+}
+
+func (s *service) isRefused(typeURL, version string) bool {
+	return slices.Contains(s.refused[typeURL], version)
+}
+
+// tidy lets the older routes go as soon as every Envoy has accepted the newer: routes are most of what
+// is kept for a service.
+func (s *service) tidy(now time.Time) {
+	routes := s.accepted[serve.RouteType]
+	if len(routes) < acceptedKept || now.Sub(s.left) < away {
+		return
+	}
+	for _, p := range s.envoys {
+		if p.holds != routes[0].Version {
+			return
+		}
+	}
+	s.accepted[serve.RouteType] = slices.Clone(routes[:1])
+}
+
+// withoutRefused is the bundle with what an Envoy refused replaced by the newest that one accepted
+// and none refused, of each type as far back as it takes for the whole to fit together. Where there is
+// nothing to go back to, what is served stays: first the routes, then the clusters too.
+func (s *service) withoutRefused(bundle serve.Bundle) serve.Bundle {
+	if !slices.ContainsFunc(types, func(t string) bool { return s.isRefused(t, bundle[t].Version) }) {
+		return bundle
+	}
+	routes, clusters, endpoints := s.options(serve.RouteType, bundle), s.options(serve.ClusterType, bundle), s.options(serve.EndpointType, bundle)
+	if out := fitting(routes, clusters, endpoints); out != nil {
+		return out
+	}
+	now := func(typeURL string) serve.Set { return s.served[typeURL] }
+	endpoints = append(endpoints, now(serve.EndpointType))
+	if out := fitting(append(routes, now(serve.RouteType)), clusters, endpoints); out != nil {
+		return out
+	}
+	return fitting([]serve.Set{now(serve.RouteType)}, []serve.Set{now(serve.ClusterType)}, endpoints)
+}
+
+// options of one type that no Envoy refused, the best first.
+func (s *service) options(typeURL string, bundle serve.Bundle) (out []serve.Set) {
+	if !s.isRefused(typeURL, bundle[typeURL].Version) {
+		out = append(out, bundle[typeURL])
+	}
+	return append(out, s.accepted[typeURL]...)
+}
+
+// fitting is the first bundle that is consistent; nil when none is.
+func fitting(routes, clusters, endpoints []serve.Set) serve.Bundle {
+	for _, r := range routes {
+		for _, c := range clusters {
+			for _, e := range endpoints {
+				out := serve.Bundle{serve.RouteType: r, serve.ClusterType: c, serve.EndpointType: e}
+				if out.Consistent() == nil {
+					return out
+				}
+			}
+		}
+	}
+	return nil
+}

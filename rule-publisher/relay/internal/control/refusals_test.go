@@ -1,0 +1,216 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"spillway.dev/relay/internal/serve"
+)
+
+// put ruleset `version`, which sends version*100 of a's calls to south, and give its name when it is served.
+func (b *bed) put(version uint64) string {
+	b.t.Helper()
+	b.take(rulesetOf(version, time.Hour, map[string]uint32{"a": uint32(version) * 100}))
+	if got := serve.RulesetVersion(b.version("a")); got != version {
+		b.t.Fatalf("served %s, want ruleset %d", b.version("a"), version)
+	}
+	return b.version("a")
+}
+
+// say what an Envoy of a answers to a version, which need not be served any more.
+func (b *bed) say(envoy, version string, refused bool) {
+	b.answered(serve.Answer{Service: "a", Envoy: envoy, TypeURL: serve.RouteType, Version: version, Refused: refused})
+	b.settle()
+}
+
+func (b *bed) serves(want, when string) {
+	b.t.Helper()
+	b.settle()
+	if got := b.version("a"); got != want {
+		b.t.Errorf("%s: served %s, want %s", when, got, want)
+	}
+}
+
+// twoEnvoys of a that have accepted version 1; the second result is its name.
+func twoEnvoys(t *testing.T) (*bed, string) {
+	t.Helper()
+	b := newBed(t, mesh(t, "north", "south"))
+	b.connected("a", "a/1")
+	b.connected("a", "a/2")
+	first := b.put(1)
+	b.accept("a", "a/1")
+	b.accept("a", "a/2")
+	return b, first
+}
+
+// Of two Envoys that disagree the one that refuses decides, whichever answers first: both go back to what
+// was accepted before, other services stay, and the next version is tried on both.
+func TestTwoEnvoysThatDisagree(t *testing.T) {
+	for _, order := range [][]string{{"a/1", "a/2"}, {"a/2", "a/1"}} {
+		t.Run(fmt.Sprint(order, " answer"), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				b, first := twoEnvoys(t)
+				b.connected("b", "b/1")
+				other := b.version("b")
+				second := b.put(2)
+				for _, envoy := range order {
+					b.say(envoy, second, envoy == "a/2")
+				}
+				b.serves(first, "after a refusal")
+				if b.version("b") != other {
+					t.Errorf("b was served %s, and now %s", other, b.version("b"))
+				}
+				b.accept("a", "a/1")
+				b.accept("a", "a/2")
+				b.serves(first, "when both have accepted it again")
+				b.put(3)
+			})
+		})
+	}
+}
+
+// What all Envoys accepted is not taken from them by a newcomer that refuses it: there is nothing older to
+// go back to. One that was only away for a moment is heard as if it had been there.
+func TestARefusalAfterAllHaveAccepted(t *testing.T) {
+	for name, gone := range map[string]time.Duration{"a newcomer": 2 * away, "one that was away": away / 4} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				b, first := twoEnvoys(t)
+				time.Sleep(away)
+				b.disconnected("a", "a/2")
+				want := b.put(2)
+				if gone < away {
+					want = first
+				}
+				time.Sleep(gone)
+				second := b.version("a")
+				b.accept("a", "a/1")
+				b.connected("a", "a/2")
+				b.say("a/2", second, true)
+				b.serves(want, "after the refusal")
+				b.put(3)
+			})
+		})
+	}
+}
+
+// An Envoy that refuses everything moves its service back once, not to and fro, and does not keep it from
+// later versions.
+func TestAnEnvoyThatRefusesEverything(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, first := twoEnvoys(t)
+		b.put(2)
+		b.accept("a", "a/1")
+		b.refuse("a", "a/2")
+		b.serves(first, "after one refusal")
+		b.refuse("a", "a/2")
+		b.serves(first, "with nothing left to go back to")
+		b.accept("a", "a/1")
+		for version := uint64(3); version < 40; version++ {
+			want := b.put(version)
+			b.accept("a", "a/1")
+			b.refuse("a", "a/2")
+			b.serves(want, "with nothing to go back to")
+		}
+		if kept := len(b.services["a"].refused[serve.RouteType]); kept > refusedKept {
+			t.Errorf("%d refusals are kept", kept)
+		}
+	})
+}
+
+// After a restart of the relay nothing older is known: what is on disk stays when one Envoy refuses it, in
+// either order, and each Envoy is sent it once.
+func TestRefusalAfterARestart(t *testing.T) {
+	for _, order := range [][]string{{"a/1", "a/2"}, {"a/2", "a/1"}} {
+		inBubble(t, func(t *testing.T) {
+			before, _ := twoEnvoys(t)
+			before.put(2)
+			b := &bed{t: t}
+			b.Loop = NewLoop(t.Context(), Ports{Cache: serve.NewCache(), Save: b.save, Acknowledge: before.ports.Acknowledge,
+				Counters: before.ports.Counters, Log: before.ports.Log}, before.network, before.rules)
+			b.rebuild()
+			b.connected("a", "a/1")
+			b.connected("a", "a/2")
+			kept := b.version("a")
+			for _, envoy := range order {
+				b.say(envoy, kept, envoy == "a/2")
+				b.serves(kept, "after the restart")
+			}
+			b.put(3)
+		})
+	}
+}
+
+// While one Envoy never answers and others accept, two sets of routes are kept at most; when all have
+// accepted the newest, one.
+func TestAcceptedRoutesAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, _ := twoEnvoys(t)
+		time.Sleep(away)
+		for version := uint64(2); version < 30; version++ {
+			b.put(version)
+			b.accept("a", "a/1")
+			if kept := len(b.services["a"].accepted[serve.RouteType]); kept != 2 {
+				t.Fatalf("%d sets of routes are kept, want 2", kept)
+			}
+		}
+		b.accept("a", "a/2")
+		if kept := len(b.services["a"].accepted[serve.RouteType]); kept != 1 {
+			t.Errorf("%d sets of routes are kept when all have accepted one", kept)
+		}
+	})
+}
+
+// Clusters that are refused on the way to others are refused for good: the routes that need them do not
+// go out, be it that the refusal comes before them or after.
+func TestARefusedStepIsTakenBack(t *testing.T) {
+	for _, test := range []struct{ late, accepted bool }{{false, false}, {false, true}, {true, true}} {
+		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				b := newBed(t, mesh(t, "north", "far"))
+				b.connected("a", "a/1")
+				b.take(rulesetOf(1, time.Hour, map[string]uint32{"a": 5000})) // far has its share
+				before := b.services["a"].served
+				for _, typeURL := range types {
+					if test.accepted {
+						b.answered(serve.Answer{Service: "a", Envoy: "a/1", TypeURL: typeURL, Version: before[typeURL].Version})
+					}
+				}
+				b.Loop.network = mesh(t, "north", "south") // far goes and south comes
+				b.rebuild()
+				step := b.services["a"].served[serve.ClusterType].Version
+				if target := b.services["a"].target[serve.ClusterType].Version; step == target || step == before[serve.ClusterType].Version {
+					t.Fatalf("%s is no step on the way from %s to %s", step, before[serve.ClusterType].Version, target)
+				}
+				if test.late {
+					b.settle()
+				}
+				b.answered(serve.Answer{Service: "a", Envoy: "a/1", TypeURL: serve.ClusterType, Version: step, Refused: true})
+				b.settle()
+				if got, want := b.version("a"), before[serve.RouteType].Version; got != want {
+					t.Errorf("routes %s are served, want %s, which need nothing that was refused", got, want)
+				}
+			})
+		})
+	}
+}
+
+// Answers to types that the relay does not serve are neither kept nor reported.
+func TestForeignTypesAreIgnored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, _ := twoEnvoys(t)
+		for i := range 100 {
+			b.Observer().Answered(serve.Answer{Service: "a", Envoy: "a/1", TypeURL: fmt.Sprint("type.example/", i), Refused: i%2 == 0})
+		}
+		if len(b.acks) != 0 || len(b.events) != 0 {
+			t.Errorf("%d reports, %d events", len(b.acks), len(b.events))
+		}
+		for typeURL := range b.services["a"].refused {
+			if !slices.Contains(types, typeURL) {
+				t.Errorf("%s is kept", typeURL)
+			}
+		}
+	})
+}
