@@ -23,6 +23,20 @@ unsafe extern "C" {
     ) -> u32;
     pub fn proxy_remove_header_map_value(map: u32, key: *const u8, keys: usize) -> u32;
     pub fn proxy_get_property(path: *const u8, paths: usize, data: *mut *mut u8, size: *mut usize) -> u32;
+    pub fn proxy_get_shared_data(
+        key: *const u8,
+        keys: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+        version: *mut u32,
+    ) -> u32;
+    pub fn proxy_set_shared_data(
+        key: *const u8,
+        keys: usize,
+        value: *const u8,
+        size: usize,
+        version: u32,
+    ) -> u32;
     pub fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32;
     pub fn proxy_increment_metric(id: u32, offset: i64) -> u32;
     pub fn proxy_get_metric(id: u32, value: *mut u64) -> u32;

@@ -12,6 +12,7 @@ use spillway_filter_core::property::{Properties, Property};
 use crate::abi::*;
 
 const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
 
 /// Header maps.
 #[derive(Clone, Copy)]
@@ -80,6 +81,21 @@ impl Given {
         self.take(|data, size| unsafe { proxy_get_buffer_bytes(buffer as u32, 0, max, data, size) })
     }
 
+    /// What VMs of one `vm_id` share under this key, with its version; empty where nobody wrote yet.
+    pub fn shared(&mut self, key: &str) -> Option<(&[u8], u32)> {
+        let (mut version, mut status) = (0, OK);
+        let found = self.take(|data, size| {
+            // SAFETY: the key is a live string, the pointers are of the callee's stack.
+            status = unsafe { proxy_get_shared_data(key.as_ptr(), key.len(), data, size, &raw mut version) };
+            status
+        });
+        match found {
+            Some(bytes) => Some((bytes, version)),
+            None if status == NOT_FOUND => Some((&[], NO_VERSION)),
+            None => None,
+        }
+    }
+
     fn take(&mut self, call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<&[u8]> {
         let (mut data, mut size) = (std::ptr::null_mut(), 0usize);
         if call(&raw mut data, &raw mut size) != OK || data.is_null() {
@@ -103,6 +119,16 @@ impl Properties for Given {
             Pairs::new(self.headers(Map::Request)).map(|(name, value)| (name.len() + value.len()) as u64);
         Some(sizes.sum()).filter(|bytes| *bytes > 0)
     }
+}
+
+/// The proxy counts versions up from 1 and takes 0 for "whatever is there": with one that it will not have
+/// given, only who comes first writes. Source: proxy-wasm-cpp-host, `SharedData::set`.
+const NO_VERSION: u32 = u32::MAX;
+
+/// Replaces what was read with that version; whether nobody else was faster.
+pub fn share(key: &str, value: &[u8], version: u32) -> bool {
+    // SAFETY: the pointers and sizes are of live values.
+    unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), version) == OK }
 }
 
 /// Sets (or with None removes) a header. One that cannot be changed costs a link in the trace, never

@@ -3,10 +3,27 @@
 
 use spillway_contracts::*;
 use spillway_filter_core::Direction;
-use spillway_filter_core::classes::{Classes, Slot};
+use spillway_filter_core::classes::{Classes, Slot, Table};
 use spillway_filter_core::load::{Load, LoadWindow, Loads};
 
+use crate::host::{self, Given};
 use crate::stats::{Metric, named};
+
+/// Key of the classes that have stats of their own, of one direction.
+const CHOSEN: &str = "spillway_{direction}_classes";
+
+/// The table of these classes, as the proxy shares it between workers.
+struct Chosen<'a>(&'a mut Given, &'a str);
+
+impl Table for Chosen<'_> {
+    fn read(&mut self) -> Option<(&[u8], u32)> {
+        self.0.shared(self.1)
+    }
+
+    fn replace(&mut self, table: &[u8], version: u32) -> bool {
+        host::share(self.1, table, version)
+    }
+}
 
 struct Counted {
     in_flight: Metric,
@@ -50,6 +67,7 @@ pub struct LoadBook {
     direction: Direction,
     service: Counted,
     classes: Classes<Counted>,
+    chosen: String,
 }
 
 impl LoadBook {
@@ -57,17 +75,17 @@ impl LoadBook {
     pub fn define(direction: Direction, now_ns: u64) -> Option<Self> {
         let name = |template| named(template, direction, "");
         let service = Counted::define(&name(FILTER_STAT_IN_FLIGHT), &name(FILTER_STAT_ARRIVALS), now_ns)?;
-        Some(Self { direction, service, classes: Classes::default() })
+        Some(Self { direction, service, classes: Classes::default(), chosen: name(CHOSEN) })
     }
 
     /// Counts a request in; tells the load that it meets where that is asked for: inbound, where it is
     /// the load that the application feels. Outbound it is only counted.
-    pub fn enter(&mut self, class: Option<&str>, now_ns: u64) -> (Share, Option<Loads>) {
+    pub fn enter(&mut self, class: Option<&str>, given: &mut Given, now_ns: u64) -> (Share, Option<Loads>) {
         if self.direction == Direction::Outbound {
             self.service.count();
             return (Share(None), None);
         }
-        let slot = class.and_then(|class| self.slot(class, now_ns));
+        let slot = class.and_then(|class| self.slot(class, given, now_ns));
         let of_class = slot.and_then(|slot| self.classes.get(slot)).and_then(|counted| counted.enter(now_ns));
         let service = self.service.enter(now_ns);
         // Classes beyond the bound are counted together, which is no class's load.
@@ -89,9 +107,9 @@ impl LoadBook {
         self.classes.iter_mut().for_each(|counted| counted.sample(now_ns));
     }
 
-    fn slot(&mut self, class: &str, now_ns: u64) -> Option<Slot> {
+    fn slot(&mut self, class: &str, given: &mut Given, now_ns: u64) -> Option<Slot> {
         let direction = self.direction;
-        self.classes.slot(class, |name| {
+        self.classes.slot(class, &mut Chosen(given, &self.chosen), |name| {
             let stat = |template| named(template, direction, name.unwrap_or(FILTER_STAT_CLASS_OVERFLOW));
             Counted::define(&stat(FILTER_STAT_CLASS_IN_FLIGHT), &stat(FILTER_STAT_CLASS_ARRIVALS), now_ns)
         })

@@ -52,7 +52,7 @@ impl Request {
         reused.route.clear();
         reused.route.push_str(given.text(Property::RouteName).unwrap_or_default());
         let class = class::of_route(&reused.route);
-        let (share, loads) = plugin.load.enter(class.map(|class| class.id), now.mono_ns);
+        let (share, loads) = plugin.load.enter(class.map(|class| class.id), given, now.mono_ns);
         let headers = RequestHeaders::read(Pairs::new(given.headers(Map::Request)));
         let trace = TraceContext::read(&headers.trace, &plugin.sampler, &mut plugin.ids);
         plugin.stats.malformed_traces.add(u64::from(trace.malformed));

@@ -11,7 +11,7 @@ mod trace;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also its folder of seeds.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("traceparent", trace::traceparent),
     ("tracestate", trace::tracestate),
     ("b3_single", trace::b3_single),
@@ -22,6 +22,7 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("exchange", exchange::exchange),
     ("config", names::config),
     ("class", names::class),
+    ("chosen_classes", names::chosen_classes),
     ("grpc_method", names::grpc_method),
     ("otlp_answer", answers::otlp_answer),
     ("ruleset_version", answers::ruleset_version),

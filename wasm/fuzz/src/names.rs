@@ -1,7 +1,7 @@
 //! Names that come from outside: configuration, routes, paths.
 
 use spillway_filter_core::config::{Config, is_name};
-use spillway_filter_core::{class, grpc};
+use spillway_filter_core::{class, classes, grpc};
 
 /// What is accepted is whole and within its bounds; a refusal says why.
 pub fn config(data: &[u8]) {
@@ -29,6 +29,15 @@ pub fn class(data: &[u8]) {
         assert!(template.starts_with('/') && name.ends_with(template));
         assert_eq!(name.split(' ').count(), 3);
     }
+}
+
+/// The table that workers share: no name is made of more than there is, and one more is found at the end.
+pub fn chosen_classes(data: &[u8]) {
+    let read: Vec<&str> = classes::names(data).collect();
+    assert!(read.iter().map(|name| name.len() + 2).sum::<usize>() <= data.len());
+    let longer = classes::appended(data, "cart GET /").expect("a short name");
+    let (last, before) = (classes::names(&longer).last(), classes::names(&longer).take(read.len()));
+    assert!(before.eq(read.iter().copied()) && last == Some("cart GET /"));
 }
 
 /// A method is what its two parts spell.

@@ -9,7 +9,8 @@ import grpc
 import pytest
 from filter_harness.client import get, traced
 from filter_harness.collector import CLIENT, SERVER, Collector, Received
-from filter_harness.proxy import Proxy, Setup, free_ports
+from filter_harness.proxy import Setup
+from filter_harness.stack import Stack, running
 
 pytestmark = pytest.mark.component
 
@@ -46,17 +47,38 @@ class Told(BaseHTTPRequestHandler):
         """Silence."""
 
 
-@pytest.fixture
-def told(tmp_path) -> Iterator[tuple[Proxy, Collector]]:
-    app_port, collector_port = free_ports(2)
-    app, collector = ThreadingHTTPServer(("127.0.0.1", app_port), Told), Collector(collector_port)
-    app.daemon_threads = True
-    threading.Thread(target=app.serve_forever, daemon=True).start()
-    proxy = Proxy(tmp_path, app_port, collector_port, Setup())
-    yield proxy, collector
-    proxy.stop()
-    collector.stop()
-    app.shutdown()
+class App:
+    """Whichever of the two, on a port."""
+
+    def __init__(self, server: ThreadingHTTPServer | grpc.Server) -> None:
+        self._server = server
+
+    @classmethod
+    def told(cls, port: int) -> "App":
+        server = ThreadingHTTPServer(("127.0.0.1", port), Told)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return cls(server)
+
+    @classmethod
+    def watch(cls, port: int) -> "App":
+        server = grpc.server(ThreadPoolExecutor(4), handlers=[Watch()])
+        assert server.add_insecure_port(f"127.0.0.1:{port}") == port
+        server.start()
+        return cls(server)
+
+    def stop(self) -> None:
+        if isinstance(self._server, ThreadingHTTPServer):
+            self._server.shutdown()
+            self._server.server_close()
+        else:
+            self._server.stop(0).wait()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory) -> Iterator[Stack]:
+    with running(tmp_path_factory.mktemp("envoy"), Setup(), App.told) as stack:
+        yield stack
 
 
 def spans(collector: Collector, trace: str) -> tuple[Received, Received]:
@@ -79,11 +101,12 @@ def spans(collector: Collector, trace: str) -> tuple[Received, Received]:
 def test_status_in_headers(told, kind: str, status: str, code: int | None, error: str | None) -> None:
     """gRPC-Web (status in the body) and answers without any are HTTP's 200; what is no code is UNKNOWN, a
     failure on both sides."""
-    proxy, collector = told
     trace, _, headers = traced()
-    answer = get(proxy.outbound, f"/shop.v1.Cart/{status}", {**headers, "content-type": kind}, b"\0\0\0\0\0")
+    answer = get(
+        told.proxy.outbound, f"/shop.v1.Cart/{status}", {**headers, "content-type": kind}, b"\0\0\0\0\0"
+    )
     assert answer.status == 200
-    for span in spans(collector, trace):
+    for span in spans(told.collector, trace):
         assert span.attributes.get("rpc.grpc.status_code") == code
         assert (span.attributes.get("error.type"), span.failed) == (error, error is not None)
         assert ("rpc.system" in span.attributes) == ("web" not in kind)
@@ -92,26 +115,16 @@ def test_status_in_headers(told, kind: str, status: str, code: int | None, error
 def test_cancelled_after_the_answer(tmp_path) -> None:
     """A caller that leaves a stream which was answered: no status is made up, the server is not to blame,
     and both spans say who left."""
-    app_port, collector_port = free_ports(2)
-    app = grpc.server(ThreadPoolExecutor(4), handlers=[Watch()])
-    assert app.add_insecure_port(f"127.0.0.1:{app_port}") == app_port
-    app.start()
-    collector = Collector(collector_port)
-    proxy = Proxy(tmp_path, app_port, collector_port, Setup(http2=True))
-    try:
+    with running(tmp_path, Setup(http2=True), App.watch) as stack:
         trace, _, headers = traced()
-        with grpc.insecure_channel(f"127.0.0.1:{proxy.outbound}") as channel:
+        with grpc.insecure_channel(f"127.0.0.1:{stack.proxy.outbound}") as channel:
             call = channel.unary_stream("/shop.v1.Cart/Watch")(b"m", metadata=list(headers.items()))
             assert next(call) == b"m"
             call.cancel()
-            client, server = spans(collector, trace)
-        for span in (client, server):
-            assert span.attributes["http.response.status_code"] == 200
-            assert "rpc.grpc.status_code" not in span.attributes
-            assert span.attributes["spillway.response.flags"] in ("DC", "DR")
-        assert client.failed and client.attributes["error.type"] in ("DC", "DR")
-        assert not server.failed and "error.type" not in server.attributes
-    finally:
-        proxy.stop()
-        collector.stop()
-        app.stop(0).wait()
+            client, server = spans(stack.collector, trace)
+    for span in (client, server):
+        assert span.attributes["http.response.status_code"] == 200
+        assert "rpc.grpc.status_code" not in span.attributes
+        assert span.attributes["spillway.response.flags"] in ("DC", "DR")
+    assert client.failed and client.attributes["error.type"] in ("DC", "DR")
+    assert not server.failed and "error.type" not in server.attributes

@@ -1,0 +1,117 @@
+use super::*;
+use proptest::prelude::*;
+
+/// What the proxy keeps for all workers; `rivals` append before our own replacement, once each.
+#[derive(Default)]
+struct Shared {
+    table: Vec<u8>,
+    version: u32,
+    reads: usize,
+    rivals: Vec<String>,
+}
+
+impl Table for Shared {
+    fn read(&mut self) -> Option<(&[u8], u32)> {
+        self.reads += 1;
+        Some((&self.table, self.version))
+    }
+
+    fn replace(&mut self, table: &[u8], version: u32) -> bool {
+        if let Some(rival) = self.rivals.pop() {
+            self.table = appended(&self.table, &rival).unwrap();
+            self.version += 1;
+        }
+        let first = version == self.version;
+        if first {
+            (self.table, self.version) = (table.to_vec(), version + 1);
+        }
+        first
+    }
+}
+
+struct Absent;
+
+impl Table for Absent {
+    fn read(&mut self) -> Option<(&[u8], u32)> {
+        None
+    }
+
+    fn replace(&mut self, _: &[u8], _: u32) -> bool {
+        false
+    }
+}
+
+fn class(nth: usize) -> String {
+    format!("class {nth}")
+}
+
+/// The name that the slot's value was made with: its own, or none where it is shared.
+fn own(classes: &mut Classes<Option<String>>, shared: &mut Shared, name: &str) -> Option<String> {
+    let slot = classes.slot(name, shared, |name| Some(name.map(str::to_string)));
+    classes.get(slot.unwrap()).unwrap().clone()
+}
+
+/// A class keeps its slot; beyond the bound all share one; the table is read once per class while it
+/// grows, and never again when it was seen full.
+#[test]
+fn bounded() {
+    let (mut classes, mut shared) = (Classes::default(), Shared::default());
+    for round in 0..2 {
+        for nth in 0..MAX_CLASSES + 10 {
+            let expected = (nth < MAX_CLASSES).then(|| class(nth));
+            assert_eq!(own(&mut classes, &mut shared, &class(nth)), expected, "{nth} in round {round}");
+        }
+    }
+    assert_eq!(classes.iter_mut().count(), MAX_CLASSES + 1);
+    assert_eq!(shared.reads, MAX_CLASSES + 1);
+    assert_eq!(names(&shared.table).count(), MAX_CLASSES);
+}
+
+/// What cannot be made or agreed on is tried again with the next request.
+#[test]
+fn failures_are_tried_again() {
+    let (mut classes, mut shared) = (Classes::<u8>::default(), Shared::default());
+    assert_eq!(classes.slot("a", &mut Absent, |_| Some(1)), None);
+    assert_eq!(classes.slot("a", &mut shared, |_| None), None);
+    assert_eq!(classes.slot("a", &mut shared, |_| Some(1)), Some(Slot::Own(0)));
+}
+
+/// Another worker is faster: its class stays in the table, and ours comes after it; where it took the
+/// last place, ours is one of the many.
+#[test]
+fn races_lose_nothing() {
+    let mut shared = Shared { rivals: vec!["c".to_string(), "b".to_string()], ..Shared::default() };
+    let mut classes = Classes::default();
+    assert_eq!(own(&mut classes, &mut shared, "a").as_deref(), Some("a"));
+    assert_eq!(names(&shared.table).collect::<Vec<_>>(), ["b", "c", "a"]);
+    for nth in 0..MAX_CLASSES - 4 {
+        own(&mut classes, &mut shared, &class(nth));
+    }
+    shared.rivals.push("last".to_string());
+    assert_eq!(own(&mut classes, &mut shared, "late"), None);
+    assert_eq!(own(&mut classes, &mut shared, "last").as_deref(), Some("last"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever order several workers meet classes in, each class is its own to all of them or to none.
+    #[test]
+    fn workers_agree(met in proptest::collection::vec((0usize..3, 0usize..400), 0..1_500)) {
+        let (mut workers, mut shared) = ([(); 3].map(|()| Classes::default()), Shared::default());
+        let mut told: HashMap<usize, bool> = HashMap::new();
+        for (worker, nth) in met {
+            let own = own(&mut workers[worker], &mut shared, &class(nth)).is_some();
+            prop_assert_eq!(*told.entry(nth).or_insert(own), own);
+        }
+        prop_assert!(told.values().filter(|own| **own).count() <= MAX_CLASSES);
+    }
+
+    /// Names come back in order; any bytes are read without harm, and what is appended is found.
+    #[test]
+    fn tables_round_trip(list in proptest::collection::vec("\\PC{0,40}", 0..20), bytes: Vec<u8>) {
+        let table = list.iter().fold(Vec::new(), |table, name| appended(&table, name).unwrap());
+        prop_assert_eq!(names(&table).collect::<Vec<_>>(), list);
+        prop_assert!(names(&appended(&bytes, "new").unwrap()).any(|name| name == "new"));
+    }
+}

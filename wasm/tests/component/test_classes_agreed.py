@@ -1,0 +1,39 @@
+"""Which classes have load stats of their own is one choice of all workers, whatever each of them meets first."""
+
+import random
+from collections import Counter
+
+import pytest
+from filter_harness.client import get
+from filter_harness.collector import SERVER
+from filter_harness.openloop import HoldingApp
+from filter_harness.proxy import Setup
+from filter_harness.stack import running
+
+pytestmark = pytest.mark.component
+
+NAMES = [f"cart GET /c{n}/{{id}}" for n in range(320)]
+ROUNDS = 8
+
+
+def test_a_class_is_its_own_on_every_worker_or_on_none(tmp_path) -> None:
+    """Two workers meet 320 classes in different orders, each class several times: 256 have stats, which count
+    all of their requests; the others are in one stat; the spans of a class are stamped all or none."""
+    met = [n for n in range(len(NAMES)) for _ in range(ROUNDS)]
+    random.Random(5).shuffle(met)
+    with running(tmp_path, Setup(concurrency=2, classes=tuple(NAMES)), HoldingApp) as stack:
+        for n in met:
+            # A connection of its own each: the kernel spreads them over the workers.
+            assert get(stack.proxy.inbound, f"/c{n}/7").status == 200
+        received = stack.collector.wait_for(lambda span: span.kind == SERVER, len(met))
+        stats = stack.proxy.stats()
+    prefix = "inbound_class_arrivals.class."
+    own = {name.removeprefix(prefix): count for name, count in stats.items() if name.startswith(prefix)}
+    assert own.pop("_overflow") == ROUNDS * (len(NAMES) - 256)
+    assert len(own) == 256 and set(own.values()) == {ROUNDS}
+    stamped = Counter(
+        span.attributes["spillway.class"]
+        for span in received
+        if "spillway.load.class.in_flight" in span.attributes
+    )
+    assert stamped == own
