@@ -32,6 +32,7 @@ const (
 	StreamsOpened
 	StreamsRefusedIdentity
 	StreamsRefusedNode
+	StreamsRefusedRequest
 	TLSFilesRefused
 	TLSFilesTaken
 	TLSHandshakesRefused
@@ -40,7 +41,7 @@ const (
 
 // table names and explains each counter. Names are an interface: dashboards and alerts read them.
 var table = [declared]struct{ name, help string }{
-	AcknowledgementsDropped: {"acknowledgements_dropped", "Answers of Envoys that were never stored in NATS because too many waited."},
+	AcknowledgementsDropped: {"acknowledgements_dropped", "Answers of Envoys that were never stored in NATS because too many waited, or NATS takes none of that size."},
 	AcknowledgementsStored:  {"acknowledgements_stored", "Answers of Envoys that NATS has stored."},
 	AnswersAccepted:         {"answers_accepted", "Versions of a resource type that an Envoy accepted (ACK)."},
 	AnswersRefused:          {"answers_refused", "Versions of a resource type that an Envoy refused (NACK)."},
@@ -66,7 +67,8 @@ var table = [declared]struct{ name, help string }{
 	StateErrors:             {"state_errors", "Failures to read or write the state on disk."},
 	StreamsOpened:           {"streams_opened", "xDS streams of Envoys that were let in."},
 	StreamsRefusedIdentity:  {"streams_refused_identity", "xDS streams ended because the certificate is not that of the node."},
-	StreamsRefusedNode:      {"streams_refused_node", "xDS streams ended because the node is nameless or of another cluster."},
+	StreamsRefusedNode:      {"streams_refused_node", "xDS streams ended because the node is nameless, has too long a name or is of another cluster."},
+	StreamsRefusedRequest:   {"streams_refused_request", "xDS streams ended because a request is malformed or asks for more than one Envoy may."},
 	TLSFilesRefused:         {"tls_files_refused", "New certificates, keys or authorities that were refused; the old ones stayed."},
 	TLSFilesTaken:           {"tls_files_taken", "New certificates, keys or authorities taken into use."},
 	TLSHandshakesRefused:    {"tls_handshakes_refused", "Connections to xDS whose TLS handshake failed."},

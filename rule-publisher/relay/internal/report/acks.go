@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -105,32 +106,52 @@ func (a *Acks) Run(ctx context.Context, last time.Duration) {
 }
 
 // store publishes them at once and takes from the queue those that were confirmed in a row. What is
-// published twice, because its confirmation was lost, the stream drops by its id.
+// published twice, because its confirmation was lost, the stream drops by its id. What can never be
+// stored is dropped, lest it keep those behind it for ever.
 func (a *Acks) store(ctx context.Context, acks []*spillwayv1.Acknowledgement) error {
 	if !a.conn.IsConnected() {
 		return nats.ErrConnectionReconnecting
 	}
-	futures := make([]jetstream.PubAckFuture, 0, len(acks))
-	for _, ack := range acks {
-		payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(ack)
-		if err != nil {
-			return err
+	futures, refused := make([]jetstream.PubAckFuture, len(acks)), make([]error, len(acks))
+	for i, ack := range acks {
+		if futures[i], refused[i] = a.publish(ack); refused[i] != nil && !hopeless(refused[i]) {
+			return refused[i]
 		}
-		sum := sha256.Sum256(payload)
-		future, err := a.js.PublishAsync(a.subject, payload, jetstream.WithMsgID(hex.EncodeToString(sum[:16])))
-		if err != nil {
-			return err
-		}
-		futures = append(futures, future)
 	}
-	for i, future := range futures {
-		if err := confirmed(ctx, future); err != nil {
+	for i, ack := range acks {
+		err := refused[i]
+		if err == nil {
+			err = confirmed(ctx, futures[i])
+		}
+		switch {
+		case err == nil:
+			a.counters.Add(count.AcknowledgementsStored)
+		case hopeless(err):
+			a.counters.Add(count.AcknowledgementsDropped)
+			a.log.Error("an acknowledgement can never be stored, and is dropped", "envoy", ack.GetEnvoy(), "error", err)
+		default:
 			return err
 		}
-		a.queue.Done(acks[i])
-		a.counters.Add(count.AcknowledgementsStored)
+		a.queue.Done(ack)
 	}
 	return nil
+}
+
+func (a *Acks) publish(ack *spillwayv1.Acknowledgement) (jetstream.PubAckFuture, error) {
+	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(ack)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(payload)
+	return a.js.PublishAsync(a.subject, payload, jetstream.WithMsgID(hex.EncodeToString(sum[:16])))
+}
+
+// hopeless tells whether the same message would fail again for ever: it is larger than the server or the
+// stream takes, or is no protobuf.
+func hopeless(err error) bool {
+	var refusal *jetstream.APIError
+	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, proto.Error) ||
+		errors.As(err, &refusal) && refusal.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum
 }
 
 func confirmed(ctx context.Context, future jetstream.PubAckFuture) error {

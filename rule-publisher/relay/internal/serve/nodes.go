@@ -46,18 +46,18 @@ func (s *Streams) identify(st *stream, node *core.Node) error {
 	if said == st.node {
 		return nil
 	}
-	problem, counter := s.problem(st, said)
-	if problem == nil {
-		st.node = said
-		return nil
+	if problem, reason := s.problem(st, said); problem != nil {
+		return s.refuse(said.envoy[:min(len(said.envoy), nodeLimit)], reason, problem)
 	}
-	s.Counters.Add(counter)
-	s.Log.Warn("an xDS stream is refused", "node", said.envoy, "error", problem)
-	return problem
+	st.node = said
+	return nil
 }
 
 func (s *Streams) problem(st *stream, said identified) (error, count.Counter) {
-	switch {
+	switch longest := max(len(said.envoy), len(said.service), len(said.cluster)); {
+	case longest > nodeLimit:
+		return status.Errorf(codes.InvalidArgument, "node: a name of %d bytes; id, cluster and locality.zone have at most %d", longest, nodeLimit),
+			count.StreamsRefusedNode
 	case said.envoy == "":
 		return status.Error(codes.InvalidArgument, "node.id: empty; must be <cluster>/<service>/<pod>"), count.StreamsRefusedNode
 	case said.service == "":

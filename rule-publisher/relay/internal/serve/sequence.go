@@ -10,10 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// typesPerStream is far above the three that are served: an Envoy may ask for what it likes, and is
-// kept for as long as its stream.
-const typesPerStream = 16
-
 // subscription of the request's type.
 func (st *stream) subscription(r request) (*subscription, error) {
 	if sub := st.of(r.typeURL); sub != nil {

@@ -17,7 +17,8 @@ const (
 	connectionAge   = 30 * time.Minute
 	connectionGrace = 5 * time.Second
 	handshakeFor    = 5 * time.Second
-	streamsPerConn  = 16 // an Envoy needs one
+	streamsPerConn  = 16          // an Envoy needs one
+	unreadFor       = time.Second // what was sent may stay when the stream is to end
 	forceAfter      = 500 * time.Millisecond
 )
 

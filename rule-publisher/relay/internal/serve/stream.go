@@ -2,11 +2,12 @@ package serve
 
 import (
 	"sync"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+
+	"spillway.dev/relay/internal/count"
 )
 
 // stream is one Envoy's, of either variant. Its handler's goroutine reads; nobody else is bound to it
@@ -64,11 +65,8 @@ func (a *ads) follow(st *stream) error {
 
 // take one request.
 func (a *ads) take(st *stream, r *request) error {
-	if err := r.decode(); err != nil {
-		return status.Error(codes.InvalidArgument, err.Error())
-	}
-	if r.typeURL == "" {
-		return status.Error(codes.InvalidArgument, "type_url: empty; must be said on an aggregated stream")
+	if err := r.check(); err != nil {
+		return a.streams.refuse(st.node.envoy, count.StreamsRefusedRequest, err)
 	}
 	if err := a.streams.request(st, *r); err != nil {
 		return err
@@ -87,7 +85,10 @@ func (a *ads) closed(st *stream) {
 	if st.service != nil {
 		a.cache.leave(st.service, st)
 	}
-	st.sends.Wait() // nothing is sent after the handler's end
+	// Nothing may be sent after the handler's end, and who reads nothing is not waited for.
+	unread := time.AfterFunc(unreadFor, func() { st.from.conn.Close() }) //nolint:errcheck // it may be closed
+	st.sends.Wait()
+	unread.Stop()
 	a.streams.closed(st)
 }
 

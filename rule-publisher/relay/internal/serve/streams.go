@@ -130,7 +130,7 @@ func (s *Streams) request(st *stream, r request) error {
 	sub, err := st.subscription(r)
 	if err != nil {
 		st.mu.Unlock()
-		return err
+		return s.refuse(st.node.envoy, count.StreamsRefusedRequest, err)
 	}
 	answer, isNew := st.answer(sub, r)
 	if isNew && !answer.Refused {
@@ -138,6 +138,9 @@ func (s *Streams) request(st *stream, r request) error {
 	}
 	st.placed = st.placed || len(r.initial) > 0 || r.version != "" || isNew && !answer.Refused
 	st.take(sub, r, answer.Refused)
+	if len(r.names) > 0 {
+		err = st.overfull()
+	}
 	st.mu.Unlock()
 	if isFirst {
 		s.Counters.Add(count.StreamsOpened)
@@ -145,6 +148,9 @@ func (s *Streams) request(st *stream, r request) error {
 	}
 	if isNew {
 		s.Observer.Answered(answer)
+	}
+	if err != nil {
+		return s.refuse(st.node.envoy, count.StreamsRefusedRequest, err)
 	}
 	return nil
 }
