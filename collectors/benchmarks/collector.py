@@ -74,7 +74,8 @@ def measure(setup: stack.Setup, spans: int, share: float) -> dict[str, dict]:
     with tempfile.TemporaryDirectory(prefix="bench-collector-") as name, kafka_process(Path(name)) as kafka:
         log = Path(name) / "kafka" / "data"
         topic = stack.Topic(kafka.url)
-        server, address = stack.collector(Path(name) / "collector", kafka.url, setup)
+        running = stack.collector(Path(name) / "collector", kafka.url, setup)
+        server, address = running.server, running.address
         server.start()
         try:
             pid = server.process.pid

@@ -9,14 +9,17 @@ import json
 import sys
 import threading
 import time
+from pathlib import Path
 
 import grpc
 import payload
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-# Without a pool of its own, gRPC would let all channels share one connection.
-OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "component"))
+
+from exports import OWN_CONNECTION, TRACE_EXPORT
+
+OPTIONS = [OWN_CONNECTION, ("grpc.max_send_message_length", -1)]
 RETRYABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
@@ -32,7 +35,7 @@ class Sender:
 
     def send(self) -> None:
         with grpc.insecure_channel(self._address, OPTIONS) as channel:
-            export = channel.unary_unary(EXPORT)
+            export = channel.unary_unary(TRACE_EXPORT)
             while (ticket := next(self._tickets)) < self._count:
                 due = self._began + ticket * self._interval_s
                 if (wait := due - time.perf_counter()) > 0:

@@ -12,10 +12,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spillway_contracts import names
-from spillway_lab.testing import servers
 from spillway_lab.testing.kafka import PARTITIONS
 
 BOX = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BOX / "tests" / "component"))
+
+import collector_process  # noqa: E402
+
 CORE, OTHERS = "0", f"1-{os.cpu_count() - 1}" if (os.cpu_count() or 1) > 1 else "0"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -29,30 +32,17 @@ class Setup:
     overrides: list[str]
 
 
-def collector(folder: Path, kafka: str, setup: Setup) -> tuple[servers.Server, str]:
-    """A collector on one core (GOMAXPROCS=1), not started, and its OTLP/gRPC address."""
-    ports = [servers.free_port() for _ in range(3)]
-    grpc, http, health = (f"127.0.0.1:{port}" for port in ports)
-    folder.mkdir(parents=True)
-    configurations = [str(setup.box / "config.yaml"), *(f"yaml:{o}" for o in setup.overrides)]
-    server = servers.Server(
-        url=f"http://{health}",
-        command=["taskset", "-c", CORE, str(setup.box / "run"), *(f"--config={c}" for c in configurations)],
-        log=folder / "collector.log",
-        ready=lambda: servers._healthy(ports[2]),
-        environment={
-            "PATH": f"{setup.binaries}{os.pathsep}{os.environ['PATH']}",
-            "GOMAXPROCS": "1",
-            "SPILLWAY_CLUSTER": "west",
-            "SPILLWAY_KAFKA": kafka,
-            "SPILLWAY_OTLP_GRPC_LISTEN": grpc,
-            "SPILLWAY_OTLP_HTTP_LISTEN": http,
-            "SPILLWAY_HEALTH_LISTEN": health,
-            "SPILLWAY_METRICS_LISTEN": "",
-            "SPILLWAY_STATE_DIR": str(folder / "state"),
-        },
+def collector(folder: Path, kafka: str, setup: Setup) -> collector_process.Collector:
+    """A collector on one core (GOMAXPROCS=1), not started; without metrics of its own, which cost CPU."""
+    return collector_process.collector(
+        folder,
+        kafka,
+        {"PATH": f"{setup.binaries}{os.pathsep}{os.environ['PATH']}", "GOMAXPROCS": "1"},
+        *setup.overrides,
+        box=setup.box,
+        pinned=("taskset", "-c", CORE),
+        SPILLWAY_METRICS_LISTEN="",
     )
-    return server, grpc
 
 
 def sender(address: str, batches: int, spans_per_s: float) -> subprocess.Popen:

@@ -5,7 +5,7 @@ from concurrent import futures
 from pathlib import Path
 
 import grpc
-from collector_process import CLUSTER, RUN, Collector
+from collector_process import BOX, Collector, launched
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -14,7 +14,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     TraceServiceServicer,
     add_TraceServiceServicer_to_server,
 )
-from spillway_lab.testing import servers
 from tls_files import TlsFiles
 
 NODE = "node-1"
@@ -25,27 +24,9 @@ def agent(folder: Path, gateway: str, environment: dict[str, str], *overrides: s
 
     overrides: settings over agent.yaml ("a::b: value"); more: variables beside those that every agent needs.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    ports = {name: servers.free_port() for name in ("grpc", "http", "health", "metrics")}
-    own = {
-        "SPILLWAY_CLUSTER": CLUSTER,
-        "SPILLWAY_NODE": NODE,
-        "SPILLWAY_GATEWAY": gateway,
-        "SPILLWAY_OTLP_GRPC_LISTEN": f"127.0.0.1:{ports['grpc']}",
-        "SPILLWAY_OTLP_HTTP_LISTEN": f"127.0.0.1:{ports['http']}",
-        "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{ports['health']}",
-        "SPILLWAY_METRICS_LISTEN": f"127.0.0.1:{ports['metrics']}",
-        "SPILLWAY_STATE_DIR": str(folder / "state"),
-    }
-    settings = [f"yaml:{override}" for override in overrides]
-    server = servers.Server(
-        url=f"http://127.0.0.1:{ports['health']}",
-        command=[str(RUN), *(f"--config={c}" for c in (RUN.parent / "agent.yaml", *settings))],
-        log=folder / "agent.log",
-        ready=lambda: servers.healthy(ports["health"]),
-        environment=environment | own | more,
-    )
-    return Collector(server, ports)
+    configuration = (BOX / "agent.yaml", *(f"yaml:{override}" for override in overrides))
+    own = {"SPILLWAY_NODE": NODE, "SPILLWAY_GATEWAY": gateway}
+    return launched(folder, configuration, environment, own | more)
 
 
 # Python's gRPC knows no zstd, which our own gateway does (tests/component/test_cpu_path.py).

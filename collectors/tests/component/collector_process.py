@@ -9,12 +9,13 @@ from pathlib import Path
 import grpc
 import httpx
 from aiokafka import AIOKafkaConsumer
+from exports import TRACE_EXPORT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spillway_lab.testing import servers
+from spillway_lab.testing.waiting import WAIT_S
 
-RUN = Path(__file__).resolve().parents[2] / "run"
-TRACE_EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+BOX = Path(__file__).resolve().parents[2]
 CLUSTER = "cluster-under-test"
 
 
@@ -33,50 +34,68 @@ class Collector:
     def export_grpc(self, payload: bytes) -> None:
         """One OTLP/gRPC trace export of raw bytes; grpc.RpcError when it is refused."""
         with grpc.insecure_channel(self.address) as channel:
-            channel.unary_unary(TRACE_EXPORT)(payload, timeout=10, wait_for_ready=True)
+            channel.unary_unary(TRACE_EXPORT)(payload, timeout=WAIT_S, wait_for_ready=True)
 
     def export_http(
         self, path: str, payload: bytes, content_type: str = "application/x-protobuf"
     ) -> httpx.Response:
         """One OTLP/HTTP export of raw bytes to /v1/traces or /v1/metrics."""
         url = f"http://127.0.0.1:{self.ports['http']}{path}"
-        return httpx.post(url, content=payload, headers={"content-type": content_type}, timeout=10)
+        return httpx.post(url, content=payload, headers={"content-type": content_type}, timeout=WAIT_S)
 
     def metrics(self) -> str:
         """The collector's own metrics, as Prometheus text."""
-        return httpx.get(f"http://127.0.0.1:{self.ports['metrics']}/metrics", timeout=10).text
+        return httpx.get(f"http://127.0.0.1:{self.ports['metrics']}/metrics", timeout=WAIT_S).text
 
 
-def collector(folder: Path, kafka: str, environment: dict[str, str], *overrides: str) -> Collector:
+def collector(
+    folder: Path,
+    kafka: str,
+    environment: dict[str, str],
+    *overrides: str,
+    box: Path = BOX,
+    pinned: tuple[str, ...] = (),
+    **more: str,
+) -> Collector:
     """A collector that is not started yet; its queue and log are in folder.
 
-    overrides: settings over config.yaml, as the collector's `yaml:` provider takes them ("a::b: value").
+    overrides: settings over config.yaml, as the collector's `yaml:` provider takes them ("a::b: value"); box: where
+    config.yaml and its launcher are; pinned: a command that runs the launcher; more: variables over the usual ones.
     """
+    configuration = (box / "config.yaml", *(f"yaml:{override}" for override in overrides))
+    return launched(folder, configuration, environment, {"SPILLWAY_KAFKA": kafka} | more, box, pinned)
+
+
+def launched(
+    folder: Path,
+    configuration: tuple[Path | str, ...],
+    environment: dict[str, str],
+    more: dict[str, str],
+    box: Path = BOX,
+    pinned: tuple[str, ...] = (),
+) -> Collector:
+    """A collector of any configuration, with ports and folder of its own, over `environment` and below `more`."""
     folder.mkdir(parents=True, exist_ok=True)
     ports = {name: servers.free_port() for name in ("grpc", "http", "health", "metrics")}
     own = {
         "SPILLWAY_CLUSTER": CLUSTER,
-        "SPILLWAY_KAFKA": kafka,
         "SPILLWAY_OTLP_GRPC_LISTEN": f"127.0.0.1:{ports['grpc']}",
         "SPILLWAY_OTLP_HTTP_LISTEN": f"127.0.0.1:{ports['http']}",
         "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{ports['health']}",
         "SPILLWAY_METRICS_LISTEN": f"127.0.0.1:{ports['metrics']}",
         "SPILLWAY_STATE_DIR": str(folder / "state"),
     }
-    configuration = [
-        f"--config={source}" for source in (RUN.parent / "config.yaml", *(f"yaml:{o}" for o in overrides))
-    ]
     server = servers.Server(
         url=f"http://127.0.0.1:{ports['health']}",
-        command=[str(RUN), *configuration],
+        command=[*pinned, str(box / "run"), *(f"--config={source}" for source in configuration)],
         log=folder / "collector.log",
         ready=lambda: servers.healthy(ports["health"]),
-        environment=environment | own,
+        environment=environment | own | more,
     )
     return Collector(server, ports)
 
 
-def read_topic(kafka: str, topic: str, enough: Callable[[list], bool], timeout_s: float = 30.0) -> list:
+def read_topic(kafka: str, topic: str, enough: Callable[[list], bool], timeout_s: float = WAIT_S) -> list:
     """All messages of a topic from its beginning, read until there are enough or the time is over."""
     return asyncio.run(_read(kafka, topic, enough, timeout_s))
 

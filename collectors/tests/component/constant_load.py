@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import grpc
 from aiokafka import AIOKafkaConsumer
-from collector_process import TRACE_EXPORT
+from exports import OWN_CONNECTION, TRACE_EXPORT
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -23,8 +23,7 @@ from spillway_contracts import names
 from spillway_lab.testing.waiting import WAIT_S, eventually
 
 CONNECTIONS, SPANS, EXPORTS_PER_S = 4, 40, 15  # of each connection: 2 400 spans/s in all
-# Without a pool of its own, gRPC would let all channels share one connection; a killed collector is back at once.
-OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 200)]
+OPTIONS = [OWN_CONNECTION, ("grpc.max_reconnect_backoff_ms", 200)]  # a killed collector is back at once
 EXPORT_S = 30.0  # far longer than a busy machine needs: an export that hangs is a finding
 NO_CONNECTION = "failed to connect to all addresses"  # gRPC's words for an export that never left
 

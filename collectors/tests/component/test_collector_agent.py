@@ -14,7 +14,7 @@ from spillway_lab.testing.waiting import eventually
 from tls_files import tls_files
 from topics import heavy_request
 
-pytestmark = [pytest.mark.component, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 
 
 def send(target, count: int) -> set[bytes]:

@@ -17,7 +17,7 @@ from spillway_lab.testing.waiting import STOP_S
 
 AWAY_S = float(os.environ.get("SPILLWAY_TEST_KAFKA_AWAY_S", "10"))
 MOST_KILLS = 12  # the most that are tried until one has cut an export off
-pytestmark = [pytest.mark.component, pytest.mark.timeout(180 + 3 * AWAY_S)]
+pytestmark = [pytest.mark.component, pytest.mark.timeout(300 + 3 * AWAY_S)]
 
 
 @pytest.fixture

@@ -4,22 +4,22 @@ import asyncio
 import re
 import secrets
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from collector_process import RUN, Collector, collector, gauge_request, read_topic, span_keys, spans_request
+from collector_process import BOX, Collector, collector, gauge_request, read_topic, span_keys, spans_request
 from record_batches import codecs
-from spillway_contracts import names
 from spillway_lab.testing import servers
 from spillway_lab.testing.kafka import PARTITIONS, kafka_process
+from spillway_lab.testing.waiting import STOP_S, eventually
 from topics import SPANS, grow, heavy_request, messages_of, partitions_of, small_topic, spread
 
-pytestmark = [pytest.mark.component, pytest.mark.timeout(180)]
-EXPORTER = yaml.safe_load((RUN.parent / "config.yaml").read_text())["exporters"]["kafka_partition"]
+pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
+EXPORTER = yaml.safe_load((BOX / "config.yaml").read_text())["exporters"]["kafka_partition"]
 COUNTER = "otelcol_exporter_kafka_partition"
+SETTING = "exporters::kafka_partition::"
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +51,13 @@ def counted(running: Collector, name: str, labels: str = "") -> float:
     return sum(float(value) for value in re.findall(pattern, running.metrics(), re.MULTILINE))
 
 
-def settles(read: Callable[[], float], value: float) -> bool:
-    """Whether it reads so in the end: a reader of the topic may be faster than the broker's answer."""
-    deadline = time.monotonic() + 10
-    while read() != value and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return read() == value
+def settles(running: Collector, name: str, value: float, labels: str = "") -> None:
+    """It reads so in the end: a reader of the topic may be faster than the broker's answer."""
+    eventually(
+        lambda: counted(running, name, labels) == value,
+        f"{name} is {value}",
+        seen=lambda: counted(running, name, labels),
+    )
 
 
 def test_a_batch_is_one_message_per_partition(running, kafka):
@@ -70,7 +71,7 @@ def test_a_batch_is_one_message_per_partition(running, kafka):
     assert sorted(span_keys(messages)) == sorted((trace_id, (1).to_bytes(8, "big")) for trace_id in trace_ids)
     more = {"messages": PARTITIONS, "items": 2000, "message_size_count": PARTITIONS}
     for name, value in more.items():
-        assert settles(lambda name=name: counted(running, name), before[name] + value)
+        settles(running, name, before[name] + value)
 
 
 def test_collectors_agree_on_a_traces_partition(running, kafka, tmp_path, clean_environment):
@@ -87,14 +88,21 @@ def test_collectors_agree_on_a_traces_partition(running, kafka, tmp_path, clean_
     assert len(partitions) == 100 and {len(used) for used in partitions.values()} == {1}
 
 
-def test_messages_are_compressed_with_zstd(running, kafka, data):
-    """The broker's own log says so, for the record batches of both topics, whose content compression shrinks."""
-    trace_ids = [secrets.token_bytes(16) for _ in range(200)]
-    running.export_grpc(spans_request(trace_ids, spans_per_trace=3).SerializeToString())
-    running.export_http("/v1/metrics", gauge_request("load" * 100, 0.5).SerializeToString())
-    messages_of(kafka, trace_ids, 600)
-    read_topic(kafka, names.KAFKA_TOPIC_OTLP_METRICS, lambda messages: len(messages) >= 1)
-    for topic in (SPANS, names.KAFKA_TOPIC_OTLP_METRICS):
+def test_messages_are_compressed_with_zstd(kafka, data, tmp_path, clean_environment):
+    """The broker's own log says so, for the record batches of two topics, whose content compression shrinks."""
+    topics = {"traces": "shrinking_spans", "metrics": "shrinking_metrics"}
+    settings = (f"{SETTING}{signal}::topic: {topic}" for signal, topic in topics.items())
+    running = collector(tmp_path, kafka, clean_environment, *settings)
+    running.server.start()
+    try:
+        trace_ids = [secrets.token_bytes(16) for _ in range(200)]
+        running.export_grpc(spans_request(trace_ids, spans_per_trace=3).SerializeToString())
+        running.export_http("/v1/metrics", gauge_request("load" * 100, 0.5).SerializeToString())
+        messages_of(kafka, trace_ids, 600, topics["traces"])
+        read_topic(kafka, topics["metrics"], lambda messages: len(messages) >= 1)
+    finally:
+        running.server.stop()
+    for topic in topics.values():
         assert codecs(data / "kafka" / "data", topic) == {"zstd"}
 
 
@@ -109,7 +117,7 @@ def test_what_exceeds_the_brokers_limit_is_split(running, kafka):
         len(messages) > 3 and max(len(message.value) for message in messages) <= EXPORTER["max_message_bytes"]
     )
     assert {len(used) for used in partitions_of(messages).values()} == {1}
-    assert settles(lambda: counted(running, "splits"), splits + len(messages) - 1)
+    settles(running, "splits", splits + len(messages) - 1)
 
 
 def test_a_span_above_the_limit_is_dropped_and_counted_and_the_rest_goes_on(running, kafka):
@@ -132,8 +140,7 @@ def test_a_span_above_the_limit_is_dropped_and_counted_and_the_rest_goes_on(runn
 def test_a_broker_with_a_smaller_limit_gets_smaller_messages(kafka, tmp_path, clean_environment):
     """A topic takes a twentieth of what the collector may send: everything arrives, but the span above that."""
     asyncio.run(small_topic(kafka, "small_spans", 200_000))
-    topic = "exporters::kafka_partition::traces::topic: small_spans"
-    running = collector(tmp_path, kafka, clean_environment, topic)
+    running = collector(tmp_path, kafka, clean_environment, f"{SETTING}traces::topic: small_spans")
     running.server.start()
     trace_id = secrets.token_bytes(16)
     try:
@@ -143,7 +150,7 @@ def test_a_broker_with_a_smaller_limit_gets_smaller_messages(kafka, tmp_path, cl
         assert sorted({n for _, n in span_keys(messages)}) == [
             n.to_bytes(8, "big") for n in range(1, 122) if n != 61
         ]
-        assert settles(lambda: counted(running, "dropped_items", 'reason="refused_by_broker"'), 1)
+        settles(running, "dropped_items", 1, 'reason="refused_by_broker"')
         assert counted(running, "failed_messages", 'reason="MESSAGE_TOO_LARGE"') > 0
     finally:
         running.server.stop()
@@ -163,10 +170,10 @@ def test_a_stop_does_not_wait_for_a_broker_that_hangs(broker, kafka, tmp_path, c
     broker.process.send_signal(signal.SIGSTOP)
     try:
         running.export_grpc(spans_request(waiting).SerializeToString())
-        time.sleep(1)  # longer than flush_timeout: the messages are under way
+        eventually(lambda: counted(running, "oldest_message_age", SPANS) > 0, "messages are under way")
         process = running.server.process
         process.terminate()
-        assert process.wait(8) == 0
+        assert process.wait(STOP_S) == 0
     finally:
         broker.process.send_signal(signal.SIGCONT)
     running.server.start()
@@ -178,18 +185,22 @@ def test_a_stop_does_not_wait_for_a_broker_that_hangs(broker, kafka, tmp_path, c
         running.server.stop()
 
 
+def spread_over(running: Collector, kafka: str, partitions: set[int]) -> dict[bytes, set[int]] | None:
+    """The partitions of each of 100 new traces, when all these are used."""
+    found = spread(running, kafka, "growing_spans")
+    return found if set.union(*found.values()) == partitions else None
+
+
 def test_added_partitions_are_used(kafka, data, tmp_path, clean_environment):
     """Within partitions_refresh_interval traces spread over the new partitions too, each in one; lz4 on request."""
     asyncio.run(small_topic(kafka, "growing_spans", 1_000_000))
-    prefix = "exporters::kafka_partition::"
     settings = ("traces::topic: growing_spans", "partitions_refresh_interval: 5s", "compression: lz4")
-    running = collector(tmp_path, kafka, clean_environment, *(prefix + setting for setting in settings))
+    running = collector(tmp_path, kafka, clean_environment, *(SETTING + setting for setting in settings))
     running.server.start()
     try:
         assert set.union(*spread(running, kafka, "growing_spans").values()) == {0, 1}
         asyncio.run(grow(kafka, "growing_spans", 5))
-        while set.union(*(now := spread(running, kafka, "growing_spans")).values()) != set(range(5)):
-            time.sleep(1)
+        now = eventually(lambda: spread_over(running, kafka, set(range(5))), "all five partitions are used")
     finally:
         running.server.stop()
     assert {len(used) for used in now.values()} == {1}

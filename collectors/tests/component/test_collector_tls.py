@@ -2,27 +2,21 @@
 
 import secrets
 import ssl
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import httpx
 import pytest
-from collector_process import (
-    TRACE_EXPORT,
-    Collector,
-    collector,
-    read_topic,
-    span_keys,
-    spans_request,
-)
-from spillway_contracts import names
+from collector_process import Collector, collector, span_keys, spans_request
+from exports import TRACE_EXPORT
 from spillway_lab.testing import servers
 from spillway_lab.testing.kafka import kafka_process
+from spillway_lab.testing.waiting import eventually
 from tls_files import TlsFiles, tls_files
+from topics import messages_of
 
-pytestmark = [pytest.mark.component, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 USER, PASSWORD = "west", "pass word $HOME #1"
 SECURE = """
 listeners=PLAINTEXT://${{env:KAFKA_LISTEN}},CONTROLLER://${{env:KAFKA_CONTROLLER_LISTEN}},SECURE://{secure}
@@ -72,8 +66,8 @@ def client(tls: TlsFiles, password_file: Path) -> dict[str, str]:
 
 
 def until_an_attempt_failed(running: Collector) -> None:
-    while "otelcol_exporter_kafka_partition_failed_messages{" not in running.metrics():
-        time.sleep(0.1)
+    failed = "otelcol_exporter_kafka_partition_failed_messages{"
+    eventually(lambda: failed in running.metrics(), "an attempt has failed")
 
 
 def test_a_corrected_password_sends_what_waited(brokers, tls, tmp_path, clean_environment):
@@ -89,7 +83,7 @@ def test_a_corrected_password_sends_what_waited(brokers, tls, tmp_path, clean_en
         until_an_attempt_failed(running)
         assert "dropped_items{" not in running.metrics()
         password.write_text(PASSWORD + "\n")
-        messages = read_topic(clear, names.KAFKA_TOPIC_OTLP_SPANS, lambda messages: len(messages) > 0)
+        messages = messages_of(clear, [trace_id], 1)
     finally:
         running.server.stop()
     assert span_keys(messages) == [(trace_id, (1).to_bytes(8, "big"))]

@@ -2,7 +2,6 @@
 
 import re
 import secrets
-from collections import defaultdict
 from collections.abc import Iterator
 
 import grpc
@@ -20,8 +19,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spillway_contracts import names
 from spillway_lab.testing.kafka import PARTITIONS, kafka_server
+from topics import messages_of, partitions_of
 
-pytestmark = [pytest.mark.component, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 GARBAGE = b"\xff\xffno protobuf"
 
 
@@ -37,21 +37,6 @@ def running(tmp_path_factory, kafka, clean_environment) -> Iterator[Collector]:
     running.server.start()
     yield running
     running.server.stop()
-
-
-def traces_in_kafka(kafka: str, trace_ids: list[bytes], spans: int) -> list:
-    """The messages of otlp_spans that carry these traces, once they hold so many spans."""
-    wanted = set(trace_ids)
-
-    def mine(messages: list) -> list:
-        return [
-            message for message in messages if {trace_id for trace_id, _ in span_keys([message])} & wanted
-        ]
-
-    def enough(messages: list) -> bool:
-        return len(span_keys(mine(messages))) >= spans
-
-    return mine(read_topic(kafka, names.KAFKA_TOPIC_OTLP_SPANS, enough))
 
 
 def clusters(message) -> set[str]:
@@ -74,7 +59,7 @@ def test_spans_land_once_with_their_cluster(running, kafka, protocol):
         running.export_grpc(payload)
     else:
         assert running.export_http("/v1/traces", payload).status_code == 200
-    messages = traces_in_kafka(kafka, trace_ids, 40)
+    messages = messages_of(kafka, trace_ids, 40)
     expected = [(trace_id, n.to_bytes(8, "big")) for trace_id in trace_ids for n in range(1, 6)]
     assert sorted(span_keys(messages)) == sorted(expected)
     for message in messages:
@@ -86,10 +71,7 @@ def test_a_trace_stays_in_one_partition(running, kafka):
     trace_ids = [secrets.token_bytes(16) for _ in range(64)]
     for _ in range(3):
         running.export_grpc(spans_request(trace_ids).SerializeToString())
-    partitions = defaultdict(set)
-    for message in traces_in_kafka(kafka, trace_ids, 3 * 64):
-        for trace_id, _ in span_keys([message]):
-            partitions[trace_id].add(message.partition)
+    partitions = partitions_of(messages_of(kafka, trace_ids, 3 * 64))
     assert len(partitions) == 64 and all(len(seen) == 1 for seen in partitions.values())
     assert set.union(*partitions.values()) == set(range(PARTITIONS))
 
@@ -98,7 +80,7 @@ def test_a_span_that_names_its_cluster_keeps_it(running, kafka):
     """The collector's cluster is only put in where there is none."""
     trace_id = secrets.token_bytes(16)
     running.export_grpc(spans_request([trace_id], spillway__cluster="elsewhere").SerializeToString())
-    assert [clusters(message) for message in traces_in_kafka(kafka, [trace_id], 1)] == [{"elsewhere"}]
+    assert [clusters(message) for message in messages_of(kafka, [trace_id], 1)] == [{"elsewhere"}]
 
 
 def test_metrics_land(running, kafka):
@@ -132,7 +114,7 @@ def test_what_does_not_decode_is_refused_and_counted_and_the_rest_goes_on(runnin
         assert answer.status_code == 400 and answer.content
     trace_id = secrets.token_bytes(16)
     running.export_grpc(spans_request([trace_id]).SerializeToString())
-    assert len(traces_in_kafka(kafka, [trace_id], 1)) == 1
+    assert len(messages_of(kafka, [trace_id], 1)) == 1
     metrics = running.metrics()
     assert counted(metrics, "http_server_request_duration.*_count", 'http_response_status_code="400"') == 3
     assert counted(metrics, "rpc_server_call_duration.*_count", 'rpc_response_status_code="INTERNAL"') == 1
