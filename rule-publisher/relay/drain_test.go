@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/state"
+	"spillway.dev/relay/internal/testkit"
 )
 
 // While draining the relay is alive but not ready, its streams end one after the other with
@@ -62,8 +64,8 @@ func TestDrain(t *testing.T) {
 // What Envoys answered while NATS was away until the end is on disk, and is stored by the next start.
 func TestAcknowledgementsOutliveTheRelay(t *testing.T) {
 	folder := t.TempDir()
-	server := startNATS(t, folder, 0)
-	port := portOf(t, server.Addr().String())
+	port := testkit.FreePort(t)
+	server := startNATS(t, folder, port)
 	newPublisher(t, server)
 	conf := testConfig(t, server.ClientURL())
 	server.Shutdown()
@@ -114,6 +116,25 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("with a ruleset from disk: %d", code)
 		}
 	})
+}
+
+// A ruleset from disk that has expired says nothing of what is in force now: the relay waits for NATS as
+// one without a ruleset does.
+func TestReadinessWithAnExpiredRuleset(t *testing.T) {
+	conf := testConfig(t, "nats://127.0.0.1:1")
+	for name, lasting := range map[string]time.Duration{"good": time.Minute, "expired": -time.Minute} {
+		store, err := state.Open(conf.StateDir, conf.Cluster)
+		must(t, err)
+		must(t, store.Save(ruleset(1, lasting, 5000, 5000)))
+		r := startRelay(t, conf)
+		if reason := r.notReady(r.started); (reason == "") != (lasting > 0) {
+			t.Errorf("with a %s ruleset from disk, at the start: %q", name, reason)
+		}
+		if reason := r.notReady(r.started.Add(coldStart + time.Second)); reason != "" {
+			t.Errorf("with a %s ruleset from disk, after a while: %q", name, reason)
+		}
+		r.stop()
+	}
 }
 
 // answers tells the status of a GET on the health listener; 0 when nobody answers.

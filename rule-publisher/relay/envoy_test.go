@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,22 +34,6 @@ func startEnvoyUnready(t *testing.T, variant string, relayPort, appPort int) *te
 	}
 	return testkit.StartEnvoy(t, strings.NewReplacer("RELAY_PORT", strconv.Itoa(relayPort), "APP_PORT", strconv.Itoa(appPort),
 		"API_TYPE", variant, "FOLDER", folder).Replace(string(template)))
-}
-
-// backend answers with its name; port 0: any.
-func backend(t *testing.T, name string, port int) (*http.Server, int) {
-	t.Helper()
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	must(t, err)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/overloaded" {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		io.WriteString(w, name) //nolint:errcheck // the asker is gone
-	})}
-	go server.Serve(listener) //nolint:errcheck // closed by the test
-	t.Cleanup(func() { server.Close() })
-	return server, listener.Addr().(*net.TCPAddr).Port
 }
 
 // writeEndpoints of shop in three clusters.
@@ -113,7 +95,7 @@ func TestRealEnvoyFollowsRulesets(t *testing.T) {
 // back when the destination is alive again. Refusals (503) move nothing.
 func TestRealEnvoyFailsOver(t *testing.T) {
 	_, north := backend(t, "north", 0)
-	southServer, south := backend(t, "south", 0)
+	southServer, south := backend(t, "south", testkit.FreePort(t)) // it comes back there
 	_, far := backend(t, "far", 0)
 	server := startNATS(t, t.TempDir(), 0)
 	p := newPublisher(t, server)
@@ -177,14 +159,10 @@ func TestRealEnvoyTakesHostileTemplates(t *testing.T) {
 // The inbound route table leads to the application.
 func TestRealEnvoyInbound(t *testing.T) {
 	var calls atomic.Int32
-	app := http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) })}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	go app.Serve(listener) //nolint:errcheck // closed by the test
-	t.Cleanup(func() { app.Close() })
+	_, app := testkit.BackendOf(t, 0, func(http.ResponseWriter, *http.Request) { calls.Add(1) })
 	conf := testConfig(t, "nats://127.0.0.1:1")
 	r := startRelay(t, conf)
-	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.listener.Addr().String()), listener.Addr().(*net.TCPAddr).Port)
+	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.listener.Addr().String()), app)
 	if got := e.Call("inbound", "anything", "POST", "/x"); got.Status != 200 || calls.Load() != 1 {
 		t.Errorf("status %d, %d calls", got.Status, calls.Load())
 	}

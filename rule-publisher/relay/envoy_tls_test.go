@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spillway.dev/relay/internal/identity"
+	"spillway.dev/relay/internal/testkit"
 )
 
 // A real Envoy whose certificate is not that of its node is refused, again and again, and goes on with
@@ -18,7 +19,7 @@ func TestRealEnvoyWithTheWrongIdentityKeepsServing(t *testing.T) {
 	p := newPublisher(t, server)
 	conf := testConfig(t, server.ClientURL())
 	writeEndpoints(t, conf, north, south, 1)
-	conf.XDSListen = freeAddress(t)
+	conf.XDSListen = testkit.FreeAddress(t)
 	good := startRelay(t, conf)
 	e := startEnvoy(t, "DELTA_GRPC", portOf(t, conf.XDSListen), north)
 	p.put(ruleset(1, time.Minute, 0, 10000))

@@ -32,6 +32,7 @@ const patience = testkit.Patience
 var (
 	must       = testkit.Must
 	eventually = testkit.Eventually
+	backend    = testkit.Backend
 )
 
 // authority signs every certificate of the tests, where nothing else is said.
@@ -57,7 +58,7 @@ services:
 func startNATS(t *testing.T, folder string, port int) *natsserver.Server {
 	t.Helper()
 	if port == 0 {
-		port = natsserver.RANDOM_PORT
+		port = testkit.FreePort(t) // which is nobody else's when the server is gone
 	}
 	return startNATSWith(t, &natsserver.Options{StoreDir: folder, Port: port})
 }
@@ -198,8 +199,8 @@ func startRelay(t *testing.T, conf config) *running {
 		select {
 		case err := <-done:
 			must(t, err)
-		case <-time.After(5 * time.Second):
-			t.Error("the relay does not stop within 5 s")
+		case <-time.After(patience):
+			t.Error("the relay does not stop")
 		}
 	}
 	t.Cleanup(stop)
@@ -215,10 +216,14 @@ func (r *running) status() (page statusPage) {
 	return page
 }
 
-// counted waits until the counter has the value.
+// counted waits until the counter has the value, and fails when it has passed it.
 func (r *running) counted(counter string, want uint64) {
 	r.t.Helper()
-	eventually(r.t, fmt.Sprintf("%s is %d", counter, want), func() bool { return r.status().Counters[counter] == want })
+	got := uint64(0)
+	eventually(r.t, fmt.Sprintf("%s is %d", counter, want), func() bool { got = r.status().Counters[counter]; return got >= want })
+	if got != want {
+		r.t.Fatalf("%s is %d, want %d", counter, got, want)
+	}
 }
 
 func portOf(t *testing.T, address string) int {
@@ -228,13 +233,4 @@ func portOf(t *testing.T, address string) int {
 	port, err := strconv.Atoi(text)
 	must(t, err)
 	return port
-}
-
-// freeAddress that nothing listens on now.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
 }

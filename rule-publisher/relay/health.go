@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// coldStart is how long a relay that has no ruleset waits for the word of NATS before it says that it
+// coldStart is how long a relay that has no ruleset in force waits for the word of NATS before it says that it
 // is ready. Envoys without routes answer nobody: local-first is better, however long NATS is away.
 const coldStart = 5 * time.Second
 
@@ -50,15 +50,16 @@ func (r *relay) healthHandler() http.Handler {
 }
 
 // notReady says why no Envoy should come now; "" when what it would be served is true: a ruleset from
-// NATS or disk, or local-first because NATS said that there is none, or has said nothing for long.
+// NATS or disk that has not expired, or local-first because NATS said that there is none, or has said
+// nothing for long.
 func (r *relay) notReady(now time.Time) string {
 	switch {
 	case r.draining.Load():
 		return "draining"
-	case r.loop.Status().KnownVersion != 0, r.rulesets.Answered(), now.Sub(r.started) > coldStart:
+	case r.loop.Status().Version != 0, r.rulesets.Answered(), now.Sub(r.started) > coldStart:
 		return ""
 	}
-	return fmt.Sprintf("no ruleset on disk, and NATS has not said yet which is in force; local-first from %s on",
+	return fmt.Sprintf("no ruleset on disk that is still good, and NATS has not said yet which is in force; local-first from %s on",
 		r.started.Add(coldStart).Format(time.RFC3339))
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/testkit"
 )
 
 // TestMain lets the test binary be the relay itself, as a process of its own.
@@ -62,11 +63,11 @@ func environment(conf config) []string {
 		"SPILLWAY_TOPOLOGY=" + conf.Topology, "SPILLWAY_ENDPOINTS=" + conf.Endpoints}
 }
 
-// SIGTERM ends the process with 0 within 5 s, also with an Envoy connected and NATS away; its logs are
+// SIGTERM ends the process with 0, also with an Envoy connected and NATS away; its logs are
 // JSON and never show the password.
 func TestSigtermEndsCleanly(t *testing.T) {
 	conf := testConfig(t, "nats://relay-north:hunter2@127.0.0.1:1")
-	conf.XDSListen = freeAddress(t)
+	conf.XDSListen = testkit.FreeAddress(t)
 	command, out := relayProcess(append(environment(conf), "SPILLWAY_LOG_LEVEL=debug")...)
 	must(t, command.Start())
 	ended := make(chan error, 1)
@@ -80,9 +81,9 @@ func TestSigtermEndsCleanly(t *testing.T) {
 		if err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		command.Process.Kill() //nolint:errcheck // it may have ended
-		t.Fatal("still there after 5 s")
+		t.Fatal("still there")
 	}
 	for line := range strings.Lines(out.String()) {
 		if !json.Valid([]byte(line)) || strings.Contains(line, "hunter2") {

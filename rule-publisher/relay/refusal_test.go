@@ -1,12 +1,12 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/testkit"
 )
 
 // An Envoy without a name, or of another cluster, is turned away with the key and what is allowed.
@@ -45,10 +45,10 @@ func TestFilesAreReloaded(t *testing.T) {
 	c := newDelta(t, at(r), node("gate", "a"))
 	c.subscribe(serve.ClusterType)
 	c.answer(next(t, c), "")
-	must(t, os.WriteFile(conf.Endpoints, []byte(testEndpoints+"  - {service: shop, cluster: mars, addresses: []}\n"), 0o600))
-	eventually(t, "the bad version is counted", func() bool { return r.status().Counters["files_refused"] == 1 })
+	testkit.Replace(t, conf.Endpoints, testEndpoints+"  - {service: shop, cluster: mars, addresses: []}\n")
+	r.counted("files_refused", 1)
 	silent(t, c)
-	must(t, os.WriteFile(conf.Endpoints, []byte(testEndpoints+"  - {service: depot, cluster: far, addresses: ['127.0.0.1:9203']}\n"), 0o600))
+	testkit.Replace(t, conf.Endpoints, testEndpoints+"  - {service: depot, cluster: far, addresses: ['127.0.0.1:9203']}\n")
 	if u := next(t, c); len(u.resources) != 1 || u.typeURL != serve.ClusterType {
 		t.Errorf("%d resources of %s, want the new cluster", len(u.resources), u.typeURL)
 	}

@@ -60,35 +60,53 @@ type relay struct {
 }
 
 // newRelay reads files and disk state and opens the listeners. NATS may be away.
-func newRelay(conf config, log *slog.Logger) (*relay, error) {
+func newRelay(conf config, log *slog.Logger) (made *relay, err error) {
 	r := &relay{conf: conf, log: log, counters: &count.Counters{}, started: time.Now(), cache: serve.NewCache()}
-	var network *table.Network
-	var err, err2, err3 error
 	r.life, r.end = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.abandon())
+		}
+	}()
+	var network *table.Network
+	var err2, err3 error
 	r.keeper, err = identity.NewKeeper(conf.XDS)
 	if r.store, err2 = state.Open(conf.StateDir, conf.Cluster); err2 == nil {
 		r.endpoints = &discovery.Directory{Cluster: conf.Cluster, Store: r.store, Counters: r.counters, Log: log,
 			Files: &source.Files{Topology: conf.Topology, Endpoints: conf.Endpoints}}
 		network, err3 = r.endpoints.Open(r.life)
 	}
-	if err := errors.Join(err, err2, err3); err != nil {
-		r.end()
+	if err = errors.Join(err, err2, err3); err != nil {
 		return nil, err
 	}
 	if r.listener, err = net.Listen("tcp", conf.XDSListen); err != nil {
 		return nil, err
 	}
 	if r.health, err = net.Listen("tcp", conf.HealthListen); err != nil {
-		return nil, errors.Join(err, r.listener.Close())
+		return nil, err
 	}
 	if r.conn, err = source.Connect(conf.NATS, conf.Cluster, r.counters, log); err != nil {
-		return nil, errors.Join(err, r.listener.Close(), r.health.Close())
+		return nil, err
 	}
 	if r.acks, err = report.NewAcks(r.conn, conf.Cluster, r.keptAcks(), r.forgetAcks, r.counters, log); err != nil {
-		return nil, errors.Join(err, r.listener.Close(), r.health.Close())
+		return nil, err
 	}
 	r.assemble(network)
 	return r, nil
+}
+
+// abandon what a start that failed has opened.
+func (r *relay) abandon() (err error) {
+	r.end()
+	for _, listener := range []net.Listener{r.listener, r.health} {
+		if listener != nil {
+			err = errors.Join(err, listener.Close())
+		}
+	}
+	if r.conn != nil {
+		r.conn.Close()
+	}
+	return err
 }
 
 // assemble the parts that think.

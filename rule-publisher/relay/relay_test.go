@@ -3,7 +3,6 @@ package main
 import (
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/testkit"
 )
 
 const itemClass = "shop GET /items/{id}"
@@ -128,7 +128,7 @@ func TestExpiryFallsBackToLocalFirst(t *testing.T) {
 		r := startRelay(t, testConfig(t, server.ClientURL()))
 		c := open(t, r, "a")
 		boot(t, c)
-		p.put(ruleset(1, 1500*time.Millisecond, 0, 10000))
+		p.put(ruleset(1, 5*time.Second, 0, 10000))
 		expect(t, c, map[string]uint32{"shop|south": 10000})
 		if u := expect(t, c, local); serve.RulesetVersion(u.version) != 0 {
 			t.Errorf("version %s after expiry, want 0.…", u.version)
@@ -217,7 +217,7 @@ func TestClusterIsRemovedAfterItsRoutes(t *testing.T) {
 		c.answer(next(t, c), "")
 		boot(t, c)
 		fewer := strings.Replace(testEndpoints, `  - {service: shop, cluster: far, addresses: ["127.0.0.1:9103"]}`+"\n", "", 1)
-		must(t, os.WriteFile(conf.Endpoints, []byte(fewer), 0o600))
+		testkit.Replace(t, conf.Endpoints, fewer)
 		if u := expect(t, c, map[string]uint32{"shop|north": 5000, "shop|south": 5000}); u.typeURL != serve.RouteType {
 			t.Errorf("%s came before the routes", u.typeURL)
 		}

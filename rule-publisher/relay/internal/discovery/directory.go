@@ -14,6 +14,7 @@ import (
 
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/source"
+	"spillway.dev/relay/internal/state"
 	"spillway.dev/relay/internal/table"
 )
 
@@ -24,7 +25,8 @@ const (
 	gather = 20 * time.Millisecond
 	calm   = time.Second
 	// A service that lost its last endpoint somewhere, or got its first, does not wait as long.
-	urgent = 250 * time.Millisecond
+	urgent  = 250 * time.Millisecond
+	saveFor = 200 * time.Millisecond // at the end, on a disk that stalls
 )
 
 // Store keeps what sources found over restarts.
@@ -47,6 +49,7 @@ type Directory struct {
 	ended      sync.WaitGroup
 	network    *table.Network
 	unreadable bool // the files, as last logged
+	saves      state.Later[[]byte]
 }
 
 // running is a source at work.
@@ -181,6 +184,7 @@ func (d *Directory) Run(ctx context.Context, changed func(*table.Network)) {
 		select {
 		case <-ctx.Done():
 			d.ended.Wait()
+			d.saves.Wait(saveFor)
 			return
 		case e := <-d.events:
 			if d.take(e) {

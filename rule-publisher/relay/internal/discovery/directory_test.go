@@ -14,6 +14,7 @@ import (
 	"spillway.dev/relay/internal/source"
 	"spillway.dev/relay/internal/state"
 	"spillway.dev/relay/internal/table"
+	"spillway.dev/relay/internal/testkit"
 )
 
 const topology = `
@@ -46,9 +47,7 @@ func newDirectory(t *testing.T, folder, endpoints string) *Directory {
 
 func write(t *testing.T, d *Directory, endpoints string) {
 	t.Helper()
-	if err := os.WriteFile(d.Files.Endpoints, []byte(endpoints), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Replace(t, d.Files.Endpoints, endpoints)
 }
 
 func addresses(n *table.Network) string {
@@ -83,15 +82,44 @@ func TestFilesAndNames(t *testing.T) {
 		d.Run(ctx, func(n *table.Network) { told <- addresses(n) })
 	}()
 	write(t, d, byName+"  - {service: shop, cluster: mars}\n")
-	for deadline := time.Now().Add(20 * time.Second); d.Counters.Get(count.FilesRefused) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the bad version is not counted")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	testkit.Eventually(t, "the bad version is counted", func() bool { return d.Counters.Get(count.FilesRefused) > 0 })
 	write(t, d, byName+"  - {service: shop, cluster: south, addresses: ['10.0.1.1:80']}\n")
 	if got := <-told; got != start+"; shop in south 10.0.1.1:80" {
 		t.Errorf("after the new version %q", got)
+	}
+	cancel()
+	<-ended
+}
+
+// stalled is a disk that takes nothing.
+type stalled struct{ until <-chan struct{} }
+
+func (s stalled) SaveFound([]byte) error     { <-s.until; return nil }
+func (s stalled) LoadFound() ([]byte, error) { return nil, nil }
+
+// While the disk stalls, endpoints change as ever, and the end does not wait for it.
+func TestAStalledDiskKeepsNoEndpoints(t *testing.T) {
+	d := newDirectory(t, t.TempDir(), byName)
+	d.Store = stalled{t.Context().Done()}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := d.Open(ctx)
+	testkit.Must(t, err)
+	told := make(chan string, 8)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.Run(ctx, func(n *table.Network) { told <- addresses(n) })
+	}()
+	for _, last := range []string{"10.0.1.1:80", "10.0.1.2:80", "10.0.1.3:80"} {
+		write(t, d, byName+"  - {service: shop, cluster: south, addresses: ['"+last+"']}\n")
+		select {
+		case got := <-told:
+			if !strings.HasSuffix(got, last) {
+				t.Errorf("told %q, want %s at the end", got, last)
+			}
+		case <-time.After(testkit.Patience):
+			t.Fatalf("%s is not told", last)
+		}
 	}
 	cancel()
 	<-ended
@@ -139,6 +167,9 @@ func TestKeptOverARestart(t *testing.T) {
 	found := table.Found{{Service: "shop", Cluster: "north"}: {{Address: netip.MustParseAddrPort("10.0.0.7:80"), Zone: "z"}}}
 	before.sources = map[string]*running{key: {found: found}}
 	before.keep()
+	if !before.saves.Wait(testkit.Patience) {
+		t.Fatal("the disk does not take what was found")
+	}
 	after := newDirectory(t, folder, strings.ReplaceAll(byName, "localhost", "name.invalid")+"dns: {server: '127.0.0.1:1'}\n")
 	network, err := after.Open(t.Context())
 	if err != nil {

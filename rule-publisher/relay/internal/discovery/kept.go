@@ -14,7 +14,7 @@ type keptPlace struct {
 	Endpoints []table.Endpoint `json:"endpoints"`
 }
 
-// keep what sources found, for a restart while whom they ask is away.
+// keep what sources found, for a restart while whom they ask is away. Nobody waits for the disk.
 func (d *Directory) keep() {
 	var all []keptPlace
 	for key, r := range d.sources {
@@ -26,13 +26,25 @@ func (d *Directory) keep() {
 		return
 	}
 	payload, err := json.Marshal(all)
-	if err == nil {
-		err = d.Store.SaveFound(payload)
-	}
 	if err != nil {
-		d.Counters.Add(count.StateErrors)
-		d.Log.Error("endpoints that were found cannot be kept over a restart", "error", err)
+		d.notKept(err)
+		return
 	}
+	if d.saves.Write == nil {
+		d.saves.Write = d.save
+	}
+	d.saves.Put(payload)
+}
+
+func (d *Directory) save(payload []byte) {
+	if err := d.Store.SaveFound(payload); err != nil {
+		d.notKept(err)
+	}
+}
+
+func (d *Directory) notKept(err error) {
+	d.Counters.Add(count.StateErrors)
+	d.Log.Error("endpoints that were found cannot be kept over a restart", "error", err)
 }
 
 // kept by source; nothing when it cannot be used.

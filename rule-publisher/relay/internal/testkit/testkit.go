@@ -34,6 +34,14 @@ func Eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// Replace a file that a running program reads: it sees the old content or the new, never half of it.
+func Replace(t *testing.T, path, content string) {
+	t.Helper()
+	half := path + ".new"
+	Must(t, os.WriteFile(half, []byte(content), 0o600))
+	Must(t, os.Rename(half, path))
+}
+
 // Start a program that ends with the test; its output is shown when the test fails.
 func Start(t *testing.T, program string, arguments ...string) *exec.Cmd {
 	t.Helper()

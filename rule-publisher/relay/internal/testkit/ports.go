@@ -1,0 +1,95 @@
+package testkit
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// lowest port that is handed out: below are those of well-known servers.
+const lowest = 15_000
+
+// FreePort of 127.0.0.1 that is the test's own until it ends: for a program that listens by itself, and for
+// a server that goes away and comes back.
+func FreePort(t *testing.T) int {
+	t.Helper()
+	port, release, err := ReservePort()
+	Must(t, err)
+	t.Cleanup(release)
+	return port
+}
+
+// FreeAddress is 127.0.0.1 with a FreePort.
+func FreeAddress(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+}
+
+// ReservePort that nobody listens on, and that no other process gets from here until it is released. It
+// is none of those that the kernel hands out: such a port, once closed, is soon another connection's.
+func ReservePort() (port int, release func(), err error) {
+	from, to, err := ports()
+	if err != nil {
+		return 0, nil, err
+	}
+	folder := filepath.Join(os.TempDir(), fmt.Sprintf("spillway-ports-%d", os.Getuid()))
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return 0, nil, err
+	}
+	for range 1000 {
+		port := from + rand.IntN(to-from)
+		if release, ok := lock(filepath.Join(folder, strconv.Itoa(port))); ok {
+			if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+				return port, release, listener.Close()
+			}
+			release()
+		}
+	}
+	return 0, nil, fmt.Errorf("no port is free from %d to %d", from, to-1)
+}
+
+// lock the file for this process; the kernel lets it go at the latest when the process ends.
+func lock(path string) (release func(), ok bool) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, false
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		file.Close()
+		return nil, false
+	}
+	return func() { file.Close() }, true
+}
+
+// ports that the kernel does not hand out, the wider of those below and above.
+func ports() (from, to int, err error) {
+	const path = "/proc/sys/net/ipv4/ip_local_port_range"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) != 2 {
+		return 0, 0, fmt.Errorf("%s: %q; must be two numbers", path, text)
+	}
+	first, err1 := strconv.Atoi(fields[0])
+	last, err2 := strconv.Atoi(fields[1])
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	from, to = lowest, first
+	if above := last + 1; 1<<16-above > to-from {
+		from, to = above, 1<<16
+	}
+	if to <= from {
+		return 0, 0, fmt.Errorf("%s: %d to %d leaves no port from %d on to tests", path, first, last, lowest)
+	}
+	return from, to, nil
+}
