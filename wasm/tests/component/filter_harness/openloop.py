@@ -32,10 +32,19 @@ class HoldingApp:
                     self.inside[trace[1]] = (read, time.monotonic())
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
         except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
             writer.close()
 
+    async def _close(self) -> None:
+        self._server.close()
+        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._server.close)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
 
 

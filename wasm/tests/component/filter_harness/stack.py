@@ -20,14 +20,15 @@ class Stack:
     app_port: int
     collector_port: int
 
-    def flush(self) -> None:
-        """Returns when every span of the requests before is with the collector, where one worker serves
-        them: its spans leave in the order in which their requests ended, those of a last one last."""
+    def traces(self) -> set[str]:
+        """Traces of all spans so far, where one worker serves the requests: its spans leave in the order
+        in which they ended, so those of a last one, which is not told, are waited for."""
         assert self.proxy.setup.concurrency == 1, "several workers send in no order"
         self.proxy.wait_idle()
         trace, _, headers = traced()
         get(self.proxy.outbound, "/users/1", headers)
         self.collector.wait_for(lambda span: span.trace_id == trace, 2)
+        return {span.trace_id for span in self.collector.spans} - {trace}
 
 
 @contextmanager
