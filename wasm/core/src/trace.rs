@@ -94,7 +94,7 @@ impl<'a> TraceContext<'a> {
         context
     }
 
-    /// Ids that are drawn here are random; whose they are decides nothing else.
+    /// As if nobody had decided about sampling. An id that is drawn here is random.
     fn new(origin: Origin, parent: Option<(TraceId, SpanId)>, sampler: &Sampler, ids: &mut Ids) -> Self {
         let trace_id = parent.map_or_else(|| ids.trace_id(), |(trace, _)| trace);
         Self {

@@ -5,9 +5,10 @@
 //! where a context is unknown; here that is nothing.
 //!
 //! `state` finds the plugin and the request that a callback is about, `plugin` is one plugin in one
-//! worker, `request` one request; `stats` and `load` are what they count; `host` alone calls the proxy, by `abi`.
+//! worker, `request` one request; `stats` and `load` are what they count; `host` and `given` alone call the proxy, by `abi`.
 
 mod abi;
+mod given;
 mod host;
 mod load;
 mod plugin;
@@ -34,7 +35,7 @@ extern "C" fn _initialize() {
 
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
-    host::allocate(size)
+    given::allocate(size)
 }
 
 #[unsafe(no_mangle)]

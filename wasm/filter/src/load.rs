@@ -6,7 +6,8 @@ use spillway_filter_core::Direction;
 use spillway_filter_core::classes::{Classes, Slot, Table};
 use spillway_filter_core::load::{Load, LoadWindow, Loads};
 
-use crate::host::{self, Given};
+use crate::given::Given;
+use crate::host;
 use crate::stats::{Metric, named};
 
 /// Key of the classes that have stats of their own, of one direction.

@@ -10,7 +10,8 @@ use spillway_filter_core::otlp::envelope::{EXPORT_METHOD, EXPORT_SERVICE, Envelo
 use spillway_filter_core::outbox::{Batch, Outbox, Outcome};
 use spillway_filter_core::sampling::Sampler;
 
-use crate::host::{self, Buffer, Given, Level};
+use crate::given::Given;
+use crate::host::{self, Buffer, Level};
 use crate::load::LoadBook;
 use crate::stats::{Reason, SpanStats};
 

@@ -7,7 +7,8 @@ use spillway_filter_core::headers::{Pairs, RequestHeaders, ResponseHeaders};
 use spillway_filter_core::property::{Properties, Property};
 use spillway_filter_core::trace::TraceContext;
 
-use crate::host::{self, Given, Map};
+use crate::given::Given;
+use crate::host::{self, Map};
 use crate::load::Share;
 use crate::plugin::Plugin;
 

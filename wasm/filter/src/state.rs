@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::host::{self, Buffer, Given, Level};
+use crate::given::Given;
+use crate::host::{self, Buffer, Level};
 use crate::plugin::Plugin;
 use crate::request::{Request, Reused};
 
