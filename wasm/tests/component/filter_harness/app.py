@@ -53,7 +53,6 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"x" * 500)
         self.wfile.flush()
         self.server.go.wait(60)
-        time.sleep(0.1)
         self.close_connection = True
 
     def upgrade(self) -> None:

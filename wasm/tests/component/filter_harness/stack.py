@@ -1,10 +1,13 @@
 """An application, a collector and an Envoy with the real filter, stopped whatever happens."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from filter_harness import app as application
 from filter_harness.client import get, traced
@@ -29,6 +32,16 @@ class Stack:
         get(self.proxy.outbound, "/users/1", headers)
         self.collector.wait_for(lambda span: span.trace_id == trace, 2)
         return {span.trace_id for span in self.collector.spans} - {trace}
+
+    def get_cut_short(self, headers: dict[str, str]) -> None:
+        """A response of which the application sends half, and ends when that has come through both proxies."""
+        caller = HTTPConnection("127.0.0.1", self.proxy.outbound, timeout=30)
+        with self.app.holding(), closing(caller), pytest.raises(IncompleteRead):
+            caller.request("GET", "/cut", headers=headers)
+            response = caller.getresponse()
+            assert response.read(500) == b"x" * 500
+            self.app.go.set()
+            response.read()
 
 
 @contextmanager
