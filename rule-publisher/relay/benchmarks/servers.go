@@ -21,6 +21,7 @@ import (
 	"spillway.dev/contracts/names"
 	"spillway.dev/relay/internal/identity"
 	"spillway.dev/relay/internal/identity/identitytest"
+	"spillway.dev/relay/internal/testkit"
 )
 
 // process is a server of its own, with its log in the folder.
@@ -82,13 +83,10 @@ func (p *process) memory(key string) float64 {
 	return 0
 }
 
+// freeAddress is the benchmark's own until it ends.
 func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	port, _, err := testkit.ReservePort()
+	return fmt.Sprintf("127.0.0.1:%d", port), err
 }
 
 // eventually polls until the condition holds.

@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -39,8 +38,8 @@ type apiServer struct {
 
 func startAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	a := &apiServer{t: t, folder: t.TempDir(), port: freePort(t), etcd: fmt.Sprintf("http://127.0.0.1:%d", freePort(t))}
-	peers := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	a := &apiServer{t: t, folder: t.TempDir(), port: testkit.FreePort(t), etcd: "http://" + testkit.FreeAddress(t)}
+	peers := "http://" + testkit.FreeAddress(t)
 	testkit.Start(t, program(t, "etcd"), "--data-dir", filepath.Join(a.folder, "etcd"), "--listen-client-urls", a.etcd,
 		"--advertise-client-urls", a.etcd, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
 		"--initial-cluster", "default="+peers, "--unsafe-no-fsync", "--log-level", "warn")
@@ -168,12 +167,4 @@ contexts: [{name: here, context: {cluster: c, user: u}}]
 current-context: here
 `, a.port, a.path("certificates/apiserver.crt"), granted.Status.Token), 0o600))
 	return path, granted.Status.Token
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }

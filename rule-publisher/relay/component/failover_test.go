@@ -1,8 +1,8 @@
 package component
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -171,23 +171,13 @@ func repeat(p *testkit.Envoy, n int, method, path string) outcome {
 }
 
 // backend answers with its name.
-func backend(t *testing.T, name string) string {
+func backend(t *testing.T, name string) (address string) {
 	t.Helper()
-	listener := listen(t)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "overloaded") {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		if strings.HasSuffix(r.URL.Path, "attempt") {
-			io.WriteString(w, r.Header.Get("x-envoy-attempt-count")) //nolint:errcheck // the asker is gone
-			return
-		}
-		io.WriteString(w, name) //nolint:errcheck // the asker is gone
-	})}
-	go server.Serve(listener) //nolint:errcheck // closed by the test
-	t.Cleanup(func() { server.Close() })
-	return listener.Addr().String()
+	_, port := testkit.Backend(t, name, 0)
+	return local(port)
 }
+
+func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
@@ -212,7 +202,7 @@ func bound(t *testing.T) (socket int, address string) {
 	must(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	name, err := syscall.Getsockname(socket)
 	must(t, err)
-	return socket, fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
+	return socket, local(name.(*syscall.SockaddrInet4).Port)
 }
 
 // dropping takes connections and ends them when the request has come, with FIN or with RST.
@@ -242,12 +232,21 @@ func blackHole(t *testing.T) string {
 	t.Helper()
 	socket, address := bound(t)
 	must(t, syscall.Listen(socket, 0))
-	for range 8 {
-		conn, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
-		if err != nil { // full
-			return address
+	timeouts := 0
+	for range 10 {
+		conn, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
+		var failed net.Error
+		switch {
+		case err == nil:
+			t.Cleanup(func() { conn.Close() })
+			timeouts = 0
+		case !errors.As(err, &failed) || !failed.Timeout():
+			t.Fatal(err)
+		default: // one may be a busy machine's
+			if timeouts++; timeouts == 2 {
+				return address
+			}
 		}
-		t.Cleanup(func() { conn.Close() })
 	}
 	t.Fatal("the queue of the listener does not fill up")
 	return ""

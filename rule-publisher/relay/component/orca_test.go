@@ -9,19 +9,17 @@ import (
 
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/table"
+	"spillway.dev/relay/internal/testkit"
 )
 
 // reporting answers with its name and reports its utilisation as ORCA does.
 func reporting(t *testing.T, name string, utilisation float64) (address string, stop func()) {
 	t.Helper()
-	listener := listen(t)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server, port := testkit.BackendOf(t, 0, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("endpoint-load-metrics", fmt.Sprintf(`JSON {"application_utilization": %g, "rps_fractional": 100}`, utilisation))
 		io.WriteString(w, name) //nolint:errcheck // the asker is gone
-	})}
-	go server.Serve(listener) //nolint:errcheck // closed by the test
-	t.Cleanup(func() { server.Close() })
-	return listener.Addr().String(), func() { server.Close() }
+	})
+	return local(port), func() { server.Close() }
 }
 
 func reportingNetwork(t *testing.T, report string, idle, busy, south string) *table.Network {

@@ -55,17 +55,19 @@ func ReservePort() (port int, release func(), err error) {
 	return 0, nil, fmt.Errorf("no port is free from %d to %d", from, to-1)
 }
 
-// lock the file for this process; the kernel lets it go at the latest when the process ends.
+// lock the file for this process; the kernel lets it go at the latest when the process ends. (An os.File
+// would be closed as soon as nobody refers to it.)
 func lock(path string) (release func(), ok bool) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, false
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		file.Close()
+	release = func() { syscall.Close(file) } //nolint:errcheck // nothing was written
+	if err := syscall.Flock(file, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		release()
 		return nil, false
 	}
-	return func() { file.Close() }, true
+	return release, true
 }
 
 // ports that the kernel does not hand out, the wider of those below and above.
