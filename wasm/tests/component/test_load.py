@@ -64,7 +64,7 @@ def test_abandoned_request_is_a_failed_span_without_status(stack) -> None:
 def test_long_lived_streams_are_counted_and_leave_no_span(lone) -> None:
     """An upgrade and an event stream are no latency and no load; each is counted once per side."""
     _, _, headers = traced()
-    with socket.create_connection(("127.0.0.1", lone.proxy.outbound)) as caller:
+    with lone.app.holding(), socket.create_connection(("127.0.0.1", lone.proxy.outbound)) as caller:
         upgrade = "connection: upgrade\r\nupgrade: websocket\r\n"
         line = (
             f"GET /upgrade HTTP/1.1\r\nhost: cart\r\n{upgrade}traceparent: {headers['traceparent']}\r\n\r\n"

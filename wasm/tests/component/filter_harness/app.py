@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def cut(self) -> None:
-        """Half of the body that the headers promise; it ends when nothing is held any more."""
+        """Half of the body that the headers promise."""
         self.send_response(200)
         self.send_header("content-length", "1000")
         self.end_headers()
@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("upgrade", "websocket")
         self.end_headers()
         self.close_connection = True
-        time.sleep(0.5)
+        self.server.go.wait(60)
 
     def log_message(self, *_: object) -> None:
         """Silence."""
@@ -79,7 +79,7 @@ class Server(ThreadingHTTPServer):
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Requests to `/held/…` are answered after this."""
+        """`/held/…` is answered, `/cut` and `/upgrade` are closed after this."""
         self.go.clear()
         try:
             yield
