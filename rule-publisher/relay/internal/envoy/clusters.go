@@ -39,11 +39,12 @@ func Backends(network *table.Network) (clusters []*cluster.Cluster, assignments 
 	return clusters, assignments
 }
 
-// handshakeTime is how long a connection may take: less than the second after which TCP sends a lost
-// first packet again, since another cluster is sooner there. It must do for the farthest one too.
+// handshakeTime is how long a connection may take. Up to a round trip of 250 ms it is no more than the
+// second after which TCP sends a lost first packet again, since another cluster is sooner there. It must
+// do for the farthest one too, which the same cluster fails over to, and leave time for every attempt.
 func handshakeTime(tiers []table.Tier, destination table.Tier) time.Duration {
 	farthest := tiers[len(tiers)-1].RTT
-	return max(connectTimeout+2*destination.RTT, 2*farthest)
+	return min(max(connectTimeout+2*destination.RTT, 2*farthest), requestTimeout/maxAttempts)
 }
 
 // failoverOrder puts the i-th tier first and keeps the others nearest first.

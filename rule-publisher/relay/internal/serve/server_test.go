@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -71,7 +72,9 @@ func (s *served) open() discovery.AggregatedDiscoveryService_DeltaAggregatedReso
 		grpc.WithInitialWindowSize(1<<16-1), grpc.WithInitialConnWindowSize(1<<16-1))
 	testkit.Must(s.t, err)
 	s.t.Cleanup(func() { conn.Close() })
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(s.t.Context())
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*testkit.Patience)
+	s.t.Cleanup(cancel)
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	testkit.Must(s.t, err)
 	return stream
 }

@@ -83,10 +83,14 @@ func checkEndpoints(cluster string, endpoints *spillwayv1.Endpoints, regions map
 			endpoints.GetCluster(), cluster))
 	}
 	declared = map[Place]declaration{}
+	spelled := spellings{}
 	for i, entry := range endpoints.GetServices() {
 		key := fmt.Sprintf("endpoints services[%d]", i)
 		if !serviceName.MatchString(entry.GetService()) {
 			problems = append(problems, fmt.Errorf("%s.service: %q must be letters, digits and inner '._-'", key, entry.GetService()))
+		}
+		if other := spelled.add(entry.GetService()); other != entry.GetService() {
+			problems = append(problems, fmt.Errorf("%s.service: %q is listed as %q too; names must differ in more than case", key, entry.GetService(), other))
 		}
 		problems = appendIf(problems, unknownCluster(key+".cluster", entry.GetCluster(), regions))
 		place := Place{Service: entry.GetService(), Cluster: entry.GetCluster()}

@@ -79,6 +79,7 @@ func NewNetwork(cluster string, topology *spillwayv1.Topology, endpoints *spillw
 		network.reports[service.GetName()] = service.GetLoadReport() == loadReportORCA
 	}
 	rtts := roundTrips(cluster, topology)
+	found, network.Unreachable = respelled(declared, found)
 	for place, addresses := range merge(declared, found) {
 		rtt, linked := rtts[place.Cluster]
 		if !linked {
