@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +85,45 @@ func TestAcknowledgementsOutliveTheRelay(t *testing.T) {
 		_, err := os.Stat(filepath.Join(conf.StateDir, "acknowledgements.state"))
 		return errors.Is(err, fs.ErrNotExist)
 	})
+}
+
+// What Envoys answered while NATS was away outlives also a relay that is killed, when it has waited for a
+// while; stored by the next one, it is forgotten on disk.
+func TestWaitingAcknowledgementsOutliveAKill(t *testing.T) {
+	t.Parallel()
+	folder, port := t.TempDir(), testkit.FreePort(t)
+	conf := testConfig(t, fmt.Sprintf("nats://127.0.0.1:%d", port))
+	conf.XDSListen = testkit.FreeAddress(t)
+	command, out := relayProcess(environment(conf)...)
+	must(t, command.Start())
+	t.Cleanup(func() { command.Process.Kill() }) //nolint:errcheck // it may have ended
+	boot(t, newDelta(t, &dialer{address: conf.XDSListen}, node("gate", "early")))
+	file := filepath.Join(conf.StateDir, "acknowledgements.state")
+	eventually(t, "the answer that waits is on disk", func() bool { _, err := os.Stat(file); return err == nil })
+	must(t, command.Process.Kill())
+	command.Wait() //nolint:errcheck // killed
+	if strings.Contains(out.String(), "draining") {
+		t.Error("the relay had an end")
+	}
+	p := newPublisher(t, startNATS(t, folder, port))
+	conf.XDSListen = "127.0.0.1:0"
+	startRelay(t, conf)
+	p.ack(func(a *spillwayv1.Acknowledgement) bool { return a.GetEnvoy() == "north/gate/early" })
+	eventually(t, "what NATS has stored is forgotten on disk", func() bool { _, err := os.Stat(file); return errors.Is(err, fs.ErrNotExist) })
+}
+
+// A relay that NATS comes back to forgets on disk what it stored.
+func TestStoredAcknowledgementsAreForgotten(t *testing.T) {
+	t.Parallel()
+	folder, port := t.TempDir(), testkit.FreePort(t)
+	conf := testConfig(t, fmt.Sprintf("nats://127.0.0.1:%d", port))
+	r := startRelay(t, conf)
+	boot(t, newDelta(t, at(r), node("gate", "early")))
+	file := filepath.Join(conf.StateDir, "acknowledgements.state")
+	eventually(t, "the answer that waits is on disk", func() bool { _, err := os.Stat(file); return err == nil })
+	p := newPublisher(t, startNATS(t, folder, port))
+	p.ack(func(a *spillwayv1.Acknowledgement) bool { return a.GetEnvoy() == "north/gate/early" })
+	eventually(t, "what NATS has stored is forgotten on disk", func() bool { _, err := os.Stat(file); return errors.Is(err, fs.ErrNotExist) })
 }
 
 // A relay is ready when what it serves is true: at once with a ruleset from disk or with the word of

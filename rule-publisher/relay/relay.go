@@ -135,51 +135,6 @@ func (r *relay) handshakeRefused() func(net.Addr, error) {
 	}
 }
 
-// kept is the ruleset of before the restart; nil when there is none that can be used.
-func (r *relay) kept() *table.Rules {
-	ruleset, err := r.store.Load()
-	if ruleset == nil && err == nil {
-		return nil
-	}
-	var rules *table.Rules
-	if err == nil {
-		rules, err = table.ParseRules(ruleset, r.conf.Cluster)
-	}
-	if err != nil {
-		r.counters.Add(count.StateErrors)
-		r.log.Error("the ruleset kept on disk cannot be used", "error", err)
-		return nil
-	}
-	r.log.Info("the ruleset kept on disk is taken up", "version", rules.Version, "expires_at", rules.ExpiresAt)
-	return rules
-}
-
-// save the ruleset, which is served already.
-func (r *relay) save(ruleset *spillwayv1.Ruleset) {
-	if err := r.store.Save(ruleset); err != nil {
-		r.counters.Add(count.StateErrors)
-		r.log.Error("the ruleset is served but cannot be kept over a restart", "version", ruleset.GetVersion(), "error", err)
-	}
-}
-
-func (r *relay) keptAcks() []*spillwayv1.Acknowledgement {
-	acks, err := r.store.LoadAcks()
-	if err != nil {
-		r.counters.Add(count.StateErrors)
-		r.log.Error("acknowledgements kept on disk cannot be used", "error", err)
-		return nil
-	}
-	return acks
-}
-
-// forgetAcks that were kept: NATS has stored them.
-func (r *relay) forgetAcks() {
-	if err := r.store.SaveAcks(nil); err != nil {
-		r.counters.Add(count.StateErrors)
-		r.log.Error("acknowledgements that are stored stay on disk, and will be sent again", "error", err)
-	}
-}
-
 // run until the context ends or a server fails; then drain.
 func (r *relay) run(asked context.Context) error {
 	ctx, stop := context.WithCancelCause(asked)
@@ -196,6 +151,7 @@ func (r *relay) run(asked context.Context) error {
 	serving.Go(func() { report.Heartbeats(ctx, r.conn, r.counters, r.conf.Cluster, r.heartbeat) })
 	reports, endReports := context.WithCancel(context.Background())
 	reporting.Go(func() { r.acks.Run(reports, flushFor) })
+	reporting.Go(func() { r.keepWaitingAcks(ctx) })
 	r.log.Info("serving", "xds", r.listener.Addr().String(), "health", r.health.Addr().String())
 	<-ctx.Done()
 	r.draining.Store(true)
@@ -215,17 +171,6 @@ func (r *relay) run(asked context.Context) error {
 		return nil
 	}
 	return context.Cause(ctx)
-}
-
-// keepAcks for the next start: NATS has not stored them.
-func (r *relay) keepAcks() {
-	left := r.acks.Left()
-	if len(left) > 0 {
-		r.log.Warn("acknowledgements that NATS has not stored are kept on disk", "count", len(left))
-	}
-	if err := r.store.SaveAcks(left); err != nil {
-		r.log.Error("acknowledgements are lost", "count", len(left), "error", err)
-	}
 }
 
 func (r *relay) heartbeat(now time.Time) *spillwayv1.Heartbeat {

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/table"
+)
+
+// keepEvery is how often acknowledgements are looked at that wait for NATS.
+const keepEvery = 5 * time.Second
+
+// kept is the ruleset of before the restart; nil when there is none that can be used.
+func (r *relay) kept() *table.Rules {
+	ruleset, err := r.store.Load()
+	if ruleset == nil && err == nil {
+		return nil
+	}
+	var rules *table.Rules
+	if err == nil {
+		rules, err = table.ParseRules(ruleset, r.conf.Cluster)
+	}
+	if err != nil {
+		r.counters.Add(count.StateErrors)
+		r.log.Error("the ruleset kept on disk cannot be used", "error", err)
+		return nil
+	}
+	r.log.Info("the ruleset kept on disk is taken up", "version", rules.Version, "expires_at", rules.ExpiresAt)
+	return rules
+}
+
+// save the ruleset, which is served already.
+func (r *relay) save(ruleset *spillwayv1.Ruleset) {
+	if err := r.store.Save(ruleset); err != nil {
+		r.counters.Add(count.StateErrors)
+		r.log.Error("the ruleset is served but cannot be kept over a restart", "version", ruleset.GetVersion(), "error", err)
+	}
+}
+
+func (r *relay) keptAcks() []*spillwayv1.Acknowledgement {
+	acks, err := r.store.LoadAcks()
+	if err != nil {
+		r.counters.Add(count.StateErrors)
+		r.log.Error("acknowledgements kept on disk cannot be used", "error", err)
+		return nil
+	}
+	return acks
+}
+
+// forgetAcks that were kept: NATS has stored them.
+func (r *relay) forgetAcks() {
+	if err := r.store.SaveAcks(nil); err != nil {
+		r.counters.Add(count.StateErrors)
+		r.log.Error("acknowledgements that are stored stay on disk, and will be sent again", "error", err)
+	}
+}
+
+// keepAcks for the next start: NATS has not stored them.
+func (r *relay) keepAcks() {
+	left := r.acks.Left()
+	if len(left) > 0 {
+		r.log.Warn("acknowledgements that NATS has not stored are kept on disk", "count", len(left))
+	}
+	if err := r.store.SaveAcks(left); err != nil {
+		r.log.Error("acknowledgements are lost", "count", len(left), "error", err)
+	}
+}
+
+// keepWaitingAcks writes those that NATS has not stored for a while to disk, so that a relay that is killed
+// loses only the newest, and forgets them there when NATS has stored all.
+func (r *relay) keepWaitingAcks(ctx context.Context) {
+	every := time.NewTicker(keepEvery)
+	defer every.Stop()
+	var newest *spillwayv1.Acknowledgement // on disk; nil: none is
+	before := uint64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		left, stored := r.acks.Left(), r.counters.Get(count.AcknowledgementsStored)
+		switch waits := stored == before; {
+		case len(left) == 0 && newest != nil:
+			r.forgetAcks()
+			newest = nil
+		case len(left) > 0 && waits && left[len(left)-1] != newest:
+			newest = left[len(left)-1]
+			if err := r.store.SaveAcks(left); err != nil {
+				r.counters.Add(count.StateErrors)
+				r.log.Error("acknowledgements that wait cannot be kept over a crash", "count", len(left), "error", err)
+			}
+		}
+		before = stored
+	}
+}
