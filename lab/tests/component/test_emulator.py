@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from itertools import pairwise
@@ -126,10 +127,11 @@ def test_overload_is_bounded_and_accounted_for(pods, tmp_path: Path) -> None:
 def test_warm_up_is_cut_from_what_is_measured(pods, tmp_path: Path) -> None:
     """Of three seconds with one of warm-up two are returned: what was sent later than that."""
     front, back = pods
+    began = time.time()
     samples = attack(front, tmp_path, rps=10, seconds=3, warm_up_s=1)
     assert back.counts()["served"] == 30
-    assert 0 < len(samples) <= 20
-    assert samples.at_s.max() - samples.at_s.min() < 2
+    assert 10 <= len(samples) < 30  # 20 when the machine sends each at its time
+    assert samples.at_s.min() >= began + 1
 
 
 def test_callee_killed_then_back(application: Path, tmp_path: Path) -> None:

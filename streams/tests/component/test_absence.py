@@ -58,6 +58,7 @@ def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, send_to, hotel_rese
         eventually(lambda: _stored(clickhouse.url, "away") == 540, "calls after Kafka's return", 120)
 
 
+@pytest.mark.timeout(420)
 def test_a_second_worker_takes_its_share_and_its_leaving_loses_nothing(
     jobs, send, clickhouse_url, hotel_reservation
 ):
@@ -75,4 +76,9 @@ def test_a_second_worker_takes_its_share_and_its_leaving_loses_nothing(
     first.process.terminate()
     first.process.wait(STOP_S)
     send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "shared", 180, 40))
-    eventually(lambda: _stored(clickhouse_url, "shared") == 720, "720 calls", 120)
+    eventually(
+        lambda: _stored(clickhouse_url, "shared") == 720,
+        "720 calls",
+        240,
+        lambda: (_stored(clickhouse_url, "shared"), second.state(), second.tail()),
+    )
