@@ -249,7 +249,3 @@ def healthy(port: int) -> bool:
             return answer.status == 200
     except OSError:
         return False
-
-
-# Names that callers still use.
-_BIN, _running, _answers, _healthy = BIN, running, answers, healthy
