@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "component"))
 
-from exports import OWN_CONNECTION, TRACE_EXPORT
+from trace_exports import OWN_CONNECTION, TRACE_EXPORT
 
 OPTIONS = [OWN_CONNECTION, ("grpc.max_send_message_length", -1)]
 RETRYABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED}

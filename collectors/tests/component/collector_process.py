@@ -9,11 +9,11 @@ from pathlib import Path
 import grpc
 import httpx
 from aiokafka import AIOKafkaConsumer
-from exports import TRACE_EXPORT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import WAIT_S
+from trace_exports import TRACE_EXPORT
 
 BOX = Path(__file__).resolve().parents[2]
 CLUSTER = "cluster-under-test"

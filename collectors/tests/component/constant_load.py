@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 import grpc
 from aiokafka import AIOKafkaConsumer
-from exports import OWN_CONNECTION, TRACE_EXPORT
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 from spillway_contracts import names
 from spillway_lab.testing.waiting import WAIT_S, eventually
+from trace_exports import OWN_CONNECTION, TRACE_EXPORT
 
 CONNECTIONS, SPANS, EXPORTS_PER_S = 4, 40, 15  # of each connection: 2 400 spans/s in all
 OPTIONS = [OWN_CONNECTION, ("grpc.max_reconnect_backoff_ms", 200)]  # a killed collector is back at once

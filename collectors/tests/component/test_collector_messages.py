@@ -1,63 +1,26 @@
 """How spans become Kafka messages: one per batch and partition, compressed, within the broker's limit."""
 
 import asyncio
-import re
 import secrets
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import yaml
-from collector_process import BOX, Collector, collector, gauge_request, read_topic, span_keys, spans_request
+from collector_counters import counted, settles
+from collector_process import Collector, collector, gauge_request, read_topic, span_keys, spans_request
 from record_batches import codecs
-from spillway_lab.testing import servers
-from spillway_lab.testing.kafka import PARTITIONS, kafka_process
+from spillway_lab.testing.kafka import PARTITIONS
 from spillway_lab.testing.waiting import STOP_S, eventually
-from topics import SPANS, grow, heavy_request, messages_of, partitions_of, small_topic, spread
+from topics import (
+    SPANS,
+    grow,
+    messages_of,
+    partitions_of,
+    small_topic,
+    spread,
+)
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
-EXPORTER = yaml.safe_load((BOX / "config.yaml").read_text())["exporters"]["kafka_partition"]
-COUNTER = "otelcol_exporter_kafka_partition"
 SETTING = "exporters::kafka_partition::"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("broker")
-
-
-@pytest.fixture(scope="module")
-def broker(data) -> Iterator[servers.Server]:
-    with kafka_process(data) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def kafka(broker) -> str:
-    return broker.url
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory, kafka, clean_environment) -> Iterator[Collector]:
-    running = collector(tmp_path_factory.mktemp("collector"), kafka, clean_environment)
-    running.server.start()
-    yield running
-    running.server.stop()
-
-
-def counted(running: Collector, name: str, labels: str = "") -> float:
-    pattern = rf"^{COUNTER}_{name}\{{.*{labels}.*\}} (\S+)$"
-    return sum(float(value) for value in re.findall(pattern, running.metrics(), re.MULTILINE))
-
-
-def settles(running: Collector, name: str, value: float, labels: str = "") -> None:
-    """It reads so in the end: a reader of the topic may be faster than the broker's answer."""
-    eventually(
-        lambda: counted(running, name, labels) == value,
-        f"{name} is {value}",
-        seen=lambda: counted(running, name, labels),
-    )
 
 
 def test_a_batch_is_one_message_per_partition(running, kafka):
@@ -104,56 +67,6 @@ def test_messages_are_compressed_with_zstd(kafka, data, tmp_path, clean_environm
         running.server.stop()
     for topic in topics.values():
         assert codecs(data / "kafka" / "data", topic) == {"zstd"}
-
-
-def test_what_exceeds_the_brokers_limit_is_split(running, kafka):
-    """A trace of 12 MB in one request, which compression cannot help, arrives whole, in messages within the limit."""
-    trace_id = secrets.token_bytes(16)
-    splits = counted(running, "splits")
-    running.export_http("/v1/traces", heavy_request(trace_id, [40_000] * 300).SerializeToString())
-    messages = messages_of(kafka, [trace_id], 300)
-    assert sorted(span_keys(messages)) == [(trace_id, n.to_bytes(8, "big")) for n in range(1, 301)]
-    assert (
-        len(messages) > 3 and max(len(message.value) for message in messages) <= EXPORTER["max_message_bytes"]
-    )
-    assert {len(used) for used in partitions_of(messages).values()} == {1}
-    settles(running, "splits", splits + len(messages) - 1)
-
-
-def test_a_span_above_the_limit_is_dropped_and_counted_and_the_rest_goes_on(running, kafka):
-    """The span that no message could hold is counted with its reason; its neighbours and the next requests arrive."""
-    trace_id, later = secrets.token_bytes(16), secrets.token_bytes(16)
-    running.export_http("/v1/traces", heavy_request(trace_id, [10, 5_000_000, 10]).SerializeToString())
-    running.export_grpc(spans_request([later]).SerializeToString())
-    messages = messages_of(kafka, [trace_id, later], 3)
-    kept = [key for key in span_keys(messages) if key[0] in (trace_id, later)]
-    assert sorted(kept) == sorted(
-        [
-            (trace_id, (1).to_bytes(8, "big")),
-            (trace_id, (3).to_bytes(8, "big")),
-            (later, (1).to_bytes(8, "big")),
-        ]
-    )
-    assert counted(running, "dropped_items", 'reason="item_too_large"') == 1
-
-
-def test_a_broker_with_a_smaller_limit_gets_smaller_messages(kafka, tmp_path, clean_environment):
-    """A topic takes a twentieth of what the collector may send: everything arrives, but the span above that."""
-    asyncio.run(small_topic(kafka, "small_spans", 200_000))
-    running = collector(tmp_path, kafka, clean_environment, f"{SETTING}traces::topic: small_spans")
-    running.server.start()
-    trace_id = secrets.token_bytes(16)
-    try:
-        sizes = [20_000] * 60 + [300_000] + [20_000] * 60
-        running.export_http("/v1/traces", heavy_request(trace_id, sizes).SerializeToString())
-        messages = messages_of(kafka, [trace_id], 120, "small_spans")
-        assert sorted({n for _, n in span_keys(messages)}) == [
-            n.to_bytes(8, "big") for n in range(1, 122) if n != 61
-        ]
-        settles(running, "dropped_items", 1, 'reason="refused_by_broker"')
-        assert counted(running, "failed_messages", 'reason="MESSAGE_TOO_LARGE"') > 0
-    finally:
-        running.server.stop()
 
 
 def traces(messages: list) -> set[bytes]:

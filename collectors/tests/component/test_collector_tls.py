@@ -9,12 +9,12 @@ import grpc
 import httpx
 import pytest
 from collector_process import Collector, collector, span_keys, spans_request
-from exports import TRACE_EXPORT
 from spillway_lab.testing import servers
 from spillway_lab.testing.kafka import kafka_process
 from spillway_lab.testing.waiting import eventually
 from tls_files import TlsFiles, tls_files
 from topics import messages_of
+from trace_exports import TRACE_EXPORT
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 USER, PASSWORD = "west", "pass word $HOME #1"

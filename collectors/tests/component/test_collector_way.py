@@ -1,15 +1,12 @@
 """OTLP in, Kafka out, through the real collector and a real broker."""
 
-import re
 import secrets
-from collections.abc import Iterator
 
 import grpc
 import pytest
+from collector_counters import samples
 from collector_process import (
     CLUSTER,
-    Collector,
-    collector,
     gauge_request,
     read_topic,
     span_keys,
@@ -18,25 +15,11 @@ from collector_process import (
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spillway_contracts import names
-from spillway_lab.testing.kafka import PARTITIONS, kafka_server
+from spillway_lab.testing.kafka import PARTITIONS
 from topics import messages_of, partitions_of
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 GARBAGE = b"\xff\xffno protobuf"
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory) -> Iterator[str]:
-    with kafka_server(tmp_path_factory.mktemp("broker")) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory, kafka, clean_environment) -> Iterator[Collector]:
-    running = collector(tmp_path_factory.mktemp("collector"), kafka, clean_environment)
-    running.server.start()
-    yield running
-    running.server.stop()
 
 
 def clusters(message) -> set[str]:
@@ -116,10 +99,5 @@ def test_what_does_not_decode_is_refused_and_counted_and_the_rest_goes_on(runnin
     running.export_grpc(spans_request([trace_id]).SerializeToString())
     assert len(messages_of(kafka, [trace_id], 1)) == 1
     metrics = running.metrics()
-    assert counted(metrics, "http_server_request_duration.*_count", 'http_response_status_code="400"') == 3
-    assert counted(metrics, "rpc_server_call_duration.*_count", 'rpc_response_status_code="INTERNAL"') == 1
-
-
-def counted(prometheus: str, name: str, labels: str) -> float:
-    """Sum of the samples whose name and labels match."""
-    return sum(float(v) for v in re.findall(rf"^{name}\{{.*{labels}.*\}} (\S+)$", prometheus, re.MULTILINE))
+    assert samples(metrics, "http_server_request_duration.*_count", 'http_response_status_code="400"') == 3
+    assert samples(metrics, "rpc_server_call_duration.*_count", 'rpc_response_status_code="INTERNAL"') == 1

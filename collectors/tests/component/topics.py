@@ -4,7 +4,8 @@ import secrets
 from collections import defaultdict
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
-from collector_process import Collector, read_topic, span_keys, spans_request
+from collector_process import Collector, gauge_request, read_topic, span_keys, spans_request
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spillway_contracts import names
 
@@ -38,6 +39,30 @@ def heavy_request(trace_id: bytes, sizes: list[int]) -> ExportTraceServiceReques
     for span, size in zip(request.resource_spans[0].scope_spans[0].spans, sizes, strict=True):
         span.attributes.add(key="payload").value.bytes_value = secrets.token_bytes(size)
     return request
+
+
+def heavy_gauge(sizes: list[int]) -> ExportMetricsServiceRequest:
+    """One metric whose data points, numbered from 0, carry so many random bytes each."""
+    request = gauge_request("heavy", 0.0)
+    gauge = request.resource_metrics[0].scope_metrics[0].metrics[0].gauge
+    del gauge.data_points[:]
+    for number, size in enumerate(sizes):
+        point = gauge.data_points.add(as_int=number)
+        point.attributes.add(key="payload").value.bytes_value = secrets.token_bytes(size)
+    return request
+
+
+def points_of(messages: list) -> list[int]:
+    """The numbers of a heavy gauge's data points in these messages."""
+    requests = [ExportMetricsServiceRequest.FromString(message.value) for message in messages]
+    return [
+        point.as_int
+        for request in requests
+        for resource_metrics in request.resource_metrics
+        for scope_metrics in resource_metrics.scope_metrics
+        for metric in scope_metrics.metrics
+        for point in metric.gauge.data_points
+    ]
 
 
 def spread(running: Collector, kafka: str, topic: str) -> dict[bytes, set[int]]:
