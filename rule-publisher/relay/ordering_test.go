@@ -1,8 +1,10 @@
 package main
 
 import (
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,31 +12,51 @@ import (
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/relay/internal/serve"
 )
 
-// recorder keeps what an Envoy would have after each response, and finds routes to what it has not.
+// recorder is an Envoy as far as clusters go: it asks for the endpoints of those that it has, counts a
+// cluster as usable from its endpoints on, forgets both when the cluster goes, and finds routes to what
+// it cannot use, at their arrival or later.
 type recorder struct {
 	t         *testing.T
-	sotw      bool
+	c         client
 	clusters  map[string]bool
-	endpoints map[string]bool
+	endpoints map[string]bool // of clusters that it has
+	asked     []string        // whose endpoints it asks for
+	routes    *route.RouteConfiguration
 	routed    int
+	left      int // clusters that went
 }
 
-// take one response. A cluster whose endpoints have not been sent yet does not count as had.
+func newRecorder(t *testing.T, c client) *recorder {
+	return &recorder{t: t, c: c, clusters: map[string]bool{}, endpoints: map[string]bool{}}
+}
+
+// take one response, answer it, and ask for what follows from it.
 func (r *recorder) take(u update) {
 	r.t.Helper()
-	if u.typeURL == serve.ClusterType && r.sotw {
+	if _, whole := r.c.(*sotwClient); whole && u.typeURL == serve.ClusterType {
 		r.clusters = map[string]bool{}
 	}
-	for _, name := range u.removed {
-		if u.typeURL == serve.ClusterType {
+	if u.typeURL == serve.ClusterType {
+		for _, name := range u.removed {
 			delete(r.clusters, name)
 		}
 	}
+	r.read(u)
+	r.c.answer(u, "")
+	if u.typeURL == serve.ClusterType {
+		r.askForEndpoints()
+	}
+	r.check(u.version)
+}
+
+func (r *recorder) read(u update) {
+	r.t.Helper()
 	for _, packed := range u.resources {
 		message, err := packed.UnmarshalNew()
 		must(r.t, err)
@@ -42,16 +64,52 @@ func (r *recorder) take(u update) {
 		case *cluster.Cluster:
 			r.clusters[resource.GetName()] = true
 		case *endpoint.ClusterLoadAssignment:
-			r.endpoints[resource.GetClusterName()] = true
+			r.endpoints[resource.GetClusterName()] = r.clusters[resource.GetClusterName()]
 		case *route.RouteConfiguration:
-			r.check(resource, u.version)
+			if resource.GetName() == names.XdsOutboundRoute {
+				r.routes = resource
+			}
 		}
 	}
 }
 
-func (r *recorder) check(config *route.RouteConfiguration, version string) {
+// askForEndpoints of exactly the clusters that there are.
+func (r *recorder) askForEndpoints() {
 	r.t.Helper()
-	for _, host := range config.GetVirtualHosts() {
+	now := slices.Sorted(maps.Keys(r.clusters))
+	added, gone := without(now, r.asked), without(r.asked, now)
+	r.asked = now
+	for _, name := range gone {
+		delete(r.endpoints, name)
+	}
+	r.left += len(gone)
+	switch c := r.c.(type) {
+	case *sotwClient:
+		if len(added)+len(gone) > 0 {
+			c.subscribe(serve.EndpointType, now...)
+		}
+	case *deltaClient:
+		if len(added) > 0 {
+			c.subscribe(serve.EndpointType, added...)
+		}
+		if len(gone) > 0 {
+			must(r.t, c.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: serve.EndpointType, ResourceNamesUnsubscribe: gone}))
+		}
+	}
+}
+
+func without(names, others []string) (out []string) {
+	for _, name := range names {
+		if !slices.Contains(others, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (r *recorder) check(version string) {
+	r.t.Helper()
+	for _, host := range r.routes.GetVirtualHosts() {
 		for _, one := range host.GetRoutes() {
 			for _, w := range one.GetRoute().GetWeightedClusters().GetClusters() {
 				r.routed++
@@ -72,14 +130,11 @@ func TestRoutesNeverNameWhatAnEnvoyHasNot(t *testing.T) {
 		conf := testConfig(t, server.ClientURL())
 		r := startRelay(t, conf)
 		c := open(t, r, "a")
-		rec := &recorder{t: t, sotw: strings.HasSuffix(t.Name(), "sotw"), clusters: map[string]bool{}, endpoints: map[string]bool{}}
-		all := []string{"shop|north", "shop|south", "shop|far", "stock|south"}
+		rec := newRecorder(t, c)
 		c.subscribe(serve.ClusterType)
-		rec.follow(c, serve.ClusterType)
-		c.subscribe(serve.EndpointType, all...)
-		rec.follow(c, serve.EndpointType)
+		rec.follow(serve.EndpointType)
 		c.subscribe(serve.RouteType, names.XdsInboundRoute, names.XdsOutboundRoute)
-		rec.follow(c, serve.RouteType)
+		rec.follow(serve.RouteType)
 		random := rand.New(rand.NewPCG(1, 1))
 		for version := range uint64(12) {
 			endpoints := testEndpoints
@@ -91,22 +146,21 @@ func TestRoutesNeverNameWhatAnEnvoyHasNot(t *testing.T) {
 			}
 			must(t, os.WriteFile(conf.Endpoints, []byte(endpoints), 0o600))
 			p.put(ruleset(version+1, time.Minute, uint32(version)*500, 9000-uint32(version)*500, 1000))
-			rec.quiet(c, 700*time.Millisecond)
+			rec.quiet(700 * time.Millisecond)
 		}
-		rec.quiet(c, 4*time.Second)
-		if rec.routed < 50 {
-			t.Errorf("only %d routes were seen", rec.routed)
+		rec.quiet(4 * time.Second)
+		if rec.routed < 50 || rec.left == 0 {
+			t.Errorf("only %d routes were seen, %d clusters went", rec.routed, rec.left)
 		}
 	})
 }
 
 // follow responses until one of the type has come.
-func (r *recorder) follow(c client, typeURL string) {
+func (r *recorder) follow(typeURL string) {
 	r.t.Helper()
 	for {
-		u := next(r.t, c)
+		u := next(r.t, r.c)
 		r.take(u)
-		c.answer(u, "")
 		if u.typeURL == typeURL {
 			return
 		}
@@ -114,14 +168,13 @@ func (r *recorder) follow(c client, typeURL string) {
 }
 
 // quiet follows responses until none has come for the time given.
-func (r *recorder) quiet(c client, silence time.Duration) {
+func (r *recorder) quiet(silence time.Duration) {
 	r.t.Helper()
 	for {
 		select {
-		case u := <-c.updates():
+		case u := <-r.c.updates():
 			r.take(u)
-			c.answer(u, "")
-		case err := <-c.failed():
+		case err := <-r.c.failed():
 			r.t.Fatal(err)
 		case <-time.After(silence):
 			return
