@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -83,3 +85,23 @@ def wait_healthy(address: str, process: subprocess.Popen, log: Path) -> None:
         return False
 
     eventually(healthy, "healthy", seen=log.read_text)
+
+
+@contextlib.contextmanager
+def hanging_up(port: int) -> Iterator[list]:
+    """A server that ends every connection at once; gives the list of those that it has ended."""
+    ended: list = []
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, peer = listener.accept()
+                connection.close()
+                ended.append(peer)
+
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield ended
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()

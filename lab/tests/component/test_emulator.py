@@ -1,12 +1,10 @@
 """Two real emulators, one calling the other without proxies between: queues, failures, load."""
 
 import contextlib
-import importlib.util
 import math
 import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,17 +14,13 @@ from pathlib import Path
 
 import grpc
 import httpx
+import lab_processes as lab
 import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from spillway_contracts import names
 from spillway_lab import load
 from spillway_lab.samples import REMOTE, concatenate, summarise
 from spillway_lab.testing.waiting import WAIT_S, eventually
-
-_spec = importlib.util.spec_from_file_location("lab_processes", Path(__file__).with_name("lab_processes.py"))
-lab = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = lab
-_spec.loader.exec_module(lab)
 
 pytestmark = pytest.mark.component
 
@@ -222,6 +216,8 @@ def test_busy_share_reaches_a_collector_that_was_away(application: Path, tmp_pat
     env = lab.environment(application, "here", "back", "127.0.0.1:1", f"127.0.0.1:{port}")
     with lab.pod(env, log) as back:
         eventually(lambda: "collector away" in log.read_text(), "the collector's absence is logged")
+        with lab.hanging_up(port) as attempts:
+            eventually(lambda: len(attempts) >= 4, "more readings that nobody takes")
         assert httpx.get(f"http://{back.address}/y/1").status_code == 200
         server, kept = collector(port)
         try:

@@ -3,17 +3,16 @@
 import contextlib
 import json
 import re
-import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 
 import httpx
+import lab_processes as lab
 import pytest
 from spillway_lab.errors import LabError
 from spillway_lab.testing.servers import ROOT, answers, free_port
@@ -68,26 +67,6 @@ def toxiproxy(port: int):
         process.wait()
 
 
-@contextlib.contextmanager
-def hanging_up(port: int) -> Iterator[list]:
-    """A server that ends every connection at once; gives the list of those that it has ended."""
-    ended: list = []
-
-    def serve() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, peer = listener.accept()
-                connection.close()
-                ended.append(peer)
-
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield ended
-        listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
-
-
 def round_trip_ms(link: WanLink) -> float:
     """The quickest of five requests, which no pause of the machine delays, on a connection that is open already:
     TCP's own handshake is not delayed."""
@@ -130,7 +109,7 @@ def test_keeper_puts_delays_back_after_a_restart(link: WanLink, tmp_path: Path) 
         keeper = subprocess.Popen(command, stderr=log, env={"SPILLWAY_HEALTH_LISTEN": health})
     try:
         wait_status(health, 503)
-        with hanging_up(port) as attempts:
+        with lab.hanging_up(port) as attempts:
             eventually(lambda: len(attempts) >= 3, "the keeper tries again")
         for _ in range(2):
             with toxiproxy(port):
