@@ -56,7 +56,7 @@ class Server:
     log: Path
     ready: Callable[[], bool]
     environment: dict[str, str] = field(default_factory=dict)
-    timeout_s: float = 60.0
+    timeout_s: float = 150.0  # a JVM beside busy tests takes more than a minute
     process: subprocess.Popen | None = None
 
     def start(self) -> None:
