@@ -1,13 +1,11 @@
 package serve
 
 import (
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -23,11 +21,6 @@ const (
 	resourceName      = 3
 	anyTypeURL        = 1
 	anyValue          = 2
-	deltaRequestNode  = 1
-	requestNode       = 2
-	nodeID            = 1 // of envoy.config.core.v3.Node
-	nodeCluster       = 2
-	nodeLocality      = 4
 )
 
 // writeBuffer is per connection that has something to send. Larger ones save calls of the kernel, but
@@ -106,69 +99,6 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)
-}
-
-// decode what came. Of a request only what lasts is read: a real Envoy's node names hundreds of
-// extensions that nobody here needs.
-func (r *request) decode() error {
-	raw := r.raw
-	r.raw = nil
-	if r.delta {
-		m := &discovery.DeltaDiscoveryRequest{}
-		err := proto.Unmarshal(slim(raw, deltaRequestNode), m)
-		r.node, r.typeURL, r.nonce, r.failure = m.GetNode(), m.GetTypeUrl(), m.GetResponseNonce(), m.GetErrorDetail()
-		r.names, r.dropped, r.initial = m.GetResourceNamesSubscribe(), m.GetResourceNamesUnsubscribe(), m.GetInitialResourceVersions()
-		return err
-	}
-	m := &discovery.DiscoveryRequest{}
-	err := proto.Unmarshal(slim(raw, requestNode), m)
-	r.node, r.typeURL, r.nonce, r.failure = m.GetNode(), m.GetTypeUrl(), m.GetResponseNonce(), m.GetErrorDetail()
-	r.names, r.version = m.GetResourceNames(), m.GetVersionInfo()
-	return err
-}
-
-// slim is the request with a node that says only who and where it is. Bytes that are no protobuf are
-// left as they are, for the decoder to refuse.
-func slim(whole []byte, node protowire.Number) []byte {
-	out, ok := filter(whole, func(field protowire.Number, value []byte) ([]byte, bool) {
-		if field != node {
-			return value, true
-		}
-		kept, ok := filter(value, func(field protowire.Number, value []byte) ([]byte, bool) {
-			return value, field == nodeID || field == nodeCluster || field == nodeLocality
-		})
-		if !ok {
-			return value, true
-		}
-		return kept, true
-	})
-	if !ok {
-		return whole
-	}
-	return out
-}
-
-// filter the length-delimited fields of a message; fields of other types stay.
-func filter(message []byte, keep func(protowire.Number, []byte) ([]byte, bool)) (out []byte, ok bool) {
-	for len(message) > 0 {
-		field, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return nil, false
-		}
-		size := protowire.ConsumeFieldValue(field, kind, message[n:])
-		if size < 0 {
-			return nil, false
-		}
-		if kind != protowire.BytesType {
-			out = append(out, message[:n+size]...)
-		} else if value, _ := protowire.ConsumeBytes(message[n:]); value != nil {
-			if value, kept := keep(field, value); kept {
-				out = protowire.AppendBytes(protowire.AppendTag(out, field, kind), value)
-			}
-		}
-		message = message[n+size:]
-	}
-	return out, true
 }
 
 // deltaHead is what a delta response has before the resource's content.

@@ -15,17 +15,6 @@ const (
 	typeURLLimit   = 256     // bytes
 )
 
-// check decodes the request and refuses what no Envoy says.
-func (r *request) check() error {
-	if err := r.decode(); err != nil {
-		return status.Error(codes.InvalidArgument, err.Error())
-	}
-	if n := len(r.typeURL); n == 0 || n > typeURLLimit {
-		return status.Errorf(codes.InvalidArgument, "type_url: %d bytes; must be 1..%d on an aggregated stream", n, typeURLLimit)
-	}
-	return nil
-}
-
 // overfull is an error when the Envoy asks for more names, over all types, than are kept.
 func (st *stream) overfull() error {
 	bytes := 0

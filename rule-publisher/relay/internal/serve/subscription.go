@@ -3,25 +3,10 @@ package serve
 import (
 	"slices"
 	"time"
-
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 )
 
+// everything is the name that means all of a type.
 const everything = "*"
-
-// request is what both variants of the protocol say.
-type request struct {
-	delta          bool
-	raw            []byte     // until it is decoded
-	node           *core.Node // only the first one of a stream must have it
-	typeURL, nonce string
-	failure        *statuspb.Status
-	names          []string          // asked for: all of them, or (delta) those added
-	dropped        []string          // delta: asked for no longer
-	version        string            // state-of-the-world: what the Envoy says it has
-	initial        map[string]string // delta: what it holds from before, by name
-}
 
 // subscription is what one stream asks for of one type, and what it was told. There are three for
 // each Envoy: slices that most Envoys of a service have alike are the set's own, and never changed.

@@ -1,0 +1,107 @@
+package serve
+
+import (
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// Field numbers of envoy.service.discovery.v3 and envoy.config.core.v3.Node.
+const (
+	deltaRequestNode = 1
+	requestNode      = 2
+	nodeID           = 1
+	nodeCluster      = 2
+	nodeLocality     = 4
+)
+
+// request is what both variants of the protocol say.
+type request struct {
+	delta          bool
+	raw            []byte     // until it is decoded
+	node           *core.Node // only the first one of a stream must have it
+	typeURL, nonce string
+	failure        *statuspb.Status
+	names          []string          // asked for: all of them, or (delta) those added
+	dropped        []string          // delta: asked for no longer
+	version        string            // state-of-the-world: what the Envoy says it has
+	initial        map[string]string // delta: what it holds from before, by name
+}
+
+// check decodes the request and refuses what no Envoy says.
+func (r *request) check() error {
+	if err := r.decode(); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if n := len(r.typeURL); n == 0 || n > typeURLLimit {
+		return status.Errorf(codes.InvalidArgument, "type_url: %d bytes; must be 1..%d on an aggregated stream", n, typeURLLimit)
+	}
+	return nil
+}
+
+// decode what came. Of a request only what lasts is read: a real Envoy's node names hundreds of
+// extensions that nobody here needs.
+func (r *request) decode() error {
+	raw := r.raw
+	r.raw = nil
+	if r.delta {
+		m := &discovery.DeltaDiscoveryRequest{}
+		err := proto.Unmarshal(slim(raw, deltaRequestNode), m)
+		r.node, r.typeURL, r.nonce, r.failure = m.GetNode(), m.GetTypeUrl(), m.GetResponseNonce(), m.GetErrorDetail()
+		r.names, r.dropped, r.initial = m.GetResourceNamesSubscribe(), m.GetResourceNamesUnsubscribe(), m.GetInitialResourceVersions()
+		return err
+	}
+	m := &discovery.DiscoveryRequest{}
+	err := proto.Unmarshal(slim(raw, requestNode), m)
+	r.node, r.typeURL, r.nonce, r.failure = m.GetNode(), m.GetTypeUrl(), m.GetResponseNonce(), m.GetErrorDetail()
+	r.names, r.version = m.GetResourceNames(), m.GetVersionInfo()
+	return err
+}
+
+// slim is the request with a node that says only who and where it is. Bytes that are no protobuf are
+// left as they are, for the decoder to refuse.
+func slim(whole []byte, node protowire.Number) []byte {
+	out, ok := filter(whole, func(field protowire.Number, value []byte) ([]byte, bool) {
+		if field != node {
+			return value, true
+		}
+		kept, ok := filter(value, func(field protowire.Number, value []byte) ([]byte, bool) {
+			return value, field == nodeID || field == nodeCluster || field == nodeLocality
+		})
+		if !ok {
+			return value, true
+		}
+		return kept, true
+	})
+	if !ok {
+		return whole
+	}
+	return out
+}
+
+// filter the length-delimited fields of a message; fields of other types stay.
+func filter(message []byte, keep func(protowire.Number, []byte) ([]byte, bool)) (out []byte, ok bool) {
+	for len(message) > 0 {
+		field, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return nil, false
+		}
+		size := protowire.ConsumeFieldValue(field, kind, message[n:])
+		if size < 0 {
+			return nil, false
+		}
+		if kind != protowire.BytesType {
+			out = append(out, message[:n+size]...)
+		} else if value, _ := protowire.ConsumeBytes(message[n:]); value != nil {
+			if value, kept := keep(field, value); kept {
+				out = protowire.AppendBytes(protowire.AppendTag(out, field, kind), value)
+			}
+		}
+		message = message[n+size:]
+	}
+	return out, true
+}
