@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from clickhouse_driver import Client
 from spillway_lab.testing.kafka import kafka_server
 from spillway_lab.testing.servers import clickhouse_server, free_port, redis_server
@@ -101,14 +102,14 @@ def run_job(name: str, folder: Path, **environment: str) -> Iterator[Job]:
 
 
 @pytest.fixture
-def send_to() -> Callable[[str, str, list[bytes]], None]:
+def send_to() -> Callable[..., None]:
     """Produces payloads to a broker's topic, one message each, and waits for its acknowledgement."""
 
-    def _send(broker: str, topic: str, payloads: list[bytes]) -> None:
+    def _send(broker: str, topic: str, payloads: list[bytes], partition: int | None = None) -> None:
         async def produce() -> None:
             async with AIOKafkaProducer(bootstrap_servers=broker) as producer:
                 for payload in payloads:
-                    await producer.send_and_wait(topic, payload)
+                    await producer.send_and_wait(topic, payload, partition=partition)
 
         asyncio.run(produce())
 
@@ -116,9 +117,29 @@ def send_to() -> Callable[[str, str, list[bytes]], None]:
 
 
 @pytest.fixture
-def send(kafka: str, send_to: Callable[[str, str, list[bytes]], None]) -> Callable[[str, list[bytes]], None]:
+def send(kafka: str, send_to: Callable[..., None]) -> Callable[..., None]:
     """send_to with the shared broker."""
-    return lambda topic, payloads: send_to(kafka, topic, payloads)
+    return lambda *what, **where: send_to(kafka, *what, **where)
+
+
+@pytest.fixture
+def committed(kafka: str) -> Callable[[str, str, int], int]:
+    """committed(job, topic, partition): the offset that a job has acknowledged up to."""
+
+    def _committed(job: str, topic: str, partition: int) -> int:
+        async def ask() -> int:
+            admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+            await admin.start()
+            try:
+                offsets = await admin.list_consumer_group_offsets(f"spillway-{job}")
+            finally:
+                await admin.close()
+            found = offsets.get(TopicPartition(topic, partition))
+            return found.offset if found else 0
+
+        return asyncio.run(ask())
+
+    return _committed
 
 
 @pytest.fixture(name="run_job")

@@ -51,11 +51,17 @@ def test_real_traces_reach_both_outputs_and_garbage_does_not_stop_them(
     assert headers[names.KAFKA_HEADER_DEAD_LETTER_TOPIC] == names.KAFKA_TOPIC_OTLP_SPANS.encode()
 
 
-def test_a_killed_worker_loses_nothing(jobs, send, clickhouse, hotel_reservation):
-    """kill -9 while traces are held in the window: its successor stores all of them, each once."""
+def test_a_killed_worker_loses_nothing(jobs, send, committed, clickhouse, hotel_reservation):
+    """kill -9 while traces are held in the window, and what came after them is acknowledged: its successor
+    stores all of them, each once."""
     job = jobs("exclusive", SPILLWAY_WINDOW="60")  # no trace is closed before the kill
-    send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "component-b", 80))
+    topic = names.KAFKA_TOPIC_OTLP_SPANS
+    send(topic, _payloads(hotel_reservation, "component-b", 80), partition=0)
     eventually(lambda: job.counters().get("spans", 0) >= 880, "spans in the window", seen=job.counters)
+    # Nothing holds this one: when it is acknowledged, so is whatever was to be acknowledged before it.
+    before = committed("exclusive", topic, 1)
+    send(topic, [b"\xff held by nothing"], partition=1)
+    eventually(lambda: committed("exclusive", topic, 1) > before, "an acknowledgement", seen=job.counters)
     job.process.kill()
     job.process.wait()
     assert _count(clickhouse, "calls", "component-b") == 0
