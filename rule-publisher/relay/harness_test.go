@@ -32,7 +32,7 @@ const patience = testkit.Patience
 var (
 	must       = testkit.Must
 	eventually = testkit.Eventually
-	backend    = testkit.Backend
+	backend    = testkit.StartBackend
 )
 
 // authority signs every certificate of the tests, where nothing else is said.

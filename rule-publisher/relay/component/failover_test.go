@@ -173,7 +173,7 @@ func repeat(p *testkit.Envoy, n int, method, path string) outcome {
 // backend answers with its name.
 func backend(t *testing.T, name string) (address string) {
 	t.Helper()
-	_, port := testkit.Backend(t, name, 0)
+	_, port := testkit.StartBackend(t, name, 0)
 	return local(port)
 }
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// Backend answers with its name on a port of 127.0.0.1, 0: any. Paths that end in "overloaded" are
+// StartBackend answers with its name on a port of 127.0.0.1, 0: any. Paths that end in "overloaded" are
 // answered 503; those in "attempt" with the number of the attempt, as Envoy says it.
-func Backend(t *testing.T, name string, port int) (server *http.Server, listens int) {
+func StartBackend(t *testing.T, name string, port int) (server *http.Server, listens int) {
 	t.Helper()
 	return BackendOf(t, port, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "overloaded") {
