@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
@@ -14,15 +15,22 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
+// serving is a relay that serves version 3.
+func serving(t *testing.T, server *natsserver.Server) (config, *running) {
+	t.Helper()
+	conf := testConfig(t, server.ClientURL())
+	p := newPublisher(t, server)
+	r := startRelay(t, conf)
+	p.put(ruleset(3, time.Minute, 1000, 9000))
+	eventually(t, "version 3 is served", func() bool { return r.status().ServedVersion == 3 })
+	return conf, r
+}
+
 // A relay that restarts while NATS is away serves the ruleset that it kept; a damaged file is moved
 // aside and the relay starts without it.
 func TestRestartWithoutNATS(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
-	p := newPublisher(t, server)
-	conf := testConfig(t, server.ClientURL())
-	first := startRelay(t, conf)
-	p.put(ruleset(3, time.Minute, 1000, 9000))
-	eventually(t, "version 3 is served", func() bool { return first.status().ServedVersion == 3 })
+	conf, first := serving(t, server)
 	first.stop()
 	server.Shutdown()
 	second := startRelay(t, conf)
@@ -43,11 +51,7 @@ func TestRestartWithoutNATS(t *testing.T) {
 func TestRestartKnowsWhatIsInForce(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		server := startNATS(t, t.TempDir(), 0)
-		p := newPublisher(t, server)
-		conf := testConfig(t, server.ClientURL())
-		first := startRelay(t, conf)
-		p.put(ruleset(3, time.Minute, 1000, 9000))
-		eventually(t, "version 3 is served", func() bool { return first.status().ServedVersion == 3 })
+		conf, first := serving(t, server)
 		before := boot(t, open(t, first, "a"))
 		eventually(t, "version 3 is in force", func() bool { return first.status().InForce["gate"] == 3 })
 		first.stop()

@@ -132,13 +132,8 @@ func dumpedRoutes(t *testing.T, e *testkit.Envoy, host string) (routes []dumped)
 // Envoy's own dump of what it serves has every class of the ruleset once with exactly its weights, the
 // catch-all last; and requests take the most specific class.
 func TestRealEnvoyServesTheRuleset(t *testing.T) {
-	_, north := backend(t, "north", 0)
-	_, south := backend(t, "south", 0)
 	_, far := backend(t, "far", 0)
-	server := startNATS(t, t.TempDir(), 0)
-	p := newPublisher(t, server)
-	conf := testConfig(t, server.ClientURL())
-	writeEndpoints(t, conf, north, south, far)
+	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), far)
 	r := startRelay(t, conf)
 	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.listener.Addr().String()), north)
 	set := manyClasses()

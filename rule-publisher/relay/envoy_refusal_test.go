@@ -24,12 +24,6 @@ const regexLimit = "re2.max_program_size.error_level"
 func startFickleEnvoy(t *testing.T, relayPort, appPort int) (e *testkit.Envoy, limit func(int)) {
 	t.Helper()
 	folder := t.TempDir()
-	template, err := os.ReadFile("testdata/bootstrap.yaml")
-	must(t, err)
-	pair := authority.Envoy("north", "gate")
-	for name, content := range map[string][]byte{"envoy.crt": pair.Cert, "envoy.key": pair.Key, "ca.crt": authority.PEM} {
-		must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
-	}
 	// Envoy reads the folder anew when a link to it is renamed to this name.
 	link := filepath.Join(folder, "runtime")
 	limit = func(size int) {
@@ -40,10 +34,8 @@ func startFickleEnvoy(t *testing.T, relayPort, appPort int) (e *testkit.Envoy, l
 		must(t, os.Rename(link+".new", link))
 	}
 	limit(100)
-	bootstrap := strings.NewReplacer("RELAY_PORT", strconv.Itoa(relayPort), "APP_PORT", strconv.Itoa(appPort),
-		"API_TYPE", "DELTA_GRPC", "FOLDER", folder).Replace(string(template))
-	bootstrap += "\nlayered_runtime: {layers: [{name: disk, disk_layer: {symlink_root: " + link + ", subdirectory: envoy}}]}\n"
-	return testkit.StartEnvoy(t, bootstrap).Live(), limit
+	runtime := "\nlayered_runtime: {layers: [{name: disk, disk_layer: {symlink_root: " + link + ", subdirectory: envoy}}]}\n"
+	return testkit.StartEnvoy(t, bootstrap(t, "DELTA_GRPC", relayPort, appPort)+runtime).Live(), limit
 }
 
 // forBoth is a ruleset whose rule is the same for gate and till.
@@ -59,12 +51,7 @@ func forBoth(version uint64, weights ...uint32) *spillwayv1.Ruleset {
 // service, also for an Envoy of it that comes later, and on with the next; another service has the refused
 // one. The refusal costs no request.
 func TestRealEnvoyRefusesAVersion(t *testing.T) {
-	_, north := backend(t, "north", 0)
-	_, south := backend(t, "south", 0)
-	server := startNATS(t, t.TempDir(), 0)
-	p := newPublisher(t, server)
-	conf := testConfig(t, server.ClientURL())
-	writeEndpoints(t, conf, north, south, 1)
+	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), 1)
 	r := startRelay(t, conf)
 	e, limit := startFickleEnvoy(t, portOf(t, r.listener.Addr().String()), north)
 	till := newDelta(t, at(r), node("till", "a"))

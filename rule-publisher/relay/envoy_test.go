@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/testkit"
@@ -25,6 +26,12 @@ func startEnvoy(t *testing.T, variant string, relayPort, appPort int) *testkit.E
 // startEnvoyUnready until its admin page is there.
 func startEnvoyUnready(t *testing.T, variant string, relayPort, appPort int) *testkit.Envoy {
 	t.Helper()
+	return testkit.StartEnvoy(t, bootstrap(t, variant, relayPort, appPort))
+}
+
+// bootstrap of north's gate.
+func bootstrap(t *testing.T, variant string, relayPort, appPort int) string {
+	t.Helper()
 	folder := t.TempDir()
 	template, err := os.ReadFile("testdata/bootstrap.yaml")
 	must(t, err)
@@ -32,8 +39,18 @@ func startEnvoyUnready(t *testing.T, variant string, relayPort, appPort int) *te
 	for name, content := range map[string][]byte{"envoy.crt": pair.Cert, "envoy.key": pair.Key, "ca.crt": authority.PEM} {
 		must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
 	}
-	return testkit.StartEnvoy(t, strings.NewReplacer("RELAY_PORT", strconv.Itoa(relayPort), "APP_PORT", strconv.Itoa(appPort),
-		"API_TYPE", variant, "FOLDER", folder).Replace(string(template)))
+	return strings.NewReplacer("RELAY_PORT", strconv.Itoa(relayPort), "APP_PORT", strconv.Itoa(appPort),
+		"API_TYPE", variant, "FOLDER", folder).Replace(string(template))
+}
+
+// shop has a backend in north and one in south, which answer with these names; in far it is where it is said to be.
+func shop(t *testing.T, server *natsserver.Server, far int) (p *publisher, conf config, north int) {
+	t.Helper()
+	_, north = backend(t, "north", 0)
+	_, south := backend(t, "south", 0)
+	conf = testConfig(t, server.ClientURL())
+	writeEndpoints(t, conf, north, south, far)
+	return newPublisher(t, server), conf, north
 }
 
 // writeEndpoints of shop in three clusters.
@@ -53,13 +70,9 @@ services:
 func TestRealEnvoyFollowsRulesets(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {
-			_, north := backend(t, "north", 0)
-			_, south := backend(t, "south", 0)
 			_, far := backend(t, "far", 0)
 			server := startNATS(t, t.TempDir(), 0)
-			p := newPublisher(t, server)
-			conf := testConfig(t, server.ClientURL())
-			writeEndpoints(t, conf, north, south, far)
+			p, conf, north := shop(t, server, far)
 			r := startRelay(t, conf)
 			e := startEnvoy(t, variant, portOf(t, r.listener.Addr().String()), north)
 			if got := e.Shares(20, "shop", "/items/7"); got["north"] != 20 {

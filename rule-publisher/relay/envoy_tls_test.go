@@ -13,12 +13,7 @@ import (
 // what it has; as soon as a relay takes its certificate it follows again, also while the relay's own
 // certificate changes under the open stream.
 func TestRealEnvoyWithTheWrongIdentityKeepsServing(t *testing.T) {
-	_, north := backend(t, "north", 0)
-	_, south := backend(t, "south", 0)
-	server := startNATS(t, t.TempDir(), 0)
-	p := newPublisher(t, server)
-	conf := testConfig(t, server.ClientURL())
-	writeEndpoints(t, conf, north, south, 1)
+	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), 1)
 	conf.XDSListen = testkit.FreeAddress(t)
 	good := startRelay(t, conf)
 	e := startEnvoy(t, "DELTA_GRPC", portOf(t, conf.XDSListen), north)

@@ -89,12 +89,8 @@ var hostileRulesets = []hostile{
 // weights stay at the last good ones, and each that must be refused is counted and reported as a NACK
 // with its reason. A good one afterwards is taken as ever.
 func TestRealEnvoySurvivesHostileRulesets(t *testing.T) {
-	_, north := backend(t, "north", 0)
-	_, south := backend(t, "south", 0)
 	server := startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, MaxPayload: 8 << 20})
-	p := newPublisher(t, server)
-	conf := testConfig(t, server.ClientURL())
-	writeEndpoints(t, conf, north, south, 1)
+	p, conf, north := shop(t, server, 1)
 	r := startRelay(t, conf)
 	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.listener.Addr().String()), north)
 	p.put(ruleset(1, time.Hour, 6000, 4000))

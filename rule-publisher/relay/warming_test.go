@@ -41,12 +41,7 @@ func inUse(t *testing.T, e *testkit.Envoy, timeout string) {
 func TestRealEnvoyUsesAChangedClusterAtOnce(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {
-			_, north := backend(t, "north", 0)
-			_, south := backend(t, "south", 0)
-			server := startNATS(t, t.TempDir(), 0)
-			p := newPublisher(t, server)
-			conf := testConfig(t, server.ClientURL())
-			writeEndpoints(t, conf, north, south, 1)
+			p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), 1)
 			r := startRelay(t, conf)
 			e := startEnvoy(t, variant, portOf(t, r.listener.Addr().String()), north)
 			p.put(ruleset(1, time.Minute, 0, 10000))

@@ -17,6 +17,22 @@ from topics import heavy_request
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 
 
+@pytest.fixture
+def agent_of(tmp_path, tls, clean_environment):
+    """An agent, not started, of the gateway on that port, in whose authority it trusts."""
+
+    def make(port: int):
+        gateway, ca = f"https://127.0.0.1:{port}", str(tls.ca)
+        return agent(tmp_path / "agent", gateway, clean_environment, PLAIN, SPILLWAY_GATEWAY_CA=ca)
+
+    return make
+
+
+@pytest.fixture
+def tls(tmp_path):
+    return tls_files(tmp_path / "tls")
+
+
 def send(target, count: int) -> set[bytes]:
     """So many traces of one span, each in its own request; their ids."""
     trace_ids = {secrets.token_bytes(16) for _ in range(count)}
@@ -25,9 +41,9 @@ def send(target, count: int) -> set[bytes]:
     return trace_ids
 
 
-def test_gateways_share_the_load_over_tls_and_spans_name_cluster_and_node(tmp_path, clean_environment):
+def test_gateways_share_the_load_over_tls_and_spans_name_cluster_and_node(tmp_path, tls, clean_environment):
     """Both addresses of the gateway's name get spans, over TLS; each span's resource has cluster and host."""
-    tls, port = tls_files(tmp_path / "tls"), servers.free_port()
+    port = servers.free_port()
     with (
         Gateway(f"127.0.0.1:{port}", tls) as one,
         Gateway(f"127.0.0.2:{port}", tls) as other,
@@ -62,18 +78,12 @@ def test_gateways_share_the_load_over_tls_and_spans_name_cluster_and_node(tmp_pa
             }
 
 
-def test_what_was_taken_survives_gateways_that_refuse_and_the_agents_own_death(tmp_path, clean_environment):
+def test_what_was_taken_survives_gateways_that_refuse_and_the_agents_own_death(agent_of, tls):
     """A gateway refuses, then the agent is killed: after both are back every accepted span is with the gateway."""
-    tls, port = tls_files(tmp_path / "tls"), servers.free_port()
+    port = servers.free_port()
     with Gateway(f"127.0.0.1:{port}", tls) as gateway:
         gateway.refusing = True
-        running = agent(
-            tmp_path / "agent",
-            f"https://127.0.0.1:{port}",
-            clean_environment,
-            PLAIN,
-            SPILLWAY_GATEWAY_CA=str(tls.ca),
-        )
+        running = agent_of(port)
         running.server.start()
         try:
             sent = send(running, 20)
@@ -88,16 +98,10 @@ def test_what_was_taken_survives_gateways_that_refuse_and_the_agents_own_death(t
             running.server.stop()
 
 
-def test_a_gateway_that_cannot_prove_itself_gets_nothing(tmp_path, clean_environment):
+def test_a_gateway_that_cannot_prove_itself_gets_nothing(agent_of, tls, tmp_path):
     """Another authority's certificate: no span leaves, and none is lost: with the right one it arrives."""
-    tls, foreign, port = tls_files(tmp_path / "tls"), tls_files(tmp_path / "foreign"), servers.free_port()
-    running = agent(
-        tmp_path / "agent",
-        f"https://127.0.0.1:{port}",
-        clean_environment,
-        PLAIN,
-        SPILLWAY_GATEWAY_CA=str(tls.ca),
-    )
+    foreign, port = tls_files(tmp_path / "foreign"), servers.free_port()
+    running = agent_of(port)
     running.server.start()
     try:
         with Gateway(f"127.0.0.1:{port}", foreign) as impostor:
@@ -113,17 +117,11 @@ def test_a_gateway_that_cannot_prove_itself_gets_nothing(tmp_path, clean_environ
         running.server.stop()
 
 
-def test_a_large_span_is_refused_or_arrives_with_its_neighbours(tmp_path, clean_environment):
+def test_a_large_span_is_refused_or_arrives_with_its_neighbours(agent_of, tls):
     """What is accepted arrives, whatever its size: a request above the limit is refused for good, before it is taken."""
-    tls, port = tls_files(tmp_path / "tls"), servers.free_port()
+    port = servers.free_port()
     with Gateway(f"127.0.0.1:{port}", tls) as gateway:
-        running = agent(
-            tmp_path / "agent",
-            f"https://127.0.0.1:{port}",
-            clean_environment,
-            PLAIN,
-            SPILLWAY_GATEWAY_CA=str(tls.ca),
-        )
+        running = agent_of(port)
         running.server.start()
         try:
             fits, too_large = secrets.token_bytes(16), secrets.token_bytes(16)

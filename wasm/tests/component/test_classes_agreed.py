@@ -37,3 +37,4 @@ def test_a_class_is_its_own_on_every_worker_or_on_none(tmp_path) -> None:
         if "spillway.load.class.in_flight" in span.attributes
     )
     assert stamped == own
+    assert all("spillway.class" in span.attributes for span in received)

@@ -6,7 +6,6 @@ from statistics import mean
 
 import pytest
 from filter_harness.bootstrap import CLASSES
-from filter_harness.client import get
 from filter_harness.collector import SERVER, Received
 from filter_harness.openloop import Flow, HoldingApp, Record, drive
 from filter_harness.proxy import Setup
@@ -114,21 +113,3 @@ def test_stamped_load_is_the_truth(workers) -> None:
         assert stats[f"inbound_class_arrivals.class.{flow.kind}"] == len(own)
         assert stats[f"inbound_class_in_flight.class.{flow.kind}"] == 0
     assert (stats["inbound_arrivals"], stats["inbound_in_flight"]) == (len(records), 0)
-
-
-def test_classes_beyond_the_bound_share_a_stat(tmp_path) -> None:
-    """Each of 256 classes has stats of its own; the rest is counted under one name and stamped with none."""
-    names = [f"cart GET /c{n}/{{id}}" for n in range(260)]
-    with running(tmp_path, Setup(concurrency=1, classes=tuple(names)), HoldingApp) as stack:
-        met = [*range(260), *range(250, 260)]
-        for n in met:
-            assert get(stack.proxy.inbound, f"/c{n}/7").status == 200
-        received = stack.collector.wait_for(lambda span: span.kind == SERVER, len(met))
-        stats = stack.proxy.stats()
-        prefix = "inbound_class_arrivals.class."
-        own = {name.removeprefix(prefix): count for name, count in stats.items() if name.startswith(prefix)}
-        assert own.pop("_overflow") == 2 * 4
-        assert own == {name: 1 + (n >= 250) for n, name in enumerate(names[:256])}
-        without = [s for s in received if "spillway.load.class.in_flight" not in s.attributes]
-        assert sorted(span.attributes["spillway.class"] for span in without) == sorted(2 * names[256:])
-        assert all("spillway.class" in span.attributes for span in received)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"testing"
@@ -159,18 +160,29 @@ func clustersOf(t *testing.T, bundle serve.Bundle) (out, named map[string]bool) 
 		}
 		out[config.GetName()] = true
 	}
-	for _, packed := range bundle[serve.RouteType].Packed() {
-		config := &route.RouteConfiguration{}
-		if err := packed.UnmarshalTo(config); err != nil {
-			t.Fatal(err)
-		}
-		for _, host := range config.GetVirtualHosts() {
-			for _, r := range host.GetRoutes() {
-				for _, w := range r.GetRoute().GetWeightedClusters().GetClusters() {
-					named[w.GetName()] = true
+	for _, w := range weighted(t, bundle[serve.RouteType]) {
+		named[w.GetName()] = true
+	}
+	return out, named
+}
+
+// weighted clusters of all routes, with the route that each is of.
+func weighted(t *testing.T, routes serve.Set) iter.Seq2[*route.Route, *route.WeightedCluster_ClusterWeight] {
+	return func(yield func(*route.Route, *route.WeightedCluster_ClusterWeight) bool) {
+		for _, packed := range routes.Packed() {
+			config := &route.RouteConfiguration{}
+			if err := packed.UnmarshalTo(config); err != nil {
+				t.Fatal(err)
+			}
+			for _, host := range config.GetVirtualHosts() {
+				for _, r := range host.GetRoutes() {
+					for _, w := range r.GetRoute().GetWeightedClusters().GetClusters() {
+						if !yield(r, w) {
+							return
+						}
+					}
 				}
 			}
 		}
 	}
-	return out, named
 }

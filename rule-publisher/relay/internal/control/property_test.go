@@ -3,10 +3,10 @@ package control
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
-	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 
 	"spillway.dev/contracts/names"
@@ -183,19 +183,9 @@ func (m *model) share(service string) uint32 {
 
 // share that the routes send to south.
 func share(t *testing.T, set serve.Set) (weight uint32) {
-	for _, packed := range set.Packed() {
-		config := &route.RouteConfiguration{}
-		if err := packed.UnmarshalTo(config); err != nil {
-			t.Fatal(err)
-		}
-		for _, host := range config.GetVirtualHosts() {
-			for _, r := range host.GetRoutes() {
-				for _, w := range r.GetRoute().GetWeightedClusters().GetClusters() {
-					if r.GetName() != names.XdsCatchAllRoute && w.GetName() == host.GetName()+names.XdsClusterSeparator+"south" {
-						weight = w.GetWeight().GetValue()
-					}
-				}
-			}
+	for r, w := range weighted(t, set) {
+		if r.GetName() != names.XdsCatchAllRoute && strings.HasSuffix(w.GetName(), names.XdsClusterSeparator+"south") {
+			weight = w.GetWeight().GetValue()
 		}
 	}
 	return weight
