@@ -11,5 +11,6 @@ CREATE TABLE IF NOT EXISTS cpu_1s
 ENGINE = ReplacingMergeTree
 PARTITION BY toDate(at)
 ORDER BY (service, cluster, pod, at)
-TTL stored_at + INTERVAL 30 DAY
-SETTINGS non_replicated_deduplication_window = 10000;
+TTL stored_at + INTERVAL 3 DAY
+SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000
+COMMENT 'sharded by service';

@@ -15,9 +15,12 @@ CREATE TABLE IF NOT EXISTS curves
     samples         UInt64,
     rmse_ms         Float64,
     phase           LowCardinality(String),   -- prior, shift or retrain
-    reason          String
+    reason          String,
+    stored_at       DateTime('UTC') DEFAULT now()  -- TTL counts from here: replayed traces are old
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(fitted_at)
 ORDER BY (service, class, fitted_at)
-SETTINGS non_replicated_deduplication_window = 10000;
+TTL stored_at + INTERVAL 1 YEAR
+SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000
+COMMENT 'whole on every node';

@@ -13,4 +13,5 @@ CREATE TABLE IF NOT EXISTS rulesets
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(at)
 ORDER BY (at, ruleset_id)
-SETTINGS non_replicated_deduplication_window = 10000;
+SETTINGS non_replicated_deduplication_window = 10000
+COMMENT 'whole on every node';

@@ -16,4 +16,5 @@ CREATE TABLE IF NOT EXISTS rules
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(at)
 ORDER BY (version, source_cluster, class, destination_cluster)
-SETTINGS non_replicated_deduplication_window = 10000;
+SETTINGS non_replicated_deduplication_window = 10000
+COMMENT 'whole on every node';

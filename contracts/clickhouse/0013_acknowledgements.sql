@@ -13,4 +13,5 @@ CREATE TABLE IF NOT EXISTS acknowledgements
 ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMM(at)
 ORDER BY (cluster, envoy, version, type_url, at)
-SETTINGS non_replicated_deduplication_window = 10000;
+SETTINGS non_replicated_deduplication_window = 10000
+COMMENT 'whole on every node';

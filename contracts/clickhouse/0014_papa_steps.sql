@@ -15,4 +15,5 @@ CREATE TABLE IF NOT EXISTS papa_steps
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(at)
 ORDER BY at
-SETTINGS non_replicated_deduplication_window = 10000;
+SETTINGS non_replicated_deduplication_window = 10000
+COMMENT 'whole on every node';

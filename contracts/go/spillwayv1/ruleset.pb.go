@@ -287,6 +287,69 @@ func (x *Rule) GetReason() string {
 	return ""
 }
 
+// Clusters that requests from one source cluster must never reach, not even by failover: data residency.
+type Denial struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SourceCluster string                 `protobuf:"bytes,1,opt,name=source_cluster,json=sourceCluster,proto3" json:"source_cluster,omitempty"`
+	// Unset: requests of every class, and those of no class.
+	TrafficClass *TrafficClass `protobuf:"bytes,2,opt,name=traffic_class,json=trafficClass,proto3" json:"traffic_class,omitempty"`
+	// In order of name, each once, at least one.
+	Clusters      []string `protobuf:"bytes,3,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Denial) Reset() {
+	*x = Denial{}
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Denial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Denial) ProtoMessage() {}
+
+func (x *Denial) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Denial.ProtoReflect.Descriptor instead.
+func (*Denial) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_ruleset_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Denial) GetSourceCluster() string {
+	if x != nil {
+		return x.SourceCluster
+	}
+	return ""
+}
+
+func (x *Denial) GetTrafficClass() *TrafficClass {
+	if x != nil {
+		return x.TrafficClass
+	}
+	return nil
+}
+
+func (x *Denial) GetClusters() []string {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
 // The span of telemetry that a decision was made from.
 type InputWindow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -299,7 +362,7 @@ type InputWindow struct {
 
 func (x *InputWindow) Reset() {
 	*x = InputWindow{}
-	mi := &file_spillway_v1_ruleset_proto_msgTypes[3]
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -311,7 +374,7 @@ func (x *InputWindow) String() string {
 func (*InputWindow) ProtoMessage() {}
 
 func (x *InputWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_ruleset_proto_msgTypes[3]
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -324,7 +387,7 @@ func (x *InputWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputWindow.ProtoReflect.Descriptor instead.
 func (*InputWindow) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_ruleset_proto_rawDescGZIP(), []int{3}
+	return file_spillway_v1_ruleset_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InputWindow) GetId() string {
@@ -362,7 +425,7 @@ type Prediction struct {
 
 func (x *Prediction) Reset() {
 	*x = Prediction{}
-	mi := &file_spillway_v1_ruleset_proto_msgTypes[4]
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -374,7 +437,7 @@ func (x *Prediction) String() string {
 func (*Prediction) ProtoMessage() {}
 
 func (x *Prediction) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_ruleset_proto_msgTypes[4]
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -387,7 +450,7 @@ func (x *Prediction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prediction.ProtoReflect.Descriptor instead.
 func (*Prediction) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_ruleset_proto_rawDescGZIP(), []int{4}
+	return file_spillway_v1_ruleset_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Prediction) GetMeanLatencyMs() float64 {
@@ -437,20 +500,26 @@ type Ruleset struct {
 	Policy      string                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
 	InputWindow *InputWindow           `protobuf:"bytes,5,opt,name=input_window,json=inputWindow,proto3" json:"input_window,omitempty"`
 	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// After this instant relays fall back to local-first with failover.
+	// After this instant relays fall back to local-first with failover, within `denials`.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	Predicted *Prediction            `protobuf:"bytes,8,opt,name=predicted,proto3" json:"predicted,omitempty"`
 	Rules     []*Rule                `protobuf:"bytes,9,rep,name=rules,proto3" json:"rules,omitempty"`
 	// Every known class, also of services that nothing in this ruleset routes to:
 	// relays name inbound routes after them.
 	TrafficClasses []*TrafficClass `protobuf:"bytes,10,rep,name=traffic_classes,json=trafficClasses,proto3" json:"traffic_classes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Of the lease under which the proposer spoke; grows from leader to leader of one origin.
+	// 0: proposed without a lease, as an operator does.
+	FencingToken uint64 `protobuf:"varint,11,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	// Given by the publisher, whatever a proposal says: of each (source cluster, class) at most one, in that order.
+	// They hold beyond expires_at, until another ruleset is taken.
+	Denials       []*Denial `protobuf:"bytes,12,rep,name=denials,proto3" json:"denials,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ruleset) Reset() {
 	*x = Ruleset{}
-	mi := &file_spillway_v1_ruleset_proto_msgTypes[5]
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +531,7 @@ func (x *Ruleset) String() string {
 func (*Ruleset) ProtoMessage() {}
 
 func (x *Ruleset) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_ruleset_proto_msgTypes[5]
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +544,7 @@ func (x *Ruleset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ruleset.ProtoReflect.Descriptor instead.
 func (*Ruleset) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_ruleset_proto_rawDescGZIP(), []int{5}
+	return file_spillway_v1_ruleset_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Ruleset) GetId() string {
@@ -548,6 +617,20 @@ func (x *Ruleset) GetTrafficClasses() []*TrafficClass {
 	return nil
 }
 
+func (x *Ruleset) GetFencingToken() uint64 {
+	if x != nil {
+		return x.FencingToken
+	}
+	return 0
+}
+
+func (x *Ruleset) GetDenials() []*Denial {
+	if x != nil {
+		return x.Denials
+	}
+	return nil
+}
+
 var File_spillway_v1_ruleset_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_ruleset_proto_rawDesc = "" +
@@ -567,7 +650,11 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"\x0esource_service\x18\x02 \x01(\tR\rsourceService\x12>\n" +
 	"\rtraffic_class\x18\x03 \x01(\v2\x19.spillway.v1.TrafficClassR\ftrafficClass\x12<\n" +
 	"\fdestinations\x18\x04 \x03(\v2\x18.spillway.v1.DestinationR\fdestinations\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"}\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x8b\x01\n" +
+	"\x06Denial\x12%\n" +
+	"\x0esource_cluster\x18\x01 \x01(\tR\rsourceCluster\x12>\n" +
+	"\rtraffic_class\x18\x02 \x01(\v2\x19.spillway.v1.TrafficClassR\ftrafficClass\x12\x1a\n" +
+	"\bclusters\x18\x03 \x03(\tR\bclusters\"}\n" +
 	"\vInputWindow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x120\n" +
 	"\x05start\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12,\n" +
@@ -581,7 +668,7 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"network_ms\x18\x03 \x01(\x01R\tnetworkMs\x12-\n" +
 	"\x13egress_usd_per_hour\x18\x04 \x01(\x01R\x10egressUsdPerHour\x12\x1d\n" +
 	"\n" +
-	"demand_rps\x18\x05 \x01(\x01R\tdemandRps\"\xcf\x03\n" +
+	"demand_rps\x18\x05 \x01(\x01R\tdemandRps\"\xa3\x04\n" +
 	"\aRuleset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12+\n" +
@@ -595,7 +682,9 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"\tpredicted\x18\b \x01(\v2\x17.spillway.v1.PredictionR\tpredicted\x12'\n" +
 	"\x05rules\x18\t \x03(\v2\x11.spillway.v1.RuleR\x05rules\x12B\n" +
 	"\x0ftraffic_classes\x18\n" +
-	" \x03(\v2\x19.spillway.v1.TrafficClassR\x0etrafficClasses*\\\n" +
+	" \x03(\v2\x19.spillway.v1.TrafficClassR\x0etrafficClasses\x12#\n" +
+	"\rfencing_token\x18\v \x01(\x04R\ffencingToken\x12-\n" +
+	"\adenials\x18\f \x03(\v2\x13.spillway.v1.DenialR\adenials*\\\n" +
 	"\x06Origin\x12\x16\n" +
 	"\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ORIGIN_OPTIMIZER\x10\x01\x12\x0f\n" +
@@ -615,34 +704,37 @@ func file_spillway_v1_ruleset_proto_rawDescGZIP() []byte {
 }
 
 var file_spillway_v1_ruleset_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_spillway_v1_ruleset_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_spillway_v1_ruleset_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_spillway_v1_ruleset_proto_goTypes = []any{
 	(Origin)(0),                   // 0: spillway.v1.Origin
 	(*TrafficClass)(nil),          // 1: spillway.v1.TrafficClass
 	(*Destination)(nil),           // 2: spillway.v1.Destination
 	(*Rule)(nil),                  // 3: spillway.v1.Rule
-	(*InputWindow)(nil),           // 4: spillway.v1.InputWindow
-	(*Prediction)(nil),            // 5: spillway.v1.Prediction
-	(*Ruleset)(nil),               // 6: spillway.v1.Ruleset
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*Denial)(nil),                // 4: spillway.v1.Denial
+	(*InputWindow)(nil),           // 5: spillway.v1.InputWindow
+	(*Prediction)(nil),            // 6: spillway.v1.Prediction
+	(*Ruleset)(nil),               // 7: spillway.v1.Ruleset
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
 }
 var file_spillway_v1_ruleset_proto_depIdxs = []int32{
 	1,  // 0: spillway.v1.Rule.traffic_class:type_name -> spillway.v1.TrafficClass
 	2,  // 1: spillway.v1.Rule.destinations:type_name -> spillway.v1.Destination
-	7,  // 2: spillway.v1.InputWindow.start:type_name -> google.protobuf.Timestamp
-	7,  // 3: spillway.v1.InputWindow.end:type_name -> google.protobuf.Timestamp
-	0,  // 4: spillway.v1.Ruleset.origin:type_name -> spillway.v1.Origin
-	4,  // 5: spillway.v1.Ruleset.input_window:type_name -> spillway.v1.InputWindow
-	7,  // 6: spillway.v1.Ruleset.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 7: spillway.v1.Ruleset.expires_at:type_name -> google.protobuf.Timestamp
-	5,  // 8: spillway.v1.Ruleset.predicted:type_name -> spillway.v1.Prediction
-	3,  // 9: spillway.v1.Ruleset.rules:type_name -> spillway.v1.Rule
-	1,  // 10: spillway.v1.Ruleset.traffic_classes:type_name -> spillway.v1.TrafficClass
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	1,  // 2: spillway.v1.Denial.traffic_class:type_name -> spillway.v1.TrafficClass
+	8,  // 3: spillway.v1.InputWindow.start:type_name -> google.protobuf.Timestamp
+	8,  // 4: spillway.v1.InputWindow.end:type_name -> google.protobuf.Timestamp
+	0,  // 5: spillway.v1.Ruleset.origin:type_name -> spillway.v1.Origin
+	5,  // 6: spillway.v1.Ruleset.input_window:type_name -> spillway.v1.InputWindow
+	8,  // 7: spillway.v1.Ruleset.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 8: spillway.v1.Ruleset.expires_at:type_name -> google.protobuf.Timestamp
+	6,  // 9: spillway.v1.Ruleset.predicted:type_name -> spillway.v1.Prediction
+	3,  // 10: spillway.v1.Ruleset.rules:type_name -> spillway.v1.Rule
+	1,  // 11: spillway.v1.Ruleset.traffic_classes:type_name -> spillway.v1.TrafficClass
+	4,  // 12: spillway.v1.Ruleset.denials:type_name -> spillway.v1.Denial
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_ruleset_proto_init() }
@@ -656,7 +748,7 @@ func file_spillway_v1_ruleset_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_spillway_v1_ruleset_proto_rawDesc), len(file_spillway_v1_ruleset_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -3,7 +3,7 @@
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway.v1.topology_pb2 import Topology
 
-from spillway_contracts import ContractError, names, traffic_class
+from spillway_contracts import ContractError, denials, names, traffic_class
 
 
 def check(ruleset: Ruleset, topology: Topology) -> list[str]:
@@ -55,4 +55,4 @@ def check(ruleset: Ruleset, topology: Topology) -> list[str]:
         total = sum(d.weight for d in rule.destinations)
         if total != names.VALUE_WEIGHT_TOTAL:
             problems.append(f"{key}.destinations: weights sum to {total}, must be {names.VALUE_WEIGHT_TOTAL}")
-    return problems
+    return problems + denials.check(ruleset.denials, clusters)

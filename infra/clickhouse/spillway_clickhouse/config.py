@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from .variants import VariantName
 
 EXIT_USAGE = 64  # sysexits.h EX_USAGE
 
@@ -56,17 +58,28 @@ class MigrateConfig(_Settings):
 
     clickhouse_url: str = Field(pattern=r"^clickhouses?://.+")
     clickhouse_wait: float = Field(60, ge=0)
+    clickhouse_variant: VariantName = "single"
+    # Quoted in DDL; braces for a macro such as {cluster}.
+    clickhouse_cluster: str = Field("", pattern=r"^[A-Za-z0-9_.{}-]*$")
+
+    @model_validator(mode="after")
+    def _cluster_of_a_variant(self) -> MigrateConfig:
+        if bool(self.clickhouse_cluster) != (self.clickhouse_variant != "single"):
+            raise ValueError(
+                "SPILLWAY_CLICKHOUSE_CLUSTER: goes with variant replicated or distributed, and these with it"
+            )
+        return self
 
 
 Config = TypeVar("Config", bound=BaseSettings)
 
 
-def load(kind: type[Config]) -> Config:
-    """The configuration, or exit code 64 with a line for each wrong variable."""
+def load(kind: type[Config], **given: str) -> Config:
+    """The configuration, or exit code 64 with a line for each wrong variable; `given` wins over the environment."""
     try:
-        return kind()
+        return kind(**given)
     except ValidationError as error:
         for wrong in error.errors(include_input=False, include_url=False):
-            name = "SPILLWAY_" + "_".join(map(str, wrong["loc"])).upper()
-            print(f"{name}: {wrong['msg']}", file=sys.stderr)
+            name = "SPILLWAY_" + "_".join(map(str, wrong["loc"])).upper() + ": " if wrong["loc"] else ""
+            print(f"{name}{wrong['msg']}", file=sys.stderr)
         raise SystemExit(EXIT_USAGE) from None

@@ -2,6 +2,7 @@
 
 Works on any ClickHouse server by SPILLWAY_CLICKHOUSE_URL; each applied file is recorded with its
 SHA-256 in `schema_migrations` of the database that the URL names. Running it again changes nothing.
+For replicas and shards the same files are written anew by `variants`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import logging
 import re
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -21,6 +23,7 @@ from clickhouse_driver.errors import Error, NetworkError, ServerException, Socke
 
 from .config import EXIT_USAGE, MigrateConfig, load
 from .sql import tokens
+from .variants import VARIANTS, Target, VariantError, VariantName, statements
 
 _NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 _RECORD = """
@@ -28,10 +31,12 @@ CREATE TABLE IF NOT EXISTS schema_migrations
 (
     file       String,
     sha256     FixedString(64),
+    variant    LowCardinality(String),
     applied_at DateTime64(3, 'UTC') DEFAULT now64(3)
 )
 ENGINE = ReplacingMergeTree(applied_at)
 ORDER BY file
+COMMENT 'whole on every node'
 """
 
 
@@ -125,28 +130,58 @@ def wait(url: str, seconds: float) -> None:
             client.disconnect()
 
 
-def migrate(url: str, folder: Path, seconds: float) -> list[str]:
+def migrate(
+    url: str, folder: Path, seconds: float, variant: VariantName = "single", cluster: str = ""
+) -> list[str]:
     """Names of the files that were applied now, in order."""
-    migrations = read_folder(folder)
     server, database = database_of(url)
+    target = Target(variant, cluster, database)
+    migrations = varied(read_folder(folder), target)
     wait(server, seconds)
     with Client.from_url(server) as client:
-        client.execute(f"CREATE DATABASE IF NOT EXISTS {_quoted(database)}")
+        where = target.on_cluster if cluster else ""
+        client.execute(f"CREATE DATABASE IF NOT EXISTS {_quoted(database)}{where}")
     with Client.from_url(url) as client:
-        client.execute(_RECORD)
+        _run(client, "schema_migrations", statements([_RECORD], target)[0])
         applied = dict(client.execute("SELECT file, sha256 FROM schema_migrations FINAL"))
-        return [_apply(client, migration) for migration in pending(migrations, applied)]
+        todo = pending(migrations, applied)
+        _check_variant(client, variant)
+        return [_apply(client, migration, variant) for migration in todo]
 
 
-def _apply(client: Client, migration: Migration) -> str:
-    for statement in migration.statements:
-        try:
-            client.execute(statement)
-        except ServerException as error:
-            raise MigrationError(f"{migration.file}: {error}") from error
-    row = {"file": migration.file, "sha256": migration.sha256}
-    client.execute("INSERT INTO schema_migrations (file, sha256) VALUES", [row])
+def varied(migrations: list[Migration], target: Target) -> list[Migration]:
+    """The same files with the statements of that variant; MigrationError for one that has none."""
+    try:
+        made = iter(statements((text for m in migrations for text in m.statements), target))
+    except VariantError as error:
+        raise MigrationError(f"variant {target.variant}: {error}") from None
+    return [
+        replace(m, statements=tuple(text for _ in m.statements for text in next(made))) for m in migrations
+    ]
+
+
+def _check_variant(client: Client, variant: str) -> None:
+    for (made,) in client.execute("SELECT DISTINCT variant FROM schema_migrations"):
+        if made != variant:
+            raise MigrationError(
+                f"variant {variant}: the database was made as {made}; tables do not change their engine, "
+                "copy them into a new database"
+            )
+
+
+def _apply(client: Client, migration: Migration, variant: str) -> str:
+    _run(client, migration.file, migration.statements)
+    row = {"file": migration.file, "sha256": migration.sha256, "variant": variant}
+    client.execute("INSERT INTO schema_migrations (file, sha256, variant) VALUES", [row])
     return migration.file
+
+
+def _run(client: Client, file: str, texts: Iterable[str]) -> None:
+    for text in texts:
+        try:
+            client.execute(text)
+        except ServerException as error:
+            raise MigrationError(f"{file}: {error}") from error
 
 
 def _quoted(name: str) -> str:
@@ -156,14 +191,22 @@ def _quoted(name: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="spillway_clickhouse.migrate", description=__doc__)
     parser.add_argument("--ddl", type=Path, required=True, help="folder of NNNN_*.sql files")
+    parser.add_argument(
+        "--variant", choices=VARIANTS, help="default: SPILLWAY_CLICKHOUSE_VARIANT, else single"
+    )
+    parser.add_argument(
+        "--cluster", help="name in the servers' remote_servers; default: SPILLWAY_CLICKHOUSE_CLUSTER"
+    )
     try:
         arguments = parser.parse_args()
     except SystemExit as error:
         raise SystemExit(EXIT_USAGE if error.code else 0) from None
-    config = load(MigrateConfig)
+    given = {"clickhouse_variant": arguments.variant, "clickhouse_cluster": arguments.cluster}
+    config = load(MigrateConfig, **{name: value for name, value in given.items() if value is not None})
     logging.getLogger("clickhouse_driver").setLevel(logging.ERROR)  # it warns of each try to connect
     try:
-        for file in migrate(config.clickhouse_url, arguments.ddl, config.clickhouse_wait):
+        target = config.clickhouse_variant, config.clickhouse_cluster
+        for file in migrate(config.clickhouse_url, arguments.ddl, config.clickhouse_wait, *target):
             print(f"applied {file}", file=sys.stderr)
     except (MigrationError, Error) as error:
         print(f"migration failed: {error}", file=sys.stderr)

@@ -57,6 +57,16 @@ class Rule(_message.Message):
     reason: str
     def __init__(self, source_cluster: _Optional[str] = ..., source_service: _Optional[str] = ..., traffic_class: _Optional[_Union[TrafficClass, _Mapping]] = ..., destinations: _Optional[_Iterable[_Union[Destination, _Mapping]]] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class Denial(_message.Message):
+    __slots__ = ("source_cluster", "traffic_class", "clusters")
+    SOURCE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    TRAFFIC_CLASS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    source_cluster: str
+    traffic_class: TrafficClass
+    clusters: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, source_cluster: _Optional[str] = ..., traffic_class: _Optional[_Union[TrafficClass, _Mapping]] = ..., clusters: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class InputWindow(_message.Message):
     __slots__ = ("id", "start", "end")
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -82,7 +92,7 @@ class Prediction(_message.Message):
     def __init__(self, mean_latency_ms: _Optional[float] = ..., compute_ms: _Optional[float] = ..., network_ms: _Optional[float] = ..., egress_usd_per_hour: _Optional[float] = ..., demand_rps: _Optional[float] = ...) -> None: ...
 
 class Ruleset(_message.Message):
-    __slots__ = ("id", "version", "origin", "policy", "input_window", "created_at", "expires_at", "predicted", "rules", "traffic_classes")
+    __slots__ = ("id", "version", "origin", "policy", "input_window", "created_at", "expires_at", "predicted", "rules", "traffic_classes", "fencing_token", "denials")
     ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +103,8 @@ class Ruleset(_message.Message):
     PREDICTED_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
     TRAFFIC_CLASSES_FIELD_NUMBER: _ClassVar[int]
+    FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    DENIALS_FIELD_NUMBER: _ClassVar[int]
     id: str
     version: int
     origin: Origin
@@ -103,4 +115,6 @@ class Ruleset(_message.Message):
     predicted: Prediction
     rules: _containers.RepeatedCompositeFieldContainer[Rule]
     traffic_classes: _containers.RepeatedCompositeFieldContainer[TrafficClass]
-    def __init__(self, id: _Optional[str] = ..., version: _Optional[int] = ..., origin: _Optional[_Union[Origin, str]] = ..., policy: _Optional[str] = ..., input_window: _Optional[_Union[InputWindow, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., predicted: _Optional[_Union[Prediction, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., traffic_classes: _Optional[_Iterable[_Union[TrafficClass, _Mapping]]] = ...) -> None: ...
+    fencing_token: int
+    denials: _containers.RepeatedCompositeFieldContainer[Denial]
+    def __init__(self, id: _Optional[str] = ..., version: _Optional[int] = ..., origin: _Optional[_Union[Origin, str]] = ..., policy: _Optional[str] = ..., input_window: _Optional[_Union[InputWindow, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., predicted: _Optional[_Union[Prediction, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., traffic_classes: _Optional[_Iterable[_Union[TrafficClass, _Mapping]]] = ..., fencing_token: _Optional[int] = ..., denials: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ...) -> None: ...

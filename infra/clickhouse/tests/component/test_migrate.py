@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ pytestmark = pytest.mark.component
 DDL = Path(__file__).resolve().parents[4] / "contracts" / "clickhouse"
 
 
-def run(url: str, folder: Path, wait: str = "30") -> subprocess.CompletedProcess:
+def run(url: str, folder: Path, *options: str, wait: str = "30") -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "spillway_clickhouse.migrate", "--ddl", str(folder)],
+        [sys.executable, "-m", "spillway_clickhouse.migrate", "--ddl", str(folder), *options],
         env=os.environ | {"SPILLWAY_CLICKHOUSE_URL": url, "SPILLWAY_CLICKHOUSE_WAIT": wait},
         capture_output=True,
         text=True,
@@ -58,9 +59,28 @@ def test_every_table_deduplicates(new_database):
     with Client.from_url(new_database) as client:
         for name, create in client.execute(
             "SELECT name, create_table_query FROM system.tables "
-            "WHERE database = currentDatabase() AND name != 'schema_migrations'"
+            "WHERE database = currentDatabase() AND name != 'schema_migrations' AND engine != 'View'"
         ):
             assert "deduplication_window" in create or "Replicated" in create, name
+
+
+def test_a_call_that_comes_again_in_another_class_is_one_call(new_database):
+    """A call that is sent again after a rule merged its class replaces itself: it is one call of the new class, and
+    none of the old, which the index on classes knows. So with `edges`."""
+    assert run(new_database, DDL).returncode == 0
+    at = datetime.now(UTC)
+    with Client.from_url(new_database) as client:
+        for table, service in (("calls", "service"), ("edges", "source_service")):
+            for class_id, spans in (("s GET /a", 2), ("s GET /{x}", 3)):
+                client.execute(
+                    f"INSERT INTO {table} (started_at, trace_id, span_id, {service}, class, trace_spans) VALUES",
+                    [(at, "t", "s", "s", class_id, spans)],
+                )
+            counts = f"SELECT countIf(class = 's GET /a'), count() FROM {table} FINAL"
+            assert client.execute(counts) == [(0, 1)], table
+            assert client.execute(f"SELECT count() FROM {table} FINAL WHERE class = 's GET /a'") == [(0,)], (
+                table
+            )
 
 
 def test_a_changed_file_is_refused(new_database, tmp_path):
@@ -73,6 +93,17 @@ def test_a_changed_file_is_refused(new_database, tmp_path):
     assert done.returncode == 1 and "0001_a.sql: changed" in done.stderr
     with Client.from_url(new_database) as client:
         assert client.execute("EXISTS TABLE b") == [(0,)]
+
+
+def test_a_database_of_before_is_told_what_it_holds(new_database, tmp_path):
+    """Records without a variant are of files that are no more: that is said, not that a column is missing."""
+    (tmp_path / "0001_a.sql").write_text("CREATE TABLE a (x UInt8) ENGINE = MergeTree ORDER BY x;")
+    assert run(new_database, tmp_path).returncode == 0
+    (tmp_path / "0001_a.sql").rename(tmp_path / "0002_b.sql")
+    with Client.from_url(new_database) as client:
+        client.execute("ALTER TABLE schema_migrations DROP COLUMN variant", settings={"mutations_sync": 1})
+    done = run(new_database, tmp_path)
+    assert done.returncode == 1 and "0001_a.sql: was applied but is not in the folder" in done.stderr
 
 
 def test_a_wrong_statement_names_its_file(new_database, tmp_path):
@@ -93,3 +124,27 @@ def test_waits_for_a_bounded_time():
     assert "waiting for ClickHouse at 127.0.0.1:1" in done.stderr
     assert "no ClickHouse at 127.0.0.1:1 after 1 s" in done.stderr
     assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--variant", "replicated"], "SPILLWAY_CLICKHOUSE_CLUSTER"),
+        (["--cluster", "mesh"], "SPILLWAY_CLICKHOUSE_CLUSTER"),
+        (["--variant", "replicated", "--cluster", "a'b"], "SPILLWAY_CLICKHOUSE_CLUSTER"),
+    ],
+)
+def test_a_variant_and_its_cluster_go_together(options, said):
+    """A variant without a cluster, a cluster without a variant, and a name that is none end with 64."""
+    done = run("clickhouse://u:p@127.0.0.1:1/spillway", DDL, *options)
+    assert done.returncode == 64 and said in done.stderr
+
+
+def test_a_database_keeps_its_variant(new_database):
+    """Tables made for one server are not taken for replicated ones."""
+    assert run(new_database, DDL).returncode == 0
+    with Client.from_url(new_database) as client:
+        client.execute("ALTER TABLE schema_migrations UPDATE variant = 'replicated' WHERE 1",
+                       settings={"mutations_sync": 1})  # fmt: skip
+    done = run(new_database, DDL)
+    assert done.returncode == 1 and "was made as replicated" in done.stderr

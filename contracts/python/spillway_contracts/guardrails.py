@@ -1,0 +1,242 @@
+"""The operator's guardrails: one YAML file, checked strictly against the topology.
+
+The publisher enforces it; the optimizer routes within it, so that there is nothing left to enforce. Keys under
+"optimizer" are enforced by the optimizer alone, for a publisher knows neither loads nor prices.
+
+maximum_shift: 2000              # parts of 10 000 that one version may move of one rule; default: no bound
+minimum_local_share: 1000        # parts of 10 000 that stay local where the service is placed locally
+maximum_age_seconds: 60          # older proposals are refused
+maximum_expiry_seconds: 3600     # later expiries are cut to this
+denied_destinations:             # data residency, down to failover inside Envoy; a key that is left out means every
+  - {traffic_class: "users GET /profiles/{id}", source_cluster: eu-1, clusters: [us-1]}
+pins:                            # the rule is exactly this, whatever is proposed
+  - {source_cluster: eu-1, source_service: web, traffic_class: "users GET /profiles/{id}",
+     destinations: {eu-1: 10000}}
+operator_hold: true              # an operator's ruleset is not replaced by others until it expires
+frozen: false                    # kill switch: only local-first is published
+shadow: false                    # compute and log, publish nothing
+drained_clusters: [us-1]         # take no requests from others; no slow way out of them, nor a local share
+# optimizer
+egress_budget_usd_per_hour: 40   # US dollars per hour of all egress; default: no bound
+utilisation_ceiling: 0.8         # of every capacity, above 0 and at most 1; default: no bound
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from spillway.v1.topology_pb2 import Topology
+
+from spillway_contracts import ContractError, names, traffic_class
+
+TOTAL = names.VALUE_WEIGHT_TOTAL
+
+
+def _class_id(value: str) -> str:
+    traffic_class.parse(value)
+    return value
+
+
+ClassId = Annotated[str, AfterValidator(_class_id)]
+Parts = Annotated[int, Field(ge=0, le=TOTAL)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Denial(_Strict):
+    """Clusters that requests of a class (of a source cluster) must never be sent to."""
+
+    traffic_class: ClassId | None = None
+    source_cluster: str | None = None
+    clusters: list[str] = Field(min_length=1)
+
+    def matches(self, source_cluster: str, class_id: str) -> bool:
+        return self.source_cluster in (None, source_cluster) and self.traffic_class in (None, class_id)
+
+
+class Pin(_Strict):
+    """One rule that is fixed by the operator."""
+
+    source_cluster: str
+    source_service: str = Field(min_length=1)
+    traffic_class: ClassId
+    destinations: dict[str, Parts] = Field(min_length=1)
+
+
+class Guardrails(_Strict):
+    """What may be published. The default guards expiry, freshness and the operator's hold only."""
+
+    maximum_shift: Annotated[int, Field(ge=1, le=TOTAL)] | None = None
+    minimum_local_share: Parts = 0
+    maximum_age_seconds: float = Field(default=60, gt=0, allow_inf_nan=False)
+    maximum_expiry_seconds: float = Field(default=3600, gt=0, le=86_400 * 365)
+    denied_destinations: Annotated[list[Denial], Field(max_length=names.VALUE_DENIALS_PER_CLUSTER)] = []
+    pins: list[Pin] = []
+    operator_hold: bool = True
+    frozen: bool = False
+    shadow: bool = False
+    drained_clusters: list[str] = []
+    egress_budget_usd_per_hour: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    utilisation_ceiling: Annotated[float, Field(gt=0, le=1)] | None = None
+
+    def denies(self, source_cluster: str, class_id: str, destination: str) -> bool:
+        """Whether requests of the class must not go from one cluster to the other."""
+        return any(
+            destination in denial.clusters and denial.matches(source_cluster, class_id)
+            for denial in self.denied_destinations
+        )
+
+
+class GuardrailFile:
+    """The last good guardrails of a file that may change while it is read. Raises ContractError when it is
+    wrong at start."""
+
+    def __init__(self, path: Path | None, topology: Topology):
+        self.path, self._topology = path, topology
+        self._seen = self._next = self._stamp()
+        self.current = load(path, topology)
+
+    def changed(self) -> bool:
+        """Whether the file says something else than before. A file counts as changed when it is the same at two
+        calls in a row: one that differs may still be being written. Raises ContractError once for each wrong state
+        of the file; `current` then stays what was good last. Guardrails are lifted by `{}`, never by an empty
+        file: that is what a disk that is full leaves."""
+        stamp = self._stamp()
+        before, self._next = self._next, stamp
+        if stamp == self._seen or stamp != before:
+            return False
+        self._seen = stamp
+        document = _read(self.path)
+        if document is None and self.current != Guardrails():
+            raise ContractError(f"{self.path}: is empty; write {{}} to lift all guardrails")
+        last, self.current = self.current, _parse(self.path, document, self._topology)
+        return self.current != last
+
+    def _stamp(self) -> tuple | None:
+        """Changes with the content, also when the file is replaced or is a link to another (Kubernetes)."""
+        if self.path is None:
+            return None
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+
+
+def load(path: Path | None, topology: Topology) -> Guardrails:
+    """Reads and checks a guardrail file; None: the default. ContractError lists everything wrong in it."""
+    return Guardrails() if path is None else _parse(path, _read(path), topology)
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Of a key that is there twice YAML would keep the last, in silence."""
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key {key.value!r} is there twice; once is allowed", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _read(path: Path) -> object:
+    """None: an empty document."""
+    try:
+        return yaml.load(path.read_text(), _UniqueKeys)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ContractError(f"{path}: cannot be read: {error}") from error
+
+
+def _parse(path: Path, document: object, topology: Topology) -> Guardrails:
+    try:
+        guardrails = Guardrails.model_validate({} if document is None else document)
+    except ValidationError as error:
+        raise ContractError("\n".join(f"{path}: {line}" for line in _explain(error))) from error
+    if problems := check(guardrails, topology):
+        raise ContractError("\n".join(f"{path}: {problem}" for problem in problems))
+    return guardrails
+
+
+def check(guardrails: Guardrails, topology: Topology) -> list[str]:
+    """What contradicts the topology or itself, each naming its key, the value and what is allowed."""
+    clusters = sorted(cluster.name for cluster in topology.clusters)
+    services = sorted(service.name for service in topology.services)
+    problems = []
+    if guardrails.frozen and guardrails.shadow:
+        problems.append(
+            "frozen, shadow: both true; a kill switch must publish local-first, shadow publishes nothing"
+        )
+
+    def known(key: str, name: str | None) -> None:
+        if name is not None and name not in clusters:
+            problems.append(f"{key}: unknown cluster {name!r}; clusters: {', '.join(clusters)}")
+
+    def served(key: str, name: str) -> None:
+        if services and name not in services:
+            problems.append(f"{key}: unknown service {name!r}; services: {', '.join(services)}")
+
+    for i, denial in enumerate(guardrails.denied_destinations):
+        if denial.traffic_class is not None:
+            served(
+                f"denied_destinations[{i}].traffic_class", traffic_class.parse(denial.traffic_class).service
+            )
+        known(f"denied_destinations[{i}].source_cluster", denial.source_cluster)
+        for j, name in enumerate(denial.clusters):
+            known(f"denied_destinations[{i}].clusters[{j}]", name)
+    for name in guardrails.drained_clusters:
+        known("drained_clusters", name)
+    if clusters and set(guardrails.drained_clusters) >= set(clusters):
+        problems.append(f"drained_clusters: {clusters}; at least one cluster must stay to take requests")
+    seen = set()
+    for i, pin in enumerate(guardrails.pins):
+        key = f"pins[{i}]"
+        known(f"{key}.source_cluster", pin.source_cluster)
+        served(f"{key}.source_service", pin.source_service)
+        served(f"{key}.traffic_class", traffic_class.parse(pin.traffic_class).service)
+        for name in pin.destinations:
+            known(f"{key}.destinations", name)
+        problems += [f"{key}.{problem}" for problem in _pin_problems(pin, guardrails, topology)]
+        identity = (pin.source_cluster, pin.source_service, pin.traffic_class)
+        if identity in seen:
+            problems.append(f"{key}: a second pin for {identity}")
+        seen.add(identity)
+    return problems
+
+
+def _pin_problems(pin: Pin, guardrails: Guardrails, topology: Topology) -> list[str]:
+    links = {(link.source_cluster, link.destination_cluster) for link in topology.links}
+    total = sum(pin.destinations.values())
+    problems = [] if total == TOTAL else [f"destinations: weights sum to {total}, must be {TOTAL}"]
+    used = sorted(name for name, weight in pin.destinations.items() if weight)
+    if used and set(used) <= set(guardrails.drained_clusters) - {pin.source_cluster}:
+        problems.append(f"destinations: {used} are drained; one at least must not be")
+    for name in sorted(pin.destinations):
+        if name != pin.source_cluster and (pin.source_cluster, name) not in links:
+            problems.append(f"destinations: no link {pin.source_cluster!r} to {name!r}")
+        if guardrails.denies(pin.source_cluster, pin.traffic_class, name):
+            problems.append(f"destinations: {name!r} is a denied destination of {pin.traffic_class!r}")
+    return problems
+
+
+def _explain(error: ValidationError) -> list[str]:
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"]) or "(the document)"
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{key}: unknown key; keys: {', '.join(sorted(_keys(problem['loc'])))}")
+        else:
+            lines.append(f"{key}: {problem['msg']}; got {problem['input']!r}")
+    return lines
+
+
+def _keys(location: tuple) -> set[str]:
+    """The keys that are allowed where an unknown one was found."""
+    model = {"denied_destinations": Denial, "pins": Pin}.get(location[0]) if len(location) > 1 else None
+    return set((model or Guardrails).model_fields)
