@@ -4,55 +4,43 @@ Usage: python streams/golden.py [--check]
 """
 
 import argparse
-import base64
+import importlib.util
 import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from google.protobuf import json_format
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from spillway_streams import boards, callgraph, columns, modelling, otlp
+from spillway_native import Partition
+from spillway_streams import boards, callgraph, columns, modelling, native_batch, network, offline
+from spillway_streams.boards import HotTable, Window
 from spillway_streams.callgraph import CallGraph
-from spillway_streams.classify import Templates
 from spillway_streams.counters import Counters
-from spillway_streams.cpu import CpuTable
-from spillway_streams.exclusive import calls_and_edges
+from spillway_streams.cpu import CpuTable, Point
 from spillway_streams.load import LoadTable
 from spillway_streams.modelling import Modeller, Options
+from spillway_streams.offline import entries, named, time_text
+from spillway_streams.offline_otlp import otlp_request
 
 GOLDEN = Path(__file__).resolve().parents[1] / "contracts" / "golden"
+GENERATOR = GOLDEN.parent / "generate" / "golden_spans.py"
 BOARD_S, GRAPH_S = 5, 30
-_IDS = {"traceId", "spanId", "parentSpanId"}
-
-
-def payload(document: dict) -> bytes:
-    """OTLP/JSON writes ids as hex, protobuf's own JSON as base64."""
-
-    def rewrite(value):
-        if isinstance(value, dict):
-            return {k: _base64(v) if k in _IDS else rewrite(v) for k, v in value.items()}
-        return [rewrite(item) for item in value] if isinstance(value, list) else value
-
-    return json_format.ParseDict(rewrite(document), ExportTraceServiceRequest()).SerializeToString()
-
-
-def _base64(hex_id: str) -> str:
-    return base64.b64encode(bytes.fromhex(hex_id)).decode()
+READ_MS = 1_767_225_640_000  # soon after the spans
 
 
 def calls_document(spans: dict) -> dict:
-    counters = Counters()
-    decoded = otlp.decode(payload(spans), 2**62, counters)
-    traces: dict[str, list] = {}
-    for span in decoded.spans:
-        traces.setdefault(span.trace_id, []).append(span)
-    calls, edges = calls_and_edges(list(traces.values()), Templates(counters), counters)
-    if decoded.rejected or counters.snapshot():
-        raise SystemExit(
-            f"1_spans.json: {list(decoded.rejected)} {counters.snapshot()}: nothing may be odd here"
-        )
-    return {"calls": _rows(columns.CALLS, calls), "edges": _rows(columns.EDGES, edges)}
+    partition = Partition(first_offset=0, log_start=True, partitions=1)
+    rejected = partition.add(otlp_request(spans).SerializeToString(), 0, timestamp_ms=READ_MS)
+    partition.advance(READ_MS + offline.HORIZON_MS)
+    closed = partition.close()
+    odd = partition.counters()
+    if rejected or odd:
+        raise SystemExit(f"1_spans.json: {rejected} {odd}: nothing may be odd here")
+    batches = (("calls", columns.CALLS, closed.calls), ("edges", columns.EDGES, closed.edges))
+    found = {}
+    for name, schema, batch in batches:
+        rows = native_batch.as_python(schema, native_batch.read(schema, batch))
+        found[name] = _rows(schema, columns.sort(rows, "started_at", "trace_id", "span_id"))
+    return found
 
 
 def _rows(schema: columns.Schema, batch: columns.Columns) -> list[dict]:
@@ -60,13 +48,8 @@ def _rows(schema: columns.Schema, batch: columns.Columns) -> list[dict]:
     lists = columns.to_clickhouse(schema, batch)
     rows = [dict(zip(schema, row, strict=True)) for row in zip(*lists, strict=True)]
     for row in rows:
-        row["started_at"] = _time(row["started_at"], 6)
+        row["started_at"] = time_text(row["started_at"], 6)
     return rows
-
-
-def _time(units: int, digits: int) -> str:
-    seconds, rest = divmod(units, 10**digits)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest:0{digits}d}"
 
 
 def batch(schema: columns.Schema, rows: list[dict]) -> columns.Columns:
@@ -86,32 +69,41 @@ def model_document(document: dict) -> dict:
     table = LoadTable(3600, counters)
     table.add(calls)
     graph = CallGraph(600, 1000, counters)
-    graph.add_calls(calls)
-    graph.add_edges(edges)
+    graph.requests.add(callgraph.request_parts(calls))
+    graph.edges.add(callgraph.edge_parts(edges))
+    graph.network.add(callgraph.network_parts(network.of_edges(edges)))
     end = int(calls["started_at"].max()) // 1_000_000 + 1
+    hot = HotTable(Window(BOARD_S, settle=0), 1000, counters)
+    hot.add(boards.arrivals_of(calls), end)
+    own_ms = table.own_ms(end - BOARD_S, end)
     # One sample per second and cluster is all that this small chain has.
-    curves, capacities = Modeller(Options(min_samples=1)).fit(table, cpu, end * 1000)
+    curves, capacities = Modeller(Options(min_samples=1)).fit(table, reported_cpu(), end * 1000)
     pairs = graph.network_times(end - GRAPH_S, end, end * 1000)
     return {
-        "curves": _named(modelling.CURVES, curves),
-        "capacities": _named(modelling.CAPACITIES, capacities),
-        "call_ratios": _named(callgraph.CALL_RATIOS, graph.call_ratios(end - GRAPH_S, end, end * 1000)),
-        "network_times": _named(callgraph.NETWORK_TIMES, pairs),
-        "load": _entries(boards.load_board(table, cpu, end - BOARD_S, end)),
-        "demand": _entries(graph.demand(end - BOARD_S, end)),
+        "curves": named(modelling.CURVES, curves),
+        "capacities": named(modelling.CAPACITIES, capacities),
+        "call_ratios": named(callgraph.CALL_RATIOS, graph.call_ratios(end - GRAPH_S, end, end * 1000)),
+        "network_times": named(callgraph.NETWORK_TIMES, pairs),
+        "load": entries(boards.load_board(hot, own_ms, cpu, float(end))),
+        "demand": entries(boards.demand_board(hot, float(end))),
         "network": {pair: json.loads(e.to_json()) for pair, e in callgraph.network_board(pairs, end).items()},
     }
 
 
-def _named(names: tuple[str, ...], rows: list[tuple]) -> list[dict]:
-    """Rows by column name; the first column is a time in ms, real numbers keep nine digits."""
-    found = [dict(zip(names, row, strict=True)) for row in rows]
-    return [{k: float(f"{v:.9g}") if isinstance(v, float) else v for k, v in row.items()}
-            | {names[0]: _time(row[names[0]], 3)} for row in found]  # fmt: skip
-
-
-def _entries(board: dict) -> dict:
-    return {c: {name: json.loads(entry.to_json()) for name, entry in by.items()} for c, by in board.items()}
+def reported_cpu() -> CpuTable:
+    """What pods of the services that the spans were made from would have reported; one span a second tells no capacity."""
+    spec = importlib.util.spec_from_file_location("golden_spans", GENERATOR)
+    source = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(source)
+    cpu = CpuTable(3600)
+    for second in range(source.SECONDS):
+        for cluster in source.RATES:
+            for service, capacity in source.CAPACITY_RPS.items():
+                # What is refused at once costs nothing.
+                refused = service == source.SERVICES[-1] and (cluster, second) in source.FAILED
+                use = 0.0 if refused else source.rate(cluster, second) / capacity
+                cpu.add([Point(source.START_S + second, cluster, service, f"{service}-0", use)])
+    return cpu
 
 
 def documents(folder: Path) -> dict[str, dict]:

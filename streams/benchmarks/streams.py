@@ -1,90 +1,125 @@
-"""Spans per second of one core, from OTLP bytes to rows of calls and edges. `make bench-streams`; the last line is JSON.
+"""Spans per CPU second, from Kafka to ClickHouse. `make bench-streams`; the last line is JSON.
 
-The input is the golden traces, repeated with trace ids of their own.
+One backlog in a real broker, read in turns by our jobs (until every row is in ClickHouse, which is checked) and by
+the collector's Kafka receiver with its spanmetrics connector; between them decoding and exclusive times alone. CPU is
+user and system time of the process with all its threads, less what it takes to start with nothing to read.
 """
 
 import argparse
 import json
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from spillway_streams import exclusive, otlp
-from spillway_streams.classify import Templates
-from spillway_streams.counters import Counters
+import backlog
+import profiling
+import sides
+from spillway_lab.testing.kafka import PARTITIONS, kafka_process
 
-GOLDEN = Path(__file__).resolve().parents[2] / "contracts/golden/1_spans.json"
-
-
-def payload(copies: int) -> bytes:
-    """One message with every golden span `copies` times."""
-    request = ExportTraceServiceRequest()
-    for resource_spans in json.loads(GOLDEN.read_text())["resourceSpans"]:
-        resource = request.resource_spans.add()
-        for pair in resource_spans["resource"]["attributes"]:
-            resource.resource.attributes.add(key=pair["key"]).value.string_value = pair["value"][
-                "stringValue"
-            ]
-        scope = resource.scope_spans.add()
-        for scope_spans in resource_spans["scopeSpans"]:
-            for span in scope_spans["spans"]:
-                for copy in range(copies):
-                    _add(scope.spans.add(), span, copy)
-    return request.SerializeToString()
+_SIDES = ("streams", "compute", "collector")
 
 
-def _add(out: Span, span: dict, copy: int) -> None:
-    """OTLP JSON writes ids in hexadecimal, which protobuf's own JSON does not read."""
-    out.trace_id = copy.to_bytes(4, "big") + bytes.fromhex(span["traceId"])[4:]
-    out.span_id = bytes.fromhex(span["spanId"])
-    out.parent_span_id = bytes.fromhex(span.get("parentSpanId", ""))
-    out.trace_state, out.name, out.kind = span.get("traceState", ""), span["name"], span["kind"]
-    out.start_time_unix_nano = int(span["startTimeUnixNano"])
-    out.end_time_unix_nano = int(span["endTimeUnixNano"])
-    for pair in span["attributes"]:
-        value = out.attributes.add(key=pair["key"]).value
-        if "intValue" in pair["value"]:
-            value.int_value = int(pair["value"]["intValue"])
-        elif "doubleValue" in pair["value"]:
-            value.double_value = pair["value"]["doubleValue"]
-        else:
-            value.string_value = pair["value"]["stringValue"]
+def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, list[dict]]:
+    """Every side's results, a round each."""
+    found: dict[str, list[dict]] = {side: [] for side in _SIDES if side not in arguments.without}
+    with kafka_process(folder) as kafka:
+        streams = sides.Streams(folder, kafka.url, tuple(arguments.jobs))
+        collector = sides.Spanmetrics(folder, kafka.url) if "collector" in found else None
+        own = streams.start_up()
+        others = collector.start_up() if collector else 0.0
+        _say(f"start: {own}, collector {others:.2f} CPU s")
+        began = time.perf_counter()
+        truth = backlog.fill(kafka.url, arguments.spans, arguments.rate)
+        _say(f"{truth} written in {time.perf_counter() - began:.0f} s")
+        for n in range(arguments.rounds):
+            if "streams" in found:
+                profile = profiling.recorder(arguments.profile) if arguments.profile else None
+                found["streams"].append(streams.run(truth, own, profile) | {"start_cpu_s": own})
+            if "compute" in found:
+                found["compute"].append(_compute(arguments))
+            if collector:
+                found["collector"].append(collector.run(truth, others))
+            for side, runs in found.items():
+                _say(f"round {n + 1}, {side}: {json.dumps(runs[-1])}")
+    return found
+
+
+def _compute(arguments: argparse.Namespace) -> dict:
+    program = str(Path(__file__).with_name("compute.py"))
+    command = [sys.executable, program, "--rate", str(arguments.rate / PARTITIONS)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def summary(found: dict[str, list[dict]]) -> dict:
+    """Medians; the least and the most of each rate; ratios of neighbouring runs."""
+    result: dict = {"benchmark": "streams"}
+    keys = {side: f"{side}_spans_per_s_core" for side in found} | {"streams": "spans_per_s_core"}
+    for side, runs in found.items():
+        rates = [run["spans_per_s_core"] for run in runs]
+        result[keys[side]] = round(statistics.median(rates))
+        result[f"{side}_spread"] = [round(min(rates)), round(max(rates))]
+    if "streams" in found:
+        result |= _streams(found["streams"])
+    if {"streams", "collector"} <= found.keys():
+        pairs = zip(found["streams"], found["collector"], strict=True)
+        ratios = [own["spans_per_s_core"] / other["spans_per_s_core"] for own, other in pairs]
+        result["ratio_to_collector"] = round(statistics.median(ratios), 2)
+        result["ratio_to_collector_spread"] = [round(min(ratios), 2), round(max(ratios), 2)]
+        result["collector_peak_rss_mb"] = max(run["peak_rss_mb"] for run in found["collector"])
+    return result
+
+
+def _streams(runs: list[dict]) -> dict:
+    middle = sorted(runs, key=lambda run: run["spans_per_s_core"])[len(runs) // 2]
+    return {
+        "spans": middle["spans"],
+        "rounds": len(runs),
+        "peak_rss_mb": max(run["peak_rss_mb"]["exclusive"] for run in runs),
+        "jobs_spans_per_s_core": round(statistics.median(run["jobs_spans_per_s_core"] for run in runs)),
+        "spans_per_s": round(statistics.median(run["spans_per_s"] for run in runs)),
+        "cpu_s": middle["cpu_s"],
+        "clickhouse_cpu_s": middle["clickhouse_cpu_s"],
+        "jobs_peak_rss_mb": middle["peak_rss_mb"],
+        "rss_mb_by_quarter": middle["rss_mb_by_quarter"],
+    }
+
+
+def table(result: dict) -> str:
+    rows = [
+        ("end to end, job exclusive", "spans_per_s_core", "streams_spread"),
+        ("compute alone", "compute_spans_per_s_core", "compute_spread"),
+        ("collector, spanmetrics", "collector_spans_per_s_core", "collector_spread"),
+    ]
+    lines = [f"{'spans per CPU second':<28}{'median':>12}{'least':>12}{'most':>12}"]
+    for name, key, spread in rows:
+        if key in result:
+            low, high = result[spread]
+            lines.append(f"{name:<28}{result[key]:>12,}{low:>12,}{high:>12,}")
+    shown = {key: value for key, value in result.items() if key not in {k for row in rows for k in row}}
+    return "\n".join(lines + [f"{key:<28}{value}" for key, value in shown.items()])
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--copies", type=int, default=100)
+    parser.add_argument("--spans", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rate", type=float, default=100_000, help="spans per second of the log's time")
+    parser.add_argument("--jobs", nargs="+", default=list(sides.JOBS), choices=sides.JOBS)
+    parser.add_argument("--without", nargs="+", default=[], choices=_SIDES)
+    parser.add_argument("--profile", type=Path, help="file for a profile of the job exclusive")
     arguments = parser.parse_args()
-    message = payload(arguments.copies)
-    rates: dict[str, list[float]] = {"decode": [], "exclusive": [], "both": []}
-    for _ in range(arguments.runs):
-        counters = Counters()
-        began = time.perf_counter()
-        spans = otlp.decode(message, 1_767_225_700_000_000, counters).spans
-        decoded = time.perf_counter()
-        traces: dict[str, list] = {}
-        for span in spans:
-            traces.setdefault(span.trace_id, []).append(span)
-        exclusive.calls_and_edges(list(traces.values()), Templates(counters), counters)
-        ended = time.perf_counter()
-        rates["decode"].append(len(spans) / (decoded - began))
-        rates["exclusive"].append(len(spans) / (ended - decoded))
-        rates["both"].append(len(spans) / (ended - began))
-    found = {
-        name: {"median": round(statistics.median(r)), "min": round(min(r)), "max": round(max(r))}
-        for name, r in rates.items()
-    }
-    for name, row in found.items():
-        print(f"{name}: {row['median']} spans/s ({row['min']} to {row['max']})", file=sys.stderr)
-    print(
-        json.dumps(
-            {"benchmark": "streams", "spans": len(spans), "runs": arguments.runs, "spans_per_s": found}
-        )
-    )
+    with tempfile.TemporaryDirectory(prefix="bench-streams-") as folder:
+        result = summary(measure(arguments, Path(folder)))
+    _say(table(result))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

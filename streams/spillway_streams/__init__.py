@@ -1,8 +1,13 @@
 """Spans to calls to curves, as Faust jobs. Knows nothing of the optimizer and of rules.
 
 StreamsError
+├── attributes.PayloadError   a payload that does not decode
+├── blocks.UnsupportedType    a table's column of a type that we do not write
 ├── columns.ColumnsError      a batch that has not the columns of its schema
-└── otlp.PayloadError         a payload that does not decode
+├── offline_clusters.TraceFileError   recorded traces that cannot be read, or are of no known cluster
+├── sending.TooLargeError     a message that the broker will never take
+├── sifting.RefusedRows       rows that ClickHouse will never take
+└── topics.TopicsError        topics that exist otherwise than the jobs need them
 """
 
 

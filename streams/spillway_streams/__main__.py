@@ -1,41 +1,64 @@
-"""python -m spillway_streams exclusive|curves|graph, or topics --file FILE"""
+"""python -m spillway_streams exclusive|classify|curves|graph, topics --file FILE, model --traces FILE..., or classes
+list|pin|unpin|explain"""
 
 import argparse
 import asyncio
+import importlib
 import os
 import sys
 from pathlib import Path
 
-from spillway_streams import StreamsError, config, health, log, runner, topics
+from spillway_streams import StreamsError, config, health, log, memory, runner, topics
 from spillway_streams.counters import Counters
 from spillway_streams.hot import Boards
-from spillway_streams.jobs import curves, exclusive, graph
 from spillway_streams.store import Store
 
+# Jobs are modules of spillway_streams.jobs. Only the one that runs is imported: statistics are 200 MB.
 JOBS = {
-    "exclusive": (config.ExclusiveSettings, exclusive.build),
-    "curves": (config.CurvesSettings, curves.build),
-    "graph": (config.GraphSettings, graph.build),
+    "exclusive": (config.ExclusiveSettings, "spans -> calls with exclusive time, edges, arrivals"),
+    "classify": (config.ClassifySettings, "calls and edges -> rules of traffic classes"),
+    "curves": (config.CurvesSettings, "calls, CPU use -> load, curves, capacities"),
+    "graph": (config.GraphSettings, "calls, edges -> call ratios, network times, demand"),
+}
+# Commands that run once, each with its own arguments.
+TOOLS = {
+    "classes": ("spillway_streams.classes.cli", "traffic classes: list, pin, unpin, explain"),
+    "model": ("spillway_streams.offline_cli", "recorded traces -> the model that the optimizer plans with"),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m spillway_streams")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, (_, build) in JOBS.items():
-        commands.add_parser(name, help=sys.modules[build.__module__].__doc__.splitlines()[0])
+    for name, (_, about) in JOBS.items():
+        commands.add_parser(name, help=about)
     declare = commands.add_parser("topics", help="create the Kafka topics that are missing")
     declare.add_argument("--file", type=Path, required=True, help="YAML: topic: {partitions: n}")
+    for name, (module, about) in TOOLS.items():
+        tool = commands.add_parser(name, help=about)
+        if sys.argv[1:2] == [name]:
+            cli = importlib.import_module(module)
+            cli.add_arguments(tool)
+            return cli.run(parser.parse_args())
     args = parser.parse_args()
     log.set_up()
-    if args.command == "topics":
-        return _declare(args.file)
-    kind, build = JOBS[args.command]
+    return _declare(args.file) if args.command == "topics" else _run(args.command)
+
+
+def _run(job: str) -> int:
+    memory.give_back()
+    kind, _ = JOBS[job]
     settings = config.load(kind)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    dependencies = [runner.KAFKA, Store.NAME, *([Boards.NAME] if hasattr(settings, "redis_url") else [])]
+    dependencies = [
+        runner.KAFKA,
+        runner.CONSUMER,
+        Store.NAME,
+        *([Boards.NAME] if hasattr(settings, "redis_url") else []),
+    ]
     status = health.Status(*dependencies)
     context = runner.Context(settings, status, Counters(), Store(settings.clickhouse_url, status))
+    build = importlib.import_module(f"spillway_streams.jobs.{job}").build
     asyncio.run(runner.run(context, build))
     return 0
 

@@ -1,28 +1,153 @@
-"""What Redis holds for seconds: the load board. Pure."""
+"""What Redis holds for seconds: load and demand, from sums of what just ended. Pure.
 
-from spillway_contracts.hot_state import LoadBoardEntry
+A call is counted when it ends, so slow ones are not missing from the newest seconds. Proxies and workers hand
+over what ended up to about a second before: the rate is therefore counted over whole seconds that are `settle`
+old, while latency, failures and requests in flight, which are means, include the running second.
+"""
 
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry
+
+from spillway_streams.columns import Columns, length, take
+from spillway_streams.counters import Counters
 from spillway_streams.cpu import CpuTable
-from spillway_streams.load import LoadTable, Sum
+from spillway_streams.parts import fold
+from spillway_streams.recent import Recent
+
+_SUMS = ("calls", "failed", "ok", "duration_ok_ms", "stamped", "in_flight")
+_CALLS, _FAILED, _OK, _DURATION, _STAMPED, _IN_FLIGHT = range(6)
+ARRIVAL_COLUMNS = frozenset({"at", "newest_us", "cluster", "service", "class", "entry", *_SUMS})
+Board = dict[str, dict[str, LoadBoardEntry]]
+Demand = dict[str, dict[str, DemandEntry]]
 
 
-def load_board(table: LoadTable, cpu: CpuTable, first: int, end: int) -> dict[str, dict[str, LoadBoardEntry]]:
-    """cluster -> class -> entry over the event seconds first <= s < end; silent classes are left out."""
-    board: dict[str, dict[str, LoadBoardEntry]] = {}
-    for key in sorted(table.series):
-        sums = table.series[key].between(first, end)
-        if sums[Sum.ARRIVALS] <= 0:
-            continue
-        # CPU is reported at once while calls wait for their trace: newer values are welcome.
-        use = cpu.recent(key.service, key.cluster, first, end + (end - first))
-        good, stamped = max(sums[Sum.OK], 1e-12), max(sums[Sum.STAMPED], 1e-12)
-        board.setdefault(key.cluster, {})[key.class_id] = LoadBoardEntry(
-            at=float(end),
-            rps=float(sums[Sum.ARRIVALS] / (end - first)),
-            failed_share=float(sums[Sum.FAILED] / sums[Sum.ARRIVALS]),
-            duration_ms=float(sums[Sum.DURATION_OK] / good),
-            exclusive_ms=float(sums[Sum.EXCLUSIVE] / good),
-            in_flight=float(sums[Sum.IN_FLIGHT] / stamped),
-            cpu=use,
+@dataclass(frozen=True)
+class Window:
+    """Whole seconds that a rate covers, and how old they are at least."""
+
+    seconds: int = 5
+    settle: float = 1.0
+
+    @property
+    def memory(self) -> int:
+        return self.seconds + math.ceil(self.settle) + 2
+
+
+class HotTable:
+    """Sums per second of the end, of one topic partition: at most `max_keys` classes."""
+
+    def __init__(self, window: Window, max_keys: int, counters: Counters) -> None:
+        self.window = window
+        self.at: float | None = None  # the newest end seen, Unix seconds
+        self._recent = Recent("arrivals", len(_SUMS), window.memory, max_keys, counters)
+        self._counters = counters
+
+    def add(self, arrivals: Columns, taken: float) -> None:
+        """Folds a batch (columns.ARRIVALS) that the broker took at Unix second `taken`. Nothing ends later than
+        that: a clock that is ahead must not make all others look old."""
+        sums = [arrivals[name] for name in _SUMS]
+        good = np.logical_and.reduce(
+            [np.isfinite(column) & (column >= 0) for column in (*sums, arrivals["at"])]
+        )
+        if not good.all():
+            self._counters.add("absurd_arrivals", int((~good).sum()))
+            arrivals = take(arrivals, good)
+        if not length(arrivals):
+            return
+        newest = min(int(arrivals["newest_us"].max()) / 1e6, taken)
+        self.at = newest if self.at is None else max(self.at, newest)
+        ahead = arrivals["at"] > int(taken)
+        self._counters.add("arrivals_ahead_of_the_broker", int(ahead.sum()))
+        at = np.where(ahead, int(taken), arrivals["at"])
+        by = (arrivals["cluster"], arrivals["service"], arrivals["class"], arrivals["entry"])
+        self._recent.add(fold(at, by, [arrivals[name] for name in _SUMS]))
+
+    def means(self, at: float) -> dict[tuple, np.ndarray]:
+        """Sums by (cluster, service, class, entry) over the window and the running second."""
+        second = math.floor(at)
+        return self._recent.total(second - self.window.seconds, second + 1)
+
+    def counts(self, at: float) -> dict[tuple, np.ndarray]:
+        """The same over the whole seconds that a rate is taken from."""
+        end = math.floor(at - self.window.settle)
+        return self._recent.total(end - self.window.seconds, end)
+
+
+def load_board(hot: HotTable, own_ms: Mapping[tuple[str, str], float], cpu: CpuTable, at: float) -> Board:
+    """cluster -> class -> entry as of `at`; silent classes are left out.
+
+    own_ms: (cluster, class) -> mean exclusive time, which is known once traces are whole, so a few seconds
+    older; before the first trace of a class the whole duration stands in for it, the most that it can be.
+    """
+    found = hot.means(at)
+    services = {(cluster, class_id): service for cluster, service, class_id, _ in found}
+    rates = _by_class(hot.counts(at))
+    second, seconds = math.floor(at), hot.window.seconds
+    board: Board = {}
+    for (cluster, class_id), sums in _by_class(found).items():
+        duration_ms = _mean(sums[_DURATION], sums[_OK])
+        board.setdefault(cluster, {})[class_id] = LoadBoardEntry(
+            at=at,
+            rps=_rate(rates, (cluster, class_id), seconds),
+            failed_share=_mean(sums[_FAILED], sums[_CALLS]),
+            duration_ms=duration_ms,
+            exclusive_ms=own_ms.get((cluster, class_id), duration_ms),
+            in_flight=_mean(sums[_IN_FLIGHT], sums[_STAMPED]),
+            cpu=cpu.recent(services[cluster, class_id], cluster, second - seconds, second + seconds),
         )
     return board
+
+
+def demand_board(hot: HotTable, at: float) -> Demand:
+    """cluster -> class -> demand as of `at` of the calls that nobody among us made."""
+    rates = _by_class(hot.counts(at), entries_only=True)
+    board: Demand = {}
+    for (cluster, class_id), sums in _by_class(hot.means(at), entries_only=True).items():
+        board.setdefault(cluster, {})[class_id] = DemandEntry(
+            at=at,
+            rps=_rate(rates, (cluster, class_id), hot.window.seconds),
+            failed_share=_mean(sums[_FAILED], sums[_CALLS]),
+            duration_ms=_mean(sums[_DURATION], sums[_OK]),
+        )
+    return board
+
+
+def newest(tables: Iterable[HotTable]) -> float | None:
+    """The newest end that any partition has seen: an entry is as of then, and a silent service's rate falls."""
+    return max((table.at for table in tables if table.at is not None), default=None)
+
+
+def arrivals_of(calls: Columns) -> Columns:
+    """columns.ARRIVALS of finished calls, one row each, as `exclusive` sums them before their traces close."""
+    end_us = calls["started_at"] + calls["duration_us"]
+    weight, good = calls["adjusted_count"], np.where(calls["failed"], 0.0, calls["adjusted_count"])
+    stamped = np.where(calls["in_flight"] > 0, weight, 0.0)
+    own = np.where(calls["class_in_flight"] > 0, weight, 0.0)
+    return {
+        "at": end_us // 1_000_000, "newest_us": end_us, "cluster": calls["cluster"], "service": calls["service"],
+        "class": calls["class"], "entry": calls["source_service"] == "", "calls": weight, "failed": weight - good,
+        "ok": good, "duration_ok_ms": good * calls["duration_us"] / 1000, "stamped": stamped,
+        "in_flight": stamped * calls["in_flight"], "rate": stamped * calls["arrival_rate"], "class_stamped": own,
+        "class_in_flight": own * calls["class_in_flight"], "class_rate": own * calls["class_arrival_rate"],
+        "samples": np.ones(len(weight)),
+    }  # fmt: skip
+
+
+def _by_class(found: Mapping[tuple, np.ndarray], entries_only: bool = False) -> dict[tuple, np.ndarray]:
+    sums: dict[tuple, np.ndarray] = {}
+    for (cluster, _, class_id, entry), row in found.items():
+        if entry or not entries_only:
+            sums[cluster, class_id] = sums[cluster, class_id] + row if (cluster, class_id) in sums else row
+    return {name: row for name, row in sums.items() if row[_CALLS] > 0}
+
+
+def _rate(counts: Mapping[tuple, np.ndarray], name: tuple[str, str], seconds: int) -> float:
+    return float(counts[name][_CALLS]) / seconds if name in counts else 0.0
+
+
+def _mean(total: float, count: float) -> float:
+    return float(total / count) if count > 0 else 0.0

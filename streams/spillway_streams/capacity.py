@@ -1,124 +1,96 @@
-"""Requests per second at which a service in a cluster saturates. Pure.
+"""Requests per second at which one pod of a service saturates. Pure.
 
-From CPU use where pods report it: SLATE's CU (App. E), (CPU high - CPU low) / (load high - load low),
-taken over all seconds by a robust line instead of two of them; the capacity is the load at 100 %.
-Else from the curve itself, together with a and b.
+From CPU use where pods report it: SLATE's CU (App. E), (CPU high - CPU low) / (load high - load low), taken over all
+seconds by a robust line instead of two of them; the capacity is the load at 100 %. Else from the latency itself
+(saturation.py). All loads are of one pod, so that a service that is scaled out or in keeps what is known of it.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares
 
-from spillway_streams.fit import fit_capacity
+from spillway_streams import rates
 
 SATURATED = 0.97
 MIN_SECONDS = 10
 MIN_SPREAD = 0.25  # of the loads seen, relative to the highest: narrower ranges give no slope
-SMOOTHING_S = 5
-_BINS = 12
+_MAX_IDLE = 0.5
+_LEAST = 3  # seconds
+_LEAST_USE = 0.005
+_LEAST_RISE = 0.02  # of CPU use over the loads seen: less is told from what else a pod does by chance only
+_ITERATIONS = 15
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """rps of the service's baseline class; source as in the table capacities."""
+    """rps of the service's baseline class with `pods` pods, the newest count; source as in the table capacities."""
 
     rps: float
     source: str
     reason: str
+    pods: float = 1.0
+    se: float = 0.0  # of rps
+    weak: bool = False  # little more than a guess
     assumed: bool = False  # taken over from another cluster: not to learn from
 
 
-def moving_mean(at: np.ndarray, values: np.ndarray, width: int = SMOOTHING_S) -> np.ndarray:
-    """Mean of the values within `width` seconds around each; at: int64 (n,) ascending."""
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    first = np.searchsorted(at, at - width // 2, side="left")
-    end = np.searchsorted(at, at + width // 2, side="right")
-    return (sums[end] - sums[first]) / (end - first)
-
-
-def moving_rate(at: np.ndarray, counts: np.ndarray, width: int = SMOOTHING_S) -> np.ndarray:
-    """Events per second around each second, seconds without events counting as empty; the window is
-    cut at gaps of more than `width` seconds, where recording stopped rather than the load."""
-    if not len(at):
-        return counts
-    breaks = np.flatnonzero(np.diff(at) > width)
-    segment = np.searchsorted(breaks, np.arange(len(at)), side="left")
-    first_at = at[np.concatenate([[0], breaks + 1])][segment]
-    last_at = at[np.concatenate([breaks, [len(at) - 1]])][segment]
-    low, high = np.maximum(at - width // 2, first_at), np.minimum(at + width // 2, last_at)
-    sums = np.concatenate([[0.0], np.cumsum(counts)])
-    inside = sums[np.searchsorted(at, high, side="right")] - sums[np.searchsorted(at, low, side="left")]
-    return inside / (high - low + 1)
-
-
-def from_cpu(at: np.ndarray, served: np.ndarray, cpu: np.ndarray) -> Capacity | None:
-    """From seconds `at` (n,) with the rate served (baseline class) and the share of CPU used (n,)."""
-    if len(at) < 3 or served.sum() <= 0:
+def from_cpu(load: np.ndarray, use: np.ndarray) -> Capacity | None:
+    """From seconds (n,) with the rate that one pod served (baseline class) and its share of CPU used, both means over
+    the same few seconds: work is often done in a later second than it came in. None when they do not tell, as where
+    CPU use does not follow the load."""
+    if len(load) < _LEAST or load.sum() <= 0:
         return None
-    load, use = moving_mean(at, served), moving_mean(at, cpu)
-    below = (cpu < SATURATED) & (use < SATURATED) & (load > 0)
-    if not below.any():
-        reason = f"{len(at)} s, all above {SATURATED:.0%} CPU: the rate served there"
-        return Capacity(float(load.sum() / use.sum()), "cpu", reason)
+    below, full = (use < SATURATED) & (load > 0), use >= SATURATED
+    if below.sum() < _LEAST and full.sum() >= _LEAST:
+        reason = f"{full.sum()} of {len(load)} s above {SATURATED:.0%} CPU: the rate served there"
+        return Capacity(float(load[full].sum() / use[full].sum()), "cpu", reason)
     load, use = load[below], use[below]
-    if len(load) < 3 or use.mean() < 0.005:
+    if len(load) < _LEAST or use.mean() < _LEAST_USE:
         return None
     low, high = np.percentile(load, [5, 95])
-    seen = f"{len(load)} s of CPU at {low:.1f} to {high:.1f} rps"
     if len(load) < MIN_SECONDS or high - low < MIN_SPREAD * high:
-        return Capacity(float(load.sum() / use.sum()), "cpu", f"{seen}: too alike, taken as proportional")
-    slope, idle = _line(load, use)
-    return Capacity((1 - idle) / slope, "cpu", f"line through {seen}, {idle:.1%} idle")
-
-
-def _line(load: np.ndarray, use: np.ndarray) -> tuple[float, float]:
-    """Slope (CPU share per rps) and CPU share at no load."""
-    scale = float(load.max())
-    start = [max(float(np.sum(use) / np.sum(load)) * scale, 1e-6), 0.0]
-    line = least_squares(
-        lambda p: p[0] * load / scale + p[1] - use,
-        start,
-        bounds=([1e-9, 0], [np.inf, 0.5]),
-        loss="soft_l1",
-        f_scale=0.03,
-    )
-    return float(line.x[0]) / scale, float(line.x[1])
-
-
-def from_curve(rate: np.ndarray, latency: np.ndarray, samples: np.ndarray) -> Capacity | None:
-    """From seconds (n,) with the arrival rate (baseline class), the mean exclusive time (ms) and its
-    samples; None when the rates seen are too alike to tell."""
-    good = (samples > 0) & (rate > 0)
-    rate, latency, samples = rate[good], latency[good], samples[good]
-    if len(rate) < MIN_SECONDS:
+        return proportional(load, use, "too alike")
+    slope, idle, slope_se = line(load, use)
+    if slope < 2 * slope_se or slope * (high - low) < _LEAST_RISE:
         return None
-    low, high = np.percentile(rate, [5, 95])
-    if high - low < MIN_SPREAD * high:
+    return Capacity((1 - idle) / slope, "cpu", f"line through {_seen(load)}, {idle:.1%} idle")
+
+
+def proportional(load: np.ndarray, use: np.ndarray, why: str) -> Capacity | None:
+    """As if a pod did nothing but to serve: at most too low, where CPU is what runs out. None where hardly any is
+    used."""
+    if not len(load) or load.sum() <= 0 or use.mean() < _LEAST_USE:
         return None
-    edges = np.unique(np.quantile(rate, np.linspace(0, 1, _BINS + 1)[1:-1]))
-    bins = np.searchsorted(edges, rate, side="right")
-    mean_rate, mean, sd, n = grouped(bins, len(edges) + 1, rate, latency, samples)
-    filled = n > 0
-    if filled.sum() < 3:
-        return None
-    found = fit_capacity(mean_rate[filled], mean[filled], sd[filled], n[filled])
-    weak = "; the data tell it weakly" if found.se > found.capacity / 2 else ""
-    reason = f"no CPU use reported: latency at {low:.1f} to {high:.1f} rps, +/- {found.se:.1f} rps{weak}"
-    return Capacity(found.capacity, "curve", reason)
+    return Capacity(float(load.sum() / use.sum()), "cpu", f"{_seen(load)}: {why}, taken as proportional")
 
 
-def grouped(
-    bins: np.ndarray, n_bins: int, x: np.ndarray, y: np.ndarray, samples: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Means of x and y, the standard deviation that one sample of y has, and samples, per bin.
+def _seen(load: np.ndarray) -> str:
+    low, high = np.percentile(load, [5, 95])
+    return f"{len(load)} s of CPU at {low:.1f} to {high:.1f} rps"
 
-    Each y is a mean of `samples`, so the scatter of a single one is wider by its square root.
-    """
-    n = np.bincount(bins, samples, n_bins)
-    whole = np.maximum(n, 1e-12)
-    mean_x = np.bincount(bins, samples * x, n_bins) / whole
-    mean_y = np.bincount(bins, samples * y, n_bins) / whole
-    rows = np.maximum(np.bincount(bins, minlength=n_bins), 1)
-    single = np.bincount(bins, samples * (y - mean_y[bins]) ** 2, n_bins) / rows
-    return mean_x, mean_y, np.sqrt(single), n
+
+def line(load: np.ndarray, use: np.ndarray) -> tuple[float, float, float]:
+    """Slope (CPU share per rps), CPU share at no load, 0 to 0.5, and the slope's standard error. What a second's work
+    scatters by grows with the root of its amount, so seconds weigh by 1 / use; seconds that are far off (a deployment,
+    garbage collection) pull by soft L1."""
+    design = np.stack([load, np.ones_like(load)], axis=1)
+    variance = np.maximum(use, 0.02)
+    weight = 1 / variance
+    slope, idle, error = 0.0, 0.0, use
+    for _ in range(_ITERATIONS):
+        slope, idle = _bounded_line(design, use, weight)
+        error = (use - slope * load - idle) / np.sqrt(variance)
+        scale = max(1.5 * float(np.median(np.abs(error))), 1e-6)
+        weight = 1 / variance / np.sqrt(1 + (error / scale) ** 2)
+    normal = (design.T * weight) @ design
+    # Seconds share what lies in the window of both.
+    chance = rates.WIDTHS[0] * np.sum(weight * error**2 * variance) / len(load)
+    return slope, idle, float(np.sqrt(chance * np.linalg.pinv(normal)[0, 0]))
+
+
+def _bounded_line(design: np.ndarray, use: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    slope, idle = np.linalg.lstsq((design.T * weight) @ design, design.T @ (weight * use), rcond=None)[0]
+    if not 0 <= idle <= _MAX_IDLE:
+        idle = min(max(idle, 0.0), _MAX_IDLE)
+        slope = np.sum(weight * design[:, 0] * (use - idle)) / np.sum(weight * design[:, 0] ** 2)
+    return float(slope), float(idle)

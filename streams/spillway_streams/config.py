@@ -3,10 +3,11 @@
 import sys
 from pathlib import Path
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 EXIT_USAGE = 64
+TICK_MS = 500  # log time is cut into these
 
 
 class Settings(BaseSettings):
@@ -51,8 +52,15 @@ class _HotSettings(Settings):
     """Jobs that also write boards. Seconds, of event time unless said otherwise."""
 
     redis_url: str = Field(description="redis://:pass@host:port/0")
-    board_period: float = Field(1.0, gt=0, le=60, description="wall seconds between boards")
-    board_window: int = Field(5, ge=1, le=300, description="a board covers this many whole seconds")
+    board_period: float = Field(0.25, gt=0, le=60, description="wall seconds between boards")
+    board_window: int = Field(5, ge=1, le=60, description="a board covers this many whole seconds")
+    board_settle: float = Field(
+        1.0, ge=0, le=30, description="seconds are counted for a rate once they are this old"
+    )
+    store_period: float = Field(1.0, gt=0, le=60, description="wall seconds between inserts of parts")
+    max_keys: int = Field(
+        5000, ge=10, description="classes by cluster, and edges, remembered per topic partition"
+    )
     board_expiry: float = Field(15.0, gt=0, le=3600, description="wall seconds until a board is forgotten")
     lateness: float = Field(
         2.0, ge=0, le=60, description="seconds behind the newest call that are still filling"
@@ -67,19 +75,38 @@ class _HotSettings(Settings):
 
 
 class ExclusiveSettings(Settings):
-    """The job `exclusive`."""
+    """The job `exclusive`. Seconds of log time unless said otherwise; README tells what follows from them."""
 
     window: float = Field(2.0, gt=0, le=60, description="silent seconds after which a trace closes")
     hold: float = Field(
         10.0, gt=0, le=600, description="seconds that a client span waits for its server span"
     )
-    flush_period: float = Field(0.5, gt=0, le=10)
-    max_spans: int = Field(500_000, ge=1000, description="spans held per partition")
+    life: float = Field(30.0, gt=0, le=3600, description="seconds after which a trace closes, silent or not")
+    remember: float = Field(60.0, gt=0, le=3600, description="seconds after that in which repeats are known")
+    clock_skew: float = Field(
+        1.0, ge=0, le=60, description="seconds that this host's and the brokers' clocks may differ"
+    )
+    flush_period: float = Field(0.2, gt=0, le=10, description="wall seconds between looks at what closed")
+    arrivals_period: float = Field(0.2, gt=0, le=10, description="wall seconds between batches of arrivals")
     max_trace_spans: int = Field(20_000, ge=10)
-    max_unflushed_spans: int = Field(
-        200_000, ge=1000, description="closed spans not yet stored; then consumption pauses"
+    max_tick_spans: int = Field(
+        80_000, ge=100, description="spans of traces first seen in one tick; the rest close at its end"
+    )
+    max_unstored_rows: int = Field(
+        400_000, ge=1000, description="spans read ahead of what is stored; then consumption pauses"
     )
     classes_per_service: int = Field(200, ge=1, le=10_000)
+    span_sample: float = Field(0.01, ge=0, le=1, description="share of traces whose raw spans are stored")
+
+    @model_validator(mode="after")
+    def _times(self) -> "ExclusiveSettings":
+        times = {name: getattr(self, name) for name in ("window", "hold", "life", "remember")}
+        odd = [f"{name} {value}" for name, value in times.items() if value * 1000 % TICK_MS]
+        if odd:
+            raise ValueError(f"{', '.join(odd)}: must be multiples of {TICK_MS / 1000} s")
+        if sorted(times.values()) != list(times.values()):
+            raise ValueError(f"{times}: each must be at least the one before")
+        return self
 
 
 class CurvesSettings(_HotSettings):
@@ -87,6 +114,9 @@ class CurvesSettings(_HotSettings):
 
     fit_period: float = Field(5.0, gt=0, le=600, description="wall seconds between fits")
     memory_seconds: int = Field(3600, ge=60, le=86_400, description="seconds with data that are remembered")
+    max_key_seconds: int = Field(
+        500_000, ge=1000, description="seconds of all classes remembered per topic partition"
+    )
     capacity_seconds: int = Field(
         600, ge=10, le=86_400, description="seconds with data that capacity is taken from"
     )
@@ -101,7 +131,17 @@ class GraphSettings(_HotSettings):
         30, ge=1, le=3600, description="call ratios and network times cover these seconds"
     )
     graph_period: float = Field(5.0, gt=0, le=600, description="wall seconds between rows")
-    max_network_samples: int = Field(200_000, ge=100)
+
+
+class ClassifySettings(Settings):
+    """The job `classify`. Seconds of the wall clock."""
+
+    class_period: float = Field(30.0, gt=0, le=3600, description="between decisions")
+    class_memory: float = Field(1800.0, ge=1, le=86_400, description="what decisions rest on")
+    class_confirm: int = Field(3, ge=1, le=100, description="decisions in a row before classes merge or part")
+    class_min_samples: int = Field(300, ge=50, description="good calls of a class before it is judged")
+    class_lease: float = Field(3600.0, ge=1, le=86_400, description="how long rare classes stay in /other")
+    classes_per_service: int = Field(200, ge=1, le=10_000)
 
 
 def load(kind: type[Settings]) -> Settings:
@@ -110,6 +150,7 @@ def load(kind: type[Settings]) -> Settings:
         return kind()
     except ValidationError as error:
         for problem in error.errors():
-            name = "SPILLWAY_" + "_".join(str(part) for part in problem["loc"]).upper()
+            about = "_".join(str(part) for part in problem["loc"]) or "WINDOW, _HOLD, _LIFE, _REMEMBER"
+            name = f"SPILLWAY_{about}".upper()
             print(f"{name}: {problem['msg']}", file=sys.stderr)
         raise SystemExit(EXIT_USAGE) from None

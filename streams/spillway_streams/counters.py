@@ -5,10 +5,11 @@ from collections import Counter
 
 
 class Counters:
-    """Named counts that only grow; safe to add to from any thread."""
+    """Named counts that only grow, and gauges that do not; safe to use from any thread."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
+        self._gauges: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def add(self, name: str, n: int = 1) -> None:
@@ -19,6 +20,15 @@ class Counters:
     def snapshot(self) -> dict[str, int]:
         with self._lock:
             return dict(sorted(self._counts.items()))
+
+    def gauge(self, name: str, value: float) -> None:
+        """How things are now."""
+        with self._lock:
+            self._gauges[name] = value
+
+    def gauges(self) -> dict[str, float]:
+        with self._lock:
+            return dict(sorted(self._gauges.items()))
 
     def __getitem__(self, name: str) -> int:
         return self._counts[name]

@@ -10,12 +10,12 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from spillway_contracts import names
 
-from spillway_streams import semconv
+from spillway_streams.attributes import CLUSTER, EARLIEST_US, PayloadError, Value, attributes_of, text
 from spillway_streams.counters import Counters
-from spillway_streams.otlp import EARLIEST_US, PayloadError, attributes_of
 
 CPU_1S = ("at", "cluster", "service", "pod", "utilisation")
 POD = "k8s.pod.name"
+_ABSENT_S, _ABSENT_INTERVALS = 11, 3  # without a reading: the pod is gone
 
 
 class Point(NamedTuple):
@@ -52,15 +52,17 @@ def decode(payload: bytes, counters: Counters) -> list[Point]:
     return points
 
 
-def _point(raw, attributes: semconv.Attributes, counters: Counters) -> Point | None:
-    cluster = semconv.text(attributes, *semconv.CLUSTER)
-    service = semconv.text(attributes, names.SPAN_ATTRIBUTE_SERVICE)
-    pod = semconv.text(attributes, POD)
+def _point(raw, attributes: dict[str, Value], counters: Counters) -> Point | None:
+    cluster = text(attributes, *CLUSTER)
+    service = text(attributes, names.SPAN_ATTRIBUTE_SERVICE)
+    pod = text(attributes, POD)
     value = raw.as_double if raw.WhichOneof("value") == "as_double" else float(raw.as_int)
     if not (cluster and service and pod):
         counters.add("rejected_cpu: cluster, service or pod is absent")
     elif raw.time_unix_nano < EARLIEST_US * 1000:
         counters.add("rejected_cpu: before the year 2000")
+    elif raw.time_unix_nano >= 2**32 * 10**9:  # no DateTime: its row could never be stored
+        counters.add("rejected_cpu: after the year 2105")
     elif not math.isfinite(value) or value < 0:
         counters.add("rejected_cpu: negative or not finite")
     else:
@@ -69,29 +71,56 @@ def _point(raw, attributes: semconv.Attributes, counters: Counters) -> Point | N
 
 
 class CpuTable:
-    """Mean utilisation per (service, cluster) and second, over the pods that reported."""
+    """Mean utilisation per (service, cluster) and second, over the pods that reported. Beyond `max_keys` of these the
+    one that has been silent for longest makes room."""
 
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
-        self._seconds: dict[tuple[str, str], dict[int, dict[str, float]]] = defaultdict(dict)
+    def __init__(self, memory: int, max_keys: int = 5000) -> None:
+        self._memory, self._max_keys = memory, max_keys
+        self._seconds: dict[
+            tuple[str, str], dict[int, dict[str, float]]
+        ] = {}  # in order of their last points
 
     def add(self, points: Iterable[Point]) -> None:
         for point in points:
-            seconds = self._seconds[point.service, point.cluster]
+            key = point.service, point.cluster
+            seconds = self._seconds[key] = self._seconds.pop(key, {})
+            if len(self._seconds) > self._max_keys:
+                del self._seconds[next(iter(self._seconds))]
             seconds.setdefault(point.at, {})[point.pod] = point.utilisation
             if len(seconds) > self._memory * 1.1:
                 for second in sorted(seconds)[: -self._memory]:
                     del seconds[second]
 
-    def series(self, service: str, cluster: str) -> tuple[np.ndarray, np.ndarray]:
-        """Seconds in order, int64 (n,), and mean utilisation, float64 (n,)."""
+    def series(self, service: str, cluster: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Seconds in order, int64 (n,); mean utilisation of the pods that reported then, and how many pods there
+        are, float64 (n,)."""
         seconds = self._seconds.get((service, cluster), {})
         at = sorted(seconds)
-        means = [sum(seconds[second].values()) / len(seconds[second]) for second in at]
-        return np.array(at, dtype=np.int64), np.array(means)
+        means = [sum(found.values()) / len(found) for found in (seconds[second] for second in at)]
+        by_pod: dict[str, list[int]] = defaultdict(list)
+        for second in at:
+            for pod in seconds[second]:
+                by_pod[pod].append(second)
+        whole = np.array(at, dtype=np.int64)
+        return whole, np.array(means), _pods(whole, [np.array(own) for own in by_pod.values()])
 
     def recent(self, service: str, cluster: str, first: int, end: int) -> float | None:
         """Mean over first <= second < end; None when no pod reported."""
         seconds = self._seconds.get((service, cluster), {})
         found = [value for s in range(first, end) for value in seconds.get(s, {}).values()]
         return sum(found) / len(found) if found else None
+
+
+def _pods(at: np.ndarray, readings: list[np.ndarray]) -> np.ndarray:
+    """How many pods there are in each of the seconds `at` (n,), from the seconds of each pod's readings. A kubelet
+    measures every ten seconds, each pod at its own time: a reading stands until the pod's next one, if that is not
+    several intervals away, else for one interval."""
+    gaps = [np.diff(own) for own in readings]
+    interval = float(np.median(np.concatenate(gaps))) if any(map(len, gaps)) else 1.0
+    absent = max(_ABSENT_S, _ABSENT_INTERVALS * interval)
+    found = np.zeros(len(at))
+    for own in readings:
+        after = np.diff(own, append=at[-1] + 1)
+        last = np.searchsorted(own, at, side="right") - 1
+        found += (last >= 0) & (at - own[last] < np.where(after <= absent, after, interval)[last])
+    return found

@@ -2,38 +2,26 @@
 
 prior    fewer than three utilisation buckets are filled: the M/M/1 identity, b = 0
 retrain  a full fit: the first one as soon as three buckets are filled; again whenever buckets are
-         filled that it had not seen, its samples have doubled, or the capacity that utilisation is
-         a share of has moved; and, once every bucket has fresh data, over fresh data only, after
-         which old samples are forgotten
-shift    otherwise: the shape stays, b moves by the mean prediction error of the recent buckets
+         filled that it had not seen, or the capacity that utilisation is a share of has moved; and
+         once every bucket, or every one that the service reaches, has enough fresh samples: over all
+         data while old and new agree, over the fresh alone, the old forgotten, when they do not
+shift    otherwise: the shape stays, b moves by the mean prediction error of the recent buckets, less
+         what chance explains of it; without recent samples it goes back to what was fitted
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from spillway_contracts import names
 
 from spillway_streams import fit
-from spillway_streams.capacity import grouped
+from spillway_streams.buckets import N_BUCKETS, Buckets
 
-N_BUCKETS = names.VALUE_BUCKET_COUNT
-OVERLOAD = 0.98  # from here on a queue only grows: no steady state to learn from
 FIRST_FIT_BUCKETS = 3
 CAPACITY_MOVED = 0.1  # relative: a shape fitted against another capacity is a shape over another axis
+CHANCE = 3.0  # standard errors: a prediction error below is no reason to shift
+CHANGED = 9.0  # mean squared prediction error of fresh buckets, in units of its variance: no chance
+_BLOCKS = 10  # of time: fewer tell little of how much a queue's latency scatters
 LONG_AGO = int(np.iinfo(np.int64).min)
-
-
-@dataclass(frozen=True)
-class Buckets:
-    """Exclusive time by utilisation: arrays of N_BUCKETS; means, ms; empty buckets hold zeros."""
-
-    utilisation: np.ndarray
-    exclusive_ms: np.ndarray
-    sd_ms: np.ndarray
-    samples: np.ndarray
-
-    def filled(self, at_least: int) -> frozenset[int]:
-        return frozenset(np.flatnonzero(self.samples >= at_least).tolist())
 
 
 @dataclass(frozen=True)
@@ -52,58 +40,83 @@ class Curve:
     reason: str
     base_b_ms: float
     filled: frozenset[int] = frozenset()
-    fresh_from: int = LONG_AGO  # Unix second from which samples are fresh
-    capacity_rps: float = 0.0  # mean over clusters, as of the fit
+    fresh_from: int = LONG_AGO  # Unix second from which samples are used
+    retrained_at: int = LONG_AGO  # of the last retrain: later samples are fresh
+    capacity_rps: float = 0.0  # of one pod, mean over clusters, as of the fit; 0: not known
 
 
-def collect(u: np.ndarray, exclusive_ms: np.ndarray, sd_ms: np.ndarray, samples: np.ndarray) -> Buckets:
-    """Buckets of seconds (n,): utilisation, mean exclusive time, its spread within the second, and
-    samples. Seconds in overload and seconds without samples are left out."""
-    good = (u < OVERLOAD) & (samples > 0)
-    u, exclusive_ms, sd_ms, samples = u[good], exclusive_ms[good], sd_ms[good], samples[good]
-    bins = np.minimum((u * N_BUCKETS).astype(int), N_BUCKETS - 1)
-    mean_u, mean, _, n = grouped(bins, N_BUCKETS, u, exclusive_ms, samples)
-    variance = np.bincount(bins, samples * (sd_ms**2 + (exclusive_ms - mean[bins]) ** 2), N_BUCKETS)
-    return Buckets(mean_u, mean, np.sqrt(variance / np.maximum(n, 1)), n)
+@dataclass(frozen=True)
+class Evidence:
+    """Buckets of one class. `kept`: since the Unix second `since`, older ones are forgotten; of these `before` the last
+    retrain, and `fresh` since it; `recent`: the last minute or so, with `heard` samples, those in overload too."""
+
+    kept: Buckets
+    before: Buckets
+    fresh: Buckets
+    recent: Buckets
+    heard: int
+    since: int = LONG_AGO
 
 
-def update(
-    curve: Curve | None, fresh: Buckets, recent: Buckets, now: int, at_least: int, capacity_rps: float
-) -> Curve | None:
-    """The next version. `fresh`: seconds since curve.fresh_from; `recent`: the last minute or so;
-    now: Unix second; at_least: samples that fill a bucket; capacity_rps: what utilisation is a share
-    of, mean over clusters. None while there is nothing to say."""
-    filled = fresh.filled(at_least)
-    samples = int(fresh.samples.sum())
+def update(curve: Curve | None, seen: Evidence, now: int, at_least: int, capacity_rps: float) -> Curve | None:
+    """The next version. now: Unix second; at_least: samples that fill a bucket; capacity_rps: of one pod, mean over
+    clusters: what utilisation is a share of. None while there is nothing to say."""
+    filled = seen.kept.filled(at_least)
 
-    def retrained(reason: str, fresh_from: int) -> Curve:
-        return replace(_fitted(fresh, filled, reason), fresh_from=fresh_from, capacity_rps=capacity_rps)
+    def retrained(reason: str, at: int = now, since: int = seen.since, data: Buckets = seen.kept) -> Curve:
+        found = _fitted(data, data.filled(at_least), reason)
+        return replace(found, fresh_from=since, retrained_at=at, capacity_rps=capacity_rps)
 
     if curve is None or curve.phase == "prior":
         if len(filled) >= FIRST_FIT_BUCKETS:
-            return retrained(f"first fit: {len(filled)} of {N_BUCKETS} buckets filled", LONG_AGO)
-        return _prior(fresh, len(filled), at_least) if samples else curve
-    if len(filled) == N_BUCKETS:
-        return retrained("every bucket has fresh data", now)
-    if (
-        len(filled) >= FIRST_FIT_BUCKETS
-        and abs(capacity_rps - curve.capacity_rps) > CAPACITY_MOVED * curve.capacity_rps
-    ):
-        moved = f"capacity moved from {curve.capacity_rps:.1f} to {capacity_rps:.1f} req/s"
-        return retrained(moved, curve.fresh_from)
-    is_partial = len(curve.filled) < N_BUCKETS
-    if is_partial and filled > curve.filled:
-        return retrained(f"{len(filled - curve.filled)} more buckets filled", curve.fresh_from)
-    if is_partial and filled >= curve.filled and samples >= 2 * curve.samples:
-        return retrained("twice the samples of the last fit", curve.fresh_from)
-    return _shift(curve, recent, at_least)
+            return retrained(f"first fit: {len(filled)} of {N_BUCKETS} buckets filled")
+        if not seen.kept.samples.sum():
+            return curve
+        return replace(_prior(seen.kept, len(filled), at_least), fresh_from=seen.since)
+    moved = (
+        curve.capacity_rps and abs(capacity_rps - curve.capacity_rps) > CAPACITY_MOVED * curve.capacity_rps
+    )
+    if len(filled) >= FIRST_FIT_BUCKETS and moved:
+        reason = f"capacity of a pod moved from {curve.capacity_rps:.1f} to {capacity_rps:.1f} req/s"
+        return retrained(reason, curve.retrained_at)  # another axis for the same data: none is older for it
+    if reason := _renewed(curve, seen, at_least):
+        if (change := _change(curve, seen, at_least)) > CHANGED:
+            reason += f", {change:.0f} times further from the old than chance explains: they are forgotten"
+            return retrained(reason, since=curve.retrained_at, data=seen.fresh)
+        return retrained(f"{reason}, which agree with the old")
+    if filled > curve.filled:
+        return retrained(f"{len(filled - curve.filled)} more buckets filled")
+    return _shift(curve, seen, at_least)
+
+
+def _renewed(curve: Curve, seen: Evidence, at_least: int) -> str:
+    """Why fresh data cover all that is known: every bucket, or every one that the curve rests on, those with half as
+    many samples as it. SLATE waits for all ten; a service that never leaves the middle would keep its first shape."""
+    fresh = seen.fresh.filled(at_least)
+    if len(fresh) == N_BUCKETS:
+        return "every bucket has fresh data"
+    enough = 2 * seen.fresh.samples.sum() >= min(curve.samples, seen.kept.samples.sum())
+    if len(fresh) >= FIRST_FIT_BUCKETS and fresh >= curve.filled and enough:
+        return f"every one of the {len(fresh)} buckets that are reached has fresh data"
+    return ""
+
+
+def _change(curve: Curve, seen: Evidence, at_least: int) -> float:
+    """Mean squared difference of fresh from older data in the buckets that both fill, in units of its variance."""
+    both = sorted(seen.fresh.filled(at_least) & seen.before.filled(at_least))
+    if not both:
+        return np.inf if seen.before.samples.sum() == 0 else 0.0
+    new, old = seen.fresh.points(both), seen.before.points(both)
+    difference = new.latency - old.latency - curve.a_ms * (new.stretch - old.stretch)
+    variance = fit.scatter(new, new.latency) + fit.scatter(old, old.latency)
+    return float(np.mean(difference**2 / (variance + (fit.MODEL_ERROR * old.latency) ** 2)))
 
 
 def _prior(buckets: Buckets, filled: int, at_least: int) -> Curve:
     seen = buckets.samples > 0
     u, mean, n = buckets.utilisation[seen], buckets.exclusive_ms[seen], buckets.samples[seen]
-    a = float(np.average(mean * (1 - u), weights=n))
-    error = mean - a / (1 - u)
+    a = float(np.average(mean / buckets.stretch[seen], weights=n))
+    error = mean - a * buckets.stretch[seen]
     return Curve(
         a_ms=a,
         b_ms=0.0,
@@ -123,7 +136,7 @@ def _prior(buckets: Buckets, filled: int, at_least: int) -> Curve:
 def _fitted(buckets: Buckets, filled: frozenset[int], reason: str) -> Curve:
     used = sorted(filled)
     u, samples = buckets.utilisation[used], buckets.samples[used]
-    found = fit.fit(u, buckets.exclusive_ms[used], buckets.sd_ms[used], samples)
+    found = fit.fit(buckets.points(used))
     return Curve(
         a_ms=found.a,
         b_ms=found.b,
@@ -140,20 +153,44 @@ def _fitted(buckets: Buckets, filled: frozenset[int], reason: str) -> Curve:
     )
 
 
-def _shift(curve: Curve, recent: Buckets, at_least: int) -> Curve:
+def _shift(curve: Curve, seen: Evidence, at_least: int) -> Curve:
+    recent = seen.recent
     used = sorted(recent.filled(at_least))
     if not used:
-        return curve
-    u, mean, n = recent.utilisation[used], recent.exclusive_ms[used], recent.samples[used]
-    error = float(np.average(mean - curve.a_ms / (1 - u) - curve.base_b_ms, weights=n))
-    b = max(curve.base_b_ms + error, 0.0)
-    residual = mean - curve.a_ms / (1 - u) - b
+        # Half as many, so that a class that hovers about the limit does not flicker.
+        silent = 2 * seen.heard < at_least and curve.phase == "shift"
+        reason = "hardly any sample is recent: as it was fitted"
+        return replace(curve, b_ms=curve.base_b_ms, reason=reason) if silent else curve
+    u, points = recent.utilisation[used], recent.points(used)
+    unshifted = curve.a_ms * points.stretch + curve.base_b_ms
+    chance = fit.scatter(points, unshifted, _scale(seen, at_least))
+    weight = 1 / (chance + (fit.MODEL_ERROR * points.latency) ** 2 + 1e-18)
+    error = float(np.average(points.latency - unshifted, weights=weight))
+    se = float(np.sqrt(np.sum(weight**2 * chance)) / weight.sum())
+    b = max(curve.base_b_ms + _beyond_chance(error, se), -curve.a_ms)
+    residual = points.latency - curve.a_ms * points.stretch - b
     return replace(
         curve,
         b_ms=b,
         u_min=min(curve.u_min, float(u.min())),
         u_max=max(curve.u_max, float(u.max())),
-        rmse_ms=float(np.sqrt(np.average(residual**2, weights=n))),
+        rmse_ms=float(np.sqrt(np.average(residual**2, weights=points.samples))),
         phase="shift",
-        reason=f"{len(used)} of {N_BUCKETS} buckets are fresh: shifted by {b - curve.base_b_ms:+.3f} ms",
+        reason=f"{len(used)} of {N_BUCKETS} buckets are fresh, {error:+.3f} ms ({abs(error) / max(se, 1e-9):.1f} "
+        f"standard errors) off: shifted by {b - curve.base_b_ms:+.3f} ms",
     )
+
+
+def _scale(seen: Evidence, at_least: int) -> float:
+    """How much the queue's latency scatters: from what the curve rests on, which a change since then has not touched.
+    A minute itself holds three blocks, and its error is as often small as it is large."""
+    enough = len(seen.before.blocks) >= _BLOCKS and seen.before.filled(at_least)
+    data = seen.before if enough else seen.kept
+    points = data.points(sorted(data.filled(at_least)))
+    return fit.scatter_scale(points, points.latency)
+
+
+def _beyond_chance(error: float, se: float) -> float:
+    """The part of an error that is no chance: nothing within CHANCE standard errors, nearly all of what is twice that
+    (a positive-part James-Stein factor; its fourth power is nearer to all or nothing)."""
+    return error * max(0.0, 1 - (CHANCE * se / error) ** 4) if error else 0.0

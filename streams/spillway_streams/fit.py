@@ -1,15 +1,23 @@
-"""L(u) = a / (1 - u) + b fitted to mean latency by utilisation (SLATE 4.2). Pure.
+"""L(u) = a / (1 - u) + b fitted to mean latency by utilisation bucket (SLATE 4.2). Pure.
 
-Residuals are in units of what a point may be off by: its standard error, and a share of its value
-because no service is exactly such a queue. Loss is soft L1, so a bad bucket cannot bend the curve.
+The model is linear in the stretch x = 1 / (1 - u), so a bucket enters with its means of x and of latency, not with
+its mean of u: over a wide bucket those differ. Bounds are a >= 0 and a + b >= 0, latency without load; b alone may be
+below 0: in a queue shared with costlier requests a short one has L = R / (1 - u) + s - R, where R, the rest of the
+service that is met, exceeds its own s (Pollaczek-Khinchine).
+
+Weights come from a working model of what a mean over a queue's latency scatters by: relative to it, in proportion to
+x, and to 1 / sqrt(observed time), because waiting times are correlated for longer the busier the queue is (Whitt,
+"Planning queueing simulations", 1989). Standard errors do not trust it: they are taken from how whole blocks of time
+differ (cluster-robust sandwich), so that correlated seconds do not pass for independent ones.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares
 
-MODEL_ERROR = 0.03
+MODEL_ERROR = 0.03  # no service is exactly such a queue: relative, of every bucket
+_ITERATIONS = 12
+_FEW_BLOCKS = 4
 
 
 @dataclass(frozen=True)
@@ -27,66 +35,94 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class CapacityFit:
-    """Requests per second at which latency diverges, with its standard error."""
+class Points:
+    """What a fit rests on, per bucket (n,): means of stretch and of latency (ms), the standard deviation of a single
+    sample (ms), samples, and seconds observed; and the same in blocks of time (blocks, n): samples, and the sums over
+    them of stretch and of latency."""
 
-    capacity: float
-    se: float
-
-
-def _tolerance(latency: np.ndarray, sd: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    return np.sqrt(sd**2 / samples + (MODEL_ERROR * latency) ** 2) + 1e-9
-
-
-def _standard_errors(jacobian: np.ndarray, residuals: np.ndarray) -> np.ndarray:
-    """From the Gauss-Newton approximation, widened when the points scatter more than they should."""
-    spare = max(len(residuals) - jacobian.shape[1], 1)
-    covariance = np.linalg.pinv(jacobian.T @ jacobian)
-    return np.sqrt(np.maximum(np.diag(covariance), 0) * max(1.0, float(residuals @ residuals) / spare))
+    stretch: np.ndarray
+    latency: np.ndarray
+    sd: np.ndarray
+    samples: np.ndarray
+    seconds: np.ndarray
+    block_samples: np.ndarray
+    block_stretch: np.ndarray
+    block_latency: np.ndarray
 
 
-def fit(u: np.ndarray, latency: np.ndarray, sd: np.ndarray, samples: np.ndarray) -> Fit:
-    """Fits a, b >= 0 (ms) to bucket means; all arrays (n,), n >= 2, u in 0..1 exclusive, samples > 0."""
-    design = np.stack([1 / (1 - u), np.ones_like(u)], axis=1)
-    tolerance = _tolerance(latency, sd, samples)
-    start = np.maximum(np.linalg.lstsq(design / tolerance[:, None], latency / tolerance, rcond=None)[0], 1e-6)
-    solution = least_squares(
-        lambda p: (design @ p - latency) / tolerance,
-        start,
-        jac=lambda p: design / tolerance[:, None],
-        bounds=(0, np.inf),
-        loss="soft_l1",
-        x_scale=np.maximum(start, latency.mean() * 1e-3 + 1e-9),
+def fit(points: Points) -> Fit:
+    """Fits to n >= 2 buckets, all with samples."""
+    design = np.stack([points.stretch - 1, np.ones_like(points.stretch)], axis=1)
+    rough = 1 / (points.latency * points.stretch / np.sqrt(points.seconds) + 1e-9) ** 2
+    first = _bounded(design, points.latency, rough)
+    variance = scatter(points, design @ first)
+    tolerance = variance + (MODEL_ERROR * points.latency) ** 2 + 1e-18
+    found, weight = first, 1 / tolerance
+    for _ in range(_ITERATIONS):
+        # Soft L1: a bucket that is far off pulls in proportion to its distance's root, not to its distance.
+        z = (points.latency - design @ found) / np.sqrt(tolerance)
+        weight = 1 / tolerance / np.sqrt(1 + z**2)
+        found = _bounded(design, points.latency, weight)
+    a, rest = (float(value) for value in found)
+    covariance = _covariance(points, design, weight, found, variance)
+    a_se, b_se = (
+        np.sqrt(covariance[0, 0]),
+        np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]),
     )
-    a, b = (float(value) for value in solution.x)
-    residuals = design @ solution.x - latency
-    se = _standard_errors(design / tolerance[:, None], residuals / tolerance)
-    rmse = float(np.sqrt(np.average(residuals**2, weights=samples)))
-    return Fit(a, b, float(se[0]), float(se[1]), rmse)
+    rmse = np.sqrt(np.average((points.latency - design @ found) ** 2, weights=points.samples))
+    return Fit(a, rest - a, float(a_se), float(b_se), float(rmse))
 
 
-def fit_capacity(
-    rate: np.ndarray, latency: np.ndarray, sd: np.ndarray, samples: np.ndarray, widest: float = 5.0
-) -> CapacityFit:
-    """Fits a, b and the capacity together to latency by rate (n,), n >= 3. The capacity lies between
-    the highest rate and `widest` times it, and its standard error says how well the data tell it."""
-    top = float(rate.max())
-    tolerance = _tolerance(latency, sd, samples)
+def _bounded(design: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Weighted least squares of two parameters, neither below 0."""
+    normal, right = (design.T * weight) @ design, design.T @ (weight * y)
+    free = np.linalg.lstsq(normal, right, rcond=None)[0]
+    if (free >= 0).all():
+        return free
+    # One of them is 0 at the optimum; the other then has a solution of its own.
+    alone = np.maximum(right / np.maximum(np.diag(normal), 1e-300), 0)
+    costs = [-2 * alone[i] * right[i] + alone[i] ** 2 * normal[i, i] for i in range(2)]
+    best = int(np.argmin(costs))
+    return np.array([alone[0], 0.0]) if best == 0 else np.array([0.0, alone[1]])
 
-    def residuals(p: np.ndarray) -> np.ndarray:
-        return (p[0] / (1 - rate / (p[2] * top)) + p[1] - latency) / tolerance
 
-    best = None
-    for guess in (1.1, 1.5, 3.0):
-        start = [latency.min() / 2, latency.min() / 2, guess]
-        found = least_squares(
-            residuals,
-            start,
-            bounds=([0, 0, 1.02], [np.inf, np.inf, widest]),
-            loss="soft_l1",
-            x_scale=[latency.mean() + 1e-9, latency.mean() + 1e-9, 1.0],
-        )
-        if best is None or found.cost < best.cost:
-            best = found
-    se = _standard_errors(best.jac, residuals(best.x))
-    return CapacityFit(float(best.x[2] * top), float(se[2] * top))
+def _block_residuals(points: Points, found: np.ndarray) -> np.ndarray:
+    """Sum over each block's samples of latency minus the model, (blocks, n)."""
+    predicted = found[0] * (points.block_stretch - points.block_samples) + found[1] * points.block_samples
+    return points.block_latency - predicted
+
+
+def scatter(points: Points, level: np.ndarray, scale: float | None = None) -> np.ndarray:
+    """Variance of each bucket's mean (ms^2) by the working model, where latency is `level` (ms). `scale`: of other
+    points of the same queue, when these are few."""
+    scale = scatter_scale(points, level) if scale is None else scale
+    return np.maximum(scale * _shape(points, level), points.sd**2 / points.samples)
+
+
+def scatter_scale(points: Points, level: np.ndarray) -> float:
+    """What the working model is multiplied by, from how blocks of all buckets scatter."""
+    inside = points.block_samples > 0
+    share = np.where(inside, points.block_samples / points.samples, 0)
+    mean = np.divide(points.block_latency, points.block_samples, out=np.zeros_like(share), where=inside)
+    shape = np.maximum(_shape(points, level), 1e-300)
+    scaled = np.where(inside, (mean - points.latency) ** 2 * share / shape, 0)
+    cells = int(inside.sum())
+    return float(scaled.sum()) / max(cells - len(level), 1) if cells > len(level) else 0.0
+
+
+def _shape(points: Points, level: np.ndarray) -> np.ndarray:
+    return (level * points.stretch) ** 2 / points.seconds
+
+
+def _covariance(
+    points: Points, design: np.ndarray, weight: np.ndarray, found: np.ndarray, variance: np.ndarray
+) -> np.ndarray:
+    """Of (a, a + b): the larger of the sandwich and, what matters where blocks are few, the working model's."""
+    bread = np.linalg.pinv((design.T * weight) @ design)
+    working = bread @ ((design.T * (weight**2 * variance)) @ design) @ bread
+    scores = (_block_residuals(points, found) / points.samples * weight) @ design
+    blocks = len(scores)
+    if blocks < _FEW_BLOCKS:
+        return working * _FEW_BLOCKS / max(blocks, 1)
+    sandwich = bread @ (scores.T @ scores) @ bread * blocks / (blocks - 2)
+    return sandwich if np.trace(sandwich) >= np.trace(working) else working

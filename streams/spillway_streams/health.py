@@ -1,7 +1,7 @@
 """What a job depends on, and the HTTP endpoint that says so.
 
 GET /healthz answers 200 once every dependency is in order, else 503; the body names what is not
-and carries the job's counters.
+and carries the job's counters and gauges.
 """
 
 import logging
@@ -38,7 +38,12 @@ async def serve(address: tuple[str, int], status: Status, counters: Counters) ->
 
     async def healthz(_: web.Request) -> web.Response:
         problems = status.problems()
-        body = {"ready": not problems, "problems": problems, "counters": counters.snapshot()}
+        body = {
+            "ready": not problems,
+            "problems": problems,
+            "counters": counters.snapshot(),
+            "gauges": counters.gauges(),
+        }
         return web.json_response(body, status=503 if problems else 200)
 
     app = web.Application()

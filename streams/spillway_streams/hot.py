@@ -1,6 +1,11 @@
-"""Redis: boards that expire. Only this file talks to it. A board that cannot be written is dropped,
-the next one is due within a second."""
+"""Redis: boards that expire, written by several workers. Only this file talks to it.
 
+A worker sets the fields that it owns and removes those that fell silent. What a worker that is gone has left
+behind is pruned by its age. A board that cannot be written is dropped, the next one is due within a second.
+"""
+
+import json
+import time
 from collections.abc import Mapping
 
 from redis.asyncio import Redis
@@ -11,31 +16,85 @@ from spillway_streams.health import Status
 
 Entry = LoadBoardEntry | DemandEntry | NetworkEntry
 
+# Removes fields that still are what was read: their owner may have come back meanwhile.
+_REMOVE = """
+local removed = 0
+for i = 1, #ARGV, 2 do
+  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
+    removed = removed + redis.call('HDEL', KEYS[1], ARGV[i])
+  end
+end
+return removed"""
+
 
 class Boards:
     NAME = "redis"
 
     def __init__(self, url: str, expiry_s: float, status: Status) -> None:
         self._redis = Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2)
-        self._expiry_ms = int(expiry_s * 1000)
+        self._expiry_s = expiry_s
         self._status = status
+        self._mine: dict[str, set[str]] = {}
+        self._pruned_at = 0.0
 
     async def reach(self) -> None:
         """Nothing to write; only sees whether Redis is there."""
-        await self.put({})
+        await self._try({})
 
     async def put(self, boards: Mapping[str, Mapping[str, Entry]]) -> None:
-        """Replaces each key's hash (field -> entry) at once, so that no reader sees half a board."""
+        """Sets these fields of each key's hash, and removes those of ours that are not among them any more, all
+        at once, so that no reader sees half a board."""
+        before = self._mine
+        silent = {key: mine - set(boards.get(key, ())) for key, mine in before.items()}
+        if await self._try(boards, silent) and self._mine is before:  # else forgotten meanwhile
+            self._mine = {key: set(entries) for key, entries in boards.items() if entries}
+
+    def forget(self) -> None:
+        """Fields may belong to another worker from now on: they are not ours to remove."""
+        self._mine = {}
+
+    async def _try(
+        self, boards: Mapping[str, Mapping[str, Entry]], silent: Mapping[str, set[str]] | None = None
+    ) -> bool:
         try:
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.ping()
-                for key, entries in boards.items():
-                    pipe.delete(key)
-                    if entries:
-                        pipe.hset(key, mapping={name: entry.to_json() for name, entry in entries.items()})
-                        pipe.pexpire(key, self._expiry_ms)
-                await pipe.execute()
+            await self._write(boards, silent or {})
+            if boards and time.monotonic() - self._pruned_at >= self._expiry_s / 3:
+                self._pruned_at = time.monotonic()
+                for key in boards:
+                    await self._prune(key)
         except (RedisError, OSError) as error:
             self._status.failed(self.NAME, f"{type(error).__name__}: {error}")
-        else:
-            self._status.ok(self.NAME)
+            return False
+        self._status.ok(self.NAME)
+        return True
+
+    async def _write(self, boards: Mapping[str, Mapping[str, Entry]], silent: Mapping[str, set[str]]) -> None:
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.ping()
+            for key, fields in silent.items():
+                if fields:
+                    pipe.hdel(key, *sorted(fields))
+            for key, entries in boards.items():
+                if entries:
+                    pipe.hset(key, mapping={name: entry.to_json() for name, entry in entries.items()})
+                    pipe.pexpire(key, int(self._expiry_s * 1000))
+            await pipe.execute()
+
+    async def _prune(self, key: str) -> None:
+        stale = stale_fields(await self._redis.hgetall(key), self._expiry_s)
+        if stale:
+            await self._redis.eval(_REMOVE, 1, key, *(part for field in stale.items() for part in field))
+
+
+def stale_fields(fields: Mapping[bytes, bytes], expiry_s: float) -> dict[bytes, bytes]:
+    """Fields of a board whose `at` is further behind the newest one than boards live, or cannot be read."""
+    ats = {name: _at(text) for name, text in fields.items()}
+    newest = max(ats.values(), default=0.0)
+    return {name: fields[name] for name, at in ats.items() if at < newest - expiry_s}
+
+
+def _at(text: bytes) -> float:
+    try:
+        return float(json.loads(text)["at"])
+    except (ValueError, TypeError, KeyError):
+        return float("-inf")

@@ -9,15 +9,16 @@ probability: every span of it gets the matching tracestate, so that counts can b
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2
 from spillway_contracts import names
+from spillway_native import tracestate
 
-from spillway_streams import StreamsError, sampling
+from spillway_streams import StreamsError
 
 _KINDS = {
     "server": trace_pb2.Span.SPAN_KIND_SERVER,
@@ -25,6 +26,10 @@ _KINDS = {
     "producer": trace_pb2.Span.SPAN_KIND_PRODUCER,
     "consumer": trace_pb2.Span.SPAN_KIND_CONSUMER,
 }
+
+
+# (process, span) as the JSON has them -> the cluster that the span was made in
+ClusterOf = Callable[[dict[str, Any], dict[str, Any]], str]
 
 
 class JaegerError(StreamsError):
@@ -52,16 +57,18 @@ def in_time_order(traces: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted((trace for trace in traces if trace.get("spans")), key=started_us)
 
 
-def convert(trace: dict[str, Any], cluster: str) -> ExportTraceServiceRequest:
-    """One trace as one request, one ResourceSpans per process. JaegerError names a missing key."""
+def convert(trace: dict[str, Any], cluster: str | ClusterOf) -> ExportTraceServiceRequest:
+    """One trace as one request, one ResourceSpans per process and cluster. JaegerError names a missing key."""
     try:
-        return _convert(trace, cluster)
+        return _convert(trace, cluster if callable(cluster) else lambda process, span: cluster)
+    except StreamsError:  # of `cluster`, which knows more
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise JaegerError(f"trace {trace.get('traceID', '?')}: {error!r}") from error
 
 
 def batches(
-    traces: Iterable[dict[str, Any]], cluster: str, max_spans: int = 500
+    traces: Iterable[dict[str, Any]], cluster: str | ClusterOf, max_spans: int = 500
 ) -> Iterator[ExportTraceServiceRequest]:
     """Requests of at most about `max_spans` spans; a trace is never split."""
     batch, size = ExportTraceServiceRequest(), 0
@@ -76,13 +83,14 @@ def batches(
         yield batch
 
 
-def _convert(trace: dict[str, Any], cluster: str) -> ExportTraceServiceRequest:
+def _convert(trace: dict[str, Any], cluster_of: ClusterOf) -> ExportTraceServiceRequest:
     state = _tracestate(trace["spans"])
-    by_process = defaultdict(list)
+    groups = defaultdict(list)
     for span in trace["spans"]:
-        by_process[span["processID"]].append(span)
+        process = span["processID"]
+        groups[process, cluster_of(trace["processes"][process], span)].append(span)
     request = ExportTraceServiceRequest()
-    for process, spans in sorted(by_process.items()):
+    for (process, cluster), spans in sorted(groups.items()):
         resource_spans = request.resource_spans.add()
         service = trace["processes"][process]["serviceName"]
         _set(resource_spans.resource.attributes, names.SPAN_ATTRIBUTE_SERVICE, service)
@@ -96,7 +104,7 @@ def _tracestate(spans: list[dict[str, Any]]) -> str:
     for span in spans:
         tags = {tag["key"]: tag["value"] for tag in span["tags"]}
         if tags.get("sampler.type") == "probabilistic":
-            return sampling.tracestate(float(tags["sampler.param"]))
+            return tracestate(float(tags["sampler.param"]))
     return ""
 
 

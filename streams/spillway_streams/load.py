@@ -1,10 +1,10 @@
-"""Calls per second: the table that load boards, capacities and curves are computed from. Pure.
+"""Calls per second: the table that capacities and curves are computed from. Pure.
 
 Everything downstream is a function of this table, so neither the order in which calls arrive nor
 how they are split into batches changes a result.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -12,6 +12,9 @@ import numpy as np
 
 from spillway_streams.columns import Columns
 from spillway_streams.counters import Counters
+from spillway_streams.parts import Parts, column_of, fold
+
+_LEAST_SECONDS = 60
 
 
 class Key(NamedTuple):
@@ -27,19 +30,22 @@ class Sum(IntEnum):
     FAILED = 1
     SAMPLES = 2  # spans of calls that did not fail, not adjusted
     OK = 3
-    DURATION = 4  # ms, of all calls
-    DURATION_OK = 5  # ms, of calls that did not fail; the next two likewise
-    EXCLUSIVE = 6
-    EXCLUSIVE_SQUARED = 7
-    STAMPED = 8  # calls that carry the load at their arrival
-    IN_FLIGHT = 9
-    RATE = 10
+    EXCLUSIVE = 4  # ms, of calls that did not fail; the next likewise
+    EXCLUSIVE_SQUARED = 5
+    STAMPED = 6  # calls that carry the load of the service at their arrival; the sum over these:
+    RATE = 7
+    CLASS_STAMPED = 8  # calls that carry the load of their class at their arrival; the sum over these:
+    CLASS_RATE = 9
 
 
-LOAD_1S = (
-    "at", "cluster", "service", "class", "arrivals", "failed", "duration_ms", "exclusive_ms", "in_flight",
-    "service_rate",
+LOAD_PARTS = (
+    "at", "service", "class", "cluster", "arrivals", "failed", "samples", "ok", "exclusive_ms", "exclusive_sq_ms2",
+    "stamped", "rate", "class_stamped", "class_rate",
 )  # fmt: skip
+CALL_COLUMNS = frozenset({
+    "started_at", "service", "class", "cluster", "adjusted_count", "failed", "exclusive_us", "in_flight",
+    "arrival_rate", "class_in_flight", "class_arrival_rate",
+})  # fmt: skip
 
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
@@ -47,40 +53,62 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 
-class Series:
-    """Sums of one key by second; keeps the newest `memory` seconds that have data."""
+def parts_of(calls: Columns) -> Parts:
+    """The parts of a batch (columns.CALLS, of which it needs CALL_COLUMNS); keys are Keys as plain tuples, sums
+    are in the order of Sum, columns() in that of LOAD_PARTS."""
+    weight, failed = calls["adjusted_count"], calls["failed"]
+    good = np.where(failed, 0.0, weight)
+    # A stamp counts the call itself as in flight; its rate may be 0: nothing else came in the second before.
+    stamped = np.where(calls["in_flight"] > 0, weight, 0.0)
+    class_stamped = np.where(calls["class_in_flight"] > 0, weight, 0.0)
+    exclusive = calls["exclusive_us"] / 1000
+    with np.errstate(invalid="ignore"):  # infinity times nothing is no number, and `fold` refuses such rows
+        terms = (
+            weight, weight - good, ~failed, good, exclusive * good, exclusive**2 * good, stamped,
+            calls["arrival_rate"] * stamped, class_stamped, calls["class_arrival_rate"] * class_stamped,
+        )  # fmt: skip
+    return fold(calls["started_at"] // 1_000_000, (calls["service"], calls["class"], calls["cluster"]), terms)
 
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
+
+class Series:
+    """Sums of one key by second."""
+
+    def __init__(self) -> None:
         self._index: dict[int, int] = {}
         self._at = np.zeros(64, dtype=np.int64)
         self._sums = np.zeros((64, len(Sum)))
         self.floor = np.iinfo(np.int64).min  # older seconds have been forgotten
+        self.newest = self.floor
 
-    def add(self, second: int, sums: np.ndarray) -> None:
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def add(self, seconds: np.ndarray, sums: np.ndarray) -> None:
+        """Adds sums (n, len(Sum)) to n different seconds."""
+        rows = [self._row(second) for second in seconds.tolist()]
+        self._sums[rows] += sums
+        self.newest = max(self.newest, int(seconds.max()))
+
+    def _row(self, second: int) -> int:
         i = self._index.get(second)
         if i is None:
-            i = self._grow(second)
-        self._sums[i] += sums
-
-    def _grow(self, second: int) -> int:
-        i = len(self._index)
-        if i == len(self._at):
-            self._at = np.concatenate([self._at, np.zeros_like(self._at)])
-            self._sums = np.concatenate([self._sums, np.zeros_like(self._sums)])
-        self._index[second] = i
-        self._at[i] = second
-        self._sums[i] = 0
+            i = self._index[second] = len(self._index)
+            if i == len(self._at):
+                self._at = np.concatenate([self._at, np.zeros_like(self._at)])
+                self._sums = np.concatenate([self._sums, np.zeros_like(self._sums)])
+            self._at[i], self._sums[i] = second, 0
         return i
 
-    def trim(self) -> None:
-        """Forgets the oldest seconds, once a tenth too many are held."""
-        if len(self._index) > self._memory * 1.1:
-            at, sums = self.all()
-            self.floor = int(at[-self._memory])
-            kept = at >= self.floor
-            self._at, self._sums = at[kept].copy(), sums[kept].copy()
-            self._index = {int(second): i for i, second in enumerate(self._at)}
+    def trim(self, memory: int) -> int:
+        """Forgets the oldest seconds, once a tenth too many are held; how many."""
+        excess = len(self._index) - memory
+        if excess <= memory // 10:
+            return 0
+        at, sums = self.all()
+        self.floor = int(at[excess])
+        self._at, self._sums = at[excess:].copy(), sums[excess:].copy()
+        self._index = {second: i for i, second in enumerate(self._at.tolist())}
+        return excess
 
     def all(self) -> tuple[np.ndarray, np.ndarray]:
         """Seconds in order, int64 (n,), and their sums, float64 (n, len(Sum))."""
@@ -93,84 +121,113 @@ class Series:
         rows = [self._index[s] for s in range(first, end) if s in self._index]
         return self._sums[rows].sum(axis=0)
 
-    def at(self, seconds: Iterable[int]) -> np.ndarray:
-        return self._sums[[self._index[second] for second in seconds]]
-
 
 class LoadTable:
-    """Series of every (service, class, cluster), and which seconds changed since they were stored."""
+    """Series of every (service, class, cluster), and which seconds changed since they were asked for.
 
-    def __init__(self, memory: int, counters: Counters) -> None:
+    Each series keeps its newest `memory` seconds that have data; fewer, but a minute at least, when all of them
+    would be more than `max_seconds`. Beyond `max_keys` those silent for longer than `memory` make room.
+    """
+
+    def __init__(
+        self, memory: int, counters: Counters, max_keys: int = 20_000, max_seconds: int = 1_000_000
+    ) -> None:
         self.series: dict[Key, Series] = {}
-        self._memory = memory
+        self.memory, self._max_keys, self._max_seconds = memory, max_keys, max_seconds
         self._counters = counters
         self._dirty: dict[Key, set[int]] = {}
+        self._newest = self._pruned_at = np.iinfo(np.int64).min
 
     def add(self, calls: Columns) -> None:
         """Folds a batch of calls (columns.CALLS) into their seconds."""
-        for key, second, sums in _per_second(calls):
-            series = self._series(key)
-            if second < series.floor:
-                self._counters.add("calls_older_than_memory", int(sums[Sum.ARRIVALS]))
-                continue
-            series.add(second, sums)
-            series.trim()
-            self._dirty.setdefault(key, set()).add(second)
+        self.add_parts(parts_of(calls))
 
-    def _series(self, key: Key) -> Series:
-        if key not in self.series:
-            self.series[key] = Series(self._memory)
-        return self.series[key]
+    def add_parts(self, parts: Parts) -> None:
+        """Parts as parts_of gives them; each key's rows are together."""
+        if not len(parts):
+            return
+        self._newest = max(self._newest, int(parts.at.max()))
+        edges = [0, *(np.flatnonzero(np.diff(parts.key)) + 1).tolist(), len(parts)]
+        for first, end in zip(edges, edges[1:], strict=False):
+            key = Key(*parts.keys[parts.key[first]])
+            self._add(key, parts.at[first:end], parts.sums[first:end])
 
-    def restore(self, rows: Iterable[tuple]) -> None:
-        """Rows of load_1s (LOAD_1S order, `at` as Unix seconds) after a restart. How far samples
-        spread within one second, and how many spans stood for the count, is not in that table."""
-        for at, cluster, service, class_id, arrivals, failed, duration, exclusive, in_flight, rate in rows:
-            good, stamped = arrivals - failed, arrivals if rate > 0 else 0.0
-            sums = [
-                arrivals, failed, good, good, duration * arrivals, duration * good, exclusive * good,
-                exclusive * exclusive * good, stamped, in_flight * stamped, rate * stamped,
-            ]  # fmt: skip
-            self._series(Key(service, class_id, cluster)).add(int(at), np.array(sums))
+    def _add(self, key: Key, at: np.ndarray, sums: np.ndarray) -> None:
+        series = self._series(key)
+        if series is None:
+            self._counters.add("beyond_memory: load: keys", int(sums[:, Sum.ARRIVALS].sum()))
+            return
+        kept = at >= series.floor
+        if not kept.all():
+            self._counters.add("calls_older_than_memory", int(sums[~kept, Sum.ARRIVALS].sum()))
+            at, sums = at[kept], sums[kept]
+        if len(at):
+            series.add(at, sums)
+            self._dirty.setdefault(key, set()).update(at.tolist())
+        memory = min(self.memory, max(self._max_seconds // len(self.series), _LEAST_SECONDS))
+        forgotten = series.trim(memory)
+        if memory < self.memory:
+            self._counters.add("beyond_memory: load: seconds", forgotten)
 
-    def take_dirty(self) -> tuple[list[list], dict[Key, set[int]]]:
-        """Columns for load_1s of the seconds that changed, and these seconds by key."""
-        dirty, self._dirty = self._dirty, {}
-        columns: list[list] = [[] for _ in LOAD_1S]
+    def _series(self, key: Key) -> Series | None:
+        found = self.series.get(key)
+        if found is None:
+            if len(self.series) >= self._max_keys:
+                self._forget_silent()
+            if len(self.series) >= self._max_keys:
+                return None
+            found = self.series[key] = Series()
+        return found
+
+    def _forget_silent(self) -> None:
+        """Looked for once per new second: a flood of keys must not make every one of them expensive."""
+        if self._pruned_at == self._newest:
+            return
+        self._pruned_at = self._newest
+        for key, series in list(self.series.items()):
+            if series.newest < self._newest - self.memory:
+                del self.series[key]
+                self._dirty.pop(key, None)
+
+    def take_dirty(self, keys: Iterable[Key] | None = None) -> dict[Key, set[int]]:
+        """The seconds that changed since this was last asked, of these keys or of all."""
+        if keys is None:
+            dirty, self._dirty = self._dirty, {}
+        else:
+            dirty = {key: self._dirty.pop(key) for key in keys if key in self._dirty}
+        return {
+            key: kept
+            for key, seconds in dirty.items()
+            if (kept := {second for second in seconds if second >= self.series[key].floor})
+        }
+
+    def give_back(self, dirty: Mapping[Key, set[int]]) -> None:
+        """Seconds that were taken and are not dealt with."""
         for key, seconds in dirty.items():
-            kept = sorted(second for second in seconds if second >= self.series[key].floor)
-            sums = self.series[key].at(kept)
-            stamped = sums[:, Sum.STAMPED]
-            values = (
-                kept, [key.cluster] * len(kept), [key.service] * len(kept), [key.class_id] * len(kept),
-                sums[:, Sum.ARRIVALS].tolist(), sums[:, Sum.FAILED].tolist(),
-                ratio(sums[:, Sum.DURATION], sums[:, Sum.ARRIVALS]).tolist(),
-                ratio(sums[:, Sum.EXCLUSIVE], sums[:, Sum.OK]).tolist(),
-                ratio(sums[:, Sum.IN_FLIGHT], stamped).tolist(), ratio(sums[:, Sum.RATE], stamped).tolist(),
-            )  # fmt: skip
-            for column, more in zip(columns, values, strict=True):
-                column.extend(more)
-        return columns, dirty
+            if key in self.series:
+                self._dirty.setdefault(key, set()).update(seconds)
+
+    def forget_dirty(self, keep_s: int) -> None:
+        """All but the newest so many seconds."""
+        first = self._newest - keep_s
+        self._dirty = {key: {s for s in seconds if s > first} for key, seconds in self._dirty.items()}
+
+    def own_ms(self, first: int, end: int) -> dict[tuple[str, str], float]:
+        """(cluster, class) -> mean exclusive time of the calls that did not fail, over first <= s < end."""
+        sums: dict[tuple[str, str], np.ndarray] = {}
+        for key, series in self.series.items():
+            if series.newest >= first:
+                name = (key.cluster, key.class_id)
+                sums[name] = sums.get(name, 0) + series.between(first, end)
+        return {
+            name: float(found[Sum.EXCLUSIVE] / found[Sum.OK])
+            for name, found in sums.items()
+            if found[Sum.OK] > 0
+        }
 
 
-def _per_second(calls: Columns) -> Iterator[tuple[Key, int, np.ndarray]]:
-    """Groups of calls that share key and second, with their sums."""
-    n = len(calls["started_at"])
-    if not n:
-        return
-    seconds = calls["started_at"] // 1_000_000
-    groups: dict[tuple, int] = {}
-    names = zip(seconds.tolist(), calls["service"], calls["class"], calls["cluster"], strict=True)
-    group = np.array([groups.setdefault(name, len(groups)) for name in names])
-    weight, failed = calls["adjusted_count"], calls["failed"]
-    good = np.where(failed, 0.0, weight)
-    stamped = np.where(calls["arrival_rate"] > 0, weight, 0.0)
-    duration, exclusive = calls["duration_us"] / 1000, calls["exclusive_us"] / 1000
-    terms = (
-        weight, np.where(failed, weight, 0.0), (~failed).astype(float), good, duration * weight,
-        duration * good, exclusive * good, exclusive**2 * good, stamped, calls["in_flight"] * stamped,
-        calls["arrival_rate"] * stamped,
-    )  # fmt: skip
-    sums = np.stack([np.bincount(group, weights=term, minlength=len(groups)) for term in terms], axis=1)
-    for (second, service, class_id, cluster), i in groups.items():
-        yield Key(service, class_id, cluster), second, sums[i]
+def restored(columns: list[list]) -> Parts:
+    """Parts from columns of load_parts, summed over batches; in the order of LOAD_PARTS, `at` as Unix seconds."""
+    at, *rest = columns
+    sums = [np.array(column, float) for column in rest[3:]]
+    return fold(np.array(at, np.int64), [column_of([*column]) for column in rest[:3]], sums)

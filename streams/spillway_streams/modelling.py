@@ -2,16 +2,17 @@
 only state is what SLATE's two-stage update needs from one fit to the next.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from spillway_streams import curves, service
+from spillway_streams.buckets import BLOCK_S, N_BUCKETS, Buckets, collect
 from spillway_streams.cpu import CpuTable
-from spillway_streams.curves import Buckets, Curve
+from spillway_streams.curves import LONG_AGO, Curve, Evidence
 from spillway_streams.load import Key, LoadTable
-from spillway_streams.service import Service
+from spillway_streams.service import Recorded, Service
 
 CURVES = (
     "fitted_at", "input_window", "service", "class", "a_ms", "b_ms", "a_se_ms", "b_se_ms", "norm_weight",
@@ -19,8 +20,8 @@ CURVES = (
 )  # fmt: skip
 CAPACITIES = ("measured_at", "input_window", "cluster", "service", "capacity_rps", "source", "reason")
 BUCKETS = (
-    "window_start", "cluster", "service", "class", "bucket", "samples", "utilisation", "exclusive_ms",
-    "exclusive_ms_sd",
+    "window_start", "cluster", "service", "class", "bucket", "samples", "utilisation_sum", "exclusive_sum_ms",
+    "exclusive_sq_ms2",
 )  # fmt: skip
 _BUCKET_WINDOW_S = 60
 
@@ -32,34 +33,74 @@ class Options:
     capacity_seconds: int = 600
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """Rows of one service: CURVES, CAPACITIES, BUCKETS; `untold`: seconds that make no buckets yet, for want of a
+    capacity."""
+
+    curves: list[tuple]
+    capacities: list[tuple]
+    buckets: list[tuple]
+    untold: dict[Key, set[int]]
+
+
 class Modeller:
     """Fits on demand; rows are tuples in the order of CURVES and CAPACITIES."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._curves: dict[tuple[str, str], Curve] = {}
-        self._services: dict[str, Service] = {}
+        self._since: dict[
+            tuple[str, str], int
+        ] = {}  # Unix second from which samples of a class without curve count
 
     def fit(self, table: LoadTable, cpu: CpuTable, now_ms: int) -> tuple[list[tuple], list[tuple]]:
         """Rows of curves and of capacities as of now_ms (Unix ms), in order of names."""
-        self._services = {
-            name: service.model(name, keys, table, cpu, self._options.capacity_seconds)
-            for name, keys in service.gather(table).items()
-        }
-        curve_rows, capacity_rows = [], []
-        for name, one in self._services.items():
-            window = input_window(one)
-            for class_id, weight in zip(one.classes, one.weights.tolist(), strict=True):
-                curve = self._update(name, class_id, one)
-                if curve:
-                    curve_rows.append(_curve_row(now_ms, window, name, class_id, weight, curve))
-            for cluster, found in sorted(one.capacities.items()):
-                capacity_rows.append((now_ms, window, cluster, name, found.rps, found.source, found.reason))
-        return curve_rows, capacity_rows
+        rows: tuple[list[tuple], list[tuple]] = ([], [])
+        for name, keys in service.gather(table).items():
+            fitted = self.fit_service(service.record(name, keys, table, cpu), {}, now_ms)
+            rows[0].extend(fitted.curves)
+            rows[1].extend(fitted.capacities)
+        return rows
 
-    def _update(self, name: str, class_id: str, one: Service) -> Curve | None:
+    def fit_service(
+        self, recorded: Recorded, dirty: Mapping[Key, set[int]], now_ms: int, silent_s: int = 0
+    ) -> Fitted:
+        """One service; with buckets of every minute that holds one of the `dirty` seconds. silent_s: for how long it
+        has brought no new second. Touches nothing but what it is given and what is remembered of the service, so it
+        may run in a thread, one at a time."""
+        one = service.model(recorded, self._options.capacity_seconds)
+        name, (first, end), rows = recorded.name, _seconds(one), []
+        for class_id, weight in zip(one.classes, one.weights.tolist(), strict=True):
+            curve = self._update(name, class_id, one, silent_s)
+            if curve:
+                window = input_window(max(first, curve.fresh_from), end)
+                rows.append(_curve_row(now_ms, window, name, class_id, weight, curve))
+        window = input_window(first, end)
+        capacities = [
+            (now_ms, window, cluster, name, found.rps, found.source, found.reason)
+            for cluster, found in sorted(one.capacities.items())
+        ]
+        untold = {key: seconds for key, seconds in dirty.items() if not one.knows(key.cluster)}
+        told = {key: seconds for key, seconds in dirty.items() if key not in untold}
+        return Fitted(rows, capacities, [*bucket_rows(one, told)], untold)
+
+    def forget(self, known: Collection[Key]) -> None:
+        """All classes but those of these keys."""
+        names = {(key.service, key.class_id) for key in known}
+        self._curves = {name: curve for name, curve in self._curves.items() if name in names}
+        self._since = {name: since for name, since in self._since.items() if name in names}
+
+    def restore(self, windows: Iterable[tuple[str, str, str]]) -> None:
+        """(service, class, input_window) of the newest stored curves: what was forgotten stays so."""
+        for name, class_id, window in windows:
+            self._since[name, class_id] = int(window.partition("-")[0]) // 1000
+
+    def _update(self, name: str, class_id: str, one: Service, silent_s: int) -> Curve | None:
         samples = [one.samples(class_id, cluster) for cluster in one.measured()]
         at = np.concatenate([s.at for s in samples])
+        # A cluster's blocks are its own: its queues do not wait for another's.
+        block = np.concatenate([s.at // BLOCK_S * len(samples) + i for i, s in enumerate(samples)])
         parts = [
             np.concatenate(part)
             for part in zip(*((s.u, s.exclusive_ms, s.sd_ms, s.samples) for s in samples), strict=True)
@@ -67,14 +108,23 @@ class Modeller:
         now = int(at.max())
         old = self._curves.get((name, class_id))
 
-        def since(first: int) -> Buckets:
-            return curves.collect(*(part[at >= first] for part in parts))
+        def within(first: int, end: int = now + 1) -> Buckets:
+            rows = (at >= first) & (at < end)
+            return collect(block[rows], *(part[rows] for part in parts))
 
-        fresh = since(old.fresh_from if old else curves.LONG_AGO)
-        recent = since(now - self._options.shift_window)
-        known = [capacity.rps for capacity in one.capacities.values()]
-        capacity_rps = float(np.mean(known)) if known else 0.0
-        new = curves.update(old, fresh, recent, now, self._options.min_samples, capacity_rps)
+        since = old.fresh_from if old else self._since.get((name, class_id), LONG_AGO)
+        retrained = old.retrained_at if old else LONG_AGO
+        recent = now + silent_s - self._options.shift_window
+        seen = Evidence(
+            kept=within(since),
+            before=within(since, retrained),
+            fresh=within(retrained),
+            recent=within(recent),
+            heard=int(sum(s.heard[s.at >= recent].sum() for s in samples)),
+            since=since,
+        )
+        pods = [capacity.rps / capacity.pods for capacity in one.capacities.values()]
+        new = curves.update(old, seen, now, self._options.min_samples, float(np.mean(pods)) if pods else 0.0)
         if new and new.phase == "prior" and not one.capacities:
             new = replace(
                 new, reason="M/M/1 with b = 0 at no load: neither CPU use nor latency tells a capacity yet"
@@ -83,34 +133,42 @@ class Modeller:
             self._curves[name, class_id] = new
         return new
 
-    def buckets(self, dirty: dict[Key, set[int]]) -> Iterator[tuple]:
-        """Rows of buckets of every minute that holds one of these seconds, as of the last fit."""
-        for key, seconds in sorted(dirty.items()):
-            one = self._services.get(key.service)
-            if one is None or key.class_id not in one.classes or not one.knows(key.cluster):
-                continue
-            samples = one.samples(key.class_id, key.cluster)
-            minutes = samples.at // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S
-            for minute in sorted({second // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S for second in seconds}):
-                inside = minutes == minute
-                found = curves.collect(
-                    samples.u[inside],
-                    samples.exclusive_ms[inside],
-                    samples.sd_ms[inside],
-                    samples.samples[inside],
-                )
-                for b in sorted(found.filled(1)):
-                    yield (
-                        minute, key.cluster, key.service, key.class_id, b, int(found.samples[b]),
-                        float(found.utilisation[b]), float(found.exclusive_ms[b]), float(found.sd_ms[b]),
-                    )  # fmt: skip
+
+def bucket_rows(one: Service, dirty: Mapping[Key, set[int]]) -> Iterator[tuple]:
+    """Rows of buckets of every minute that holds one of these seconds: all ten of a minute, so that a minute that is
+    computed again, with another capacity, leaves nothing of before."""
+    for key, seconds in sorted(dirty.items()):
+        samples = one.samples(key.class_id, key.cluster)
+        minutes = samples.at // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S
+        # Of older ones the model knows nothing.
+        told = (second for second in seconds if second >= samples.at[0])
+        for minute in sorted({second // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S for second in told}):
+            inside = minutes == minute
+            found = collect(
+                samples.at[inside],
+                samples.u[inside],
+                samples.exclusive_ms[inside],
+                samples.sd_ms[inside],
+                samples.samples[inside],
+            )
+            squares = found.exclusive_ms**2 + found.sd_ms**2
+            for b in range(N_BUCKETS):
+                n = int(found.samples[b])
+                yield (
+                    minute, key.cluster, key.service, key.class_id, b, n, float(n * found.utilisation[b]),
+                    float(n * found.exclusive_ms[b]), float(n * squares[b]),
+                )  # fmt: skip
 
 
-def input_window(one: Service) -> str:
-    """ "<start>-<end>" in Unix milliseconds of the seconds that a service's model rests on."""
-    first = min(int(seconds.at[0]) for seconds in one.seconds.values())
-    last = max(int(seconds.at[-1]) for seconds in one.seconds.values())
-    return f"{first * 1000}-{(last + 1) * 1000}"
+def _seconds(one: Service) -> tuple[int, int]:
+    """First and last-plus-one of the Unix seconds that a service's model rests on."""
+    found = [cluster.seconds.at for cluster in one.clusters.values()]
+    return min(int(at[0]) for at in found), max(int(at[-1]) for at in found) + 1
+
+
+def input_window(first: int, end: int) -> str:
+    """ "<start>-<end>" in Unix milliseconds, of seconds."""
+    return f"{first * 1000}-{end * 1000}"
 
 
 def _curve_row(now_ms: int, window: str, name: str, class_id: str, weight: float, curve: Curve) -> tuple:
@@ -118,34 +176,3 @@ def _curve_row(now_ms: int, window: str, name: str, class_id: str, weight: float
         now_ms, window, name, class_id, curve.a_ms, curve.b_ms, curve.a_se_ms, curve.b_se_ms, weight,
         curve.u_min, curve.u_max, curve.samples, curve.rmse_ms, curve.phase, curve.reason,
     )  # fmt: skip
-
-
-class Novelty:
-    """Which rows say something new: values that moved by more than a share, or nothing for a while."""
-
-    def __init__(
-        self, identity: tuple[int, ...], values: tuple[int, ...], share: float = 0.01, ms: int = 30_000
-    ):
-        self._identity, self._values, self._share, self._ms = identity, values, share, ms
-        self._last: dict[tuple, tuple] = {}
-
-    def keep(self, rows: list[tuple]) -> list[tuple]:
-        """Rows (their first value is their time in ms) worth storing."""
-        kept = []
-        for row in rows:
-            name = tuple(row[i] for i in self._identity)
-            if self._is_new(row, self._last.get(name)):
-                self._last[name] = row
-                kept.append(row)
-        return kept
-
-    def _is_new(self, row: tuple, last: tuple | None) -> bool:
-        if last is None or row[0] - last[0] >= self._ms:
-            return True
-        for i in self._values:
-            if isinstance(row[i], str):
-                if row[i] != last[i]:
-                    return True
-            elif abs(row[i] - last[i]) > self._share * max(abs(last[i]), 1e-9):
-                return True
-        return False

@@ -9,22 +9,26 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import faust
 from faust.types import TP
 from spillway_contracts import names
 
-from spillway_streams import backoff, health, topics
+from spillway_streams import backoff, health, topics, transport
 from spillway_streams.config import Settings
 from spillway_streams.counters import Counters
 from spillway_streams.health import Status
 from spillway_streams.store import Store
 
 log = logging.getLogger("spillway.runner")
-KAFKA = "kafka"
+KAFKA = "kafka"  # as far as it takes what is sent
+CONSUMER = "kafka consumer"
+_REACH_PERIOD_S, _REACH_S = 1.0, 5.0
 _STOP_S = 4.0
 _RESTART_PAUSE_S = 2.0
+# aiokafka measures a message before it is compressed, the broker afterwards: the broker's answer counts.
+_NO_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,11 @@ class Context:
     status: Status
     counters: Counters
     store: Store
+    layout: topics.Layout = topics.Layout(1, {})  # known once the topics are prepared
 
 
 def app(name: str, settings: Settings) -> faust.App:
-    return faust.App(
+    made = faust.App(
         f"spillway-{name}",
         broker=[f"kafka://{broker}" for broker in settings.brokers],
         store="memory://",
@@ -49,33 +54,27 @@ def app(name: str, settings: Settings) -> faust.App:
         autodiscover=False,
         key_serializer="raw",
         value_serializer="raw",
-        stream_buffer_maxsize=32,  # messages of up to 4 MB wait decoded from Kafka: 128 MB at most
+        # Messages of up to 4 MB, compressed; what the client has fetched beside them, 1 MiB of each partition at a
+        # time, waits unpacked.
+        stream_buffer_maxsize=32,
         stream_wait_empty=False,
         broker_commit_interval=1.0,
         broker_session_timeout=10.0,
         broker_heartbeat_interval=3.0,
         consumer_auto_offset_reset="earliest",
         producer_acks=-1,
-        producer_max_request_size=4_000_000,
-        producer_compression_type="lz4",
+        producer_max_request_size=_NO_LIMIT,
+        producer_compression_type=None,  # batches are compressed already, in a third of the time
         worker_redirect_stdouts=False,
     )
+    made.transport = transport.Transport(made.conf.broker_consumer, made)
+    return made
 
 
-def topic(app: faust.App, name: str) -> faust.TopicT:
-    """A topic whose keys and values are bytes."""
-    return app.topic(name, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw")
-
-
-async def deliver(
-    topic: faust.TopicT, value: bytes, key: bytes, status: Status, headers: dict | None = None
-) -> None:
-    """Sends one message; returns once the brokers have it, however long that takes."""
-
-    async def once() -> None:
-        await (await topic.send(key=key, value=value, headers=headers))
-
-    await backoff.until_done(once, KAFKA, status)
+def topic(app: faust.App, name: str, acks: bool = True) -> faust.TopicT:
+    """A topic whose keys and values are bytes. Without acks Faust commits nothing of it."""
+    types = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
+    return app.topic(name, acks=acks, **types)
 
 
 def every(app: faust.App, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
@@ -87,6 +86,19 @@ def every(app: faust.App, seconds: float, action: Callable[[], Awaitable[None]])
             await action()
 
     app.task(loop)
+
+
+async def _watch(app: faust.App, status: Status) -> None:
+    """Keeps the status of CONSUMER. The brokers are asked for it: nothing new and nobody there look alike to a reader,
+    and one that is paused does not even ask. No task of the app: these begin once partitions are assigned."""
+    while True:
+        await asyncio.sleep(_REACH_PERIOD_S)
+        try:
+            await app.consumer.reach(_REACH_S)
+        except Exception as error:
+            status.failed(CONSUMER, f"{type(error).__name__}: {error}")
+        else:
+            status.ok(CONSUMER)
 
 
 def caught_up(app: faust.App, tp: TP, offset: int) -> bool:
@@ -120,15 +132,17 @@ async def _work(context: Context, build: Callable[[Context], faust.App]) -> None
     settings = context.settings
     declared = dict.fromkeys(topics.KNOWN, settings.topic_partitions)
     declared[names.KAFKA_TOPIC_DEAD_LETTERS] = 1
-    await backoff.until_done(
-        lambda: topics.create(settings.brokers, declared, settings.topic_replicas), KAFKA, context.status
+    _, layout = await backoff.until_done(
+        lambda: topics.prepare(settings.brokers, declared, settings.topic_replicas), KAFKA, context.status
     )
     await context.store.reach()
-    app = build(context)
+    app = build(replace(context, layout=layout))
+    watching = asyncio.create_task(_watch(app, context.status))
     try:
         await app.start()
         while not app.should_stop:
             await asyncio.sleep(0.2)
         raise RuntimeError(f"Faust stopped: {app.crash_reason!r}")
     finally:
+        watching.cancel()
         await asyncio.wait_for(app.stop(), _STOP_S - 0.5)

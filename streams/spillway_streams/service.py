@@ -3,40 +3,57 @@ of every class. Pure; reads the tables of load.py and cpu.py.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spillway_streams import capacity, weights
+from spillway_streams import capacity, rates, saturation, weights
 from spillway_streams.capacity import Capacity
 from spillway_streams.cpu import CpuTable
 from spillway_streams.load import Key, LoadTable, Sum, ratio
+from spillway_streams.load_rates import Seconds, class_rates, proxies, served
 
 MAX_U = 0.99
-_REPLICA_WINDOW_S = 10
+OVERLOAD = 0.98  # from here on a queue only grows: no steady state to learn from
+_EXCESS = 0.15
+_PODS_STAND_S = 300  # from one CPU reading on, before proxies are asked how many pods there are
 
 
 @dataclass(frozen=True)
-class Seconds:
-    """One service in one cluster: seconds (n,) and, per class, sums (n, classes, len(Sum))."""
+class Cluster:
+    """A service in one cluster, per second (n,): arrival rates by class, and what one pod served of it (n, classes);
+    pods; and mean CPU use over the same few seconds as `served`, where pods report it (else NaN)."""
 
-    at: np.ndarray
-    sums: np.ndarray
+    seconds: Seconds
+    rates: np.ndarray
+    served: np.ndarray
+    pods: np.ndarray
+    cpu: np.ndarray
 
-    def total(self, what: Sum) -> np.ndarray:
-        return self.sums[:, :, what].sum(axis=1)
+    def settled(self) -> np.ndarray:
+        """Seconds (n,) around which the number of pods does not change: windows across it mix two of them."""
+        at, width = self.seconds.at, rates.WIDTHS[-1]
+        return rates.most(at, self.pods, width) == -rates.most(at, -self.pods, width)
+
+    def latency(self) -> np.ndarray:
+        """Mean exclusive time, ms, (n, classes); 0 where there is no sample."""
+        return ratio(self.seconds.sums[:, :, Sum.EXCLUSIVE], self.seconds.sums[:, :, Sum.OK])
+
+    def samples(self) -> np.ndarray:
+        return self.seconds.sums[:, :, Sum.SAMPLES]
 
 
 @dataclass(frozen=True)
 class Samples:
     """Of one class in one cluster, per second (n,): utilisation, mean exclusive time (ms), its
-    spread within the second, and the number of samples."""
+    spread within the second, and the number of samples; 0 in seconds without a steady state, which `heard` counts too."""
 
     at: np.ndarray
     u: np.ndarray
     exclusive_ms: np.ndarray
     sd_ms: np.ndarray
     samples: np.ndarray
+    heard: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -46,55 +63,47 @@ class Service:
     classes: list[str]
     weights: np.ndarray
     capacities: dict[str, Capacity]
-    seconds: dict[str, Seconds]
-
-    def normalised(self, cluster: str, what: Sum) -> np.ndarray:
-        """A count per second (n,) in requests of the baseline class."""
-        return self.seconds[cluster].sums[:, :, what] @ self.weights
-
-    def arrival_rate(self, cluster: str) -> np.ndarray:
-        """Arrivals per second (n,) in requests of the baseline class, over a few seconds around each.
-
-        From the stamp, which is what one proxy counted over the second before each arrival; where
-        there is none (other tracers' spans), from the arrivals' own timestamps.
-        """
-        seconds = self.seconds[cluster]
-        normalised, arrivals = self.normalised(cluster, Sum.ARRIVALS), seconds.total(Sum.ARRIVALS)
-        stamped = capacity.moving_rate(seconds.at, seconds.total(Sum.STAMPED))
-        stamp = ratio(capacity.moving_rate(seconds.at, seconds.total(Sum.RATE)), stamped)
-        counted = capacity.moving_rate(seconds.at, normalised)
-        mix = ratio(counted, capacity.moving_rate(seconds.at, arrivals))
-        return np.where(stamped > 0, stamp * replicas(seconds) * mix, counted)
+    clusters: dict[str, Cluster]
+    utilisation: dict[str, np.ndarray]
+    steady: dict[str, np.ndarray]
 
     def measured(self) -> list[str]:
         """Clusters whose samples tell something: those with a capacity of their own, else all."""
-        own = [cluster for cluster in self.seconds if self.knows(cluster)]
-        return own or list(self.seconds)
+        own = [cluster for cluster in self.clusters if self.knows(cluster)]
+        return own or list(self.clusters)
 
     def knows(self, cluster: str) -> bool:
         return cluster in self.capacities and not self.capacities[cluster].assumed
 
-    def utilisation(self, cluster: str) -> np.ndarray:
-        """Arrival rate in units of capacity per second (n,), at most MAX_U; 0 without a capacity."""
-        if cluster not in self.capacities:
-            return np.zeros(len(self.seconds[cluster].at))
-        return np.clip(self.arrival_rate(cluster) / self.capacities[cluster].rps, 0, MAX_U)
-
     def samples(self, class_id: str, cluster: str) -> Samples:
-        seconds = self.seconds[cluster]
-        sums = seconds.sums[:, self.classes.index(class_id), :]
+        sums = self.clusters[cluster].seconds.sums[:, self.classes.index(class_id), :]
         mean = ratio(sums[:, Sum.EXCLUSIVE], sums[:, Sum.OK])
         variance = ratio(sums[:, Sum.EXCLUSIVE_SQUARED], sums[:, Sum.OK]) - mean**2
-        spread = np.sqrt(np.maximum(variance, 0))
-        return Samples(seconds.at, self.utilisation(cluster), mean, spread, sums[:, Sum.SAMPLES])
+        heard = sums[:, Sum.SAMPLES]
+        counted = np.where(self.steady[cluster], heard, 0)
+        at, u = self.clusters[cluster].seconds.at, self.utilisation[cluster]
+        return Samples(at, u, mean, np.sqrt(np.maximum(variance, 0)), counted, heard)
 
 
-def replicas(seconds: Seconds) -> np.ndarray:
-    """How many proxies share a service's arrivals, per second (n,): counted rate over stamped rate."""
-    counted = capacity.moving_rate(seconds.at, seconds.total(Sum.ARRIVALS), _REPLICA_WINDOW_S)
-    stamp = capacity.moving_rate(seconds.at, seconds.total(Sum.RATE), _REPLICA_WINDOW_S)
-    stamped = capacity.moving_rate(seconds.at, seconds.total(Sum.STAMPED), _REPLICA_WINDOW_S)
-    return np.maximum(np.rint(ratio(counted, ratio(stamp, stamped))), 1)
+@dataclass(frozen=True)
+class Recorded:
+    """A copy of what the tables hold of one service, so that a model can be made of it while they go on: by cluster
+    what load.Series.all tells of each class, and what CpuTable.series does. `memory`: seconds that a model is of."""
+
+    name: str
+    memory: int
+    load: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]
+    cpu: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+def record(name: str, keys: dict[str, dict[str, Key]], table: LoadTable, cpu: CpuTable) -> Recorded:
+    """Of these keys; those that are forgotten by now are left out, so there may be none."""
+    known = {
+        cluster: {class_id: table.series[key].all() for class_id, key in own.items() if key in table.series}
+        for cluster, own in keys.items()
+    }
+    load = {cluster: own for cluster, own in known.items() if own}
+    return Recorded(name, table.memory, load, {cluster: cpu.series(name, cluster) for cluster in load})
 
 
 def gather(table: LoadTable) -> dict[str, dict[str, dict[str, Key]]]:
@@ -105,54 +114,61 @@ def gather(table: LoadTable) -> dict[str, dict[str, dict[str, Key]]]:
     return found
 
 
-def model(
-    service: str, keys: dict[str, dict[str, Key]], table: LoadTable, cpu: CpuTable, recent: int
-) -> Service:
+def model(recorded: Recorded, recent: int) -> Service:
     """Everything about one service; capacities are taken from the last `recent` seconds with data."""
-    classes = sorted({class_id for by_class in keys.values() for class_id in by_class})
-    seconds = {cluster: _seconds(by_class, classes, table) for cluster, by_class in keys.items()}
-    use = {cluster: cpu.series(service, cluster) for cluster in keys}
-    class_weights = _weights(classes, seconds, use)
-    bare = Service(classes, class_weights, {}, seconds)
+    classes = sorted({class_id for series in recorded.load.values() for class_id in series})
+    clusters = {
+        name: _cluster(series, classes, recorded.cpu[name], recorded.memory)
+        for name, series in recorded.load.items()
+    }
+    class_weights = _weights(classes, clusters)
     capacities = {}
-    for cluster in keys:
-        found = _capacity(bare, cluster, *use[cluster], recent)
+    for name, cluster in clusters.items():
+        found = _capacity(cluster, class_weights, recent)
         if found:
-            capacities[cluster] = found
-    capacities |= _assumed(capacities, [cluster for cluster in keys if cluster not in capacities])
-    return Service(classes, class_weights, capacities, seconds)
+            capacities[name] = found
+    capacities |= _assumed(capacities, [name for name in clusters if name not in capacities])
+    utilisation, steady = {}, {}
+    for name, cluster in clusters.items():
+        u = _load(cluster, class_weights, capacities.get(name))
+        utilisation[name] = np.clip(u, 0, MAX_U)
+        steady[name] = _steady(cluster.seconds.at, u) & cluster.settled()
+    return Service(classes, class_weights, capacities, clusters, utilisation, steady)
 
 
-def _seconds(by_class: dict[str, Key], classes: list[str], table: LoadTable) -> Seconds:
-    series = {class_id: table.series[key].all() for class_id, key in by_class.items()}
-    at = np.unique(np.concatenate([seconds for seconds, _ in series.values()]))
+def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: int) -> Cluster:
+    seconds = _seconds(series, classes, memory)
+    use, pods = np.full(len(seconds.at), np.nan), proxies(seconds)
+    cpu_at, cpu_use, cpu_pods = cpu
+    if len(cpu_at):
+        _, rows, cpu_rows = np.intersect1d(seconds.at, cpu_at, return_indices=True)
+        use[rows] = rates.moving_mean(cpu_at, cpu_use)[cpu_rows]
+        last = np.maximum(np.searchsorted(cpu_at, seconds.at, side="right") - 1, 0)
+        told = np.abs(seconds.at - cpu_at[last]) <= _PODS_STAND_S
+        pods[told] = cpu_pods[last[told]]
+    return Cluster(seconds, class_rates(seconds), served(seconds) / pods[:, None], pods, use)
+
+
+def _seconds(series: dict[str, tuple], classes: list[str], memory: int) -> Seconds:
+    """The newest `memory` seconds in which any class has data: rare ones hold some that are far older."""
+    at = np.unique(np.concatenate([seconds for seconds, _ in series.values()]))[-memory:]
     sums = np.zeros((len(at), len(classes), len(Sum)))
     for class_id, (own_at, own) in series.items():
-        sums[np.searchsorted(at, own_at), classes.index(class_id)] = own
+        kept = own_at >= at[0]
+        sums[np.searchsorted(at, own_at[kept]), classes.index(class_id)] = own[kept]
     return Seconds(at, sums)
 
 
-def _weights(
-    classes: list[str], seconds: dict[str, Seconds], use: dict[str, tuple[np.ndarray, np.ndarray]]
-) -> np.ndarray:
+def _weights(classes: list[str], clusters: dict[str, Cluster]) -> np.ndarray:
     if len(classes) == 1:
         return np.ones(1)
-    found = []
-    for cluster, one in seconds.items():
-        both, load_rows, cpu_rows = np.intersect1d(one.at, use[cluster][0], return_indices=True)
-        served = np.stack(
-            [capacity.moving_mean(both, column) for column in one.sums[load_rows, :, Sum.OK].T], axis=1
-        )
-        share = capacity.moving_mean(both, use[cluster][1][cpu_rows])
-        below = share < capacity.SATURATED
-        by_cpu = weights.from_cpu(served[below], share[below])
-        if by_cpu is not None:
-            found.append((by_cpu, float(below.sum())))
-    if found:
-        return weights.pooled(found)
-    sums = np.concatenate([one.sums for one in seconds.values()])
-    mean = ratio(sums[:, :, Sum.EXCLUSIVE], sums[:, :, Sum.OK])
-    return weights.from_exclusive(sums[:, :, Sum.ARRIVALS], mean, sums[:, :, Sum.SAMPLES])
+    sums = np.concatenate([one.seconds.sums for one in clusters.values()])
+    latency = np.concatenate([one.latency() for one in clusters.values()])
+    prior = weights.from_exclusive(sums[:, :, Sum.ARRIVALS], latency, sums[:, :, Sum.SAMPLES])
+    rows = [~np.isnan(one.cpu) & (one.cpu < capacity.SATURATED) for one in clusters.values()]
+    done = np.concatenate([one.served[row] for one, row in zip(clusters.values(), rows, strict=True)])
+    use = np.concatenate([one.cpu[row] for one, row in zip(clusters.values(), rows, strict=True)])
+    return weights.from_cpu(prior, done, use, rates.WIDTHS[0])
 
 
 def _assumed(known: dict[str, Capacity], unknown: list[str]) -> dict[str, Capacity]:
@@ -161,17 +177,57 @@ def _assumed(known: dict[str, Capacity], unknown: list[str]) -> dict[str, Capaci
         return {}
     cluster, least = min(known.items(), key=lambda item: (item[1].rps, item[0]))
     reason = f"assumed as in {cluster}: own load does not tell"
-    return {name: Capacity(least.rps, least.source, reason, assumed=True) for name in unknown}
+    return {name: replace(least, reason=reason, assumed=True) for name in unknown}
 
 
-def _capacity(
-    bare: Service, cluster: str, cpu_at: np.ndarray, cpu: np.ndarray, recent: int
+def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capacity | None:
+    """Of the cluster's newest number of pods. CPU goes before latency where it follows the load, and where latency
+    hardly tells anything either."""
+    done, settled = cluster.served @ class_weights, cluster.settled()
+    known = np.flatnonzero(~np.isnan(cluster.cpu) & settled)[-recent:]
+    found = capacity.from_cpu(done[known], cluster.cpu[known])
+    if found is None:
+        found = _from_latency(cluster, class_weights, done, settled)
+        if found is None or found.weak:
+            why = "its use does not follow the load"
+            found = capacity.proportional(done[known], cluster.cpu[known], why) or found
+        if found and found.source == "curve":
+            why = "CPU use does not follow the load" if len(known) else "no CPU use reported"
+            found = replace(found, reason=f"{why}: {found.reason}")
+    if found is None:
+        return None
+    pods = float(cluster.pods[-1])
+    several = f"; {pods:.0f} pods of {found.rps:.1f} rps" if pods > 1 else ""
+    return replace(found, rps=found.rps * pods, se=found.se * pods, pods=pods, reason=found.reason + several)
+
+
+def _from_latency(
+    cluster: Cluster, class_weights: np.ndarray, done: np.ndarray, settled: np.ndarray
 ) -> Capacity | None:
-    seconds = bare.seconds[cluster]
-    both, load_rows, cpu_rows = np.intersect1d(seconds.at, cpu_at, return_indices=True)
-    served = bare.normalised(cluster, Sum.OK)[load_rows]
-    found = capacity.from_cpu(both[-recent:], served[-recent:], cpu[cpu_rows][-recent:])
-    if found:
-        return found
-    exclusive = ratio(seconds.total(Sum.EXCLUSIVE), seconds.total(Sum.OK))
-    return capacity.from_curve(bare.arrival_rate(cluster), exclusive, seconds.total(Sum.SAMPLES))
+    arrivals, failed = cluster.seconds.total(Sum.ARRIVALS), cluster.seconds.total(Sum.FAILED)
+    rate = cluster.rates @ class_weights / cluster.pods
+    refused = ratio(failed, arrivals)
+    columns = (cluster.seconds.at, rate, done, refused, cluster.latency(), cluster.samples())
+    return saturation.from_latency(*(column[settled] for column in columns))
+
+
+def _load(cluster: Cluster, class_weights: np.ndarray, found: Capacity | None) -> np.ndarray:
+    """Arrival rate in units of what the pods of that second can do, (n,); 0 without a capacity."""
+    if found is None:
+        return np.zeros(len(cluster.seconds.at))
+    return cluster.rates @ class_weights / (found.rps / found.pods * cluster.pods)
+
+
+def _steady(at: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Seconds (n,) in which a queue is at rest: neither in overload nor while what piled up in one is worked off."""
+    over = u >= OVERLOAD
+    if not over.any():
+        return ~over
+    gap = np.diff(at, prepend=at[:1])
+    # A little more than was measured: seconds of a backlog that is thought to be over are minutes of latency.
+    work = u + _EXCESS * np.maximum(u - 1, 0)
+    piled = np.cumsum(work - np.maximum(gap, 1))  # seconds of work; absent seconds bring none
+    backlog = piled - np.minimum.accumulate(np.minimum(piled, 0))
+    last_over = np.maximum.accumulate(np.where(over, np.arange(len(u)), -1))
+    last_empty = np.maximum.accumulate(np.where(backlog <= 0, np.arange(len(u)), -1))
+    return ~over & (last_empty >= last_over)

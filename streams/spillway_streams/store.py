@@ -1,18 +1,40 @@
 """ClickHouse: columnar inserts and the few reads that rebuild state. Only this file talks to it."""
 
 import asyncio
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from clickhouse_driver import Client
+from clickhouse_driver.errors import ServerException
 
-from spillway_streams import backoff
+from spillway_streams import backoff, blocks, sifting
 from spillway_streams.health import Status
+from spillway_streams.sifting import Block, Refused, RefusedRows
 
-_SETTINGS = {"connect_timeout": 3, "send_receive_timeout": 15, "sync_request_timeout": 3}
+_SETTINGS = {
+    "connect_timeout": 3,
+    "send_receive_timeout": 15,
+    "sync_request_timeout": 3,
+    # Tables are partitioned by day, and one message may hold any days: a bound would refuse it for ever.
+    "max_partitions_per_insert_block": 0,
+}
+# What rows alone can cause: text that is no number or date, a size that does not fit, a violated constraint,
+# NULL where none may be, values out of bounds. All else may pass: an outage, a table or a type that a migration has yet
+# to make.
+_OF_ROWS = frozenset({6, 69, 70, 117, 131, 321, 349, 395, 469})
+_BEFORE_SENDING = (struct.error, OverflowError, UnicodeEncodeError)
+
+
+def connect(url: str) -> Client:
+    return Client.from_url(
+        url + ("&" if "?" in url else "?") + "&".join(f"{k}={v}" for k, v in _SETTINGS.items())
+    )
 
 
 class Store:
-    """One connection, used by one task at a time from a thread, renewed after every error."""
+    """One connection, used by one task at a time from a thread, renewed after every error. A thread cannot be
+    cancelled: it keeps its connection, and whoever comes next gets another."""
 
     NAME = "clickhouse"
 
@@ -22,14 +44,48 @@ class Store:
         self._client: Client | None = None
         self._lock = asyncio.Lock()
 
-    async def insert(self, table: str, names: list[str], values: list[list[Any]]) -> None:
-        """Inserts columns into a table; returns once the server has them, however long that takes.
+    async def insert(
+        self,
+        table: str,
+        names: Sequence[str],
+        rows: Sequence[tuple] | Callable[[], Sequence[tuple]],
+        refused: Refused,
+    ) -> None:
+        """Inserts rows into a table; returns once the server has them, however long that takes, or `refused` was told
+        of those that it will never take. Rows that are a function are made anew for each attempt.
 
         The same rows may arrive twice when an answer is lost; the tables are made for that.
         """
-        if values and values[0]:
+        if rows:
             sql = f"INSERT INTO {table} ({', '.join(f'`{name}`' for name in names)}) VALUES"
-            await self._until_done(lambda client: client.execute(sql, values, columnar=True))
+
+            def execute(client: Client, some: list[Block]) -> None:
+                [own] = some
+                client.execute(sql, list(own() if callable(own) else own))
+
+            await self._insert(table, names, [rows], execute, refused)
+
+    async def insert_columns(self, table: str, batches: list[dict[str, Any]], refused: Refused) -> None:
+        """As insert, in one INSERT, for batches of numpy arrays and Strings by name: the way for many rows."""
+        if batches := [batch for batch in batches if batch and len(next(iter(batch.values())))]:
+
+            def execute(client: Client, some: list[Block]) -> None:
+                blocks.insert(client, table, some)
+
+            await self._insert(table, list(batches[0]), batches, execute, refused)
+
+    async def _insert(
+        self,
+        table: str,
+        names: Sequence[str],
+        found: Sequence[Block],
+        execute: Callable[[Client, list[Block]], None],
+        refused: Refused,
+    ) -> None:
+        async def put(some: list[Block]) -> None:
+            await self._until_done(lambda client: execute(client, some), RefusedRows)
+
+        await sifting.insert(table, names, list(found), put, refused)
 
     async def select(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple]:
         """Rows of a query (as columns), repeated until the server answers."""
@@ -38,19 +94,28 @@ class Store:
     async def reach(self) -> None:
         await self.select("SELECT 1")
 
-    async def _until_done(self, work: Any) -> Any:
+    async def _until_done(self, work: Any, give_up: type[Exception] | tuple = ()) -> Any:
         async with self._lock:
-            return await backoff.until_done(
-                lambda: asyncio.to_thread(self._run, work), self.NAME, self._status
-            )
+            return await backoff.until_done(lambda: self._attempt(work), self.NAME, self._status, give_up)
 
-    def _run(self, work: Any) -> Any:
-        if self._client is None:
-            url = self._url + ("&" if "?" in self._url else "?")
-            self._client = Client.from_url(url + "&".join(f"{k}={v}" for k, v in _SETTINGS.items()))
+    async def _attempt(self, work: Any) -> Any:
+        client, self._client = self._client, None
         try:
-            return work(self._client)
+            client, result = await asyncio.to_thread(self._run, client, work)
+        except _BEFORE_SENDING as error:
+            raise RefusedRows(f"{type(error).__name__}: {error}") from error
+        except ServerException as error:
+            if error.code in _OF_ROWS:
+                raise RefusedRows(str(error)) from error
+            raise
+        self._client = client
+        return result
+
+    def _run(self, client: Client | None, work: Any) -> tuple[Client, Any]:
+        if client is None:
+            client = connect(self._url)
+        try:
+            return client, work(client)
         except Exception:
-            self._client.disconnect()
-            self._client = None
+            client.disconnect()
             raise

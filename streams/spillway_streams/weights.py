@@ -1,45 +1,81 @@
-"""NormWeight: what one request of a class costs, in requests of the service's baseline class
-(SLATE App. E). Pure. The baseline is the first class by name, so that it stays the same one.
+"""NormWeight: what one request of a class costs, in requests of the service's baseline class (SLATE App. E). Pure.
+The baseline is the first class by name, so that it stays the same one.
 """
 
 import numpy as np
 from scipy.optimize import nnls
 
-MAX_CONDITION = 30.0
-SECONDS_PER_CLASS = 10
+TRUST = 0.5  # relative: what the ratio of exclusive times is taken to be off by as a ratio of CPU costs
+_LEAST_SHARE = 0.2  # of latency: no more than the rest of it was waiting
+_BUSIEST = 0.8
+_SWEEPS = 12
+_LEAST = 0.02  # of what exclusive times say: no request is free
 
 
-def from_cpu(rates: np.ndarray, cpu: np.ndarray) -> np.ndarray | None:
+def from_cpu(prior: np.ndarray, rates: np.ndarray, cpu: np.ndarray, correlated_s: float) -> np.ndarray:
     """Relative CPU per request of each class, in units of the first.
 
-    rates: served per second (seconds, classes); cpu: share used (seconds,). None when the classes'
-    rates moved too much alike to tell them apart, or when one would cost nothing.
+    prior: weights (classes,) from exclusive times; rates: served per second by one pod (seconds, classes); cpu: share
+    used (seconds,), both smoothed over `correlated_s` seconds. A regression whose coefficients are drawn to the
+    prior: where the classes' rates moved alike, data tell their sum, and the prior tells them apart.
     """
-    seconds, classes = rates.shape
-    scale = rates.max(axis=0, initial=0)
-    if seconds < SECONDS_PER_CLASS * (classes + 1) or (scale <= 0).any():
-        return None
-    design = np.concatenate([rates / scale, np.ones((seconds, 1))], axis=1)
-    if np.linalg.cond(design) > MAX_CONDITION:
-        return None
-    usage = nnls(design, cpu)[0][:-1] / scale
-    return usage / usage[0] if (usage > 0).all() else None
+    work = rates @ prior
+    if not len(cpu) or work.sum() <= 0 or cpu.sum() <= 0:
+        return prior
+    columns = rates * prior * (cpu.sum() / work.sum())  # CPU share of each class, if the prior were right
+    scale = np.sqrt(np.maximum(cpu, 0.02))
+    noise = 0.05
+    found = np.ones(len(prior))
+    for _ in range(3):
+        found = _drawn(columns / scale[:, None], 1 / scale, cpu / scale, noise * np.sqrt(correlated_s))
+        idle = np.average(np.maximum(cpu - columns @ found, 0), weights=1 / scale**2)
+        noise = max(float(np.sqrt(np.mean(((cpu - columns @ found - idle) / scale) ** 2))), 1e-3)
+    costs = prior * np.maximum(found, _LEAST)
+    return costs / costs[0]
+
+
+def _drawn(columns: np.ndarray, idle: np.ndarray, cpu: np.ndarray, noise: float) -> np.ndarray:
+    """Factors >= 0 on the prior's costs (classes,), with an idle share >= 0 of its own."""
+    classes = columns.shape[1]
+    design = np.zeros((len(cpu) + classes, classes + 1))
+    design[: len(cpu), :classes], design[: len(cpu), classes] = columns / noise, idle / noise
+    design[len(cpu) :, :classes] = np.eye(classes) / TRUST
+    # Normal equations: seconds are many, classes few.
+    normal = design.T @ design + 1e-12 * np.eye(classes + 1)
+    right = design.T @ np.concatenate([cpu / noise, np.full(classes, 1 / TRUST)])
+    root = np.linalg.cholesky(normal).T
+    return nnls(root, np.linalg.solve(root.T, right))[0][:classes]
 
 
 def from_exclusive(rates: np.ndarray, exclusive: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Relative exclusive time at low load: mean over the third of the seconds with the least load in
-    which each class has samples; all (seconds, classes). A class without samples weighs 1."""
-    total = rates.sum(axis=1)
-    means = np.ones(rates.shape[1])
-    for k in range(rates.shape[1]):
-        seen = samples[:, k] > 0
-        if seen.any():
-            quiet = seen & (total <= np.quantile(total[seen], 1 / 3))
-            means[k] = np.average(exclusive[quiet, k], weights=samples[quiet, k])
-    reference = means[0] if means[0] > 0 else 1.0
-    return np.where(means > 0, means / reference, 1.0)
+    """Relative exclusive time without load; all (seconds, classes). Classes wait in one queue: latency is the class's
+    own time plus what all wait in that second, and the wait is followed down to no load along the curve of a queue
+    whose busiest seconds are _BUSIEST of saturation, which hardly matters at the quiet end. A class without samples
+    weighs 1."""
+    total, seen = rates.sum(axis=1), samples.sum(axis=1) > 0
+    if not seen.any():
+        return np.ones(rates.shape[1])
+    load, y, n = total[seen], exclusive[seen], samples[seen]
+    u = _BUSIEST * np.minimum(load / max(np.percentile(load, 95), 1e-9), 1.0)
+    trust = n * ((1 - u) ** 4)[:, None]  # a wait scatters by 1 / (1 - u) of itself
+    ahead, wait = _two_ways(y, trust)
+    weight, queue = trust.sum(axis=1), u / (1 - u)
+    mean_queue, mean_wait = np.average(queue, weights=weight), np.average(wait, weights=weight)
+    away = queue - mean_queue
+    slope = (weight * away * (wait - mean_wait)).sum() / max((weight * away**2).sum(), 1e-300)
+    level = max(mean_wait - max(slope, 0.0) * mean_queue, _LEAST_SHARE * mean_wait)
+    own = np.where(n.sum(axis=0) > 0, np.maximum(level + ahead, 1e-3 * mean_wait), np.nan)
+    reference = own[0] if own[0] > 0 else np.nanmax(own)
+    return np.where(own > 0, own / reference, 1.0)
 
 
-def pooled(found: list[tuple[np.ndarray, float]]) -> np.ndarray:
-    """Mean of several clusters' weights (classes,), each with its own importance."""
-    return np.average([weights for weights, _ in found], axis=0, weights=[n for _, n in found])
+def _two_ways(y: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """y (seconds, classes) = what a class takes longer than the first one (classes,) + what all take (seconds,), by
+    alternating weighted means."""
+    ahead, everyone = np.zeros(y.shape[1]), n.sum(axis=1)
+    wait = (n * y).sum(axis=1) / everyone
+    for _ in range(_SWEEPS):
+        ahead = (n * (y - wait[:, None])).sum(axis=0) / np.maximum(n.sum(axis=0), 1e-300)
+        ahead -= ahead[np.argmax(n.sum(axis=0) > 0)]
+        wait = (n * (y - ahead)).sum(axis=1) / everyone
+    return ahead, wait

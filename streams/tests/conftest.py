@@ -1,11 +1,13 @@
-"""Where the real traces are."""
+"""Where the real traces are; test files share helpers that lie beside them."""
 
 import os
+import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
+sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("unit", "component")]
 _DEFAULT = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 

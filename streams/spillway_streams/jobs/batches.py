@@ -1,72 +1,170 @@
-"""Taking Arrow batches from a topic, and acknowledging them once they are stored."""
+"""Taking messages from topics: what they carry, and acknowledging them once their rows are stored."""
 
 import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 import faust
-from faust.types import TP
-from spillway_contracts import names
+import numpy as np
+from faust.types import TP, Message
 
-from spillway_streams import columns, runner
+from spillway_streams import StreamsError, columns, positions, runner
 from spillway_streams.columns import Columns, Schema
+from spillway_streams.parts import Parts
+from spillway_streams.positions import Batch
+from spillway_streams.sending import Origin, letters_of
 
+log = logging.getLogger("spillway.batches")
+_IDENTITY = ("partition", "source", "sequence")
 MAX_UNSTORED = 2_000  # messages; then consumption pauses
+MAX_UNSTORED_ROWS = 200_000
+MAX_TRAILING = 50_000  # messages without their payload, per partition; then the oldest are let go early
+
+
+@dataclass
+class Taken:
+    """A message that is folded into memory, and what has to be stored before it may be acknowledged."""
+
+    message: Message
+    batch: Batch | None = None
+    rows: Any = None
 
 
 class Unstored:
-    """Messages that are folded into memory but whose rows are not stored yet."""
+    """Messages whose rows are not stored yet, in order of arrival, so that a committed offset covers all before
+    it. Payloads are let go of at once."""
 
-    def __init__(self) -> None:
-        self._events: list[faust.EventT] = []
+    def __init__(self, app: faust.App) -> None:
+        self._app = app
+        self._taken: list[Taken] = []
+        self._rows = 0
         self._room = asyncio.Event()
         self._room.set()
 
     async def room(self) -> None:
         await self._room.wait()
 
-    def add(self, event: faust.EventT) -> None:
-        self._events.append(event)
-        if len(self._events) >= MAX_UNSTORED:
+    def add(self, event: faust.EventT, batch: Batch | None = None, rows: Any = None) -> None:
+        self._taken.append(Taken(_light(event), batch, rows))
+        self._rows += len(rows or ())
+        if len(self._taken) >= MAX_UNSTORED or self._rows >= MAX_UNSTORED_ROWS:
             self._room.clear()
 
-    def take(self) -> list[faust.EventT]:
-        events, self._events = self._events, []
-        return events
+    def take(self) -> list[Taken]:
+        taken, self._taken, self._rows = self._taken, [], 0
+        return taken
 
-    def stored(self, events: list[faust.EventT]) -> None:
-        """In order of arrival, so that a committed offset covers all before it."""
-        for event in events:
-            event.ack()
+    def stored(self, taken: Iterable[Taken]) -> None:
+        for one in taken:
+            acknowledge(self._app, one.message)
         self._room.set()
 
-    def forget(self, revoked: set[TP]) -> None:
-        self._events = [event for event in self._events if event.message.tp not in revoked]
+    def forget(self, revoked: Collection[TP]) -> None:
+        self._taken = [one for one in self._taken if one.message.tp not in revoked]
+        self._rows = sum(len(one.rows or ()) for one in self._taken)
+        self._room.set()
 
 
-class DeadLetters:
-    """Where payloads go that do not decode, with the reason."""
+@dataclass
+class Trailing:
+    """Messages that memory alone is made of: acknowledged when they are `keep_s` of log time behind the newest of
+    their partition, so that a worker that starts reads again what is still needed."""
+
+    keep_s: float
+    _held: dict[TP, deque[Taken]] = field(default_factory=lambda: defaultdict(deque))
+
+    def add(self, event: faust.EventT, batch: Batch | None = None) -> None:
+        self._held[event.message.tp].append(Taken(_light(event), batch))
+
+    def take(self) -> list[Taken]:
+        """Removes and returns what is due, oldest first in each partition."""
+        due = []
+        for held in self._held.values():
+            until = held[-1].message.timestamp - self.keep_s if held else 0.0
+            while held and (held[0].message.timestamp < until or len(held) > MAX_TRAILING):
+                due.append(held.popleft())
+        return due
+
+    def forget(self, revoked: Collection[TP]) -> None:
+        for tp in revoked:
+            self._held.pop(tp, None)
+
+
+def parts_columns(taken: Iterable[Taken], names_: Collection[str]) -> list[dict[str, Any]]:
+    """Columns by name of the parts among the rows, each with the batch that it is of."""
+    return [
+        dict(zip([*names_, *_IDENTITY], [*one.rows.columns(), *_identity(one)], strict=True))
+        for one in taken
+        if isinstance(one.rows, Parts) and one.batch and len(one.rows)
+    ]
+
+
+def _identity(one: Taken) -> list[np.ndarray]:
+    return [np.full(len(one.rows), value, np.int64) for value in one.batch[1:]]
+
+
+def consume(
+    app: faust.App, name: str, take: Callable[[faust.EventT], Awaitable[None]], acks: bool = True
+) -> None:
+    """Gives every message of a topic to `take`, which sees to its acknowledgement; acks: see runner.topic."""
+
+    async def agent(stream: faust.StreamT) -> None:
+        async for event in stream.noack().events():
+            try:
+                await take(event)
+            except Exception as error:
+                # Faust would go on with the next message, and a position behind this one would drop its repeat.
+                log.exception("%s %d: %d", name, event.message.partition, event.message.offset)
+                await app.crash(error)
+                raise
+
+    app.agent(runner.topic(app, name, acks), name=name)(agent)
+
+
+def _light(event: faust.EventT) -> Message:
+    event.message.value = None
+    return event.message
+
+
+def acknowledge(app: faust.App, message: Message) -> None:
+    """Not when partitions were given anew meanwhile: then the message comes again, to whoever has it now, and an
+    acknowledgement would move the new owner's committed offset past what it has not seen."""
+    if message.generation_id == app.consumer_generation_id:
+        message.ack(app.consumer)
+
+
+class Reader:
+    """Decodes messages; what cannot be read goes to the dead letters (`letters`) and is counted by reason."""
 
     def __init__(self, app: faust.App, context: runner.Context) -> None:
-        self._topic = runner.topic(app, names.KAFKA_TOPIC_DEAD_LETTERS)
-        self._status = context.status
+        self.letters = letters_of(app, context)
 
-    async def bury(self, event: faust.EventT, reason: str, payload: bytes) -> None:
+    async def batch(
+        self, event: faust.EventT, schema: Schema, only: Collection[str]
+    ) -> tuple[Batch | None, Columns | None]:
+        """Which batch a message is, and its rows; None twice when it went to the dead letters."""
         message = event.message
-        headers = {
-            names.KAFKA_HEADER_DEAD_LETTER_REASON: reason.encode()[:1000],
-            names.KAFKA_HEADER_DEAD_LETTER_TOPIC: message.topic.encode(),
-            names.KAFKA_HEADER_DEAD_LETTER_PARTITION: str(message.partition).encode(),
-            names.KAFKA_HEADER_DEAD_LETTER_OFFSET: str(message.offset).encode(),
-        }
-        await runner.deliver(self._topic, payload, b"", self._status, headers)
+        try:
+            batch = positions.identify(message.topic, message.partition, message.headers, message.timestamp)
+        except StreamsError as error:
+            await self.refuse(event, "unidentified", error)
+            return None, None
+        rows = await self.rows(event, schema, only)
+        return (None, None) if rows is None else (batch, rows)
 
+    async def rows(
+        self, event: faust.EventT, schema: Schema, only: Collection[str] | None = None
+    ) -> Columns | None:
+        try:
+            return columns.from_ipc(schema, event.value or b"", only)
+        except Exception as error:  # a poison message must not stop its partition
+            await self.refuse(event, "undecodable", error)
+            return None
 
-async def decode(
-    schema: Schema, event: faust.EventT, letters: DeadLetters, context: runner.Context
-) -> Columns:
-    """The batch of one message; an empty one when it went to the dead letters."""
-    try:
-        return columns.from_ipc(schema, event.value or b"")
-    except Exception as error:  # a poison message must not stop its partition
-        context.counters.add("dead_letters: undecodable")
-        await letters.bury(event, f"{type(error).__name__}: {error}", event.value or b"")
-        return columns.from_rows(schema, [])
+    async def refuse(self, event: faust.EventT, reason: str, error: Exception) -> None:
+        message = event.message
+        origin = Origin(message.topic, message.partition, message.offset)
+        await self.letters.bury(origin, reason, f"{type(error).__name__}: {error}", event.value or b"")

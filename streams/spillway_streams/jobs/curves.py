@@ -1,148 +1,269 @@
 """curves: calls and CPU use -> load per second, buckets, curves, capacities, the load board.
 
-Memory is rebuilt from load_1s and cpu_1s at start. A message is acknowledged once the seconds that
-it changed are in ClickHouse.
+Memory is rebuilt from what is stored when a partition is assigned. A message of calls is acknowledged once its
+parts and then its position are in ClickHouse; what comes again with a sequence that was taken is dropped.
 """
 
 import asyncio
+import logging
 import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
 
 import faust
 from faust.types import TP
 from spillway_contracts import names
 
-from spillway_streams import boards, columns, cpu, load, modelling, otlp, runner
+from spillway_streams import (
+    StreamsError,
+    boards,
+    columns,
+    cpu,
+    load,
+    modelling,
+    positions,
+    restore,
+    runner,
+    service,
+)
+from spillway_streams.boards import HotTable, Window
 from spillway_streams.event_time import Watermark
 from spillway_streams.hot import Boards
-from spillway_streams.jobs.batches import DeadLetters, Unstored, decode
-from spillway_streams.modelling import Modeller, Novelty, Options
+from spillway_streams.jobs.batches import Reader, Unstored, consume, parts_columns
+from spillway_streams.jobs.live import Live
+from spillway_streams.jobs.shares import Shares, follow
+from spillway_streams.modelling import Fitted, Modeller, Options
+from spillway_streams.novelty import Novelty
+from spillway_streams.parts import AbsurdRows, Parts, checked
+from spillway_streams.positions import Batch, Positions
 
-_LOAD_SQL = """
-SELECT toUnixTimestamp(at), cluster, service, class, arrivals, failed, duration_ms, exclusive_ms, in_flight,
-    service_rate
-FROM load_1s FINAL WHERE at > (SELECT max(at) FROM load_1s) - %(seconds)s"""
-_CPU_SQL = """
-SELECT toUnixTimestamp(at), cluster, service, pod, utilisation
-FROM cpu_1s FINAL WHERE at > (SELECT max(at) FROM cpu_1s) - %(seconds)s"""
+JOB = "curves"
+_REFIT_S = 30.0  # without news of a service: what is recent grows old
+_UNTOLD_S = 120  # the newest seconds, whose buckets may not be stored although their parts are
+log = logging.getLogger("spillway.curves")
+
+_ROWS = (attrgetter("curves"), attrgetter("capacities"), attrgetter("buckets"))
+
+
+@dataclass(frozen=True)
+class LastFit:
+    """Of a service: when (monotonic), the newest second that it had and since when it is that one, and the seconds
+    that made no buckets."""
+
+    at: float
+    newest: int
+    since: float
+    untold: Mapping[load.Key, set[int]]
+
+
+@dataclass
+class Share:
+    """Memory of one partition number: its services, their calls, CPU use and models."""
+
+    load: load.LoadTable
+    cpu: cpu.CpuTable
+    hot: HotTable
+    modeller: Modeller
+    positions: Positions = field(default_factory=Positions)
+    watermark: Watermark = field(default_factory=Watermark)
+    new_curves: Novelty = field(default_factory=lambda: Novelty(identity=(2, 3), values=(4, 5, 8, 13)))
+    new_capacities: Novelty = field(default_factory=lambda: Novelty(identity=(2, 3), values=(4, 5)))
+    own_ms: dict[tuple[str, str], float] = field(default_factory=dict)
+    fits: dict[str, LastFit] = field(default_factory=dict)
+
+    def fold(self, batch: Batch, rows: columns.Columns, wall: float) -> Parts | None:
+        """Takes a batch of calls into memory and returns what is to be stored of it; None: a repeat. Raises
+        AbsurdRows for rows that cannot be true, and takes nothing."""
+        parts = checked(load.parts_of(rows))
+        if not self.positions.take(batch):
+            return None
+        self.load.add_parts(parts)
+        if len(parts):
+            self.watermark.note(batch.source, int(parts.at.max()), wall)
+        return parts
+
+    def restore(self, stored: Iterable[tuple], parts: list[tuple], points: list[tuple]) -> None:
+        """stored: positions of this partition; columns of the parts up to them, and of CPU use."""
+        self.positions = Positions(stored)
+        if parts:
+            self.load.add_parts(load.restored(parts))
+            self.load.forget_dirty(_UNTOLD_S)
+        self.cpu.add(cpu.Point(*point) for point in zip(*points, strict=True))
+
+    def own_times(self, window: int, lateness: float, wall: float) -> None:
+        """Brings mean exclusive times up to date; classes without calls in the window keep their last one."""
+        now = self.watermark.now(wall)
+        if now is not None:
+            end = now - int(lateness)
+            known = {(key.cluster, key.class_id) for key in self.load.series}
+            old = {name: ms for name, ms in self.own_ms.items() if name in known}
+            self.own_ms = old | self.load.own_ms(end - window, end)
 
 
 class Curves:
-    """The job's state: the tables of load and CPU, and what is not stored yet."""
+    """The job's state: a share per partition number, and what is not stored yet."""
 
     def __init__(self, app: faust.App, context: runner.Context) -> None:
         settings = context.settings
-        self._context, self._settings = context, settings
-        self._load = load.LoadTable(settings.memory_seconds, context.counters)
-        self._cpu = cpu.CpuTable(settings.memory_seconds)
-        self._cpu_rows: list[cpu.Point] = []
-        options = Options(settings.min_samples, settings.shift_window, settings.capacity_seconds)
-        self._modeller = Modeller(options)
-        self._new_curves = Novelty(identity=(2, 3), values=(4, 5, 8, 13))
-        self._new_capacities = Novelty(identity=(2, 3), values=(4, 5))
-        self._watermark = Watermark()
-        self._unstored = Unstored()
-        self._letters = DeadLetters(app, context)
-        self._boards = Boards(settings.redis_url, settings.board_expiry, context.status)
-        self._restored = asyncio.Event()
-        self._board_at: int | None = None
+        self._app, self._context, self._settings = app, context, settings
+        self._window = Window(settings.board_window, settings.board_settle)
+        self.shares = Shares(app, self._make, self._restore)
+        self._unstored = Unstored(app)
+        self._reader = Reader(app, context)
+        redis = Boards(settings.redis_url, settings.board_expiry, context.status)
+        self._live = Live(app, redis, self.shares, self._window.memory, self._reader)
 
-    async def restore(self) -> None:
-        """Rebuilds memory from ClickHouse; messages wait until it is done."""
-        parameters = {"seconds": self._settings.memory_seconds}
-        rows = await self._context.store.select(_LOAD_SQL, parameters)
-        self._load.restore(zip(*rows, strict=True))
-        points = await self._context.store.select(_CPU_SQL, parameters)
-        self._cpu.add(cpu.Point(*point) for point in zip(*points, strict=True))
-        await self._boards.reach()
-        self._context.counters.add("restored_seconds", len(rows[0]) if rows else 0)
-        self._restored.set()
+    def _make(self, _: int) -> Share:
+        settings, counters = self._settings, self._context.counters
+        options = Options(settings.min_samples, settings.shift_window, settings.capacity_seconds)
+        return Share(
+            load.LoadTable(settings.memory_seconds, counters, settings.max_keys, settings.max_key_seconds),
+            cpu.CpuTable(settings.memory_seconds, settings.max_keys),
+            HotTable(self._window, settings.max_keys, counters),
+            Modeller(options),
+        )
+
+    async def _restore(self, shares: Mapping[int, Share]) -> None:
+        """Parts up to the very positions that are gone on from: the rest comes again."""
+        store, seconds, calls = self._context.store, self._settings.memory_seconds, names.KAFKA_TOPIC_CALLS
+        stored = await restore.positions(store, JOB, shares)
+        for number, share in shares.items():
+            own = [row for row in stored if row[1] == number]
+            parts = await restore.parts(store, "load", calls, own, seconds, self._settings.max_key_seconds)
+            points = await restore.cpu(store, number, self._context.layout.partitions, seconds)
+            windows = await restore.windows(store, number, self._context.layout.partitions, seconds)
+            share.modeller.restore(zip(*windows, strict=True))
+            await asyncio.to_thread(share.restore, own, parts, points)
+            self._context.counters.add("restored_seconds", len(parts[0]) if parts else 0)
 
     async def take_calls(self, event: faust.EventT) -> None:
-        await self._restored.wait()
+        message = event.message
+        share = await self.shares.of(message)
+        if share is None:
+            return
         await self._unstored.room()
-        batch = await decode(columns.CALLS, event, self._letters, self._context)
-        if columns.length(batch):
-            self._load.add(batch)
-            newest = int(batch["started_at"].max()) // 1_000_000
-            self._watermark.note(event.message.partition, newest, time.monotonic())
-            self._context.counters.add("calls", columns.length(batch))
-        self._unstored.add(event)
+        batch, rows = await self._reader.batch(event, columns.CALLS, load.CALL_COLUMNS)
+        if not self.shares.owns(message, share):
+            return
+        parts = None
+        if rows is not None:
+            try:
+                parts = share.fold(batch, rows, time.monotonic())
+                self._context.counters.add(
+                    "repeated_calls" if parts is None else "calls", columns.length(rows)
+                )
+            except AbsurdRows as error:
+                await self._reader.refuse(event, "absurd", error)
+                batch = None
+        self._unstored.add(event, batch, parts)
 
     async def take_metrics(self, event: faust.EventT) -> None:
-        await self._restored.wait()
+        share = await self.shares.of(event.message)
+        if share is None:
+            return
         await self._unstored.room()
         try:
             points = cpu.decode(event.value or b"", self._context.counters)
-        except otlp.PayloadError as error:
-            self._context.counters.add("dead_letters: undecodable")
-            await self._letters.bury(event, str(error), event.value or b"")
+        except StreamsError as error:
+            await self._reader.refuse(event, "undecodable", error)
             points = []
-        self._cpu.add(points)
-        self._cpu_rows += points
-        self._context.counters.add("cpu_points", len(points))
-        self._unstored.add(event)
+        if self.shares.owns(event.message, share):
+            share.cpu.add(points)
+            self._context.counters.add("cpu_points", len(points))
+            self._unstored.add(event, rows=points)
 
-    async def tick(self) -> None:
-        """Boards first, they are what somebody waits for; then the rows; then acknowledges."""
-        await self._restored.wait()
-        events = self._unstored.take()
-        now = self._watermark.now(time.monotonic())
-        if now is not None and (events or now != self._board_at):
-            self._board_at = now
-            await self._put_board(now - int(self._settings.lateness))
-        else:
-            await self._boards.reach()
-        rows, dirty = self._load.take_dirty()
-        points, self._cpu_rows = self._cpu_rows, []
-        store = self._context.store
-        await store.insert("load_1s", list(load.LOAD_1S), rows)
-        await store.insert("cpu_1s", list(cpu.CPU_1S), [list(c) for c in zip(*points, strict=True)])
-        await self._store("buckets", modelling.BUCKETS, list(self._modeller.buckets(dirty)))
-        self._unstored.stored(events)
+    async def take_arrivals(self, event: faust.EventT) -> None:
+        await self._live.take(event)
 
-    async def _put_board(self, end: int) -> None:
-        board = boards.load_board(self._load, self._cpu, end - self._settings.board_window, end)
-        await self._boards.put(
-            {names.REDIS_KEY_LOAD.format(cluster=cluster): entries for cluster, entries in board.items()}
+    async def store(self) -> None:
+        """Rows, then positions, then acknowledges: whatever is stored twice replaces itself."""
+        taken = self._unstored.take()
+        await self._context.store.insert_columns(
+            "load_parts", parts_columns(taken, load.LOAD_PARTS), self._reader.letters.refused
         )
+        points = [point for one in taken if isinstance(one.rows, list) for point in one.rows]
+        await self._insert("cpu_1s", cpu.CPU_1S, points)
+        for share in self.shares.ready.values():
+            share.own_times(self._settings.board_window, self._settings.lateness, time.monotonic())
+        done = positions.rows(JOB, (one.batch for one in taken if one.batch))
+        await self._insert("positions", positions.POSITIONS, done)
+        self._unstored.stored(taken)
+        shares = self.shares.ready.values()
+        self._context.counters.gauge("partitions", len(shares))
+        self._context.counters.gauge("load_keys", sum(len(share.load.series) for share in shares))
+
+    async def board(self) -> None:
+        """Of all classes that this worker owns."""
+
+        def entries(share: Share, at: float) -> boards.Board:
+            return boards.load_board(share.hot, share.own_ms, share.cpu, at)
+
+        await self._live.board(names.REDIS_KEY_LOAD, entries)
 
     async def fit(self) -> None:
-        """New versions of curves and capacities."""
-        await self._restored.wait()
-        curves, capacities = self._modeller.fit(self._load, self._cpu, int(time.time() * 1000))
-        await self._store("curves", modelling.CURVES, self._new_curves.keep(curves))
-        await self._store("capacities", modelling.CAPACITIES, self._new_capacities.keep(capacities))
+        """New versions of curves and capacities, and the buckets of what changed."""
+        for number, share in list(self.shares.ready.items()):
+            now_ms = int(time.time() * 1000)
+            fitted = [one async for one in self._fitted(share, now_ms, time.monotonic())]
+            if self.shares.ready.get(number) is not share:
+                return  # all were given anew: whoever has them now knows more
+            rows = [[row for one in fitted for row in of(one)] for of in _ROWS]
+            await self._insert("curves", modelling.CURVES, share.new_curves.keep(rows[0]))
+            await self._insert("capacities", modelling.CAPACITIES, share.new_capacities.keep(rows[1]))
+            await self._insert("buckets", modelling.BUCKETS, rows[2])
+            share.modeller.forget(share.load.series)
+            share.new_curves.forget(now_ms)
+            share.new_capacities.forget(now_ms)
 
-    async def _store(self, table: str, names: tuple[str, ...], rows: list[tuple]) -> None:
-        await self._context.store.insert(table, list(names), [list(c) for c in zip(*rows, strict=True)])
+    async def _fitted(self, share: Share, now_ms: int, wall: float) -> AsyncIterator[Fitted]:
+        """Each service of which there is news, or has been none for a while, in a thread, from a copy of what is known
+        of it: calls, boards and rows do not wait."""
+        services = service.gather(share.load)
+        share.fits = {name: last for name, last in share.fits.items() if name in services}
+        for name, keys in services.items():
+            known = [key for own in keys.values() for key in own.values() if key in share.load.series]
+            dirty, last = share.load.take_dirty(known), share.fits.get(name)
+            if not known or (last and dirty == last.untold and wall - last.at < _REFIT_S):
+                share.load.give_back(dirty)
+                continue
+            recorded = service.record(name, keys, share.load, share.cpu)
+            newest = max(share.load.series[key].newest for key in known)
+            since = last.since if last and last.newest == newest else wall
+            try:
+                fitted = await asyncio.to_thread(
+                    share.modeller.fit_service, recorded, dirty, now_ms, int(wall - since)
+                )
+            except Exception:  # one service's odd numbers must not leave the others without curves
+                log.exception("service %s: no fit", name)
+                self._context.counters.add("fits_failed")
+                share.load.give_back(dirty)
+                continue
+            share.load.give_back(fitted.untold)
+            share.fits[name] = LastFit(wall, newest, since, fitted.untold)
+            yield fitted
+
+    async def _insert(self, table: str, columns: tuple[str, ...], rows: list[tuple]) -> None:
+        await self._context.store.insert(table, columns, rows, self._reader.letters.refused)
         self._context.counters.add(f"rows: {table}", len(rows))
 
-    def forget(self, revoked: set[TP]) -> None:
-        self._unstored.forget(revoked)
-        for tp in revoked:
-            self._watermark.forget(tp.partition)
+    def assigned(self, partitions: set[TP]) -> None:
+        self.shares.assigned(partitions)
+
+    def revoked(self, partitions: set[TP]) -> None:
+        self.shares.revoked()
+        self._unstored.forget(partitions)
+        self._live.forget(partitions)
 
 
 def build(context: runner.Context) -> faust.App:
-    app = runner.app("curves", context.settings)
+    app = runner.app(JOB, context.settings)
     job = Curves(app, context)
-
-    @app.agent(runner.topic(app, names.KAFKA_TOPIC_CALLS))
-    async def calls(stream: faust.StreamT) -> None:
-        async for event in stream.noack().events():
-            await job.take_calls(event)
-
-    @app.agent(runner.topic(app, names.KAFKA_TOPIC_OTLP_METRICS))
-    async def metrics(stream: faust.StreamT) -> None:
-        async for event in stream.noack().events():
-            await job.take_metrics(event)
-
-    runner.every(app, context.settings.board_period, job.tick)
+    consume(app, names.KAFKA_TOPIC_CALLS, job.take_calls)
+    consume(app, names.KAFKA_TOPIC_OTLP_METRICS, job.take_metrics)
+    consume(app, names.KAFKA_TOPIC_ARRIVALS, job.take_arrivals)
+    runner.every(app, context.settings.board_period, job.board)
+    runner.every(app, context.settings.store_period, job.store)
     runner.every(app, context.settings.fit_period, job.fit)
-    app.task(job.restore)
-
-    @app.on_partitions_revoked.connect
-    async def revoked(_: faust.App, revoked: set[TP], **__: object) -> None:
-        job.forget(revoked)
-
+    follow(app, job.assigned, job.revoked)
     return app

@@ -1,167 +1,244 @@
-"""exclusive: spans -> calls with exclusive time and edges, into Kafka and ClickHouse.
+"""exclusive: spans -> calls with exclusive time and edges, into Kafka and ClickHouse, and arrivals for the boards.
 
-A message is acknowledged only after every trace that it touched is closed and its rows are in
-Kafka and in ClickHouse, so a crash repeats rows (the tables merge repeats) and never loses one.
+Everything is a function of the partition's log: what is repeated after a crash or a rebalance is what was there. The
+offset is committed far behind what is read, so that a successor has all it needs to repeat it.
 """
 
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, field
 
 import faust
 from faust.types import TP
 from spillway_contracts import names
+from spillway_native import Batch, Closed, PayloadError
 
-from spillway_streams import columns, otlp, runner
-from spillway_streams.classify import Templates
-from spillway_streams.exclusive import calls_and_edges
-from spillway_streams.jobs.batches import DeadLetters
-from spillway_streams.ledger import Ledger
-from spillway_streams.spans import Span
-from spillway_streams.window import Limits, Trace, Window
+from spillway_streams import columns, native_batch, runner
+from spillway_streams.classes.rules import KINDS
+from spillway_streams.jobs.batches import consume
+from spillway_streams.news import News
+from spillway_streams.offsets import Note, Verdict
+from spillway_streams.outputs import Outputs, to_messages
+from spillway_streams.rules import FRESH_MS, PERIOD_S, RulesReader
+from spillway_streams.sending import Message, Origin, Sender, letters_of
+from spillway_streams.shard import MAX_ROWS, NativeError, Rejected, Shard, Shards
+from spillway_streams.store import Store
+from spillway_streams.transport import Consumer, Start
 
 log = logging.getLogger("spillway.exclusive")
-
-
-@dataclass
-class _Partition:
-    window: Window
-    ledger: Ledger = field(default_factory=Ledger)
-    offset: int = -1
-    message_at: float = 0.0  # Kafka timestamp of the last message
-    seen_at: float = 0.0  # monotonic clock when it was taken
+_COMMIT_PERIOD_S = 1.0
+_NEWS_S = 2.0  # what ended longer ago is no news to a board
+# Bytes of a value. Of one compressed in the batch the client has unpacked all by then: who may write to otlp_spans
+# may fill this process's memory.
+_MAX_PAYLOAD = 1 << 28
 
 
 class Exclusive:
-    """The job's state: one window and ledger per assigned partition."""
+    """The job's state: one shard per assigned partition."""
 
     def __init__(self, app: faust.App, context: runner.Context) -> None:
-        self._app, self._context = app, context
-        self._counters, self._status = context.counters, context.status
         settings = context.settings
-        self._limits = Limits(settings.window, settings.hold, settings.max_spans, settings.max_trace_spans)
-        self._max_unflushed = settings.max_unflushed_spans
-        self._templates = Templates(context.counters, settings.classes_per_service)
-        self._calls = runner.topic(app, names.KAFKA_TOPIC_CALLS)
-        self._edges = runner.topic(app, names.KAFKA_TOPIC_EDGES)
-        self._letters = DeadLetters(app, context)
-        self._partitions: dict[TP, _Partition] = {}
+        self._app, self._context, self._settings = app, context, settings
+        self._counters = context.counters
+        self._sender = Sender(app, context.status)
+        self._letters = letters_of(app, context)
+        self._rules = RulesReader(Store(settings.clickhouse_url, context.status), context.layout.oldest_s)
+        self._maker = Shards(settings, context.layout.partitions)
+        self._shards: dict[TP, Shard] = {}
         self._room = asyncio.Event()
         self._room.set()
-        self._taken = 0  # spans taken since the last flush began
+        self._stored_spans = 0  # open after the last flush
+        self._commit_at = 0.0
+        self._rules_known = asyncio.Event()
+        self._news = News(self._sender, max(1, round(_NEWS_S / settings.arrivals_period)), self._counters)
 
-    async def take(self, event: faust.EventT) -> None:
-        """One message into its partition's window; what is not believed goes to the dead letters."""
-        await self._room.wait()
-        message = event.message
-        decoded = await self._decode(event)
-        partition = self._partition(message.tp)
-        if message.offset <= partition.offset:
-            return  # delivered twice within one assignment; the first one is still held
-        holders = partition.window.add(decoded.spans, message.offset, message.timestamp)
-        partition.ledger.hold(message.offset, event, holders)
-        partition.offset, partition.message_at = message.offset, message.timestamp
-        partition.seen_at = time.monotonic()
-        self._counters.add("messages")
-        self._counters.add("spans", len(decoded.spans))
-        self._taken += len(decoded.spans)
-        if self._taken >= self._max_unflushed:
-            self._room.clear()
+    @property
+    def _consumer(self) -> Consumer:
+        return self._app.consumer  # type: ignore[no-any-return]
 
-    def _partition(self, tp: TP) -> _Partition:
-        if tp not in self._partitions:
-            self._partitions[tp] = _Partition(Window(self._limits, self._counters))
-        return self._partitions[tp]
+    def open(self, tp: TP, start: Start) -> int:
+        """Where to read a partition from that was assigned: a shard that we still have goes on."""
+        shard = self._shards.get(tp)
+        if shard is None or not start.first <= shard.offsets.next_offset <= start.end:
+            shard = self._shards[tp] = self._maker.open(start)
+        shard.offsets.sought()
+        return shard.offsets.next_offset
 
-    async def _decode(self, event: faust.EventT) -> otlp.Decoded:
-        message, payload = event.message, event.value
-        try:
-            decoded = otlp.decode(payload or b"", int(message.timestamp * 1e6), self._counters)
-        except Exception as error:  # a poison message must not stop its partition
-            if not isinstance(error, otlp.PayloadError):
-                log.exception("offset %s of %s", message.offset, message.tp)
-            reason = str(error) if isinstance(error, otlp.PayloadError) else f"internal error: {error!r}"
-            self._counters.add("dead_letters: undecodable")
-            await self._letters.bury(event, reason, payload or b"")
-            return otlp.Decoded()
-        for reason, rejected in decoded.rejected.items():
-            spans = sum(len(scope.spans) for r in rejected.resource_spans for scope in r.scope_spans)
-            self._counters.add(f"rejected_spans: {reason}", spans)
-            await self._letters.bury(event, reason, rejected.SerializeToString())
-        return decoded
-
-    async def flush(self) -> None:
-        """Closes what is due, stores its rows, then acknowledges."""
-        self._taken = 0
-        closed = [(tp, held, self._close(tp, held)) for tp, held in self._partitions.items()]
-        for tp, held, traces in closed:
-            if traces:
-                await self._store(tp, traces)
-            for offset in (offset for trace in traces for offset in trace.offsets):
-                held.ledger.release(offset)
-            if self._partitions.get(tp) is held:  # still ours, and not assigned anew meanwhile
-                for event in held.ledger.take_done():
-                    event.ack()
+    def keep(self, assigned: set[TP]) -> None:
+        """Lets the partitions go that another worker has now."""
+        for tp in self._shards.keys() - assigned:
+            del self._shards[tp]
         self._room.set()
 
-    def _close(self, tp: TP, partition: _Partition) -> list[Trace]:
-        if runner.caught_up(self._app, tp, partition.offset):
-            partition.window.advance(partition.message_at + time.monotonic() - partition.seen_at)
-        return partition.window.close()
+    async def take(self, event: faust.EventT) -> None:
+        """One message into its shard; what is not believed goes to the dead letters."""
+        await self._room.wait()
+        message = event.message
+        shard = self._shards.get(message.tp)
+        if shard is None:
+            return  # another worker's by now
+        verdict = shard.offsets.judge(message.offset)
+        if verdict is Verdict.SEEK:
+            await self._seek(message.tp, shard)
+        if verdict is not Verdict.TAKE:
+            return
+        payload = event.value or b""
+        origin = Origin(message.topic, message.partition, message.offset)
+        for kind, rejected in await self._decode(shard, payload, origin, round(message.timestamp * 1000)):
+            if message.offset >= shard.lettered:
+                await self._letters.bury(origin, kind, rejected.reason, rejected.payload)
+        shard.lettered = max(shard.lettered, message.offset + 1)
+        self._counters.add("messages")
+        if self._open_spans() > self._stored_spans + self._settings.max_unstored_rows:
+            self._room.clear()
 
-    async def _store(self, tp: TP, traces: list[Trace]) -> None:
-        calls, edges = self._rows(traces)
-        key = str(tp.partition).encode()
-        outputs = (
-            ("calls", columns.CALLS, calls, self._calls),
-            ("edges", columns.EDGES, edges, self._edges),
+    async def _seek(self, tp: TP, shard: Shard) -> None:
+        self._counters.add("messages_missed_and_sought")
+        try:
+            await self._consumer.seek_wait({tp: shard.offsets.next_offset})
+        except Exception as error:  # as during a rebalance; else the next message asks for it again
+            log.warning("%s: cannot seek %d: %r", tp, shard.offsets.next_offset, error)
+            shard.offsets.sought()
+
+    def _open_spans(self) -> int:
+        return sum(shard.engine.open_spans for shard in self._shards.values())
+
+    async def _decode(
+        self, shard: Shard, payload: bytes, origin: Origin, timestamp_ms: int
+    ) -> list[tuple[str, Rejected]]:
+        """What was set aside, by kind."""
+        if len(payload) > _MAX_PAYLOAD:
+            return [("oversized", Rejected(f"{len(payload)} bytes, at most {_MAX_PAYLOAD}", payload, 0))]
+        async with shard.lock:
+            try:
+                rejected = shard.take(payload, origin.offset, timestamp_ms)
+            except PayloadError as error:
+                return [("undecodable", Rejected(str(error), payload, 0))]
+            except NativeError as error:
+                log.error("%s: %s; open traces of the partition are lost", origin, error)
+                self._counters.add("shards_lost: internal error")
+                self._maker.replace(shard)
+                return [("internal error", Rejected(str(error), payload, 0))]
+        for one in rejected:
+            self._counters.add(f"rejected_spans: {one.reason}", one.spans)
+        return [("rejected spans", one) for one in rejected]
+
+    async def flush(self) -> None:
+        """Closes what is due, stores its rows, then commits. Repeats at once while there is more."""
+        await self._rules_known.wait()
+        more = True
+        while more:
+            shards, done = dict(self._shards), []
+            outputs = Outputs(self._sender, self._letters, self._context.store, self._counters)
+            more = False
+            for tp, shard in shards.items():
+                if closed := await self._close(tp, shard):
+                    await asyncio.to_thread(outputs.add, tp.partition, closed)
+                    done.append((shard, closed.commit_offset))
+                    more = more or closed.calls.rows + closed.edges.rows > 0
+            await outputs.store()
+            for shard, offset in done:
+                shard.done = shard.done if offset is None else offset
+            self._stored_spans = self._open_spans()
+            self._room.set()
+            await self._commit(shards)
+            self._measure()
+
+    async def _close(self, tp: TP, shard: Shard) -> Closed | None:
+        """What is due. While rules must be read and cannot be, messages and arrivals go on."""
+        known_ms = 0  # the clock when rules were last read for it; the hosts' clocks may differ by any time
+        while True:
+            async with shard.lock:
+                shard.idle(self._consumer.progress(tp), round(self._settings.clock_skew * 1000))
+                clock_ms = shard.engine.clock_ms
+                if self._rules.is_fresh(clock_ms) or clock_ms <= known_ms + FRESH_MS:
+                    return await self._close_locked(tp, shard)
+            await self._read_rules()
+            known_ms = clock_ms
+
+    async def _close_locked(self, tp: TP, shard: Shard) -> Closed | None:
+        try:
+            closed = await asyncio.to_thread(shard.close, MAX_ROWS // len(self._shards or (0,)))
+        except NativeError as error:
+            log.error("%s: %s; open traces of the partition are lost", tp, error)
+            self._counters.add("shards_lost: internal error")
+            self._maker.replace(shard)
+            return None
+        for name, n in shard.engine.counters().items():
+            self._counters.add(name, n)
+        return closed
+
+    async def _commit(self, shards: dict[TP, Shard]) -> None:
+        """What is stored, of partitions that are still ours; a commit that fails is made by the next one."""
+        if time.monotonic() < self._commit_at:
+            return
+        self._commit_at = time.monotonic() + _COMMIT_PERIOD_S
+        wanted = {}
+        for tp, shard in shards.items():
+            if shard.done > shard.committed and self._shards.get(tp) is shard:
+                wanted[tp] = (shard.done, str(Note(shard.lettered, self._maker.horizon_ms)))
+        if wanted and await self._consumer.commit_to(wanted):
+            for tp, (offset, _) in wanted.items():
+                shards[tp].committed = offset
+
+    def _measure(self) -> None:
+        now_ms, lag, ahead = time.time() * 1000, 0.0, 0
+        for tp, shard in self._shards.items():
+            if clock := shard.engine.clock_ms:
+                lag = max(lag, now_ms - clock)
+            if progress := self._consumer.progress(tp):
+                ahead += max(progress.end - shard.offsets.next_offset, 0)
+        self._counters.gauge("partitions", len(self._shards))
+        self._counters.gauge("open_spans", self._stored_spans)
+        self._counters.gauge(
+            "known_traces", sum(shard.engine.known_traces for shard in self._shards.values())
         )
-        for table, schema, batch, topic in outputs:
-            if not columns.length(batch):
-                continue
-            await runner.deliver(topic, columns.to_ipc(schema, batch), key, self._status)
-            await self._context.store.insert(table, list(schema), columns.to_clickhouse(schema, batch))
-            self._counters.add(table, columns.length(batch))
-        self._counters.add("traces", len(traces))
+        self._counters.gauge("clock_lag_s", round(lag / 1000, 3))
+        self._counters.gauge("messages_not_read", ahead)
 
-    def _rows(self, traces: list[Trace]) -> tuple[columns.Columns, columns.Columns]:
-        spans = [trace.spans for trace in traces]
-        try:
-            return calls_and_edges(spans, self._templates, self._counters)
-        except Exception:
-            log.exception("%s traces; trying them one by one", len(traces))
-        good = [one for one in spans if self._is_computable(one)]
-        return calls_and_edges(good, self._templates, self._counters)
+    async def send_arrivals(self) -> None:
+        """What just ended, while it is news; all shards' together, as they share the partitions that it goes to."""
+        messages: list[Message] = []
+        for tp, shard in dict(self._shards).items():
+            async with shard.lock:
+                batch = shard.engine.arrivals()
+            if batch.rows:
+                messages += await asyncio.to_thread(_arrivals, tp.partition, batch)
+        self._news.tell(messages)
 
-    def _is_computable(self, spans: list[Span]) -> bool:
-        try:
-            calls_and_edges([spans], self._templates, self._counters)
-        except Exception:
-            log.exception("trace %s of %s spans is lost", spans[0].trace_id, len(spans))
-            self._counters.add("traces_lost: internal error")
-            return False
-        return True
+    async def poll_rules(self) -> None:
+        await self._read_rules()
+        self._rules_known.set()
 
-    def forget(self, revoked: set[TP]) -> None:
-        """Partitions that another worker has now: it starts from what was committed."""
-        for tp in revoked:
-            self._partitions.pop(tp, None)
+    async def _read_rules(self) -> None:
+        found = await self._rules.read()
+        rules = [rule for rule in found if rule[-1] in KINDS]  # a newer version may know more
+        self._counters.gauge("class_rules", len(rules))
+        self._counters.gauge("class_rules_of_unknown_kind", len(found) - len(rules))
+        if rules == self._maker.rules:
+            return
+        for shard in self._shards.values():
+            shard.engine.set_rules(rules)
+        self._maker.rules = rules
+
+
+def _arrivals(source: int, batch: Batch) -> list[Message]:
+    rows = native_batch.read(columns.ARRIVALS, batch)
+    return [*to_messages(columns.ARRIVALS, names.KAFKA_TOPIC_ARRIVALS, source, batch, rows)]
 
 
 def build(context: runner.Context) -> faust.App:
     app = runner.app("exclusive", context.settings)
     job = Exclusive(app, context)
-
-    @app.agent(runner.topic(app, names.KAFKA_TOPIC_OTLP_SPANS))
-    async def consume(stream: faust.StreamT) -> None:
-        async for event in stream.noack().events():
-            await job.take(event)
-
+    consume(app, names.KAFKA_TOPIC_OTLP_SPANS, job.take, acks=False)
+    app.transport.opener = job.open
     runner.every(app, context.settings.flush_period, job.flush)
+    runner.every(app, context.settings.arrivals_period, job.send_arrivals)
+    app.task(job.poll_rules)
+    runner.every(app, PERIOD_S, job.poll_rules)
 
-    @app.on_partitions_revoked.connect
-    async def revoked(_: faust.App, revoked: set[TP], **__: object) -> None:
-        job.forget(revoked)
+    @app.on_partitions_assigned.connect
+    async def assigned(_: faust.App, assigned: set[TP], **__: object) -> None:
+        job.keep(assigned)
 
     return app

@@ -1,123 +1,188 @@
-"""graph: calls and edges -> call ratios, network times, demand at the entry.
+"""graph: calls, edges and network times -> call ratios, network times, demand at the entry.
 
-Memory is a sliding window: after a restart it fills again from what was not acknowledged and from
-what comes.
+Parts of edges and of network times are stored, then positions, then the messages are acknowledged. The requests
+that edges are divided by are the calls that `curves` stores; here they are memory, and their messages are
+acknowledged once no window needs them.
 """
 
+import asyncio
 import time
+from collections.abc import Callable, Collection, Mapping
 
 import faust
 from faust.types import TP
 from spillway_contracts import names
 
-from spillway_streams import callgraph, columns, runner
+from spillway_streams import boards, callgraph, columns, positions, restore, runner
+from spillway_streams.boards import HotTable, Window
 from spillway_streams.callgraph import CallGraph
-from spillway_streams.event_time import Watermark
+from spillway_streams.columns import Columns, Schema
 from spillway_streams.hot import Boards
-from spillway_streams.jobs.batches import DeadLetters, Unstored, decode
+from spillway_streams.jobs.batches import (
+    Reader,
+    Trailing,
+    Unstored,
+    acknowledge,
+    consume,
+    parts_columns,
+)
+from spillway_streams.jobs.graph_share import Share
+from spillway_streams.jobs.live import Live
+from spillway_streams.jobs.shares import Shares, follow
+from spillway_streams.parts import AbsurdRows, Parts, checked
+from spillway_streams.positions import Batch
 
+JOB = "graph"
 _MEMORY_WINDOWS = 20
+_TRACE_S = 60.0  # a call is known that much after its start at most
+_TABLES = {
+    names.KAFKA_TOPIC_EDGES: ("edge_parts", callgraph.EDGE_PARTS),
+    names.KAFKA_TOPIC_NETWORK: ("network_parts", callgraph.NETWORK_PARTS),
+}
 
 
 class Graph:
-    """The job's state: sums per second, and the messages behind rows that are not stored yet."""
+    """The job's state: a share per partition number, and the messages whose rows are not stored yet."""
 
     def __init__(self, app: faust.App, context: runner.Context) -> None:
         settings = context.settings
-        self._context, self._settings = context, settings
-        memory = settings.graph_window * _MEMORY_WINDOWS
-        per_second = max(settings.max_network_samples // settings.graph_window, 1)
-        self._graph = CallGraph(memory, per_second, context.counters)
-        self._watermark = Watermark()
-        self._unstored = Unstored()
-        self._letters = DeadLetters(app, context)
-        self._boards = Boards(settings.redis_url, settings.board_expiry, context.status)
-        self._news = False
-        self._board_at: int | None = None
-        self._rows_at: int | None = None
+        self._app, self._context, self._settings = app, context, settings
+        self._window = Window(settings.board_window, settings.board_settle)
+        self.shares = Shares(app, self._make, self._restore)
+        self._unstored = Unstored(app)
+        self._requests = Trailing(settings.graph_window + _TRACE_S)
+        self._reader = Reader(app, context)
+        redis = Boards(settings.redis_url, settings.board_expiry, context.status)
+        self._live = Live(app, redis, self.shares, self._window.memory, self._reader)
 
-    async def start(self) -> None:
-        await self._boards.reach()
+    def _make(self, _: int) -> Share:
+        settings, counters = self._settings, self._context.counters
+        graph = CallGraph(settings.graph_window * _MEMORY_WINDOWS, settings.max_keys, counters)
+        return Share(graph, HotTable(self._window, settings.max_keys, counters))
+
+    async def _restore(self, shares: Mapping[int, Share]) -> None:
+        store, seconds = self._context.store, self._settings.graph_window * _MEMORY_WINDOWS
+        stored = await restore.positions(store, JOB, shares)
+        for number, share in shares.items():
+            own = [row for row in stored if row[1] == number]
+            edges = await restore.parts(store, "edges", names.KAFKA_TOPIC_EDGES, own, seconds)
+            network = await restore.parts(store, "network", names.KAFKA_TOPIC_NETWORK, own, seconds)
+            await asyncio.to_thread(share.restore, own, edges, network)
+            rows = sum(len(found[0]) for found in (edges, network) if found)
+            self._context.counters.add("restored_rows", rows)
 
     async def take_calls(self, event: faust.EventT) -> None:
-        await self._unstored.room()
-        batch = await decode(columns.CALLS, event, self._letters, self._context)
-        if columns.length(batch):
-            self._graph.add_calls(batch)
-            newest = int(batch["started_at"].max()) // 1_000_000
-            self._watermark.note(event.message.partition, newest, time.monotonic())
-            self._context.counters.add("calls", columns.length(batch))
-        self._unstored.add(event)
-        self._news = True
+        of = callgraph.request_parts
+        share, batch, parts = await self._next(event, columns.CALLS, callgraph.CALL_COLUMNS, of)
+        if share:
+            if parts is not None:
+                share.add_requests(batch, parts, self._settings.lateness)
+            self._requests.add(event, batch)
 
     async def take_edges(self, event: faust.EventT) -> None:
+        of = callgraph.edge_parts
+        share, batch, parts = await self._next(event, columns.EDGES, callgraph.EDGE_COLUMNS, of)
+        if share:
+            if parts is not None:
+                share.add(share.graph.edges, share.watermark, batch, parts)
+            self._unstored.add(event, batch, parts)
+
+    async def take_network(self, event: faust.EventT) -> None:
+        of = callgraph.network_parts
+        share, batch, parts = await self._next(event, columns.NETWORK, columns.NETWORK, of)
+        if share:
+            if parts is not None:
+                share.add(share.graph.network, share.network_watermark, batch, parts)
+            self._unstored.add(event, batch, parts)
+
+    async def take_arrivals(self, event: faust.EventT) -> None:
+        await self._live.take(event)
+
+    async def _next(
+        self, event: faust.EventT, schema: Schema, only: Collection[str], of: Callable[[Columns], Parts]
+    ) -> tuple[Share | None, Batch | None, Parts | None]:
+        """A message's share, None when it was given away; its batch, None when it went to the dead letters; its
+        parts, None when they are not to be counted."""
+        share, parts = await self.shares.of(event.message), None
+        if share is None:
+            return None, None, None
         await self._unstored.room()
-        batch = await decode(columns.EDGES, event, self._letters, self._context)
-        if columns.length(batch):
-            self._graph.add_edges(batch)
-            self._context.counters.add("edges", columns.length(batch))
-        self._unstored.add(event)
-        self._news = True
+        batch, rows = await self._reader.batch(event, schema, only)
+        try:
+            parts = checked(of(rows)) if rows is not None else None
+        except AbsurdRows as error:
+            await self._reader.refuse(event, "absurd", error)
+            batch = None
+        if not self.shares.owns(event.message, share):
+            return None, None, None
+        is_new = parts is not None and share.take(batch, self._context.counters)
+        return share, batch, parts if is_new else None
 
     async def board(self) -> None:
         """Demand and network for Redis."""
-        now = self._watermark.now(time.monotonic())
-        if now is None or not (self._news or now != self._board_at):
-            await self._boards.reach()
-            return
-        self._board_at, self._news = now, False
-        end = now - int(self._settings.lateness)
-        demand = self._graph.demand(end - self._settings.board_window, end)
-        pairs = self._graph.network_times(end - self._settings.graph_window, end, end * 1000)
-        put = {names.REDIS_KEY_DEMAND.format(cluster=cluster): entries for cluster, entries in demand.items()}
-        await self._boards.put(put | {names.REDIS_KEY_NETWORK: callgraph.network_board(pairs, end)})
+
+        def entries(share: Share, at: float) -> boards.Demand:
+            return boards.demand_board(share.hot, at)
+
+        pairs, settings = {}, self._settings
+        for share in self.shares.ready.values():
+            end, rows = share.network_times(settings.graph_window, settings.lateness, time.monotonic())
+            pairs |= callgraph.network_board(rows, end)
+        await self._live.board(names.REDIS_KEY_DEMAND, entries, {names.REDIS_KEY_NETWORK: pairs})
+
+    async def store(self) -> None:
+        """Parts, then positions, then acknowledges: whatever is stored twice replaces itself."""
+        taken, requests = self._unstored.take(), self._requests.take()
+        for topic, (table, names_) in _TABLES.items():
+            own = [one for one in taken if one.batch and one.batch.topic == topic]
+            await self._context.store.insert_columns(
+                table, parts_columns(own, names_), self._reader.letters.refused
+            )
+        done = positions.rows(JOB, (one.batch for one in [*taken, *requests] if one.batch))
+        await self._insert("positions", positions.POSITIONS, done)
+        self._unstored.stored(taken)
+        for one in requests:
+            acknowledge(self._app, one.message)
+        shares = self.shares.ready.values()
+        self._context.counters.gauge("partitions", len(shares))
+        self._context.counters.gauge("edge_keys", sum(len(share.graph.edges) for share in shares))
 
     async def rows(self) -> None:
-        """Call ratios and network times for ClickHouse; then acknowledges."""
-        events = self._unstored.take()
-        now = self._watermark.now(time.monotonic())
-        if now is not None and (events or now != self._rows_at):
-            self._rows_at = now
-            end = now - int(self._settings.lateness)
-            first, at = end - self._settings.graph_window, end * 1000
-            store = self._context.store
-            ratios = self._graph.call_ratios(first, end, at)
-            pairs = self._graph.network_times(first, end, at)
-            await store.insert("call_ratios", list(callgraph.CALL_RATIOS), _columns(ratios))
-            await store.insert("network_times", list(callgraph.NETWORK_TIMES), _columns(pairs))
-            self._context.counters.add("rows: call_ratios", len(ratios))
-        self._unstored.stored(events)
+        """Call ratios and network times for ClickHouse."""
+        wall, window, lateness = time.monotonic(), self._settings.graph_window, self._settings.lateness
+        ratios, pairs = [], []
+        for share in self.shares.ready.values():
+            told = (share.watermark.now(wall), share.network_watermark.now(wall))
+            if told != share.told:
+                share.told = told
+                ratios += share.ratios(window, lateness, wall)
+                pairs += share.network_times(window, lateness, wall)[1]
+        await self._insert("call_ratios", callgraph.CALL_RATIOS, ratios)
+        await self._insert("network_times", callgraph.NETWORK_TIMES, pairs)
 
-    def forget(self, revoked: set[TP]) -> None:
-        self._unstored.forget(revoked)
-        for tp in revoked:
-            self._watermark.forget(tp.partition)
+    async def _insert(self, table: str, names_: tuple[str, ...], rows: list[tuple]) -> None:
+        await self._context.store.insert(table, names_, rows, self._reader.letters.refused)
+        self._context.counters.add(f"rows: {table}", len(rows))
 
+    def assigned(self, partitions: set[TP]) -> None:
+        self.shares.assigned(partitions)
 
-def _columns(rows: list[tuple]) -> list[list]:
-    return [list(column) for column in zip(*rows, strict=True)]
+    def revoked(self, partitions: set[TP]) -> None:
+        self.shares.revoked()
+        self._unstored.forget(partitions)
+        self._requests.forget(partitions)
+        self._live.forget(partitions)
 
 
 def build(context: runner.Context) -> faust.App:
-    app = runner.app("graph", context.settings)
+    app = runner.app(JOB, context.settings)
     job = Graph(app, context)
-
-    @app.agent(runner.topic(app, names.KAFKA_TOPIC_CALLS))
-    async def calls(stream: faust.StreamT) -> None:
-        async for event in stream.noack().events():
-            await job.take_calls(event)
-
-    @app.agent(runner.topic(app, names.KAFKA_TOPIC_EDGES))
-    async def edges(stream: faust.StreamT) -> None:
-        async for event in stream.noack().events():
-            await job.take_edges(event)
-
-    app.task(job.start)
+    consume(app, names.KAFKA_TOPIC_CALLS, job.take_calls)
+    consume(app, names.KAFKA_TOPIC_EDGES, job.take_edges)
+    consume(app, names.KAFKA_TOPIC_NETWORK, job.take_network)
+    consume(app, names.KAFKA_TOPIC_ARRIVALS, job.take_arrivals)
+    follow(app, job.assigned, job.revoked)
     runner.every(app, context.settings.board_period, job.board)
+    runner.every(app, context.settings.store_period, job.store)
     runner.every(app, context.settings.graph_period, job.rows)
-
-    @app.on_partitions_revoked.connect
-    async def revoked(_: faust.App, revoked: set[TP], **__: object) -> None:
-        job.forget(revoked)
-
     return app

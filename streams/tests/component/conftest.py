@@ -1,6 +1,5 @@
-"""Real Kafka, Redis and ClickHouse, one of each for the whole run, and jobs as real processes."""
+"""Real Kafka, Redis and ClickHouse, one of each per file of tests (none hears another), and jobs as real processes."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -10,11 +9,11 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import broker
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 from clickhouse_driver import Client
 from spillway_lab.testing.kafka import kafka_server
 from spillway_lab.testing.servers import clickhouse_server, free_port, redis_server
@@ -27,19 +26,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.component)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with kafka_server(tmp_path_factory.mktemp("kafka")) as address:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with redis_server(tmp_path_factory.mktemp("redis")) as url:
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def clickhouse_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with clickhouse_server(tmp_path_factory.mktemp("clickhouse")) as url:
         yield url
@@ -67,7 +66,7 @@ class Job:
         except urllib.error.HTTPError as error:
             return json.load(error)
         except OSError as error:
-            return {"ready": False, "problems": {"health": str(error)}, "counters": {}}
+            return {"ready": False, "problems": {"health": str(error)}, "counters": {}, "gauges": {}}
 
     def counters(self) -> dict[str, int]:
         return self.state()["counters"]
@@ -102,70 +101,14 @@ def run_job(name: str, folder: Path, **environment: str) -> Iterator[Job]:
 
 
 @pytest.fixture
-def send_to() -> Callable[..., None]:
-    """Produces payloads to a broker's topic, one message each, and waits for its acknowledgement."""
-
-    def _send(broker: str, topic: str, payloads: list[bytes], partition: int | None = None) -> None:
-        async def produce() -> None:
-            async with AIOKafkaProducer(bootstrap_servers=broker) as producer:
-                for payload in payloads:
-                    await producer.send_and_wait(topic, payload, partition=partition)
-
-        asyncio.run(produce())
-
-    return _send
-
-
-@pytest.fixture
-def send(kafka: str, send_to: Callable[..., None]) -> Callable[..., None]:
-    """send_to with the shared broker."""
-    return lambda *what, **where: send_to(kafka, *what, **where)
-
-
-@pytest.fixture
-def committed(kafka: str) -> Callable[[str, str, int], int]:
-    """committed(job, topic, partition): the offset that a job has acknowledged up to."""
-
-    def _committed(job: str, topic: str, partition: int) -> int:
-        async def ask() -> int:
-            admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
-            await admin.start()
-            try:
-                offsets = await admin.list_consumer_group_offsets(f"spillway-{job}")
-            finally:
-                await admin.close()
-            found = offsets.get(TopicPartition(topic, partition))
-            return found.offset if found else 0
-
-        return asyncio.run(ask())
-
-    return _committed
+def send(kafka: str) -> Callable[..., list[int]]:
+    """broker.send to the file's broker."""
+    return partial(broker.send, kafka)
 
 
 @pytest.fixture(name="run_job")
 def _run_job() -> Callable[..., object]:
     return run_job
-
-
-@pytest.fixture
-def read_all(kafka: str) -> Callable[[str], list]:
-    """Every record that a topic holds at the time of the call."""
-
-    def _read(topic: str) -> list:
-        async def consume() -> list:
-            async with AIOKafkaConsumer(
-                topic, bootstrap_servers=kafka, auto_offset_reset="earliest"
-            ) as consumer:
-                ends = await consumer.end_offsets(consumer.assignment())
-                records: list = []
-                while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-                    for batch in (await consumer.getmany(timeout_ms=1000)).values():
-                        records += batch
-                return records
-
-        return asyncio.run(consume())
-
-    return _read
 
 
 @pytest.fixture

@@ -1,14 +1,16 @@
 """Servers that are away at start or while running, and a second worker."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
+import broker
 import pytest
 from clickhouse_driver import Client
 from spillway_contracts import names
 from spillway_lab.testing.kafka import kafka_process
 from spillway_lab.testing.servers import clickhouse_process
 from spillway_lab.testing.waiting import STOP_S, eventually
-from spillway_streams import jaeger
+from spillway_streams import jaeger, runner
 
 
 def _payloads(files, cluster: str, first: int, n: int) -> list[bytes]:
@@ -30,31 +32,44 @@ def _stored(url: str, cluster: str) -> int:
 
 
 @pytest.mark.timeout(420)
-def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, send_to, hotel_reservation):
-    """ClickHouse absent at start, killed while spans come, then Kafka killed: the health endpoint
-    names who is missing, and after each return every call is stored."""
+def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, hotel_reservation):
+    """ClickHouse absent at start, killed while spans come, then Kafka killed: the health endpoint names who is missing,
+    also that of a job that sends nothing and of a worker more than there are partitions, and after each return every
+    call is stored."""
     with ExitStack() as servers:
         kafka = servers.enter_context(kafka_process(tmp_path))
         clickhouse = servers.enter_context(clickhouse_process(tmp_path))
         clickhouse.stop()
-        job = servers.enter_context(
-            run_job("exclusive", tmp_path, SPILLWAY_KAFKA=kafka.url, SPILLWAY_CLICKHOUSE_URL=clickhouse.url)
-        )
+        environment = {
+            "SPILLWAY_KAFKA": kafka.url,
+            "SPILLWAY_CLICKHOUSE_URL": clickhouse.url,
+            "SPILLWAY_TOPIC_PARTITIONS": "1",
+        }
+        job = servers.enter_context(run_job("exclusive", tmp_path, **environment))
         eventually(lambda: "clickhouse" in job.state()["problems"], "503 that names ClickHouse")
         clickhouse.start()
         eventually(lambda: job.state()["ready"], "ready")
-        send_to(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 0, 30))
+        broker.send(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 0, 30))
         eventually(lambda: _stored(clickhouse.url, "away") == 180, "the first calls")
 
         clickhouse.kill()
-        send_to(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 30, 30))
+        broker.send(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 30, 30))
         eventually(lambda: "clickhouse" in job.state()["problems"], "ClickHouse missed")
         clickhouse.start()
         eventually(lambda: _stored(clickhouse.url, "away") == 360, "calls sent without ClickHouse")
 
+        readers = [servers.enter_context(run_job("classify", tmp_path / name, **environment)) for name in ("one", "two")]
+
+        def all_readers(holds: Callable[[dict], bool], what: str) -> None:
+            states = lambda: [reader.state() for reader in readers]
+            eventually(lambda: all(map(holds, states())), what, seen=states)
+
+        all_readers(lambda state: state["ready"], "readers ready")
         kafka.kill()
+        all_readers(lambda state: runner.CONSUMER in state["problems"], "Kafka missed by readers")
         kafka.start()
-        send_to(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 60, 30))
+        all_readers(lambda state: state["ready"], "Kafka is back")
+        broker.send(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 60, 30))
         eventually(lambda: _stored(clickhouse.url, "away") == 540, "calls after Kafka's return", 120)
 
 

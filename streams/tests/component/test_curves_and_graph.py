@@ -4,13 +4,16 @@ import time
 
 import numpy as np
 import pytest
+from clickhouse_driver import Client
+from feeding import feed, partition_of, sequences
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from redis import Redis
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry
-from spillway_lab.testing.waiting import eventually
-from spillway_streams import columns
+from spillway_lab.testing.waiting import WAIT_S, eventually
+from spillway_streams import boards, columns, network
 
+SOURCE = 21  # no partition of otlp_spans is: what other tests sent is not before ours
 SERVICE, SECONDS, CAPACITY, A, B = "shop", 60, 200.0, 2.0, 5.0
 BOARD_S = 5  # SPILLWAY_BOARD_WINDOW unless set
 CLASS = f"{SERVICE} GET /carts/{{id}}"
@@ -32,8 +35,8 @@ def _calls(cluster: str, start: int) -> columns.Columns:
             at = (start + second) * 1_000_000 + i * 1_000_000 // rate
             span = f"{second:08x}{i:08x}"
             rows.append((
-                at, "7" * 32, span, cluster, SERVICE, CLASS, "", "", own_us + 1000, own_us, 2, float(rate),
-                100, 2000, 200, False, 1.0,
+                at, f"{second:016x}{i:016x}", span, cluster, SERVICE, CLASS, "", "", own_us + 1000, own_us, 2, float(rate),
+                100, 2000, 200, False, 1.0, 1, float(rate), 2,
             ))  # fmt: skip
     return columns.from_rows(columns.CALLS, rows)
 
@@ -43,8 +46,8 @@ def _edges(calls: columns.Columns, cluster: str, there: str) -> columns.Columns:
     picked = np.arange(0, columns.length(calls), 3)
     rows = [
         (
-            int(calls["started_at"][i]), "7" * 32, f"{calls['span_id'][i][:15]}{k}", cluster, SERVICE, CLASS,
-            there, "stock", "stock GET /levels", 1000, 30_000, 10, 500, 200, False, 1.0, 1,
+            int(calls["started_at"][i]), calls["trace_id"][i], f"{calls['span_id'][i][:15]}{k}", cluster, SERVICE, CLASS,
+            there, "stock", "stock GET /levels", 1000, 30_000, 10, 500, 200, False, 1.0, 1, 2,
         )
         for i in picked
         for k in "ab"
@@ -71,19 +74,27 @@ def _messages(schema: columns.Schema, batch: columns.Columns, size: int = 500) -
     ]
 
 
-def _board(redis: Redis, key: str, kind: type, start: int):
-    """The board's entry of the data's last seconds, once it is what was sent; a board goes on as the clock does,
-    so how many of its seconds lie in the data depends on when it is read."""
+@pytest.fixture
+def give(kafka: str, clickhouse: Client):
+    """give(topic, source, payloads): batches of the service from one partition of otlp_spans, in its partition."""
+
+    def _give(topic: str, source: int, payloads: list[bytes], name: str = SERVICE) -> None:
+        feed(kafka, topic, partition_of(clickhouse, name), sequences(source, payloads))
+
+    return _give
+
+
+def _board(redis: Redis, key: str, kind: type, calls: columns.Columns):
+    """The board's entry once it is as of the newest end, with the rate that was sent: calls by the second of their
+    end, of the five seconds that are a second old."""
     text = redis.hget(key, CLASS)
     entry = kind.from_json(text) if text else None
-    if not entry or entry.at < start + SECONDS - 4:
+    ends = (calls["started_at"] + calls["duration_us"]) / 1e6
+    if not entry or entry.at != pytest.approx(ends.max(), abs=1e-6):
         return None
-    sent = _sent_before(entry.at - start)
-    return entry if sent and entry.rps == pytest.approx(sum(sent) / BOARD_S, rel=0.01) else None
-
-
-def _sent_before(second: float) -> list[int]:
-    return [_rate(s) for s in range(SECONDS) if second - BOARD_S <= s < second]
+    last = int(entry.at - 1)
+    expected = np.count_nonzero((ends >= last - BOARD_S) & (ends < last)) / BOARD_S
+    return entry if entry.rps == pytest.approx(expected) else None
 
 
 def _latency(a: float, b: float) -> list[float]:
@@ -93,26 +104,32 @@ def _latency(a: float, b: float) -> list[float]:
 CURVE = """SELECT a_ms, b_ms, fitted_at FROM curves WHERE class = %(class)s AND phase IN ('retrain', 'shift')
     ORDER BY fitted_at DESC LIMIT 1"""
 CPU_ROWS = "SELECT count() FROM cpu_1s FINAL WHERE cluster = %(c)s"
-LOAD_ROWS = "SELECT sum(arrivals), count() FROM load_1s FINAL WHERE cluster = %(c)s"
+LOAD_ROWS = "SELECT sum(arrivals), uniqExact(at) FROM load_parts FINAL WHERE cluster = %(c)s"
 BUCKETS = "SELECT sum(samples) > 3000 FROM buckets FINAL WHERE cluster = %(c)s"
 CAPACITIES = """SELECT capacity_rps FROM capacities WHERE cluster = %(c)s AND source = 'cpu'
     ORDER BY measured_at DESC LIMIT 1"""
 
 
-def test_a_known_curve_and_capacity_come_out_and_survive_a_restart(jobs, send, clickhouse, redis_url):
+def test_a_known_curve_and_capacity_come_out_and_survive_a_restart(jobs, give, clickhouse, redis_url):
     """Calls on a known curve and CPU in proportion to load: the curve within 10 %, the capacity within 5 %, load
     and CPU rows complete, the load board true; killed and started again, the job fits the same from what
-    ClickHouse holds."""
+    ClickHouse holds, and what comes a second time is not counted."""
     cluster, start = "curves-a", int(time.time()) - 3 * SECONDS
     calls = _calls(cluster, start)
-    send(names.KAFKA_TOPIC_OTLP_METRICS, [_cpu(cluster, start), b"\xff"])
-    send(names.KAFKA_TOPIC_CALLS, [*_messages(columns.CALLS, calls), b"no Arrow"])
+    payloads = _messages(columns.CALLS, calls)
+    give(names.KAFKA_TOPIC_OTLP_METRICS, SOURCE, [_cpu(cluster, start), b"\xff"])
+    give(names.KAFKA_TOPIC_CALLS, SOURCE, [*payloads, b"no Arrow"])
+    give(names.KAFKA_TOPIC_CALLS, SOURCE, payloads)
+    give(names.KAFKA_TOPIC_ARRIVALS, SOURCE, _messages(columns.ARRIVALS, boards.arrivals_of(calls)))
     job = jobs("curves", SPILLWAY_FIT_PERIOD="1")
     redis = Redis.from_url(redis_url)
     key = names.REDIS_KEY_LOAD.format(cluster=cluster)
-    entry = eventually(lambda: _board(redis, key, LoadBoardEntry, start), "load board", seen=job.counters)
-    sent = _sent_before(entry.at - start)
-    assert entry.failed_share == 0 and entry.cpu == pytest.approx(np.mean(sent) / CAPACITY, rel=0.1)
+    entry = eventually(
+        lambda: _board(redis, key, LoadBoardEntry, calls),
+        "load board",
+        seen=lambda: (job.state(), job.tail()),
+    )
+    assert entry.failed_share == 0 and entry.cpu == pytest.approx(_rate(SECONDS - 3) / CAPACITY, rel=0.1)
 
     def stored(sql: str) -> list[tuple]:
         return clickhouse.execute(sql, {"c": cluster})
@@ -123,7 +140,13 @@ def test_a_known_curve_and_capacity_come_out_and_survive_a_restart(jobs, send, c
     def curve_is_true() -> bool:
         return bool(found := curve()) and _latency(*found[:2]) == pytest.approx(_latency(A, B), rel=0.1)
 
-    eventually(lambda: stored(LOAD_ROWS) == [(len(calls["class"]), SECONDS)], "load_1s")
+    whole = [(len(calls["class"]), SECONDS)]
+    eventually(
+        lambda: stored(LOAD_ROWS) == whole,
+        "load_parts",
+        WAIT_S,
+        lambda: (stored(LOAD_ROWS), job.state(), job.tail()),
+    )
     eventually(lambda: stored(CPU_ROWS) == [(SECONDS,)], "cpu_1s")
     eventually(curve_is_true, "the curve", seen=curve)
     capacity = [(pytest.approx(CAPACITY, rel=0.05),)]
@@ -140,28 +163,42 @@ def test_a_known_curve_and_capacity_come_out_and_survive_a_restart(jobs, send, c
     assert _latency(*curve()[:2]) == pytest.approx(_latency(a, b), rel=0.05)
 
 
-RATIOS = """SELECT calls_per_request, request_bytes, response_bytes FROM call_ratios
+RATIOS = """SELECT calls_per_request, request_bytes, response_bytes, probability, success_rate FROM call_ratios
     WHERE source_class = %(class)s ORDER BY window_end DESC LIMIT 1"""
+NETWORK = """SELECT p50_ms FROM network_times WHERE source_cluster = %(c)s ORDER BY window_end DESC LIMIT 1"""
 
 
-def test_the_call_graph_and_the_demand_are_true(jobs, send, clickhouse, redis_url):
-    """Calls per request, bytes, network time and demand at the entry equal what was sent."""
+def test_the_call_graph_and_the_demand_are_true(jobs, give, clickhouse, redis_url):
+    """Calls per request, who calls at all, bytes, network time and demand at the entry equal what was sent."""
     cluster, there, start = "graph-a", "graph-b", int(time.time()) - 2 * SECONDS
     calls = _calls(cluster, start)
-    send(names.KAFKA_TOPIC_EDGES, _messages(columns.EDGES, _edges(calls, cluster, there)))
-    send(names.KAFKA_TOPIC_CALLS, _messages(columns.CALLS, calls))
+    edges = _edges(calls, cluster, there)
+    give(names.KAFKA_TOPIC_EDGES, SOURCE + 1, _messages(columns.EDGES, edges))
+    give(names.KAFKA_TOPIC_CALLS, SOURCE + 1, _messages(columns.CALLS, calls))
+    pair = f"{cluster}>{there}"
+    give(names.KAFKA_TOPIC_NETWORK, SOURCE + 1, _messages(columns.NETWORK, network.of_edges(edges)), pair)
+    give(names.KAFKA_TOPIC_ARRIVALS, SOURCE + 1, _messages(columns.ARRIVALS, boards.arrivals_of(calls)))
     job = jobs("graph", SPILLWAY_GRAPH_PERIOD="1")
     redis = Redis.from_url(redis_url)
     key = names.REDIS_KEY_DEMAND.format(cluster=cluster)
-    eventually(lambda: _board(redis, key, DemandEntry, start), "demand", seen=job.counters)
+    eventually(lambda: _board(redis, key, DemandEntry, calls), "demand", seen=job.counters)
 
-    def network() -> float | None:
-        text = redis.hget(names.REDIS_KEY_NETWORK, f"{cluster}>{there}")
+    def network_ms() -> float | None:
+        text = redis.hget(names.REDIS_KEY_NETWORK, pair)
         return NetworkEntry.from_json(text).mean_ms if text else None
 
     def ratio() -> list[tuple]:
         return clickhouse.execute(RATIOS, {"class": CLASS})
 
-    eventually(lambda: network() == pytest.approx(30), "the network's time", seen=network)
-    eventually(lambda: ratio() == [(pytest.approx(2 / 3, rel=0.02), 10, 500)], "call ratios", seen=ratio)
+    def p50() -> list[tuple]:
+        return clickhouse.execute(NETWORK, {"c": cluster})
+
+    eventually(lambda: network_ms() == pytest.approx(30), "the network's time", seen=network_ms)
+    sent = (pytest.approx(2 / 3, rel=0.02), 10, 500, pytest.approx(1 / 3, rel=0.02), 1)
+    eventually(lambda: ratio() == [sent], "call ratios", seen=ratio)
+    eventually(lambda: p50() == [(pytest.approx(30, rel=0.02),)], "the median", seen=p50)
     assert "edges_without_requests" not in job.counters()
+    stored = clickhouse.execute(
+        "SELECT sum(calls) FROM edge_parts FINAL WHERE source_cluster = %(c)s", {"c": cluster}
+    )
+    assert stored == [(len(edges["class"]),)]

@@ -1,5 +1,6 @@
 """exclusive against real Kafka and ClickHouse."""
 
+import broker
 from spillway_contracts import names
 from spillway_lab.testing.waiting import eventually
 from spillway_streams import columns, jaeger
@@ -13,58 +14,126 @@ def _count(clickhouse, table: str, cluster: str) -> int:
     return rows
 
 
-def _names(value: bytes) -> set[bytes]:
-    """Clusters in one message; none in what another test sent to be refused."""
-    try:
-        return {name.encode() for name in columns.from_ipc(columns.CALLS, value)["cluster"]}
-    except columns.ColumnsError:
-        return set()
+def _committed(kafka: str, topic: str, partition: int) -> int:
+    return broker.committed(kafka, "spillway-exclusive", topic).get(partition, 0)
 
 
-def _payloads(files, cluster: str, traces: int) -> list[bytes]:
-    found = jaeger.in_time_order(jaeger.read(files[0]))[:traces]
+def _batches(records: list, cluster: str) -> dict[tuple[int, bytes, bytes], list[columns.Columns]]:
+    """Batches of calls with rows of this cluster by identity: (partition, source, sequence)."""
+    found: dict = {}
+    for record in records:
+        try:
+            batch = columns.from_ipc(columns.CALLS, record.value)
+        except columns.ColumnsError:
+            continue  # what another test sent to be refused
+        headers = dict(record.headers)
+        identity = (
+            record.partition,
+            headers[names.KAFKA_HEADER_SOURCE],
+            headers[names.KAFKA_HEADER_SEQUENCE],
+        )
+        if (batch["cluster"] == cluster).any():
+            found.setdefault(identity, []).append(batch)
+    return found
+
+
+def _rows(batch: columns.Columns) -> list[tuple]:
+    return [*zip(*(column.tolist() for column in batch.values()), strict=True)]
+
+
+def _payloads(file, cluster: str, traces: int) -> list[bytes]:
+    """Each test has a recording of its own: a trace that came before is a repeat."""
+    found = jaeger.in_time_order(jaeger.read(file))[:traces]
     return [batch.SerializeToString() for batch in jaeger.batches(found, cluster, max_spans=220)]
 
 
 def test_real_traces_reach_both_outputs_and_garbage_does_not_stop_them(
-    jobs, send, read_all, clickhouse, hotel_reservation
+    jobs, send, kafka, clickhouse, hotel_reservation
 ):
     """Every call and edge of real traces is in ClickHouse and in Kafka; a payload that does not decode,
     sent between them, is a dead letter with its reason and origin."""
-    payloads = _payloads(hotel_reservation, "component-a", 100)
+    payloads = _payloads(hotel_reservation[1], "component-a", 100)
     send(names.KAFKA_TOPIC_OTLP_SPANS, [*payloads[:2], b"\xff not protobuf", *payloads[2:]])
     job = jobs("exclusive")
     eventually(lambda: _count(clickhouse, "calls", "component-a") == 600, "600 calls")
     eventually(lambda: _count(clickhouse, "edges", "component-a") == 500, "500 edges")
     assert job.counters()["dead_letters: undecodable"] == 1
 
-    values = [record.value for record in read_all(names.KAFKA_TOPIC_CALLS)]
-    batches = [columns.from_ipc(columns.CALLS, value) for value in values if b"component-a" in _names(value)]
-    calls = columns.concat(columns.CALLS, batches)
-    calls = columns.take(calls, calls["cluster"] == "component-a")
-    assert columns.length(calls) == 600
-    assert (calls["adjusted_count"].round(3) == 3.333).all()
+    def calls() -> columns.Columns:
+        batches = _batches(broker.read(kafka, names.KAFKA_TOPIC_CALLS), "component-a").values()
+        return columns.concat(columns.CALLS, [batch for repeats in batches for batch in repeats])
 
-    [letter] = [r for r in read_all(names.KAFKA_TOPIC_DEAD_LETTERS) if r.value == b"\xff not protobuf"]
+    eventually(lambda: columns.length(calls()) == 600, "600 calls in the topic")
+    assert (calls()["adjusted_count"].round(3) == 3.333).all()
+    assert set(calls()["trace_spans"].tolist()) == {11}
+
+    [letter] = [
+        r for r in broker.read(kafka, names.KAFKA_TOPIC_DEAD_LETTERS) if r.value == b"\xff not protobuf"
+    ]
     headers = dict(letter.headers)
     assert b"ExportTraceServiceRequest" in headers[names.KAFKA_HEADER_DEAD_LETTER_REASON]
     assert headers[names.KAFKA_HEADER_DEAD_LETTER_TOPIC] == names.KAFKA_TOPIC_OTLP_SPANS.encode()
 
 
-def test_a_killed_worker_loses_nothing(jobs, send, committed, clickhouse, hotel_reservation):
-    """kill -9 while traces are held in the window, and what came after them is acknowledged: its successor
-    stores all of them, each once."""
-    job = jobs("exclusive", SPILLWAY_WINDOW="60")  # no trace is closed before the kill
-    topic = names.KAFKA_TOPIC_OTLP_SPANS
-    send(topic, _payloads(hotel_reservation, "component-b", 80), partition=0)
-    eventually(lambda: job.counters().get("spans", 0) >= 880, "spans in the window", seen=job.counters)
-    # Nothing holds this one: when it is acknowledged, so is whatever was to be acknowledged before it.
-    before = committed("exclusive", topic, 1)
-    send(topic, [b"\xff held by nothing"], partition=1)
-    eventually(lambda: committed("exclusive", topic, 1) > before, "an acknowledgement", seen=job.counters)
+def test_a_killed_worker_loses_nothing(jobs, send, clickhouse, hotel_reservation):
+    """kill -9 while traces are held in the window: its successor stores all of them, each once."""
+    slow = dict.fromkeys(("SPILLWAY_WINDOW", "SPILLWAY_HOLD", "SPILLWAY_LIFE"), "60")
+    job = jobs("exclusive", **slow)  # no trace is closed before the kill
+    send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation[2], "component-b", 80), partition=0)
+    eventually(
+        lambda: job.state()["gauges"].get("open_spans", 0) >= 880, "spans in the window", seen=job.state
+    )
     job.process.kill()
     job.process.wait()
     assert _count(clickhouse, "calls", "component-b") == 0
-    jobs("exclusive")
-    eventually(lambda: _count(clickhouse, "calls", "component-b") == 480, "480 calls", 120)
+    heir = jobs("exclusive")
+    eventually(lambda: _count(clickhouse, "calls", "component-b") == 480, "480 calls", 120, heir.state)
     eventually(lambda: _count(clickhouse, "edges", "component-b") == 400, "400 edges")
+
+
+# The shortest horizon that lets anything be committed in a test: life + hold + remember is 4 s of log time.
+SHORT = {"SPILLWAY_WINDOW": "1", "SPILLWAY_HOLD": "1", "SPILLWAY_LIFE": "1.5", "SPILLWAY_REMEMBER": "1.5"}
+
+
+def test_a_successor_repeats_what_it_must_and_nothing_else(jobs, send, kafka, clickhouse, hotel_reservation):
+    """kill -9 after some of the output is committed: the successor starts there, and whatever batch it sends again is
+    the batch that was sent before, row by row."""
+    topic, payloads = names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation[3], "component-c", 100)
+    first = jobs("exclusive", **SHORT)
+
+    def some_committed() -> bool:
+        if payloads:
+            send(topic, [payloads.pop(0)], partition=2)
+        return _committed(kafka, topic, 2) > 0
+
+    eventually(some_committed, "a commit", 120, first.state)
+    first.process.kill()
+    first.process.wait()
+    send(topic, payloads, partition=2)
+    jobs("exclusive", **SHORT)
+    eventually(lambda: _count(clickhouse, "calls", "component-c") == 600, "600 calls")
+
+    def batches() -> dict:
+        return _batches(broker.read(kafka, names.KAFKA_TOPIC_CALLS), "component-c")
+
+    def spans() -> set:
+        return {row[1:3] for repeats in batches().values() for batch in repeats for row in _rows(batch)}
+
+    eventually(lambda: len(spans()) == 600, "600 calls in the topic")
+    for identity, repeats in batches().items():
+        assert all(_rows(batch) == _rows(repeats[0]) for batch in repeats), identity
+    assert sum(columns.length(repeats[0]) for repeats in batches().values()) == 600
+
+
+def test_a_successor_with_a_longer_horizon_leaves_no_gap(jobs, send, kafka, clickhouse, hotel_reservation):
+    """Settings that reach further back than the predecessor's: what it left is told at once, nothing is passed over."""
+    topic, payloads = names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation[4], "component-d", 80)
+    first = jobs("exclusive", **SHORT)
+    before = _committed(kafka, topic, 3)
+    send(topic, payloads[:2], partition=3)
+    eventually(lambda: _committed(kafka, topic, 3) > before, "a commit", 120, first.state)
+    first.process.kill()
+    first.process.wait()
+    send(topic, payloads[2:], partition=3)
+    heir = jobs("exclusive")
+    eventually(lambda: _count(clickhouse, "calls", "component-d") == 480, "480 calls", 60, heir.state)

@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from spillway_streams import columns, jaeger, otlp
-from spillway_streams.classify import Templates
+from spillway_native import Partition
+from spillway_streams import columns, jaeger, native_batch
 from spillway_streams.counters import Counters
 from spillway_streams.cpu import CpuTable
-from spillway_streams.exclusive import calls_and_edges
 from spillway_streams.load import LoadTable
 from spillway_streams.modelling import Modeller, Options
 
+READ_MS = 1_790_000_000_000  # after the traces were made
 CLASSES = {
     "frontend GET /hotels",
     "search POST /search.Search/Nearby",
@@ -22,33 +22,39 @@ CLASSES = {
 }
 
 
-def _calls_of(files) -> tuple[columns.Columns, columns.Columns, Counters]:
-    counters = Counters()
-    traces: dict[str, list] = {}
-    for batch in jaeger.batches(jaeger.in_time_order(t for f in files for t in jaeger.read(f)), "c1"):
-        decoded = otlp.decode(batch.SerializeToString(), 2**60, counters)
-        assert not decoded.rejected
-        for span in decoded.spans:
-            traces.setdefault(span.trace_id, []).append(span)
-    return *calls_and_edges(list(traces.values()), Templates(counters), counters), counters
+def _calls_of(files) -> tuple[columns.Columns, columns.Columns, dict[str, int]]:
+    """Calls, edges and what was odd, of all traces of these files."""
+    partition = Partition(first_offset=0, log_start=True, partitions=1)
+    traces = jaeger.in_time_order(trace for file in files for trace in jaeger.read(file))
+    for offset, batch in enumerate(jaeger.batches(traces, "c1")):
+        assert partition.add(batch.SerializeToString(), offset, READ_MS) == []
+    partition.advance(READ_MS + 200_000)
+    closed = [*iter(partition.close, None)]
+
+    def rows(name: str, schema: columns.Schema) -> columns.Columns:
+        batches = [getattr(one, name) for one in closed]
+        parts = [native_batch.as_python(schema, native_batch.read(schema, batch)) for batch in batches]
+        return columns.concat(schema, parts)
+
+    return rows("calls", columns.CALLS), rows("edges", columns.EDGES), partition.counters()
 
 
 def test_real_traces_lose_nothing(hotel_reservation):
     """1 000 traces of 11 spans: 6 calls and 5 edges each, the application's endpoints as classes,
     sampling corrected, nothing odd counted."""
-    calls, edges, counters = _calls_of(hotel_reservation[:1])
+    calls, edges, odd = _calls_of(hotel_reservation[:1])
     assert columns.length(calls) == 6000 and columns.length(edges) == 5000
     assert set(calls["class"]) == CLASSES
     assert calls["adjusted_count"].mean() == pytest.approx(1 / 0.3)
-    assert counters.snapshot() == {}
+    assert odd == {}
     assert (calls["exclusive_us"] <= calls["duration_us"]).all()
 
 
 def test_curves_of_real_traces_rise_with_load(hotel_reservation):
     """All six loads, no CPU metrics: every class gets a fitted curve, the services that slow down do
     so in the curve, and at the mean utilisation it is within 25 % of the data's own mean."""
-    calls, _, counters = _calls_of(hotel_reservation)
-    table = LoadTable(3600, counters)
+    calls, _, _ = _calls_of(hotel_reservation)
+    table = LoadTable(3600, Counters())
     table.add(calls)
     curves, capacities = Modeller(Options()).fit(table, CpuTable(3600), 0)
     assert {row[3] for row in curves} == CLASSES and {row[13] for row in curves} == {"retrain"}

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from spillway_streams import StreamsError, columns, config, cpu, otlp, topics
-from spillway_streams.callgraph import CallGraph
+from spillway_streams import StreamsError, columns, config, cpu, topics
+from spillway_streams.attributes import PayloadError
 from spillway_streams.counters import Counters
-from spillway_streams.event_time import Watermark
 
 
 def _edges(rows: list[tuple]) -> columns.Columns:
     """(second, network us, adjusted count) of calls from a to b between two clusters."""
     built = [
-        (s * 1_000_000, "t", f"{i}", "c1", "a", "a GET /", "c2", "b", "b GET /", 9, n, 10, 20, 200, False, w, 0)
+        (s * 1_000_000, "t", f"{i}", "c1", "a", "a GET /", "c2", "b", "b GET /", 9, n, 10, 20, 200, False, w, 0, 0)
         for i, (s, n, w) in enumerate(rows)
     ]  # fmt: skip
     return columns.from_rows(columns.EDGES, built)
@@ -21,7 +20,7 @@ def _edges(rows: list[tuple]) -> columns.Columns:
 def _calls(rows: list[tuple]) -> columns.Columns:
     """(second, class, source service, failed, adjusted count)"""
     built = [
-        (s * 1_000_000, "t", f"{i}", "c1", c.split()[0], c, "", source, 8000, 8000, 1, 1.0, 1, 1, 200, bad, w)
+        (s * 1_000_000, "t", f"{i}", "c1", c.split()[0], c, "", source, 8000, 8000, 1, 1.0, 1, 1, 200, bad, w, 0, 0.0, 0)
         for i, (s, c, source, bad, w) in enumerate(rows)
     ]  # fmt: skip
     return columns.from_rows(columns.CALLS, built)
@@ -33,7 +32,7 @@ def test_batches_survive_arrow_and_strangers_are_refused():
     again = columns.from_ipc(columns.EDGES, columns.to_ipc(columns.EDGES, edges))
     assert all(again[name].tolist() == edges[name].tolist() for name in columns.EDGES)
     assert columns.to_clickhouse(columns.EDGES, edges)[list(columns.EDGES).index("network_us")] == [5, None]
-    with pytest.raises(columns.ColumnsError, match="column cluster: missing"):
+    with pytest.raises(columns.ColumnsError, match="column cluster: there 0 times"):
         columns.from_ipc(columns.CALLS, columns.to_ipc(columns.EDGES, edges))
     with pytest.raises(columns.ColumnsError, match="not an Arrow IPC stream"):
         columns.from_ipc(columns.CALLS, b"\xff\xff\xff\xff")
@@ -50,13 +49,19 @@ def test_cpu_points_are_checked():
     scope = resource.scope_metrics.add()
     scope.metrics.add(name="other").gauge.data_points.add(as_double=1, time_unix_nano=10**18)
     gauge = scope.metrics.add(name="k8s.container.cpu_limit_utilization").gauge
-    for value, at in ((0.5, 1_700_000_000), (1.7, 1_700_000_001), (-1.0, 1_700_000_002), (0.5, 3)):
+    for value, at in (
+        (0.5, 1_700_000_000),
+        (1.7, 1_700_000_001),
+        (-1.0, 1_700_000_002),
+        (0.5, 3),
+        (0.5, 2**32),
+    ):
         gauge.data_points.add(as_double=value, time_unix_nano=at * 10**9)
     counters = Counters()
     points = cpu.decode(request.SerializeToString(), counters)
     assert [(p.at, p.utilisation) for p in points] == [(1_700_000_000, 0.5), (1_700_000_001, 1.0)]
-    assert sum(counters.snapshot().values()) == 2
-    with pytest.raises(otlp.PayloadError):
+    assert sum(counters.snapshot().values()) == 3
+    with pytest.raises(PayloadError):
         cpu.decode(b"\xff", counters)
     table = cpu.CpuTable(100)
     table.add(points)
@@ -65,33 +70,12 @@ def test_cpu_points_are_checked():
     assert table.recent("s", "c2", 1_700_000_000, 1_700_000_009) is None
 
 
-def test_the_call_graph_is_corrected_for_sampling():
-    """Calls per request, bytes, network time and demand, within the window only."""
-    graph = CallGraph(100, 10, Counters())
-    graph.add_calls(
-        _calls(
-            [(5, "a GET /", "", False, 2.0), (6, "a GET /", "", True, 2.0), (90, "a GET /", "", False, 9.0)]
-        )
-    )
-    graph.add_edges(_edges([(5, 30_000, 2.0), (6, 10_000, 4.0), (6, -1, 0.5)]))
-    [row] = graph.call_ratios(0, 10, 10_000)
-    assert row[1] == "0-10000" and row[6:] == (pytest.approx(6.5 / 4), 10, 20, 3)
-    [pair] = graph.network_times(0, 10, 10_000)
-    assert pair[1:4] == ("c1", "c2", 20.0) and pair[6] == 2
-    entry = graph.demand(5, 10)["c1"]["a GET /"]
-    assert (entry.rps, entry.failed_share, entry.duration_ms) == (4 / 5, 0.5, 8.0)
-
-
-def test_event_time_is_that_of_the_slowest_active_partition():
-    """A partition that is read ahead of the others does not set the time; a silent one does not hold it."""
-    mark = Watermark()
-    assert mark.now(0) is None
-    mark.note(0, 1000, wall=10)
-    mark.note(1, 500, wall=10)
-    assert mark.now(11) == 500
-    mark.note(0, 1001, wall=16)
-    assert mark.now(16) == 1001
-    assert mark.now(99) == 1001
+def test_services_that_are_gone_make_room_in_the_memory_of_cpu():
+    """The one whose last point is the oldest goes; names that come once do not fill the memory."""
+    table, at = cpu.CpuTable(100, max_keys=2), 1_700_000_000
+    for service in ("a", "b", "a", "c"):
+        table.add([cpu.Point(at, "c1", service, "p", 0.5)])
+    assert [table.recent(service, "c1", at, at + 1) for service in "abc"] == [0.5, None, 0.5]
 
 
 def test_wrong_settings_end_with_64_and_name_every_key(monkeypatch, capsys):

@@ -1,0 +1,53 @@
+"""Where a job's time goes: py-spy's samples of its stacks (Python and native), written as a table of functions."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+# Run by uv, which brings it at its first use: nothing but this needs it.
+_PY_SPY = ("-m", "uv", "tool", "run", "--quiet", "py-spy@0.4.3")
+_TOP = 40
+
+
+def recorder(target: Path) -> Callable[[int], AbstractContextManager[None]]:
+    """Makes a context that samples the process with the given id, and leaves the table in `target`."""
+
+    @contextmanager
+    def record(pid: int) -> Iterator[None]:
+        raw = target.with_suffix(".raw")
+        command = [sys.executable, *_PY_SPY, "record", "--native", "--rate", "97", "--format", "raw"]
+        sampler = subprocess.Popen([*command, "--pid", str(pid), "--output", str(raw)])
+        try:
+            yield
+        finally:
+            sampler.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                sampler.wait(60)
+            if raw.exists():
+                target.write_text(table(raw.read_text()))
+
+    return record
+
+
+def table(samples: str) -> str:
+    """Lines of `frame;frame;frame count` -> share of the samples in a function itself, and with what it calls."""
+    own: Counter[str] = Counter()
+    below: Counter[str] = Counter()
+    for line in samples.splitlines():
+        stack, _, count = line.rpartition(" ")
+        frames = stack.split(";")
+        own[frames[-1]] += int(count)
+        for frame in set(frames):
+            below[frame] += int(count)
+    total = max(sum(own.values()), 1)
+    lines = [f"{total} samples", f"{'self':>7}{'total':>8}  function"]
+    for frame, count in own.most_common(_TOP):
+        lines.append(f"{count / total:>7.1%}{below[frame] / total:>8.1%}  {frame}")
+    lines += ["", f"{'total':>7}  with what it calls"]
+    lines += [f"{count / total:>7.1%}  {frame}" for frame, count in below.most_common(_TOP)]
+    return "\n".join(lines) + "\n"

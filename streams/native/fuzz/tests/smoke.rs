@@ -1,0 +1,7 @@
+//! `tools/fuzzing/run` looks further, guided by coverage.
+
+/// Every target holds for its seeds and their neighbours.
+#[test]
+fn seeds_and_their_neighbours() {
+    spillway_fuzzing::seeds_and_neighbours(env!("CARGO_MANIFEST_DIR"), &spillway_spans_fuzz::TARGETS);
+}

@@ -1,0 +1,36 @@
+//! Python's view of `spillway-spans`: see spillway_native.pyi for what it promises.
+//!
+//! Thin on purpose: values in, values out. The interpreter is let go of while messages are decoded and ticks closed.
+
+mod batch;
+mod partition;
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+create_exception!(
+    spillway_native,
+    PayloadError,
+    PyValueError,
+    "The payload is no ExportTraceServiceRequest."
+);
+
+#[pymodule]
+mod spillway_native {
+    #[pymodule_export]
+    use super::PayloadError;
+    #[pymodule_export]
+    use super::batch::{Batch, Buffer};
+    #[pymodule_export]
+    use super::partition::{Closed, Partition};
+    #[pymodule_export]
+    use super::tracestate;
+}
+
+#[pyfunction]
+fn tracestate(probability: f64) -> PyResult<String> {
+    spillway_spans::sampling::tracestate(probability).ok_or_else(|| {
+        PyValueError::new_err(format!("sampling probability {probability}: must be 1 / 1048576 to 1"))
+    })
+}

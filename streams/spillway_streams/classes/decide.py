@@ -1,0 +1,228 @@
+"""One service's decision: what its memory and the rules in force say -> new rules, and findings."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from spillway_streams.classes import bound, describe, learn, merge, pattern, rules
+from spillway_streams.classes.compare import sampled
+from spillway_streams.classes.findings import Finding
+from spillway_streams.classes.memory import Names, ServiceMemory
+from spillway_streams.classes.options import Options
+from spillway_streams.classes.rules import Rule
+from spillway_streams.classes.view import Key, View
+
+
+class Decider:
+    """Remembers between decisions only how often in a row something was so, and when a class was last asked for."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._streaks: dict[str, _Streaks] = {}  # by service
+        self._resume: dict[Key, int] = {}  # (service, method) -> comparisons that turns had before
+        self._asked_at: dict[str, dict[Key, int]] = {}  # by service
+
+    def decide(
+        self, service: str, memory: ServiceMemory, names: Names, history: list[Rule], now_ms: int
+    ) -> tuple[list[Rule], list[Finding]]:
+        """history: all rules of the service, also those that are scheduled."""
+        view = self._view(service, memory, names, history, now_ms)
+        streaks = self._streaks[service] = _Streaks(self._streaks.get(service))
+        written = self._learn(view)
+        fresh = {key for key in view.live if any(rule.names(*key) for rule in written)}
+        tested = [key for key in self._tested(view) if key not in fresh]
+        describe.look(view, tested, self._options)
+        merged, nearest, tests = self._merge(view, tested, streaks)
+        written += merged + self._unmerge(view, tested, streaks) + self._retire(view)
+        written += self._bound(view, written, _opened_ms(history))
+        return written, describe.findings(view, nearest, tests, self._options)
+
+    def forget(self, services: Iterable[str]) -> None:
+        gone = set(services)
+        self._resume = {key: n for key, n in self._resume.items() if key[0] not in gone}
+        for service in gone:
+            self._streaks.pop(service, None)
+            self._asked_at.pop(service, None)
+
+    def _view(
+        self, service: str, memory: ServiceMemory, names: Names, history: list[Rule], now_ms: int
+    ) -> View:
+        view = View(service, now_ms, memory, names, rules.in_force(history, now_ms + rules.DELAY_MS))
+        for key, kept in memory.classes.items():
+            rule = view.rule(key)
+            if kept.seen and (rule is None or not rule.template or rule.becomes == key[1]):
+                view.live[key] = kept
+        return view
+
+    def _learn(self, view: View) -> list[Rule]:
+        """Templates that no rule names yet."""
+        by_method: dict[str, list[learn.Seen]] = {}
+        for (method, template), kept in view.live.items():
+            rule = view.rule((method, template))
+            if (
+                template != pattern.OTHER
+                and (rule is None or rule.kind == rules.BOUNDED)
+                and not view.is_pinned((method, template))
+            ):
+                one = learn.Seen(pattern.segments(template), kept.requests, kept.seen)
+                by_method.setdefault(method, []).append(one)
+        written = []
+        for method, seen in sorted(by_method.items()):
+            known = learn.known_positions(
+                rule.template
+                for rule in view.in_force
+                if rule.kind == rules.LEARNED and rule.method == method
+            )
+            for one in learn.learn(seen, view.memory.evicted.get(method, 0), known, self._options):
+                reason = f"{one.words} words at one position, {one.unseen:.1%} of the requests met a new one"
+                if one.pattern == one.becomes:
+                    reason = "asked for often, among " + reason
+                rule = view.write(method, one.pattern, one.becomes, rules.LEARNED, reason)
+                written.append(replace(rule, effect=one.unseen, samples=one.seen))
+        return written
+
+    def _tested(self, view: View) -> list[Key]:
+        """Classes with enough calls, the most asked for first, that no operator spoke about."""
+        keys = [key for key in view.live if key[1] != pattern.OTHER and not view.is_pinned(key)]
+        keys.sort(key=lambda key: (-view.live[key].requests, key))
+        for key in keys:
+            if view.live[key].seen >= self._options.min_samples:
+                view.samples[key] = sampled(view.live[key])
+        return [
+            key
+            for key in keys
+            if key in view.samples and len(view.samples[key].ms) >= self._options.min_samples
+        ]
+
+    def _merge(
+        self, view: View, tested: list[Key], streaks: "_Streaks"
+    ) -> tuple[list[Rule], dict[Key, merge.Nearest], int]:
+        written, nearest, tests = [], {}, 0
+        for method in sorted({method for method, _ in tested}):
+            templates = [template for m, template in tested if m == method]
+            whole = [template for template in templates if not view.modes[method, template].clear]
+            samples = {template: view.samples[method, template] for template in templates}
+            exists = lambda template, method=method: (method, template) in view.live  # noqa: E731
+            pending = streaks.pending(rules.MERGED, method)
+            turn = self._resume.get((view.service, method), 0)
+            book = merge.Book(samples, self._options)
+            found, turn = merge.merges(whole, exists, book, pending, turn)
+            self._resume[view.service, method] = turn
+            tests += book.used
+            nearest |= {(method, template): one for template, one in book.nearest.items()}
+            for one in found:
+                if streaks.longer(rules.MERGED, method, one.template, one.target) >= self._options.confirm:
+                    written += _merged(view, method, one)
+        return written, nearest, tests
+
+    def _unmerge(self, view: View, tested: list[Key], streaks: "_Streaks") -> list[Rule]:
+        """A merged class that has two clear modes again is taken apart: its rules end, and requests that Envoys
+        still take for it go to /other until their route tables forget it."""
+        written = []
+        for key in tested:
+            makers = view.makers(key, rules.MERGED)
+            if not makers or not view.modes[key].clear:
+                continue
+            if streaks.longer("apart", *key) < self._options.confirm:
+                continue
+            method, template = key
+            reason = (
+                f"two modes, {view.modes[key].separation:.1f} spreads apart, since its classes were merged"
+            )
+            written += [view.write(method, rule.template, "", rules.RETIRED, reason) for rule in makers]
+            written.append(
+                view.write(method, template, pattern.OTHER, rules.BOUNDED, "until its route is forgotten")
+            )
+            written.append(
+                view.write(method, template, "", rules.RETIRED, "its route is forgotten", self._options.drain)
+            )
+        return written
+
+    def _retire(self, view: View) -> list[Rule]:
+        """Learned rules whose class nobody asked for in a long time that this process has watched."""
+        written, limit = [], self._options.retire_after
+        made = [rule for rule in view.in_force if rule.kind in (rules.LEARNED, rules.MERGED)]
+        before = self._asked_at.pop(view.service, {})
+        self._asked_at[view.service] = asked_at = {}
+        for rule in made:
+            key = (rule.method, rule.becomes)
+            asked_at[key] = view.now_ms if key in view.live else before.get(key, view.now_ms)
+            if view.now_ms - asked_at[key] > limit * 1000:
+                reason = f"no request in {limit / 3600:.0f} h"
+                written.append(view.write(rule.method, rule.template, "", rules.RETIRED, reason))
+        return written
+
+    def _bound(self, view: View, written: list[Rule], opened_ms: int) -> list[Rule]:
+        """opened_ms: when a lease ended, or will."""
+        if view.now_ms < opened_ms + self._options.look * 1000:
+            return []
+        ahead = sorted([*view.in_force, *(r for r in written if r.becomes)], key=lambda rule: rule.order)
+        asked: dict[Key, float] = {}
+        for (method, template), rate in bound.rates(view.live, opened_ms / 1000, view.now_ms / 1000).items():
+            rule = rules.match(ahead, method, template)
+            key = (method, rule.becomes if rule else template)
+            if key[1] != pattern.OTHER:
+                asked[key] = asked.get(key, 0.0) + rate
+        count, most = len(asked), self._options.classes_per_service
+        if count <= most:
+            return []
+        named = {r.template: r for r in view.in_force if r.kind == rules.BOUNDED and r.template == r.becomes}
+        keep = bound.most_asked(asked, set(named), most)
+        return self._lease(view, keep, named, f"{count} classes, at most {most}: ")
+
+    def _lease(self, view: View, keep: set[str], named: dict[str, Rule], reason: str) -> list[Rule]:
+        """Rules that name the most asked-for templates, of any method: no other rule of the job has that key, so
+        none ends another. The rest goes to /other for the lease."""
+        written = [
+            view.write("", template, template, rules.BOUNDED, reason + "one of the most asked for")
+            for template in sorted(keep - named.keys())
+        ]
+        written += [
+            view.write("", template, "", rules.RETIRED, reason + "no more one of the most asked for")
+            for template in sorted(named.keys() - keep)
+        ]
+        written.append(view.write("", "", pattern.OTHER, rules.BOUNDED, reason + "the rest"))
+        written.append(view.write("", "", "", rules.RETIRED, "looked at again", self._options.lease))
+        return written
+
+
+class _Streaks:
+    """How many decisions in a row something of a service was so, this one included; what was not so in the last one
+    begins anew."""
+
+    def __init__(self, last: "_Streaks | None") -> None:
+        self._before = last._now if last else {}
+        self._now: dict[tuple, int] = {}
+
+    def longer(self, *key: str) -> int:
+        self._now[key] = self._before.get(key, 0) + 1
+        return self._now[key]
+
+    def pending(self, *kind: str) -> set[tuple]:
+        """The rest of the keys that begin so, as of the last decision."""
+        return {key[len(kind) :] for key in self._before if key[: len(kind)] == kind}
+
+
+def _opened_ms(history: list[Rule]) -> int:
+    """When the newest lease ends, in unix milliseconds; 0 if there never was one."""
+    ends = (rule.effective_from for rule in history if not rule.template and rule.kind == rules.RETIRED)
+    return max(ends, default=0)
+
+
+def _merged(view: View, method: str, one: merge.Merge) -> list[Rule]:
+    """The class's own template and, as rules are applied once, every pattern that makes it."""
+    makers = view.makers((method, one.template), rules.MERGED, rules.LEARNED)
+    comparison = one.comparison
+    reason = (
+        f"alike: distance {comparison.distance:.3f}, means 1:{comparison.ratio:.2f}, "
+        f"calls per request differ by {comparison.child_difference:.3f} at most"
+    )
+    return [
+        replace(
+            view.write(method, template, one.target, rules.MERGED, reason),
+            statistic=comparison.statistic,
+            p_value=comparison.p_value,
+            effect=comparison.distance,
+            samples=comparison.samples,
+        )
+        for template in sorted({one.template, *(rule.template for rule in makers)})
+    ]

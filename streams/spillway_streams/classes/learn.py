@@ -1,0 +1,132 @@
+"""Templates learned from what was asked for: a segment position that holds words becomes a variable.
+
+Numbers and hashes are seen by their form (streams/native/core/src/template.rs); user names and slugs only by
+being many. Among the templates that agree up to a position, a position with many different segments, new ones
+still coming, is one of words; segments with a notable share of the requests stay as they are.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from spillway_streams.classes import pattern
+from spillway_streams.classes.options import Options
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One template of one method: its segments, requests (adjusted) and calls that came."""
+
+    parts: pattern.Segments
+    requests: float
+    seen: int
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A pattern and its class; `words` different templates gave it. An identity keeps a frequent one apart."""
+
+    pattern: str
+    becomes: str
+    words: int
+    seen: int
+    unseen: float
+
+
+@dataclass(frozen=True)
+class _Position:
+    words: int = 0
+    unseen: float = 0.0
+
+
+def learn(seen: Iterable[Seen], forgotten: int, known: set[Key], options: Options) -> list[Learned]:
+    """`forgotten`: templates that were dropped for want of room; `known`: positions (the segments before them)
+    that rules in force already take for words, where a few suffice."""
+    by_length: dict[int, list[Seen]] = {}
+    once = 0
+    for one in seen:
+        by_length.setdefault(len(one.parts), []).append(one)
+        once += one.seen == 1
+    found: list[Learned] = []
+    scale = 1 + forgotten / max(1, once)  # what was dropped lay where what came once lies
+    for group in by_length.values():
+        _walk(group, (), scale, known, options, _Position(), False, found)
+    return found
+
+
+def _walk(
+    group: list[Seen], done: Key, scale: float, known: set[Key], options: Options, best: _Position, apart: bool,
+    found: list[Learned],
+) -> None:  # fmt: skip
+    """Depth first over the segments; `apart`: a frequent word of a position of words led here."""
+    position = len(done)
+    if position == len(group[0].parts):
+        if pattern.ANY in done or apart:
+            found.append(_learned(group, done, best))
+        return
+    children: dict[str, list[Seen]] = {}
+    for one in group:
+        children.setdefault(one.parts[position], []).append(one)
+    literals = {segment: child for segment, child in children.items() if not pattern.is_variable(segment)}
+    unseen = _unseen(literals, scale)
+    if not _are_words(literals, unseen, done in known, options):
+        for segment, child in children.items():
+            _walk(child, (*done, segment), scale, known, options, best, apart, found)
+        return
+    heavy = _heavy(literals, options)
+    for segment in heavy:
+        _walk(children[segment], (*done, segment), scale, known, options, best, True, found)
+    rest = [one for segment, child in children.items() if segment not in heavy for one in child]
+    if rest:
+        here = _Position(len(literals), unseen)
+        _walk(rest, (*done, pattern.ANY), scale, known, options, here, False, found)
+
+
+def _unseen(literals: dict[str, list[Seen]], scale: float) -> float:
+    """Good and Turing: the share of requests that meet a new word is that of words met once. `scale`: how many
+    there were for each that is still remembered."""
+    counts = [sum(one.seen for one in child) for child in literals.values()]
+    total = sum(counts)
+    return min(1.0, scale * sum(count == 1 for count in counts) / total) if total else 0.0
+
+
+def _are_words(literals: dict[str, list[Seen]], unseen: float, known: bool, options: Options) -> bool:
+    if known:
+        return len(literals) >= 2
+    if len(literals) > options.classes_per_service:
+        return True  # else most of them would be /other
+    seen = sum(one.seen for child in literals.values() for one in child)
+    return (
+        len(literals) >= options.learn_words
+        and seen >= options.learn_samples
+        and unseen >= options.learn_unseen
+    )
+
+
+def _heavy(literals: dict[str, list[Seen]], options: Options) -> set[str]:
+    requests = {segment: sum(one.requests for one in child) for segment, child in literals.items()}
+    least = options.heavy_share * sum(requests.values())
+    ranked = sorted(requests, key=lambda segment: (-requests[segment], segment))[: options.max_heavy]
+    return {
+        segment
+        for segment in ranked
+        if requests[segment] >= least and sum(one.seen for one in literals[segment]) >= options.heavy_samples
+    }
+
+
+def _learned(group: list[Seen], done: Key, position: _Position) -> Learned:
+    becomes = pattern.assemble(
+        None if part == pattern.ANY or pattern.is_variable(part) else part for part in done
+    )
+    seen = sum(one.seen for one in group)
+    return Learned("/" + "/".join(done), becomes, position.words or len(group), seen, position.unseen)
+
+
+def known_positions(patterns: Iterable[str]) -> set[Key]:
+    """The positions that rules take for words: what stands before each `*`."""
+    known = set()
+    for one in patterns:
+        parts = pattern.segments(one)
+        known |= {parts[:i] for i, part in enumerate(parts) if part == pattern.ANY}
+    return known

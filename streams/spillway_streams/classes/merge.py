@@ -1,0 +1,157 @@
+"""Which classes of one method become one: alike, and expressible as one template that Envoy can match.
+
+Only siblings, equal but for one segment, can: their template has a variable there. Envoy takes the most specific
+route first, so siblings that stay apart keep their own. At most one group of siblings can have the template.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from spillway_streams.classes import compare, pattern
+from spillway_streams.classes.compare import Comparison, Sampled
+from spillway_streams.classes.options import Options
+
+MAX_COMPARISONS = 400  # of one method; the most asked-for classes come first
+
+Samples = Mapping[str, Sampled]  # template -> what is known of it
+Pending = Collection[tuple[str, str]]  # (template, target)
+
+
+@dataclass(frozen=True)
+class Merge:
+    """`template` becomes `target`, with the comparison that it rests on."""
+
+    template: str
+    target: str
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The class that is most like one."""
+
+    template: str
+    comparison: Comparison
+
+
+def siblings(templates: list[str]) -> dict[str, list[str]]:
+    """Generic template -> the templates that it would take in, itself included; at least two."""
+    groups: dict[str, set[str]] = {}
+    for template in templates:
+        for position in range(len(pattern.segments(template))):
+            target = pattern.generic(template, position)
+            if target != pattern.OTHER:
+                groups.setdefault(target, set()).add(template)
+    order = {template: i for i, template in enumerate(templates)}
+    return {
+        target: sorted(group, key=order.__getitem__)
+        for target, group in sorted(groups.items())
+        if len(group) > 1
+    }
+
+
+def merges(
+    templates: list[str], exists: Callable[[str], bool], book: "Book", pending: Pending, turn: int
+) -> tuple[list[Merge], int]:
+    """templates: of one method, the most asked for first, those that may merge; exists: whether a template is a
+    class already, which then must be one of the group. `pending`: what was found in the last decision; `turn`: which
+    seed's turn it is, as the last decision left it."""
+    groups = siblings(templates)
+    taken: set[str] = set()
+    done: dict[str, dict[str, Comparison]] = {}
+    first, rest = _turns(groups, exists, pending)
+    turn = turn % len(rest) if rest else 0
+    for n, (target, seed) in enumerate([*first, *rest[turn:], *rest[:turn]]):
+        if book.is_full:
+            turn += max(1, n - 1 - len(first))  # the one that was cut short comes again, unless it was alone
+            break
+        if target in done or seed in taken:
+            continue
+        cluster = _grown(seed, [template for template in groups[target] if template not in taken], book)
+        if cluster:
+            taken.update(cluster)
+            done[target] = cluster
+    for i, one in enumerate(templates):
+        for other in templates[:i]:
+            book.compare(one, other)
+    return [
+        Merge(template, target, comparison)
+        for target, cluster in sorted(done.items())
+        for template, comparison in cluster.items()
+        if template != target
+    ], turn
+
+
+def _turns(
+    groups: dict[str, list[str]], exists: Callable[[str], bool], pending: Pending
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(target, seed) from which clusters are grown: those that the last decision found, so that they can be
+    confirmed; then the most asked-for seed of each group, the second of each, and so on. Where the target is a class
+    only that one can be the seed."""
+    seeds = {
+        target: [one for one in group if one == target or not exists(target)]
+        for target, group in groups.items()
+    }
+    turns = sorted((rank, target, seed) for target, own in seeds.items() for rank, seed in enumerate(own))
+    known = {target for _, target in pending}
+    first = {}
+    for _, target, seed in turns:
+        if seed == target or (seed, target) in pending:
+            first.setdefault(target, seed)
+    first = [(target, seed) for target, seed in first.items() if target in known]
+    return first, [(target, seed) for _, target, seed in turns if (target, seed) not in first]
+
+
+def _grown(seed: str, group: list[str], book: "Book") -> dict[str, Comparison]:
+    """The templates alike to a seed and to each other: their comparison with those before them."""
+    members: dict[str, Comparison] = {}
+    for template in group:
+        if template != seed:
+            comparison = book.compare(template, seed, *members)
+            if comparison is not None and comparison.verdict(book.options) == compare.ALIKE:
+                members[template] = comparison
+    return {seed: next(iter(members.values())), **members} if members else {}
+
+
+class Book:
+    """Comparisons made, within a bound."""
+
+    def __init__(self, samples: Samples, options: Options) -> None:
+        self._samples, self.options = samples, options
+        self._made: dict[tuple[str, ...], Comparison] = {}
+        self.nearest: dict[str, Nearest] = {}
+        self.used = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.used >= MAX_COMPARISONS
+
+    def compare(self, template: str, *pool: str) -> Comparison | None:
+        key = (template, *pool)
+        found = self._made.get(key) or (self._made.get(key[::-1]) if len(pool) == 1 else None)
+        if found is None and not self.is_full:
+            self.used += 1
+            others = [self._samples[one] for one in pool]
+            other = others[0] if len(others) == 1 else compare.pooled(others)
+            found = self._made[key] = compare.compare(other, self._samples[template])
+            if len(pool) == 1:
+                self._note(template, pool[0], found)
+                self._note(pool[0], template, found)
+        return found
+
+    def _note(self, template: str, other: str, comparison: Comparison) -> None:
+        held = self.nearest.get(template)
+        if not comparison.distance_error < 1:
+            return  # never at the same load: nothing is known
+        if held is None or comparison.farness(self.options) < held.comparison.farness(self.options):
+            self.nearest[template] = Nearest(other, comparison)
+
+
+def holm(p_values: list[float], tests: int) -> list[float]:
+    """Adjusted for several tests at once (Holm 1979): shape as given; `tests` at least as many as given."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, highest = [1.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (max(tests, len(order)) - rank) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted

@@ -1,0 +1,78 @@
+"""Which batch a message is, and which of them have been taken. Pure.
+
+A batch of a topic partition is identified by the partition of otlp_spans that it was computed from and a
+sequence that rises within it. Its writer repeats it unchanged after a crash, so whatever is not above the last
+one taken is a repeat.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from spillway_contracts import names
+
+from spillway_streams import StreamsError
+
+POSITIONS = ("job", "topic", "partition", "source", "sequence")
+TICK_MS, CHUNK_BITS = 500, 10
+_AHEAD_S = 3600  # a clock may be wrong, but a sequence from far ahead would silence its source until then
+_MAX = {names.KAFKA_HEADER_SOURCE: 2**16 - 1, names.KAFKA_HEADER_SEQUENCE: 2**63 - 1}
+
+
+class HeaderError(StreamsError):
+    """A message whose headers do not say which batch it is."""
+
+
+class Batch(NamedTuple):
+    topic: str
+    partition: int
+    source: int
+    sequence: int
+
+
+def identify(topic: str, partition: int, headers: Iterable | Mapping | None, timestamp: float) -> Batch:
+    """The batch that a message's headers name; timestamp: Unix seconds at which the broker took it.
+
+    Raises HeaderError with the header, its value and what is allowed.
+    """
+    found = dict(headers or {})
+    source, sequence = (_number(found, name) for name in _MAX)
+    made = (sequence >> CHUNK_BITS) * TICK_MS / 1000
+    if made > timestamp + _AHEAD_S:
+        raise HeaderError(
+            f"{names.KAFKA_HEADER_SEQUENCE}: {sequence} is of the second {made:.0f}, but the message of {timestamp:.0f}"
+        )
+    return Batch(topic, partition, source, sequence)
+
+
+def _number(headers: Mapping, name: str) -> int:
+    value = headers.get(name)
+    if value is None:
+        raise HeaderError(f"{name}: missing")
+    text = value.encode() if isinstance(value, str) else bytes(value)
+    if not text.isdigit() or len(text) > 19 or int(text) > _MAX[name]:
+        raise HeaderError(f"{name}: {text[:40]!r} must be a whole number in 0..{_MAX[name]}")
+    return int(text)
+
+
+class Positions:
+    """The last sequence taken per (topic, partition, source)."""
+
+    def __init__(self, rows: Iterable[tuple[str, int, int, int]] = ()) -> None:
+        """rows: topic, partition, source, sequence, as stored."""
+        self._last = {(topic, partition, source): sequence for topic, partition, source, sequence in rows}
+
+    def take(self, batch: Batch) -> bool:
+        """Whether the batch is new; then it is taken."""
+        place = batch[:3]
+        if batch.sequence <= self._last.get(place, -1):
+            return False
+        self._last[place] = batch.sequence
+        return True
+
+
+def rows(job: str, batches: Iterable[Batch]) -> list[tuple]:
+    """What to store once these batches' parts are: rows in the order of POSITIONS, the last of each place."""
+    last: dict[tuple, int] = {}
+    for batch in batches:
+        last[batch[:3]] = max(last.get(batch[:3], 0), batch.sequence)
+    return [(job, *place, sequence) for place, sequence in sorted(last.items())]

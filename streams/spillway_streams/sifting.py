@@ -1,0 +1,78 @@
+"""Rows that a table never takes, found among those that it takes: the rest of an INSERT must not wait for them."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from spillway_streams import StreamsError
+
+# Columns by name (numpy arrays, Strings), or rows, or a function that makes rows.
+Block = dict[str, Any] | Sequence[tuple] | Callable[[], Sequence[tuple]]
+# Told of refused rows: their table, why, how many, and the rows as JSON lines.
+Refused = Callable[[str, str, int, bytes], Awaitable[None]]
+_MAX_TRIES = 1000  # of one INSERT: 50 bad rows of 100 000 are found
+_MAX_ROWS = 500  # of one letter, about a tenth of a megabyte
+
+
+class RefusedRows(StreamsError):
+    """Rows that cannot be stored, however often it is tried."""
+
+
+async def insert(
+    table: str,
+    names: Sequence[str],
+    blocks: list[Block],
+    put: Callable[[list[Block]], Awaitable[None]],
+    refused: Refused,
+) -> None:
+    """Gives all blocks to `put` at once. Where it raises RefusedRows: each block alone, then halves, down to the row;
+    after so many tries that bad rows are no accident, what is refused is told of with the rows beside it."""
+    waiting, tries = [blocks], 0
+    while waiting:
+        some = waiting.pop()
+        try:
+            tries += 1
+            await put(some)
+        except RefusedRows as error:
+            if len(some) > 1:
+                waiting += [[block] for block in reversed(some)]
+                continue
+            [block] = some
+            rows = _length(block)
+            if rows > 1 and tries < _MAX_TRIES:
+                waiting += [[_cut(block, rows // 2, rows)], [_cut(block, 0, rows // 2)]]
+                continue
+            for first in range(0, rows, _MAX_ROWS):
+                part = _cut(block, first, min(first + _MAX_ROWS, rows))
+                await refused(table, str(error), _length(part), b"\n".join(_lines(names, part)))
+
+
+def _length(block: Block) -> int:
+    if isinstance(block, dict):
+        return len(next(iter(block.values())))
+    return len(block() if callable(block) else block)
+
+
+def _cut(block: Block, first: int, end: int) -> Block:
+    if isinstance(block, dict):
+        return {name: column[first:end] for name, column in block.items()}
+    if callable(block):
+        return lambda: block()[first:end]  # made anew at each attempt, as the whole is
+    return block[first:end]
+
+
+def _lines(names: Sequence[str], block: Block) -> Iterator[bytes]:
+    if isinstance(block, dict):
+        rows = zip(*map(_plain, block.values()), strict=True)
+    else:
+        rows = block() if callable(block) else block
+    for row in rows:
+        yield json.dumps(dict(zip(names, row, strict=True)), default=str).encode()
+
+
+def _plain(column: Any) -> list:
+    if isinstance(column, np.ndarray) and column.ndim == 2:  # ids
+        return [bytes(row).rstrip(b"\0").decode("latin-1") for row in column]
+    return column.tolist() if hasattr(column, "tolist") else list(column)

@@ -1,0 +1,160 @@
+"""What tests and benchmarks ask of a broker beside sending: offsets of groups, and making a topic be read again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError
+
+
+def create(kafka: str, topics: dict[str, int], **settings: str) -> None:
+    """Topics with so many partitions; settings with '_' for '.' in their names."""
+
+    async def work(admin: AIOKafkaAdminClient) -> None:
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        await admin.create_topics(
+            [NewTopic(topic, n, 1, topic_configs=config) for topic, n in topics.items()]
+        )
+
+    _with_admin(kafka, work)
+
+
+def alter(kafka: str, topic: str, **settings: str) -> None:
+    """Changes settings of a topic; names as in `create`."""
+
+    async def work(admin: AIOKafkaAdminClient) -> None:
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, config)])
+
+    _with_admin(kafka, work)
+
+
+def delete(kafka: str, topics: Iterable[str]) -> None:
+    """Deletes topics that are there, with what groups have committed of them."""
+
+    async def work(admin: AIOKafkaAdminClient) -> None:
+        existing = set(await admin.list_topics())
+        if gone := sorted(existing & set(topics)):
+            await admin.delete_topics(gone)
+        while existing & set(topics):
+            await asyncio.sleep(0.1)
+            existing = set(await admin.list_topics())
+
+    _with_admin(kafka, work)
+
+
+def send(
+    kafka: str,
+    topic: str,
+    payloads: list[bytes],
+    partition: int | None = None,
+    headers: dict[str, bytes] | None = None,
+) -> list[int]:
+    """Sends each as a message of its own, to any partition unless it is named; their offsets."""
+
+    async def run() -> list[int]:
+        async with AIOKafkaProducer(bootstrap_servers=kafka, max_request_size=8_000_000) as producer:
+            sent = [
+                await producer.send_and_wait(
+                    topic, one, partition=partition, headers=list((headers or {}).items())
+                )
+                for one in payloads
+            ]
+            return [metadata.offset for metadata in sent]
+
+    return asyncio.run(run())
+
+
+def read(kafka: str, topic: str) -> list:
+    """Every record that a topic holds now."""
+
+    async def work(consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> list:
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        end = await consumer.end_offsets(partitions)
+        records: list = []
+        while any([await consumer.position(tp) < end[tp] for tp in partitions]):
+            for batch in (await consumer.getmany(timeout_ms=1000)).values():
+                records += batch
+        return records
+
+    return _with_consumer(kafka, None, topic, work) or []
+
+
+def committed(kafka: str, group: str, topic: str) -> dict[int, int]:
+    """What a group has committed, by partition."""
+
+    async def work(admin: AIOKafkaAdminClient) -> dict[int, int]:
+        while True:
+            try:
+                offsets = await admin.list_consumer_group_offsets(group)
+                break
+            except (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError):
+                await asyncio.sleep(0.2)  # a broker that has just begun
+        return {tp.partition: found.offset for tp, found in offsets.items() if tp.topic == topic}
+
+    return _with_admin(kafka, work)
+
+
+def ends(kafka: str, topic: str) -> dict[int, int]:
+    """End offset of every partition of a topic; {} when there is no such topic."""
+
+    async def work(consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> dict[int, int]:
+        return {tp.partition: end for tp, end in (await consumer.end_offsets(partitions)).items()}
+
+    return _with_consumer(kafka, None, topic, work)
+
+
+def lag(kafka: str, group: str, topic: str) -> int | None:
+    """Messages of a topic that a group has not acknowledged; None before it has acknowledged any."""
+    done = committed(kafka, group, topic)
+    if not done:
+        return None
+    return sum(end - done.get(partition, 0) for partition, end in ends(kafka, topic).items())
+
+
+def rewind(kafka: str, group: str, topic: str) -> None:
+    """A group that nobody is in reads a topic again from its beginning."""
+
+    async def work(consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
+        consumer.assign(partitions)
+        await consumer.commit(await consumer.beginning_offsets(partitions))
+
+    _with_consumer(kafka, group, topic, work)
+
+
+def _with_admin(kafka: str, work: Callable[[AIOKafkaAdminClient], Awaitable]):
+    async def run():
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+        await admin.start()
+        try:
+            return await work(admin)
+        finally:
+            await admin.close()
+
+    return asyncio.run(run())
+
+
+def _with_consumer(
+    kafka: str,
+    group: str | None,
+    topic: str,
+    work: Callable[[AIOKafkaConsumer, list[TopicPartition]], Awaitable],
+):
+    async def partitions(admin: AIOKafkaAdminClient) -> list[TopicPartition]:
+        [found] = await admin.describe_topics([topic])
+        return sorted(TopicPartition(topic, one["partition"]) for one in found["partitions"])
+
+    known = _with_admin(kafka, partitions)
+
+    async def run():
+        consumer = AIOKafkaConsumer(bootstrap_servers=kafka, group_id=group, enable_auto_commit=False)
+        await consumer.start()
+        try:
+            return await work(consumer, known)
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(run()) if known else {}

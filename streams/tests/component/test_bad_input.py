@@ -1,0 +1,218 @@
+"""What nobody should send, to every topic that a job reads: a dead letter with its reason, or a value that was set
+right; never a crash, never a stall. Good spans behind it in the same partition come out to the span."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import absurd
+import broker
+import judge
+import pytest
+from clickhouse_driver import Client
+from faults import PARTITIONS, Mesh
+from spillway_contracts import names
+from spillway_lab.testing.waiting import eventually
+from truth import World
+
+SPANS, LETTERS = names.KAFKA_TOPIC_OTLP_SPANS, names.KAFKA_TOPIC_DEAD_LETTERS
+_BROKER_LIMIT = 4_194_304  # message.max.bytes of infra/kafka
+_ENVELOPE = 200  # of a record batch, at most
+_SETTLED_S = 240.0
+_POLL_S = 0.5  # an answer is many rows
+_HUGE = 100_000
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    with Mesh(tmp_path_factory.mktemp("bad")) as mesh:
+        broker.create(mesh.kafka.url, {SPANS: PARTITIONS}, message_timestamp_type="LogAppendTime")
+        mesh.start_all()
+        yield mesh
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(seed=9)
+
+
+@pytest.fixture(autouse=True)
+def nothing_gave_up(mesh: Mesh) -> Iterator[None]:
+    """No worker has ended, or begun afresh, because of what it read."""
+    yield
+    for job, [worker] in mesh.workers.items():
+        assert worker.process.poll() is None, f"{job} ended:\n{worker.log.read_text()[-3000:]}"
+        assert "starting afresh" not in worker.log.read_text(), job
+
+
+def _good_comes_out(mesh: Mesh, world: World, without: str = "") -> None:
+    """Sends some traces to every partition, behind whatever is there, and waits for the truth."""
+    for partition in range(PARTITIONS):
+        traces = [world.trace(int(time.time() * 1e6)) for _ in range(10)]
+        payloads = [request.SerializeToString() for request in world.messages(traces, 2)]
+        broker.send(mesh.kafka.url, SPANS, payloads, partition)
+    wrong: dict[str, str] = {}
+
+    def as_it_must_be() -> bool:
+        wrong.clear()
+        wrong.update(judge.differences(mesh.clickhouse.url, world.truth, without))
+        return not wrong
+
+    eventually(as_it_must_be, "good spans' rows", _SETTLED_S, lambda: f"{wrong} {mesh.tails()}", _POLL_S)
+
+
+def _letters(mesh: Mesh) -> list[tuple[tuple[str, int, int], dict[str, bytes], bytes]]:
+    """(topic, partition, offset), headers and value of every dead letter."""
+    found = []
+    for record in broker.read(mesh.kafka.url, LETTERS):
+        headers = dict(record.headers)
+        place = (
+            headers[names.KAFKA_HEADER_DEAD_LETTER_TOPIC].decode(),
+            int(headers[names.KAFKA_HEADER_DEAD_LETTER_PARTITION]),
+            int(headers[names.KAFKA_HEADER_DEAD_LETTER_OFFSET]),
+        )
+        assert headers[names.KAFKA_HEADER_DEAD_LETTER_REASON]
+        found.append((place, headers, record.value))
+    return found
+
+
+def _buried(mesh: Mesh, places: set[tuple[str, int, int]]) -> None:
+    """All of these messages are dead letters, sooner or later."""
+
+    def missing() -> set:
+        return places - {place for place, _, _ in _letters(mesh)}
+
+    eventually(
+        lambda: not missing(), "dead letters", seen=lambda: (missing(), mesh.tails()), period_s=_POLL_S
+    )
+
+
+def test_payloads_that_are_no_export(mesh: Mesh, world: World):
+    """Garbage, half a request, a length that lies, and garbage as large as the broker takes: each a dead letter;
+    one that would not fit with its headers is cut, and says how long it was."""
+    [whole] = world.messages([World(3).trace(1_767_225_600_000_000)], 1)
+    largest = b"\xff" * (_BROKER_LIMIT - _ENVELOPE)
+    bad = [b"\xff no protobuf", whole.SerializeToString()[:-7], b"\x0a\xff\xff\xff\xff\x7f", largest]
+    offsets = broker.send(mesh.kafka.url, SPANS, bad, partition=0)
+    _good_comes_out(mesh, world)
+    _buried(mesh, {(SPANS, 0, offset) for offset in offsets})
+    [(headers, value)] = [(h, v) for place, h, v in _letters(mesh) if place == (SPANS, 0, offsets[-1])]
+    assert int(headers[names.KAFKA_HEADER_DEAD_LETTER_TRUNCATED]) == len(largest)
+    assert 1000 < len(value) < len(largest) and value == largest[: len(value)]
+
+
+def test_absurd_spans(mesh: Mesh, world: World):
+    """Each is either a dead letter that holds it or a call with values that can be; good spans of the same message's
+    partition are not touched."""
+    sent = {
+        name: absurd.request(number, change, "odd")
+        for number, (name, change) in enumerate(absurd.ODDITIES.items())
+    }
+    offsets = broker.send(
+        mesh.kafka.url, SPANS, [request.SerializeToString() for _, request in sent.values()], partition=1
+    )
+    _good_comes_out(mesh, world, without="odd")
+    letters = {place[2]: value for place, _, value in _letters(mesh) if place[:2] == (SPANS, 1)}
+    client = Client.from_url(mesh.clickhouse.url)
+    rows = client.execute(
+        "SELECT span_id, duration_us < 86400000000, exclusive_us <= duration_us, in_flight < 1000000, "
+        "isFinite(arrival_rate), status < 1000, isFinite(adjusted_count), length(class) < 5000 "
+        "FROM calls FINAL WHERE service = 'odd'"
+    )
+    client.disconnect()
+    stored = {row[0]: row[1:] for row in rows}
+    for (name, (span_id, _)), offset in zip(sent.items(), offsets, strict=True):
+        if name in absurd.INSIDE:
+            assert offset not in letters and span_id.hex() not in stored, name
+        elif offset in letters:
+            assert span_id in letters[offset] and span_id.hex() not in stored, name
+        else:
+            assert span_id.hex() in stored, f"{name}: neither a dead letter nor a call"
+            assert all(stored[span_id.hex()]), f"{name}: {stored[span_id.hex()]}"
+    assert {"negative duration", "year 1970"} <= {
+        name for name, offset in zip(sent, offsets, strict=True) if offset in letters
+    }
+
+
+def test_a_trace_of_100_000_spans(mesh: Mesh, world: World):
+    """It is more than a trace may have: it closes in parts, and every span of it is a call."""
+    requests = absurd.huge_trace(_HUGE, 10_000, "odd-huge")
+    broker.send(mesh.kafka.url, SPANS, [one.SerializeToString() for one in requests], partition=2)
+    _good_comes_out(mesh, world, without="odd")
+    client = Client.from_url(mesh.clickhouse.url)
+    sql = "SELECT uniqExact(span_id) FROM calls WHERE service = 'odd-huge'"
+    eventually(lambda: client.execute(sql) == [(_HUGE,)], "all calls", seen=lambda: client.execute(sql))
+    client.disconnect()
+
+
+def test_150_spans_on_150_days(mesh: Mesh, world: World):
+    """The clock of a tracer may be anywhere: rows of more days than ClickHouse takes in one INSERT unless told are
+    stored, and stop nothing."""
+    requests = [absurd.request(2_000 + n, absurd.days_ago(n), "odd-days")[1] for n in range(150)]
+    payload = b"".join(
+        request.SerializeToString() for request in requests
+    )  # one message after the other is both
+    broker.send(mesh.kafka.url, SPANS, [payload], partition=3)
+    _good_comes_out(mesh, world, without="odd")
+    client = Client.from_url(mesh.clickhouse.url)
+    days = "SELECT count(), uniqExact(toDate(started_at)) FROM calls FINAL WHERE service = 'odd-days'"
+    eventually(
+        lambda: client.execute(days) == [(150, 150)], "the odd rows", seen=lambda: client.execute(days)
+    )
+    client.disconnect()
+
+
+def test_a_row_that_clickhouse_never_takes(mesh: Mesh, world: World):
+    """It is a dead letter that says why; the rows beside it are stored, and what is behind it is committed."""
+    client = Client.from_url(mesh.clickhouse.url)
+    client.execute("ALTER TABLE calls ADD CONSTRAINT no_such_row CHECK service != 'odd-refused'")
+    try:
+        span_id, request = absurd.request(3_000, absurd.days_ago(0), "odd-refused")
+        [offset] = broker.send(mesh.kafka.url, SPANS, [request.SerializeToString()], partition=3)
+        _good_comes_out(mesh, world, without="odd")
+        _buried(mesh, {("calls", 0, -1)})
+        told = [(h, v) for place, h, v in _letters(mesh) if place[0] == "calls"]  # again after a rebalance
+        assert {json.loads(value)["span_id"] for _, value in told} == {span_id.hex()}
+        assert all(b"no_such_row" in headers[names.KAFKA_HEADER_DEAD_LETTER_REASON] for headers, _ in told)
+        committed = lambda: broker.committed(mesh.kafka.url, "spillway-exclusive", SPANS).get(3, 0)  # noqa: E731
+        eventually(lambda: committed() > offset, "the commit behind it", seen=mesh.tails)
+    finally:
+        client.execute("ALTER TABLE calls DROP CONSTRAINT no_such_row")
+        client.disconnect()
+
+
+def test_garbage_between_the_jobs(mesh: Mesh, world: World):
+    """On every partition of every topic between the jobs: no Arrow, half of a batch, and batches whose headers do not
+    say which they are. Each is a dead letter, sums stay, and what comes behind is taken."""
+    places = set()
+    topics = (
+        names.KAFKA_TOPIC_CALLS,
+        names.KAFKA_TOPIC_EDGES,
+        names.KAFKA_TOPIC_NETWORK,
+        names.KAFKA_TOPIC_ARRIVALS,
+    )
+    for topic in topics:
+        records = broker.read(mesh.kafka.url, topic)
+        good = max(records, key=lambda record: len(record.value or b""))
+        headers = dict(good.headers)
+        half = good.value[: len(good.value) // 2]
+        for partition in range(PARTITIONS):
+            bad = [(b"no Arrow", headers), (half, headers), (b"", headers)]
+            if topic != names.KAFKA_TOPIC_ARRIVALS:  # sums of the moment: nobody asks which they are
+                bad += [(good.value, wrong) for wrong in _wrong_headers(headers)]
+            for value, own in bad:
+                [offset] = broker.send(mesh.kafka.url, topic, [value], partition, own)
+                places.add((topic, partition, offset))
+    _good_comes_out(mesh, world, without="odd")
+    _buried(mesh, places)
+
+
+def _wrong_headers(good: dict[str, bytes]) -> Iterator[dict[str, bytes]]:
+    source, sequence = names.KAFKA_HEADER_SOURCE, names.KAFKA_HEADER_SEQUENCE
+    yield {}
+    for key in (source, sequence):
+        yield {name: value for name, value in good.items() if name != key}
+        for value in (b"", b"one", b"-1", b"\xff", b"9" * 40):
+            yield good | {key: value}

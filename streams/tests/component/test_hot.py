@@ -1,0 +1,45 @@
+"""Boards in a real Redis, written by several workers."""
+
+from redis import Redis
+from spillway_contracts.hot_state import DemandEntry
+from spillway_streams.health import Status
+from spillway_streams.hot import Boards
+
+KEY = "test:demand"
+
+
+def _entries(at: float, *classes: str) -> dict[str, dict[str, DemandEntry]]:
+    return {KEY: {name: DemandEntry(at, 1.0, 0.0, 2.0) for name in classes}}
+
+
+async def test_each_writer_sees_to_its_own_fields(redis_url):
+    """Two writers share a hash: each removes what fell silent of its own; what a writer that is gone left behind is
+    pruned by its age, and what nobody can read as well; a field that has another owner now is left to it."""
+    redis = Redis.from_url(redis_url, decode_responses=True)
+    redis.delete(KEY)
+    one, other, gone = (Boards(redis_url, 15.0, Status(Boards.NAME)) for _ in range(3))
+    await gone.put(_entries(80.0, "old", "young"))
+    redis.hset(KEY, "nonsense", "?")
+    await one.put(_entries(100.0, "a", "b"))
+    assert set(redis.hgetall(KEY)) == {"a", "b"}
+    await other.put(_entries(100.2, "c"))
+    await one.put(_entries(100.4, "b"))
+    assert set(redis.hgetall(KEY)) == {"b", "c"} and 10_000 < redis.pttl(KEY) <= 15_000
+    await other.put({})
+    assert set(redis.hgetall(KEY)) == {"b"}
+    await other.put(_entries(101.0, "b", "d"))
+    one.forget()
+    await one.put(_entries(101.1, "e"))
+    assert set(redis.hgetall(KEY)) == {"b", "d", "e"}
+    assert DemandEntry.from_json(redis.hget(KEY, "b")).at == 101.0
+
+
+async def test_an_absent_redis_is_named_and_forgotten_once_it_is_back(redis_url):
+    """A board that cannot be written is dropped; the status says so until one can."""
+    status = Status(Boards.NAME)
+    away = Boards("redis://127.0.0.1:1/0", 15.0, status)
+    await away.put(_entries(1.0, "a"))
+    assert Boards.NAME in status.problems()
+    here = Boards(redis_url, 15.0, status)
+    await here.reach()
+    assert not status.problems()

@@ -1,0 +1,72 @@
+"""The hot path as a whole: spans that end now -> exclusive -> spillway_arrivals -> curves and graph -> Redis."""
+
+import itertools
+import time
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from redis import Redis
+from spillway_contracts import names
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry
+from spillway_lab.testing.waiting import eventually
+
+CLUSTER, SHOP, STOCK = "hot-path", "hotshop", "hotstock"
+ENTRY, INNER = f"{SHOP} GET /carts/{{id}}", f"{STOCK} GET /levels"
+IN_FLIGHT, SHOP_MS, STOCK_MS = 3, 8, 2
+
+
+def _span(
+    found: ExportTraceServiceRequest, service: str, class_id: str, trace: bytes, parent: bytes, ms: int
+) -> Span:
+    resource = found.resource_spans.add()
+    for key, text in ((names.SPAN_ATTRIBUTE_SERVICE, service), (names.SPAN_ATTRIBUTE_CLUSTER, CLUSTER)):
+        resource.resource.attributes.add(key=key).value.string_value = text
+    span = resource.scope_spans.add().spans.add(
+        trace_id=trace, span_id=trace[:7] + bytes([ms]), parent_span_id=parent, kind=Span.SPAN_KIND_SERVER
+    )
+    span.end_time_unix_nano = time.time_ns()
+    span.start_time_unix_nano = span.end_time_unix_nano - ms * 1_000_000
+    span.attributes.add(key=names.SPAN_ATTRIBUTE_CLASS).value.string_value = class_id
+    span.attributes.add(key=names.SPAN_ATTRIBUTE_IN_FLIGHT).value.int_value = IN_FLIGHT
+    span.attributes.add(key=names.SPAN_ATTRIBUTE_ARRIVAL_RATE).value.double_value = 0.0
+    if parent:
+        span.attributes.add(key=names.SPAN_ATTRIBUTE_SOURCE_SERVICE).value.string_value = SHOP
+    return span
+
+
+def _request(number: int) -> bytes:
+    """A request to the shop, which asks the stock."""
+    found, trace = ExportTraceServiceRequest(), b"hotpath" + number.to_bytes(9, "little")
+    entry = _span(found, SHOP, ENTRY, trace[::-1], b"", SHOP_MS)
+    _span(found, STOCK, INNER, trace[::-1], entry.span_id, STOCK_MS)
+    return found.SerializeToString()
+
+
+def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
+    """Load of every class with its rate, latency and requests in flight; demand of those that nobody among us asked
+    for, at the same rate. Spans are sent while they are news, until they show."""
+    running = {name: jobs(name) for name in ("exclusive", "curves", "graph")}
+    redis, numbers = Redis.from_url(redis_url, decode_responses=True), itertools.count()
+
+    def shown() -> bool:
+        send(names.KAFKA_TOPIC_OTLP_SPANS, [_request(next(numbers)) for _ in range(5)])
+        load = redis.hgetall(names.REDIS_KEY_LOAD.format(cluster=CLUSTER))
+        demand = redis.hgetall(names.REDIS_KEY_DEMAND.format(cluster=CLUSTER))
+        if set(load) != {ENTRY, INNER} or set(demand) != {ENTRY}:
+            return False
+        shop, stock = (LoadBoardEntry.from_json(load[name]) for name in (ENTRY, INNER))
+        asked = DemandEntry.from_json(demand[ENTRY])
+        if not (shop.rps > 0 and stock.rps > 0 and asked.rps > 0):
+            return False
+        assert (shop.duration_ms, stock.duration_ms, asked.duration_ms) == (SHOP_MS, STOCK_MS, SHOP_MS)
+        assert shop.in_flight == stock.in_flight == IN_FLIGHT
+        assert shop.failed_share == asked.failed_share == 0 and shop.rps == stock.rps
+        assert 0 < shop.at <= time.time() and asked.at <= time.time()
+        return True
+
+    eventually(
+        shown,
+        "both classes on the load board, the entry on the demand board",
+        seen=lambda: ({name: job.state() for name, job in running.items()}, redis.keys("*")),
+    )
+    assert not running["exclusive"].counters().get("arrivals_dropped", 0)

@@ -1,0 +1,101 @@
+"""Boards: what just ended, counted once, by whoever owns it."""
+
+import numpy as np
+import pytest
+from spillway_streams import boards, columns, hot
+from spillway_streams.boards import HotTable, Window
+from spillway_streams.counters import Counters
+from spillway_streams.cpu import CpuTable, Point
+
+T0 = 1_700_000_000
+A, B = "a GET /", "b GET /"
+
+
+def _calls(rows: list[tuple]) -> columns.Columns:
+    """(end in seconds since T0, class, source service, failed, adjusted count, duration in ms)"""
+    return columns.from_rows(columns.CALLS, [
+        (
+            T0 * 1_000_000 + int(end * 1e6) - ms * 1000, "t", f"{i}", "c1", c[0], c, "", source, ms * 1000, 1000, 4, 1.0,
+            1, 1, 200, bad, w, 0, 0.0, 0,
+        )
+        for i, (end, c, source, bad, w, ms) in enumerate(rows)
+    ])  # fmt: skip
+
+
+def _hot(
+    rows: list[tuple], window: Window, taken: float = T0 + 100.0, counters: Counters | None = None
+) -> HotTable:
+    table = HotTable(window, 100, counters or Counters())
+    table.add(boards.arrivals_of(_calls(rows)), taken)
+    return table
+
+
+def test_a_rate_counts_ends_of_settled_seconds():
+    """A call that took 30 s counts when it ends; the rate covers whole seconds of a second's age, means the running
+    one as well; sampling is corrected; calls that somebody among us made are no demand."""
+    rows = [(s + 0.5, A, "", False, 2.0, 30_000) for s in range(10)]
+    rows += [(9.9, A, "", True, 2.0, 1), (9.95, B, "a", False, 2.0, 8)]
+    table = _hot(rows, Window(5, 1.0))
+    at = boards.newest([table])
+    assert at == pytest.approx(T0 + 9.95)
+    demand = boards.demand_board(table, at)
+    assert list(demand["c1"]) == [A]
+    entry = demand["c1"][A]
+    assert (entry.at, entry.rps, entry.failed_share) == (at, 2.0, pytest.approx(1 / 7))
+    assert entry.duration_ms == pytest.approx(30_000)
+    load = boards.load_board(table, {("c1", B): 3.0}, CpuTable(100), at)["c1"]
+    assert load[B].exclusive_ms == 3.0 and load[B].rps == 0.0 and load[B].duration_ms == 8.0
+    assert load[A].exclusive_ms == 30_000 and load[A].in_flight == 4.0 and load[A].cpu is None
+
+
+def test_a_clock_ahead_does_not_age_the_others():
+    """Nothing ends later than the broker took it: such calls count in the running second, and are counted."""
+    counters = Counters()
+    rows = [(s + 0.5, A, "", False, 1.0, 1) for s in range(10)] + [(500.0, B, "", False, 1.0, 1)]
+    table = _hot(rows, Window(5, 0.0), T0 + 10.0, counters)
+    assert table.at == T0 + 10.0 and counters["arrivals_ahead_of_the_broker"] == 1
+    demand = boards.demand_board(table, table.at)["c1"]
+    assert demand[A].rps == 1.0 and B in demand
+
+
+def test_an_end_that_cannot_be_is_counted_and_stops_nothing():
+    """Seconds below zero, whatever they are, spoil neither the board nor the other rows of their message."""
+    counters = Counters()
+    rows = boards.arrivals_of(_calls([(9.5, A, "", False, 1.0, 1), (9.6, B, "", False, 1.0, 1)]))
+    rows["at"][1] = -(2**63)
+    table = HotTable(Window(), 100, counters)
+    table.add(rows, T0 + 10.0)
+    assert counters["absurd_arrivals"] == 1 and list(
+        boards.load_board(table, {}, CpuTable(1), table.at)["c1"]
+    ) == [A]
+
+
+def test_silent_classes_leave_the_board_and_cpu_comes_from_its_window():
+    """Nothing for a whole window: no entry."""
+    table = _hot([(0.5, A, "", False, 1.0, 1), (9.5, B, "", False, 1.0, 1)], Window(5, 1.0))
+    cpu = CpuTable(100)
+    cpu.add([Point(T0 + 8, "c1", "b", "pod", 0.25)])
+    board = boards.load_board(table, {}, cpu, table.at)
+    assert list(board["c1"]) == [B] and board["c1"][B].cpu == 0.25
+
+
+def test_order_and_splitting_of_arrivals_change_no_board():
+    """The same calls in any order, one by one or at once."""
+    random = np.random.default_rng(4)
+    rows = [(float(e), (A, B)[i % 2], "", i % 5 == 0, 1.5, i) for i, e in enumerate(random.uniform(0, 9, 60))]
+    one, many = _hot(rows, Window()), HotTable(Window(), 100, Counters())
+    for i in random.permutation(len(rows)):
+        many.add(boards.arrivals_of(_calls([rows[i]])), T0 + 100.0)
+    got, expected = (boards.demand_board(table, T0 + 9.0)["c1"] for table in (many, one))
+    assert list(got) == list(expected) == [A, B]
+    for name, entry in expected.items():
+        assert got[name].rps == pytest.approx(entry.rps)
+        assert got[name].duration_ms == pytest.approx(entry.duration_ms)
+
+
+def test_fields_of_the_gone_are_stale():
+    """Further behind the newest field than boards live, or unreadable; a board of old times alone is not."""
+    fields = {b"a": b'{"at": 100.0}', b"b": b'{"at": 84.9}', b"c": b'{"at": 85.0}', b"d": b"[", b"e": b"[1]"}
+    assert set(hot.stale_fields(fields, 15.0)) == {b"b", b"d", b"e"}
+    assert hot.stale_fields({b"a": b'{"at": 1.0}'}, 15.0) == {}
+    assert hot.stale_fields({}, 15.0) == {}

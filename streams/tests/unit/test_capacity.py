@@ -1,0 +1,229 @@
+"""Capacities and weights, on simulated queues whose truth is known."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from accuracy import simulated
+from accuracy.simulated import Pod
+from spillway_streams import capacity, saturation, weights
+from spillway_streams.cpu import CpuTable, Point
+from spillway_streams.load import Sum
+from spillway_streams.modelling import Modeller, Options
+
+LADDER = np.repeat(np.arange(0.1, 0.9, 0.1), 40)
+
+
+def _fitted(pod: Pod, *observed: tuple, with_cpu: bool = True) -> tuple[list[tuple], list[tuple]]:
+    return Modeller(Options()).fit(*simulated.tables(*observed, with_cpu=with_cpu), 0)
+
+
+def _seen(pod: Pod, seed: int, **options) -> tuple:
+    return simulated.observe(pod, LADDER, np.random.default_rng(seed), **options)
+
+
+def test_capacity_from_cpu_is_the_load_at_100_percent():
+    """A line over all seconds: idle CPU is not charged to requests; saturated seconds are left out; loads too alike
+    are taken as proportional; no CPU at all gives nothing."""
+    random = np.random.default_rng(3)
+    load = np.repeat(np.linspace(20, 300, 15), 10)
+    use = np.minimum(0.05 + load / 250 * 0.95 + random.normal(0, 0.01, len(load)), 1.0)
+    served = np.minimum(load, 250)
+    found = capacity.from_cpu(served, use)
+    assert found.rps == pytest.approx(250, rel=0.03) and "line" in found.reason
+    flat = capacity.from_cpu(np.full(30, 50.0), np.full(30, 0.25))
+    assert flat.rps == pytest.approx(200) and "alike" in flat.reason
+    full = capacity.from_cpu(np.full(30, 80.0), np.full(30, 1.0))
+    assert full.rps == pytest.approx(80)
+    assert capacity.from_cpu(served[:0], use[:0]) is None
+
+
+def test_cpu_that_is_nearly_always_full_tells_what_was_served():
+    """Two seconds below it are too few for a line."""
+    use = np.full(600, 0.99)
+    use[:2] = 0.96
+    assert capacity.from_cpu(np.full(600, 80.0), use).rps == pytest.approx(80 / 0.99)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cpu_that_does_not_follow_the_load_tells_no_capacity(seed):
+    """30 +/- 2 % at 50 to 100 requests per second: a line through it would meet 100 % anywhere."""
+    random = np.random.default_rng(seed)
+    assert capacity.from_cpu(random.uniform(50, 100, 600), 0.3 + random.normal(0, 0.02, 600)) is None
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.2, 0.5])
+def test_a_quiet_service_has_a_capacity_of_its_own(rate):
+    """A request of 100 ms every two to ten seconds: within a factor of 1.5 of ten per second."""
+    pod = Pod(1, [100.0])
+    seen = simulated.observe(pod, [rate / 10] * 3000, np.random.default_rng(1))
+    _, [row] = _fitted(pod, seen)
+    assert 10 / 1.5 < row[4] < 15
+
+
+def _kubelet(points: list[Point], interval: int, phase: int, late: int) -> list[Point]:
+    """What is left of CPU points of each second when pods are measured every so many seconds, each `phase` seconds
+    after the one before, and the newest `late` seconds are not there yet."""
+    by_pod = defaultdict(list)
+    for point in points:
+        by_pod[point.pod].append(point)
+    end, kept = max(point.at for point in points) - late, []
+    for i, own in enumerate(by_pod.values()):
+        for last in range(interval - 1 + i * phase, len(own), interval):
+            mean = np.mean([point.utilisation for point in own[last + 1 - interval : last + 1]])
+            kept.append(own[last]._replace(utilisation=float(mean)))
+    return [point for point in kept if point.at <= end]
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+@pytest.mark.parametrize(("interval", "phase", "late"), [(1, 0, 4), (10, 0, 0), (10, 3, 0), (10, 3, 15)])
+def test_pods_are_counted_between_their_cpu_readings(stamped, interval, phase, late):
+    """Three pods, measured every ten seconds, together or one after the other, or some seconds late: the capacity is
+    that of three, the curve that of one queue."""
+    pod = Pod(1, [10.0])
+    calls, points = simulated.observe(pod, LADDER, np.random.default_rng(1), pods=[3] * len(LADDER))
+    if not stamped:
+        calls |= {"in_flight": 0 * calls["in_flight"]}
+    [curve], [row] = _fitted(pod, (calls, _kubelet(points, interval, phase, late)))
+    assert row[4] == pytest.approx(300, rel=0.05) and "3 pods" in row[6]
+    assert curve[4] == pytest.approx(10, abs=3 * curve[6]) and curve[13] != "prior"
+
+
+def test_a_pod_is_gone_when_its_readings_end():
+    """Measured every ten seconds: two pods, of which one goes after a minute and another comes after two."""
+    at = {"a": range(5, 300, 10), "b": range(8, 60, 10), "c": range(121, 300, 10)}
+    table = CpuTable(1000)
+    table.add(Point(second, "c", "s", pod, 0.5) for pod, seconds in at.items() for second in seconds)
+    second, _, pods = table.series("s", "c")
+    assert set(pods[(second > 8) & (second < 60)]) == {2}
+    assert set(pods[(second > 70) & (second < 121)]) == {1} and set(pods[second >= 121]) == {2}
+
+
+def test_a_deployment_s_cpu_does_not_bend_the_line():
+    """A tenth of the seconds at 40 % more CPU moves the capacity by less than 5 %."""
+    random = np.random.default_rng(4)
+    load = np.repeat(np.linspace(20, 160, 15), 20)
+    use = load / 250 + random.normal(0, 0.01, len(load))
+    use[random.random(len(load)) < 0.1] += 0.3
+    assert capacity.from_cpu(load, use).rps == pytest.approx(250, rel=0.05)
+
+
+@pytest.mark.parametrize("sampled", [1.0, 0.1])
+@pytest.mark.parametrize("pod", [Pod(1, [10.0], idle=0.05), Pod(4, [40.0], constant_ms=3)])
+def test_capacity_with_cpu_is_within_5_percent(pod, sampled):
+    """Also of services of which a tenth of the spans is kept."""
+    for seed in range(3):
+        _, [row] = _fitted(pod, _seen(pod, seed, sampled=sampled))
+        assert row[4] == pytest.approx(pod.saturation, rel=0.05) and row[5] == "cpu"
+
+
+def test_a_service_that_is_scaled_out_keeps_its_curve_and_doubles_its_capacity():
+    """One pod, then two at the same load each: the capacity row is that of two; a and b are those of a queue of one
+    worker, which a capacity of the whole service would have put at half the utilisation."""
+    pod = Pod(1, [10.0], constant_ms=2.0)
+    pods = np.where(np.arange(len(LADDER)) % 160 < 80, 1, 2)
+    for with_cpu in (True, False):
+        [curve], [row] = _fitted(pod, _seen(pod, 5, pods=pods), with_cpu=with_cpu)
+        assert row[4] == pytest.approx(200, rel=0.05 if with_cpu else 0.25) and "2 pods" in row[6]
+        assert curve[4] == pytest.approx(10, abs=3 * curve[6])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_capacity_without_cpu_is_within_its_own_error(workers):
+    """From latency alone, seen up to 80 %: on the average of 12 queues within 20 %, and in 9 of 12 within two of its
+    own standard errors."""
+    pod, found, errors = Pod(workers, [10.0 * workers], constant_ms=2.0), [], []
+    for seed in range(12):
+        load, _ = simulated.tables(_seen(pod, seed), with_cpu=False)
+        [series] = load.series.values()
+        at, sums = series.all()
+        rate = sums[:, Sum.ARRIVALS]
+        smooth = np.convolve(rate, np.ones(11) / 11, mode="same")[5:-5]
+        one = saturation.from_latency(
+            at[5:-5], smooth, smooth, 0 * smooth,
+            (sums[:, Sum.EXCLUSIVE] / np.maximum(sums[:, Sum.OK], 1))[5:-5, None],
+            sums[5:-5, Sum.SAMPLES][:, None],
+        )  # fmt: skip
+        found.append(one.rps / pod.saturation)
+        errors.append(one.se / pod.saturation)
+    assert np.mean(found) == pytest.approx(1, abs=0.2)
+    assert np.sum(np.abs(np.array(found) - 1) < 2 * np.array(errors)) >= 9
+
+
+def test_a_range_too_narrow_tells_nothing_and_a_low_one_says_so():
+    """Loads within a tenth of each other give no capacity; loads that hardly queue give one that is called weak."""
+    pod = Pod(8, [80.0])
+    random = np.random.default_rng(6)
+    narrow = simulated.tables(simulated.observe(pod, [0.5] * 60, random), with_cpu=False)
+    rate = np.full(60, 50.0)
+    assert saturation.from_latency(np.arange(60), rate, rate, 0 * rate, rate[:, None], rate[:, None]) is None
+    assert narrow[1].series(simulated.SERVICE, "here")[0].size == 0
+    low = np.repeat([0.05, 0.1, 0.15, 0.2], 30)
+    [row] = Modeller(Options()).fit(
+        *simulated.tables(simulated.observe(pod, low, random), with_cpu=False), 0
+    )[1]
+    assert "weakly" in row[6]
+
+
+def test_what_is_served_while_requests_are_refused_is_the_capacity():
+    """Offered load up to 1.6 of what can be served, the rest refused: neither the offered load nor a multiple of it
+    is taken for the capacity. Errors that come at any load are none of this."""
+    offered = np.repeat(np.linspace(20, 160, 8), 20)
+    served, failed = np.minimum(offered, 100), np.maximum(1 - 100 / offered, 0)
+    at, n = np.arange(len(offered)), np.full((len(offered), 1), 50.0)
+    u = np.minimum(offered / 100, 0.97)
+    latency = (5 + 5 / (1 - u))[:, None]
+    found = saturation.from_latency(at, offered, served, failed, latency, n)
+    assert found.rps == pytest.approx(100, rel=0.02) and "refused" in found.reason
+    half = offered[:80]
+    errors = np.where(at[:80] % 2, 0.1, 0.1)
+    other = saturation.from_latency(at[:80], half, 0.9 * half, errors, latency[:80], n[:80])
+    assert other is None or "refused" not in other.reason
+
+
+def test_weights_of_classes_that_moved_apart_come_from_cpu():
+    """One costs three times as much CPU although its own time is only twice as long: found within 5 %."""
+    random = np.random.default_rng(5)
+    rates = random.uniform(0, 100, (120, 2))
+    cpu = 0.02 + rates @ np.array([0.001, 0.003]) + random.normal(0, 0.005, 120)
+    assert weights.from_cpu(np.array([1.0, 2.0]), rates, cpu, 5) == pytest.approx([1, 3], rel=0.05)
+
+
+def test_weights_of_classes_that_move_alike_keep_the_ratio_of_their_own_times():
+    """Rates in lock-step tell the sum only: the prior divides it. Without CPU the prior is all there is."""
+    rates = np.outer(np.linspace(10, 100, 120), [1.0, 0.5])
+    cpu = rates @ np.array([0.001, 0.004])
+    prior = np.array([1.0, 2.0])
+    assert weights.from_cpu(prior, rates, cpu, 5) == pytest.approx([1, 2], rel=0.25)
+    assert weights.from_cpu(prior, rates[:0], cpu[:0], 5).tolist() == [1, 2]
+
+
+def test_own_times_are_taken_without_what_all_classes_wait():
+    """2 and 6 ms beside the wait of a queue that is up to two thirds busy: 1 to 3 within 15 %, where the ratio of the
+    means is below 2.2; a class that was never seen weighs 1."""
+    rates = np.stack([np.arange(1.0, 31), np.arange(1.0, 31), np.zeros(30)], axis=1)
+    u = rates.sum(axis=1) / 90
+    wait = 4 * u / (1 - u)
+    exclusive = np.stack([2 + wait, 6 + wait, np.zeros(30)], axis=1)
+    assert exclusive[:, 1].mean() / exclusive[:, 0].mean() < 2.2
+    assert weights.from_exclusive(rates, exclusive, rates) == pytest.approx([1, 3, 1], rel=0.15)
+
+
+@pytest.mark.parametrize("with_cpu", [True, False])
+def test_two_classes_of_one_queue(with_cpu):
+    """10 and 30 ms in one M/G/1 queue (Pollaczek-Khinchine: a is the rest of the service met, the same for both, b
+    what is left of each one's own time, below 0 for the short one). Mean of six ladders: the weight within 10 % (30 %
+    from latency alone), the total that saturates within 5 % (25 %), latency without load within 2 ms (3 ms) of each
+    one's own time, and with CPU a of each class within 15 %."""
+    pod = Pod(1, [10.0, 30.0], [0.65, 0.35])
+    runs = [_fitted(pod, _seen(pod, seed), with_cpu=with_cpu) for seed in range(6)]
+    weight = [curves[1][8] for curves, _ in runs]
+    assert np.mean(weight) == pytest.approx(3, rel=0.1 if with_cpu else 0.3)
+    total = [row[4] / pod.capacity([1, w]) for (_, [row]), w in zip(runs, weight, strict=True)]
+    assert np.mean(total) == pytest.approx(1, rel=0.05 if with_cpu else 0.25)
+    for k, own in enumerate(pod.service_ms):
+        without_load = np.mean([curves[k][4] + curves[k][5] for curves, _ in runs])
+        assert without_load == pytest.approx(own, abs=2 if with_cpu else 3)
+        if with_cpu:
+            rest = np.dot(pod.shares, np.square(pod.service_ms)) / np.dot(pod.shares, pod.service_ms)
+            assert np.mean([curves[k][4] for curves, _ in runs]) == pytest.approx(rest, rel=0.15)

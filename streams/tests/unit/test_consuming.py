@@ -1,0 +1,134 @@
+"""What becomes of a message that a job cannot take, or need not."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from faust.types import TP
+from spillway_contracts import names
+from spillway_streams import callgraph, runner
+from spillway_streams.callgraph import CallGraph
+from spillway_streams.config import CurvesSettings, GraphSettings
+from spillway_streams.counters import Counters
+from spillway_streams.health import Status
+from spillway_streams.jobs import batches
+from spillway_streams.jobs.curves import Curves
+from spillway_streams.jobs.graph import Graph
+from spillway_streams.jobs.graph_share import Share
+from spillway_streams.parts import Parts
+from spillway_streams.positions import Batch
+
+ADDRESS = {
+    "kafka": "h:1",
+    "health_listen": "h:2",
+    "clickhouse_url": "clickhouse://h",
+    "redis_url": "redis://h",
+}
+
+
+class App:
+    """Of Faust's: hands the agent over, and notes what it crashed with."""
+
+    consumer_generation_id = 7
+
+    def __init__(self) -> None:
+        self.crashed_with: list[Exception] = []
+
+    def topic(self, name: str, **_: object) -> str:
+        return name
+
+    def agent(self, *_: object, **__: object):
+        def keep(agent) -> None:
+            self.run = agent
+
+        return keep
+
+    async def crash(self, error: Exception) -> None:
+        self.crashed_with.append(error)
+
+
+class Stream:
+    def __init__(self, *events: object) -> None:
+        self._events = events
+
+    def noack(self) -> "Stream":
+        return self
+
+    async def events(self):
+        for event in self._events:
+            yield event
+
+
+def _event(topic: str, generation: int = 7) -> SimpleNamespace:
+    message = SimpleNamespace(
+        topic=topic,
+        partition=0,
+        tp=TP(topic, 0),
+        offset=3,
+        generation_id=generation,
+        headers=[],
+        timestamp=1.0,
+    )
+    return SimpleNamespace(message=message, value=b"\xff nonsense")
+
+
+async def test_an_unforeseen_error_stops_the_worker_at_its_message():
+    """Were the next one taken, what is stored of it would make the repeat of this one look taken."""
+    app, seen = App(), []
+
+    async def take(event: SimpleNamespace) -> None:
+        seen.append(event)
+        raise KeyError("unforeseen")
+
+    batches.consume(app, "calls", take)
+    with pytest.raises(KeyError):
+        await app.run(Stream(_event("calls"), _event("calls")))
+    assert len(seen) == len(app.crashed_with) == 1
+
+
+@pytest.mark.parametrize(
+    ("job", "settings", "topics"),
+    [
+        (
+            Curves,
+            CurvesSettings,
+            {
+                "take_calls": names.KAFKA_TOPIC_CALLS,
+                "take_metrics": names.KAFKA_TOPIC_OTLP_METRICS,
+                "take_arrivals": names.KAFKA_TOPIC_ARRIVALS,
+            },
+        ),
+        (
+            Graph,
+            GraphSettings,
+            {"take_edges": names.KAFKA_TOPIC_EDGES, "take_network": names.KAFKA_TOPIC_NETWORK},
+        ),
+    ],
+)
+async def test_what_another_worker_has_by_now_is_its_to_refuse(tmp_path, job, settings, topics):
+    """A message of a partition that was given away is not even decoded: its dead letter is the next owner's."""
+    context = runner.Context(settings(**ADDRESS, state_dir=tmp_path), Status("redis"), Counters(), None)
+    made = job(App(), context)
+    for take, topic in topics.items():
+        await getattr(made, take)(_event(topic, generation=6))
+    assert context.counters.snapshot() == {}
+
+
+def test_network_times_are_computed_when_there_is_news(monkeypatch):
+    """Boards ask four times a second: the same second without news is answered with what was found before."""
+    share, asked = Share(CallGraph(600, 10, Counters()), hot=None), []
+    share.graph.network_times = lambda *window: asked.append(window) or [("row", len(asked))]
+    batch = Batch(names.KAFKA_TOPIC_NETWORK, 0, 0, 1)
+
+    def news(second: int) -> None:
+        parts = Parts(
+            np.array([second]), np.array([0]), [("a", "b", 5)], np.ones((1, len(callgraph.NETWORK_PARTS) - 4))
+        )
+        share.add(share.graph.network, share.network_watermark, batch, parts)
+
+    news(100)
+    assert share.network_times(30, 2.0, 0.0) == share.network_times(30, 2.0, 0.0) == (98, [("row", 1)])
+    news(100)
+    assert share.network_times(30, 2.0, 0.0) == (98, [("row", 2)])
+    news(101)
+    assert share.network_times(30, 2.0, 0.0) == (99, [("row", 3)])

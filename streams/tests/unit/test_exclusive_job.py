@@ -1,0 +1,133 @@
+"""The job `exclusive` while something that it needs is away."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+
+import pytest
+from aiokafka.errors import IllegalStateError
+from faust.types import TP
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from spillway_contracts import names
+from spillway_streams import runner
+from spillway_streams.config import ExclusiveSettings
+from spillway_streams.counters import Counters
+from spillway_streams.health import Status
+from spillway_streams.jobs.exclusive import Exclusive
+from spillway_streams.transport import Start
+
+SPANS = TP(names.KAFKA_TOPIC_OTLP_SPANS, 0)
+
+
+def _payload(number: int) -> bytes:
+    found = ExportTraceServiceRequest()
+    resource = found.resource_spans.add()
+    for key, text in ((names.SPAN_ATTRIBUTE_SERVICE, "shop"), (names.SPAN_ATTRIBUTE_CLUSTER, "c1")):
+        resource.resource.attributes.add(key=key).value.string_value = text
+    span = resource.scope_spans.add().spans.add(
+        trace_id=b"\1" * 16, span_id=number.to_bytes(8, "big"), kind=Span.SPAN_KIND_SERVER
+    )
+    span.end_time_unix_nano = time.time_ns()
+    span.start_time_unix_nano = span.end_time_unix_nano - 1_000_000
+    span.attributes.add(key=names.SPAN_ATTRIBUTE_CLASS).value.string_value = "shop GET /"
+    return found.SerializeToString()
+
+
+def _event(offset: int, at: float) -> SimpleNamespace:
+    message = SimpleNamespace(tp=SPANS, topic=SPANS.topic, partition=0, offset=offset, timestamp=at)
+    return SimpleNamespace(message=message, value=_payload(offset + 1))
+
+
+class Rules:
+    """A table that answers when it may, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked, self.may_answer, self.was_asked = 0, asyncio.Event(), asyncio.Event()
+
+    def is_fresh(self, _: int) -> bool:
+        return False
+
+    async def read(self) -> list:
+        self.asked += 1
+        self.was_asked.set()
+        await self.may_answer.wait()
+        return []
+
+
+@pytest.fixture
+async def job(tmp_path) -> Exclusive:
+    address = {"kafka": "h:1", "health_listen": "h:2", "clickhouse_url": "clickhouse://h"}
+    settings = ExclusiveSettings(**address, state_dir=tmp_path)
+    consumer = SimpleNamespace(progress=lambda _: None)
+    context = runner.Context(settings, Status("kafka", "clickhouse"), Counters(), None)
+    made = Exclusive(SimpleNamespace(consumer=consumer), context)
+    made._rules = Rules()
+    made.open(SPANS, Start(0, 0, 10, ""))
+    return made
+
+
+async def test_messages_and_arrivals_do_not_wait_for_rules(job):
+    """ClickHouse is away when rules are to be read: what comes is decoded, and its arrivals are sent. Once it answers,
+    what is due closes, whatever the difference between this host's clock and the broker's."""
+    sent = []
+
+    async def once(message) -> None:
+        sent.append(message)
+
+    job._sender.once = once
+    now = time.time()
+    await job.take(_event(0, now))
+    closing = asyncio.create_task(job._close(SPANS, job._shards[SPANS]))
+    await job._rules.was_asked.wait()
+    await job.take(_event(1, now))
+    await job.send_arrivals()
+    await job._news.settled()
+    assert [message.topic for message in sent] == [names.KAFKA_TOPIC_ARRIVALS] and not closing.done()
+    job._rules.may_answer.set()
+    await closing
+    await job.take(_event(2, now + 60))
+    closed = await job._close(SPANS, job._shards[SPANS])
+    assert closed.calls.rows == 2 and job._rules.asked <= 4
+
+
+async def test_arrivals_of_all_shards_are_one_batch(job):
+    """Shards send to the same partitions: each for itself, they would push one another's news out."""
+    told, other = [], TP(SPANS.topic, 1)
+    job.open(other, Start(0, 0, 10, ""))
+    job._news.tell = lambda messages: told.append(len(messages))
+    for tp in (SPANS, other):
+        event = _event(0, time.time())
+        event.message.tp, event.message.partition = tp, tp.partition
+        await job.take(event)
+    await job.send_arrivals()
+    assert told == [2]
+
+
+async def test_rules_of_a_newer_version_leave_the_others_in_force(job):
+    """A kind that this version does not know is counted; shards that are opened later have the rest."""
+    rules = [(0, "shop", "GET", "/a", "/b", "merged"), (0, "shop", "GET", "/c", "/d", "dreamt")]
+
+    async def read() -> list:
+        return rules
+
+    job._rules.read = read
+    await job.poll_rules()
+    job.open(TP(SPANS.topic, 1), Start(0, 0, 10, ""))
+    assert job._maker.rules == rules[:1]
+    assert job._context.counters.gauges()["class_rules_of_unknown_kind"] == 1
+
+
+async def test_what_is_missing_is_sought_again_when_a_seek_fails(job):
+    """As during a rebalance: the next message behind the hole asks again, and then is believed."""
+    sought = []
+
+    async def seek_wait(offsets: dict) -> None:
+        sought.append(offsets)
+        if len(sought) == 1:
+            raise IllegalStateError("not assigned")
+
+    job._app.consumer.seek_wait = seek_wait
+    for offset in (5, 6, 6):
+        await job.take(_event(offset, time.time()))
+    assert sought == [{SPANS: 0}] * 2 and job._shards[SPANS].offsets.next_offset == 7

@@ -1,0 +1,175 @@
+"""The job `curves` while it fits: everything else goes on, and nothing that changed is forgotten."""
+
+import asyncio
+import threading
+import time
+from collections import defaultdict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from accuracy import simulated
+from accuracy.simulated import Pod
+from faust.types import TP
+from spillway_contracts import names
+from spillway_streams import boards, runner
+from spillway_streams.config import CurvesSettings
+from spillway_streams.counters import Counters
+from spillway_streams.health import Status
+from spillway_streams.jobs import curves as job_curves
+from spillway_streams.jobs.curves import Curves
+from spillway_streams.load import Sum
+from spillway_streams.modelling import BUCKETS
+from spillway_streams.parts import Parts
+from traffic_log import T0, calls
+
+LADDER = np.repeat(np.arange(0.1, 0.9, 0.1), 40)
+
+
+class Store:
+    """Remembers rows by table; nothing was stored before."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[tuple]] = defaultdict(list)
+
+    async def select(self, *_: object) -> list:
+        return []
+
+    async def insert_columns(self, *_: object) -> None:
+        pass
+
+    async def insert(self, table: str, _: tuple[str, ...], rows: list[tuple], *__: object) -> None:
+        self.rows[table] += rows
+
+
+class Redis:
+    """Boards that only say when they were written."""
+
+    def __init__(self, events: list[str]) -> None:
+        self._events = events
+
+    async def put(self, written: dict) -> None:
+        self._events.append(f"board of {sum(map(len, written.values()))} classes")
+
+    async def reach(self) -> None:
+        pass
+
+
+@pytest.fixture
+async def job(tmp_path) -> Curves:
+    """With the share of one partition, empty."""
+    address = {
+        "kafka": "h:1",
+        "health_listen": "h:2",
+        "clickhouse_url": "clickhouse://h",
+        "redis_url": "redis://h",
+    }
+    settings = CurvesSettings(**address, state_dir=tmp_path, min_samples=5)
+    made = Curves(SimpleNamespace(), runner.Context(settings, Status("redis"), Counters(), Store()))
+    made.assigned({TP(names.KAFKA_TOPIC_CALLS, 0)})
+    while not made.shares.ready:
+        await asyncio.sleep(0)
+    return made
+
+
+async def test_a_board_is_written_while_a_fit_runs(job, monkeypatch):
+    """Calls that came after the fit began are on a board before it ends, and are not part of it."""
+    events: list[str] = []
+    begun, may_end = threading.Event(), threading.Event()
+    share = job.shares.ready[0]
+    share.load.add(calls(np.random.default_rng(1), 50))
+    fit_service, seen = share.modeller.fit_service, []
+
+    def slow(recorded, *arguments):
+        events.append("fit begins")
+        begun.set()
+        may_end.wait(30)
+        seen.append(max(len(at) for own in recorded.load.values() for at, _ in own.values()))
+        events.append("fit ends")
+        return fit_service(recorded, *arguments)
+
+    monkeypatch.setattr(share.modeller, "fit_service", slow)
+    monkeypatch.setattr(job._live, "_redis", Redis(events))
+    fitting = asyncio.create_task(job.fit())
+    await asyncio.to_thread(begun.wait, 30)
+    later = calls(np.random.default_rng(2), 50, T0 + 1000)
+    share.load.add(later)
+    share.hot.add(boards.arrivals_of(later), T0 + 2000.0)
+    job._live._news = True
+    await job.board()
+    may_end.set()
+    await fitting
+    classes = len({(key.cluster, key.class_id) for key in share.load.series})
+    assert events[:3] == ["fit begins", f"board of {classes} classes", "fit ends"]
+    assert seen[0] == 4, "the copy of the first service has the seconds from before"
+
+
+async def test_buckets_hold_every_second_however_store_and_fit_alternate(job):
+    """Seconds that are stored between two fits are in the buckets after the next one, also the last of a minute; what
+    came before a capacity was known as well."""
+    load, cpu = simulated.tables(simulated.observe(Pod(1, [10.0]), LADDER, np.random.default_rng(1)))
+    [(key, series)] = load.series.items()
+    at, sums = series.all()
+    share = job.shares.ready[0]
+    share.cpu = cpu
+    for first in range(0, len(at), 16):
+        rows = slice(first, first + 16)
+        share.load.add_parts(Parts(at[rows], np.zeros_like(at[rows]), [key], sums[rows]))
+        await job.store()
+        if first % 64 == 0:
+            await job.fit()
+    await job.fit()
+    newest = {}
+    for row in job._context.store.rows["buckets"]:
+        found = dict(zip(BUCKETS, row, strict=True))
+        newest[found["window_start"], found["bucket"]] = found["samples"]
+    counted = dict.fromkeys({second // 60 * 60 for second in at.tolist()}, 0)
+    for (minute, _), samples in newest.items():
+        counted[minute] += samples
+    sent = dict.fromkeys(counted, 0)
+    for second, samples in zip(at.tolist(), sums[:, Sum.SAMPLES].tolist(), strict=True):
+        sent[second // 60 * 60] += samples
+    assert counted == sent
+
+
+async def test_a_service_without_news_is_fitted_again_after_half_a_minute_only(job, monkeypatch):
+    """And a shift ends then: nothing tells it any more."""
+    now, fits = [100.0], []
+    monkeypatch.setattr(job_curves, "time", SimpleNamespace(time=time.time, monotonic=lambda: now[0]))
+    share = job.shares.ready[0]
+    fit_service = share.modeller.fit_service
+    monkeypatch.setattr(share.modeller, "fit_service", lambda *a: fits.append(now[0]) or fit_service(*a))
+    random, end = np.random.default_rng(1), 1_700_000_000 + len(LADDER)
+    calls, points = simulated.observe(Pod(1, [10.0]), LADDER, random)
+    share.load.add(calls)
+    share.cpu.add(points)
+    await job.fit()
+    calls, points = simulated.observe(Pod(1, [20.0]), [0.4] * 60, random, start=end)
+    share.load.add(calls)
+    share.cpu.add(points)
+    for _ in range(20):
+        now[0] += 5
+        await job.fit()
+    assert fits == [100.0, 105.0, 135.0, 165.0, 195.0]
+    [curve] = share.modeller._curves.values()
+    reasons = [row[-1] for row in job._context.store.rows["curves"]]
+    assert any("shifted by +" in reason for reason in reasons)
+    assert curve.b_ms == curve.base_b_ms and "as it was fitted" in curve.reason
+
+
+async def test_odd_numbers_of_one_service_leave_the_others_their_curves(job, monkeypatch):
+    """Its seconds stay to be told."""
+    share = job.shares.ready[0]
+    share.load.add(calls(np.random.default_rng(1), 200))
+    fit_service = share.modeller.fit_service
+
+    def odd(recorded, *arguments):
+        if recorded.name == "s1":
+            raise np.linalg.LinAlgError("did not converge")
+        return fit_service(recorded, *arguments)
+
+    monkeypatch.setattr(share.modeller, "fit_service", odd)
+    await job.fit()
+    assert {row[2] for row in job._context.store.rows["curves"]} == {"s0", "s2"}
+    assert job._context.counters["fits_failed"] == 1
+    assert {key.service for key in share.load.take_dirty()} >= {"s1"}

@@ -1,0 +1,116 @@
+"""The table of load per second, its bounds, and the call graph's sums."""
+
+import numpy as np
+import pytest
+from spillway_streams import callgraph, columns, load, network
+from spillway_streams.callgraph import CallGraph
+from spillway_streams.counters import Counters
+from spillway_streams.load import Key, LoadTable, Sum
+from spillway_streams.strings import Strings
+from traffic_log import T0, calls
+
+
+def _call(second: int, service: str = "s", **more: object) -> columns.Columns:
+    values = {
+        "started_at": (T0 + second) * 1_000_000, "trace_id": "t", "span_id": "x", "cluster": "c", "service": service,
+        "class": f"{service} GET /", "source_cluster": "", "source_service": "", "duration_us": 9000,
+        "exclusive_us": 4000, "in_flight": 3, "arrival_rate": 7.0, "request_bytes": 1, "response_bytes": 2,
+        "status": 200, "failed": False, "adjusted_count": 2.0, "class_in_flight": 2, "class_arrival_rate": 5.0,
+        "trace_spans": 1,
+    }  # fmt: skip
+    return columns.from_rows(columns.CALLS, [tuple((values | more)[name] for name in columns.CALLS)])
+
+
+def test_sums_are_what_their_names_say():
+    """One good call, one that failed, one without stamps, one whose stamp says that nothing came in the second before;
+    adjusted for sampling, the sample count excepted."""
+    table = LoadTable(100, Counters())
+    table.add(_call(0))
+    table.add(_call(0, failed=True, adjusted_count=3.0))
+    nothing = {"arrival_rate": 0.0, "class_arrival_rate": 0.0, "adjusted_count": 1.0}
+    table.add(_call(0, **nothing, in_flight=0, class_in_flight=0))
+    table.add(_call(0, **nothing, in_flight=1, class_in_flight=1))
+    [(key, series)] = table.series.items()
+    assert key == Key("s", "s GET /", "c")
+    sums = series.between(T0, T0 + 1)
+    expected = {
+        Sum.ARRIVALS: 7, Sum.FAILED: 3, Sum.SAMPLES: 3, Sum.OK: 4, Sum.EXCLUSIVE: 16,
+        Sum.EXCLUSIVE_SQUARED: 64, Sum.STAMPED: 6, Sum.RATE: 35, Sum.CLASS_STAMPED: 6, Sum.CLASS_RATE: 25,
+    }  # fmt: skip
+    assert {what: float(sums[what]) for what in Sum} == pytest.approx(expected)
+    assert table.take_dirty() == {key: {T0}} and table.take_dirty() == {}
+    assert table.own_ms(T0, T0 + 1) == {("c", "s GET /"): pytest.approx(4.0)}
+    assert table.own_ms(T0 + 1, T0 + 2) == {}
+
+
+def test_parts_come_back_from_their_columns():
+    """What is stored in the order of LOAD_PARTS is what was summed."""
+    parts = load.parts_of(calls(np.random.default_rng(1), 50))
+    again = load.restored(parts.columns())
+    one, other = LoadTable(100, Counters()), LoadTable(100, Counters())
+    one.add_parts(parts)
+    other.add_parts(again)
+    assert len(load.LOAD_PARTS) == len(parts.columns())
+    for key, series in one.series.items():
+        assert np.array_equal(series.all()[0], other.series[key].all()[0])
+        assert series.all()[1] == pytest.approx(other.series[key].all()[1])
+
+
+def test_memory_is_bounded_and_what_is_older_is_counted():
+    """Only the newest seconds are kept; a call from before them is not silently added to nothing."""
+    counters = Counters()
+    table = LoadTable(50, counters)
+    for second in range(80):
+        table.add(_call(second))
+    [series] = table.series.values()
+    assert len(series.all()[0]) <= 55
+    table.add(_call(0))
+    assert counters["calls_older_than_memory"] == 2
+
+
+def test_many_keys_share_the_seconds_and_the_silent_ones_make_room():
+    """More keys than are allowed: those silent for longer than memory go, else the new ones are counted and left
+    out; more seconds than are allowed: each key keeps fewer, a minute at least."""
+    counters = Counters()
+    table = LoadTable(100, counters, max_keys=2, max_seconds=140)
+    table.add(_call(0, "a"))
+    table.add(_call(90, "b"))
+    table.add(_call(91, "c"))
+    assert {key.service for key in table.series} == {"a", "b"} and counters["beyond_memory: load: keys"] == 2
+    table.add(_call(120, "b"))
+    table.add(_call(120, "c"))
+    assert {key.service for key in table.series} == {"b", "c"}
+    for second in range(200):
+        table.add(_call(121 + second, "b"))
+    assert max(len(series) for series in table.series.values()) <= 77
+    assert counters["beyond_memory: load: seconds"] > 0
+
+
+def _edges(rows: list[tuple]) -> columns.Columns:
+    """(second, trace, network us, failed, adjusted count) of calls from a to b between two clusters."""
+    return columns.from_rows(columns.EDGES, [
+        (s * 1_000_000, t, f"{i}", "c1", "a", "a GET /", "c2", "b", "b GET /", 9, n, 10, 20, 200, bad, w, 0, 0)
+        for i, (s, t, n, bad, w) in enumerate(rows)
+    ])  # fmt: skip
+
+
+def test_the_call_graph_is_corrected_for_sampling():
+    """Calls per request, bytes, the share of requests that call at all, success and network time, within the window;
+    a retry is another call of the same request; a caller that is not known is nobody's edge."""
+    counters = Counters()
+    graph = CallGraph(100, 10, counters)
+    for second, weight in ((5, 2.0), (6, 2.0), (6, 2.0), (90, 9.0)):
+        graph.requests.add(callgraph.request_parts(_call(second - T0, "a", adjusted_count=weight)))
+    edges = _edges([(5, "t", 30_000, True, 2.0), (5, "t", 10_000, False, 2.0), (6, "u", -1, False, 2.0)])
+    graph.edges.add(callgraph.edge_parts(edges))
+    graph.network.add(callgraph.network_parts(network.of_edges(edges)))
+    [row] = graph.call_ratios(0, 10, 10_000)
+    assert row[1] == "0-10000" and row[6:10] == (pytest.approx(1.0), 10, 20, 3)
+    assert row[10:] == (pytest.approx(4 / 6), pytest.approx(2 / 3))
+    [pair] = graph.network_times(0, 10, 10_000)
+    assert pair[1:4] == ("c1", "c2", pytest.approx(20.0)) and pair[6] == 4
+    for stranger in ("", "x GET /"):
+        graph.edges.add(
+            callgraph.edge_parts(_edges([(5, "t", 1, False, 1.0)]) | {"source_class": Strings.of([stranger])})
+        )
+    assert len(graph.call_ratios(0, 10, 0)) == 1 and counters["edges_without_requests"] == 1

@@ -1,0 +1,47 @@
+"""What is worth sending only while it is new."""
+
+import asyncio
+from types import SimpleNamespace
+
+from spillway_streams.counters import Counters
+from spillway_streams.news import News
+from spillway_streams.sending import Message
+
+
+def _batch(number: int) -> list[Message]:
+    return [Message("arrivals", bytes([number]), partition) for partition in (0, 1)]
+
+
+async def test_a_partition_without_leader_holds_up_no_others_and_its_newest_wait():
+    """Of what waits, the oldest are dropped and counted; the rest follow in order once the leader answers."""
+    sent, leader, counters = [], asyncio.Event(), Counters()
+
+    async def once(message: Message) -> None:
+        if message.partition == 0:
+            await leader.wait()
+        sent.append((message.partition, message.value[0]))
+
+    news = News(SimpleNamespace(once=once), 2, counters)
+    for number in range(5):
+        news.tell(_batch(number))
+        await asyncio.sleep(0.01)
+    assert sent == [(1, number) for number in range(5)] and counters["arrivals_dropped"] == 2
+    leader.set()
+    await news.settled()
+    assert sent[5:] == [(0, 0), (0, 3), (0, 4)] and counters["arrivals_dropped"] == 2
+
+
+async def test_what_fails_is_counted_and_not_repeated():
+    """The message beside it, and the batch after it, are sent."""
+    sent, counters = [], Counters()
+
+    async def once(message: Message) -> None:
+        sent.append(message.value[0])
+        if message.value[0] == 1:
+            raise ConnectionError
+
+    news = News(SimpleNamespace(once=once), 2, counters)
+    news.tell([Message("arrivals", bytes([number]), 0) for number in (1, 2)])
+    news.tell([Message("arrivals", bytes([3]), 0)])
+    await news.settled()
+    assert sent == [1, 2, 3] and counters["arrivals_dropped"] == 1

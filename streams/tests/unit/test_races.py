@@ -1,0 +1,71 @@
+"""What happens between two awaits: a cancelled query, a rebalance while a board is written."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+
+import pytest
+from spillway_contracts.hot_state import DemandEntry
+from spillway_streams import store
+from spillway_streams.health import Status
+from spillway_streams.hot import Boards
+from spillway_streams.store import Store
+
+
+async def test_a_cancelled_query_keeps_its_connection_to_itself(monkeypatch):
+    """A rebalance cancels what is being restored, but not the thread that waits for the answer: another statement on
+    its connection would read that answer for its own."""
+    made, began, may_end = [], threading.Event(), threading.Event()
+
+    class Client:
+        def __init__(self) -> None:
+            made.append(self)
+            self.statements: list[str] = []
+
+        def execute(self, sql: str, *_: object, **__: object) -> list:
+            self.statements.append(sql)
+            if sql == "slow":
+                began.set()
+                may_end.wait(30)
+            return []
+
+    monkeypatch.setattr(store, "Client", SimpleNamespace(from_url=lambda _: Client()))
+    one = Store("clickhouse://h", Status(Store.NAME))
+    await one.select("first")
+    restoring = asyncio.create_task(one.select("slow"))
+    await asyncio.to_thread(began.wait, 30)
+    restoring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await restoring
+    await one.insert("calls", ["a"], [[1]], refused=None)
+    may_end.set()
+    await one.select("last")
+    assert [client.statements for client in made] == [
+        ["first", "slow"],
+        ["INSERT INTO calls (`a`) VALUES", "last"],
+    ]
+
+
+async def test_fields_that_were_given_away_while_a_board_was_written_are_not_removed(monkeypatch):
+    """The partitions are revoked while Redis has not answered yet: the next board leaves their fields alone."""
+    boards, removed = Boards("redis://h", 15.0, Status(Boards.NAME)), []
+    entries = {"k": {"mine": DemandEntry(1.0, 1.0, 0.0, 1.0)}}
+
+    async def write(_: dict, silent: dict) -> None:
+        removed.extend(field for fields in silent.values() for field in fields)
+        if not removed and writing[0]:
+            boards.forget()
+
+    async def prune(_: str) -> None:
+        pass
+
+    writing = [True]
+    monkeypatch.setattr(boards, "_write", write)
+    monkeypatch.setattr(boards, "_prune", prune)
+    await boards.put(entries)
+    writing[0] = False
+    await boards.put({})
+    assert removed == []
+    await boards.put(entries)
+    await boards.put({})
+    assert removed == ["mine"]
