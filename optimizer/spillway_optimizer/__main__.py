@@ -1,36 +1,33 @@
-"""python -m spillway_optimizer run | papa | policy NAME | plan --model FILE --topology FILE [--json]"""
+"""spillway run | papa | policy NAME | plan | explain CLASS CLUSTER; the same as python -m spillway_optimizer"""
 
 import argparse
 import asyncio
-import json
 import signal
 import sys
-from pathlib import Path
 
 from redis.exceptions import RedisError
 from spillway_contracts import ContractError, names
 from spillway_contracts import topology as topology_file
 
 from spillway_optimizer import OptimizerError, config, hot, logs
+from spillway_optimizer.commands import run
 from spillway_optimizer.policies import REGISTRY
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="spillway_optimizer", description="Computes routing rules.")
+    parser = argparse.ArgumentParser(prog="spillway", description="Computes routing rules.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("run", help="the optimizer's loop")
     commands.add_parser("papa", help="the worker that adjusts rules by what is observed")
     policy = commands.add_parser("policy", help="sets the policy that the optimizer follows")
     policy.add_argument("name", choices=sorted(REGISTRY))
-    plan = commands.add_parser("plan", help="what every policy would do; publishes nothing")
-    plan.add_argument("--model", type=Path, required=True, help="JSON as contracts/golden/3_model.json")
-    plan.add_argument("--topology", type=Path, required=True)
-    plan.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    for name, about in run.COMMANDS.items():
+        run.add_arguments(name, commands.add_parser(name, help=about, description=about))
     arguments = parser.parse_args()
     try:
         match arguments.command:
-            case "plan":
-                return _plan(arguments)
+            case "plan" | "explain":
+                return run.run(arguments)
             case "policy":
                 return asyncio.run(_policy(arguments.name))
             case role:
@@ -38,22 +35,6 @@ def main() -> int:
     except (OptimizerError, ContractError) as error:
         print(error, file=sys.stderr)
         return 1
-
-
-def _plan(arguments: argparse.Namespace) -> int:
-    from spillway_optimizer import plan, telemetry
-
-    try:
-        document = json.loads(arguments.model.read_text())
-    except (OSError, ValueError) as error:
-        raise ContractError(f"{arguments.model}: {error}") from error
-    told = telemetry.from_document(document)
-    topology = topology_file.load(arguments.topology)
-    # A file is planned as of its own time.
-    now = max((e.at for board in told.demand.values() for e in board.values()), default=0.0)
-    answer = plan.plan(told, topology, now)
-    print(json.dumps(answer) if arguments.json else plan.as_text(answer))
-    return 0
 
 
 async def _policy(name: str) -> int:
@@ -87,7 +68,12 @@ async def _serve(role: str) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     redis, history = hot.connect(settings.redis_url), History(settings.clickhouse_url)
     if role == "run":
-        await Service(settings, topology, redis, history, Proposals(settings.nats_url, "optimizer")).run(stop)
+        try:
+            service = Service(settings, topology, redis, history, Proposals(settings.nats_url, "optimizer"))
+        except ContractError as error:
+            print(f"SPILLWAY_GUARDRAILS: {error}", file=sys.stderr)
+            return config.EXIT_CONFIG
+        await service.run(stop)
     else:
         await Worker(settings, topology, redis, history, Proposals(settings.nats_url, "papa")).run(stop)
     return 0

@@ -3,7 +3,10 @@
 import sys
 from pathlib import Path
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
+import redis.connection
+from clickhouse_driver import Client
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -25,18 +28,46 @@ def _policy(value: str) -> str:
     return value
 
 
+def redis_url(value: str) -> str:
+    """Raises ValueError with the form; what is wrong is not repeated, for it may be the password."""
+    form = "must be redis://user:password@host:port/number, rediss:// or unix://"
+    try:
+        redis.connection.parse_url(value)
+    except ValueError:
+        raise ValueError(form) from None
+    return value
+
+
+def clickhouse_url(value: str) -> str:
+    """Raises ValueError as redis_url does."""
+    form = "must be clickhouse://user:password@host:port/database, or clickhouses://"
+    try:
+        parts = urlsplit(value)
+        sound = parts.scheme in ("clickhouse", "clickhouses") and parts.hostname and parts.port != 0
+        if sound:
+            Client.from_url(value)
+    except (ValueError, TypeError):
+        sound = False
+    if not sound:
+        raise ValueError(form)
+    return value
+
+
 class Redis(BaseSettings):
     """What `policy` needs."""
 
     model_config = SettingsConfigDict(env_prefix="SPILLWAY_", extra="ignore")
-    redis_url: str
+    redis_url: Annotated[str, AfterValidator(redis_url)]
+
+
+ClickHouseUrl = Annotated[str, AfterValidator(clickhouse_url)]
 
 
 class Servers(Redis):
     """What every long-running role needs."""
 
     topology: Path
-    clickhouse_url: str
+    clickhouse_url: ClickHouseUrl
     nats_url: str
     health_listen: Annotated[str, AfterValidator(_listen)]
 
@@ -45,7 +76,10 @@ class Optimizer(Servers):
     """`run`. Times in seconds."""
 
     policy: Annotated[str, AfterValidator(_policy)]
+    guardrails: Path | None = None
     optimizer_period_s: float = Field(5.0, gt=0)
+    optimizer_load_change: float = Field(0.2, gt=0, le=1)
+    optimizer_min_interval_s: float = Field(1.0, ge=0)
     optimizer_renew_s: float = Field(15.0, gt=0)
     optimizer_ttl_s: float = Field(120.0, gt=0)
     optimizer_lease_s: float = Field(10.0, ge=1)

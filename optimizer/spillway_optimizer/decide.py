@@ -1,4 +1,10 @@
-"""Whether to propose new rules, renew those in force, or wait. Pure: hysteresis lives here."""
+"""Whether to propose new rules, renew those in force, or wait. Pure: hysteresis lives here.
+
+Three thresholds keep noise from moving traffic: the weights must differ, the objective must gain, and a gain that
+is small, or that takes back the last change, must be there at two solves in a row. What is urgent (a jump of
+load, placement, guardrails) counts as a sure gain, but what takes the last change back must have lasted, or
+something that comes and goes would move traffic each time. Only what breaks a constraint waits for nothing.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,9 +14,11 @@ from spillway.v1.ruleset_pb2 import Origin
 
 from spillway_optimizer import ProblemError
 from spillway_optimizer.hot import InForce
-from spillway_optimizer.objective import evaluate_shares
+from spillway_optimizer.memory import Memory, Thresholds, confirmed, difference, due, pending, takes_back
+from spillway_optimizer.objective import Evaluation, evaluate_shares
 from spillway_optimizer.problem import Problem
-from spillway_optimizer.rules import TOTAL, Rules, max_difference, to_shares
+from spillway_optimizer.rules import TOTAL, Rules, to_shares
+from spillway_optimizer.verify import ROUNDING_SLACK, verify
 
 
 class Action(Enum):
@@ -19,21 +27,9 @@ class Action(Enum):
     WAIT = "unchanged"
 
 
-@dataclass(frozen=True)
-class Memory:
-    """What this leader has proposed; empty at start."""
-
-    policy: str | None = None
-    own: Rules | None = None  # the last solution proposed
-    intended: Rules | None = None  # what should be in force: own, or PAPA's change of it
-    published_at: float = 0.0  # Unix seconds
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    min_weight_change: int = 200  # parts of 10 000
-    min_gain: float = 0.001  # relative, by the objective; only for policies that minimise it
-    renew_s: float = 15.0
+_NEVER = float("-inf")
+# Relative: demand drifts between renewals; budgets and ceilings may be exceeded by this before new rules go out.
+LIMIT_SLACK = 0.02
 
 
 @dataclass(frozen=True)
@@ -42,6 +38,7 @@ class Decision:
     rules: Rules
     reason: str
     memory: Memory  # to keep once the rules are published; with WAIT: to keep at once
+    slack: float = LIMIT_SLACK  # relative, by which budget and ceiling may be exceeded
 
 
 def decide(
@@ -53,47 +50,105 @@ def decide(
     in_force: InForce | None,
     now: float,
     thresholds: Thresholds,
+    urgent: bool = False,
+    least_bad: Evaluation | None = None,
 ) -> Decision:
-    """`candidate` are the rules of the newest solution."""
-    memory = _adopt(memory, policy, in_force)
-    fresh = Memory(policy, candidate, candidate, now)
+    """`candidate` are the newest rules, `least_bad` what verify takes."""
+    memory = _adopt(memory, policy, in_force, now)
+    fresh = Memory(policy, candidate, candidate, now, before=memory.own if memory.policy == policy else None)
+
+    def propose(why: str) -> Decision:
+        return Decision(Action.PROPOSE, candidate, why, fresh, ROUNDING_SLACK)
+
     if memory.policy != policy:
-        return Decision(Action.PROPOSE, candidate, f"policy {policy!r} after {memory.policy!r}", fresh)
+        return propose(f"policy {policy!r} after {memory.policy!r}")
     if any(key not in memory.own for key in candidate):
-        kept = _fitting(problem, {key: memory.intended.get(key, rule) for key, rule in candidate.items()})
-        if kept is not None and _difference(memory.own, candidate) <= thresholds.min_weight_change:
-            return Decision(Action.PROPOSE, kept, "new routes", replace(fresh, intended=kept))
-        return Decision(Action.PROPOSE, candidate, "new routes", fresh)
+        kept = _with_new(memory, candidate, problem, least_bad, thresholds, now)
+        return propose("new routes") if kept is None else kept
     if _fitting(problem, memory.intended) is None:
-        return Decision(Action.PROPOSE, candidate, "a destination in force can no longer serve", fresh)
+        return propose("a destination in force can no longer serve")
+    # Whole: a rule that the candidate no longer has may be one that is denied by now.
+    broken = [] if _operators(in_force) else verify(problem, memory.intended, least_bad, LIMIT_SLACK)
+    if broken:
+        return propose(f"rules in force break a constraint: {broken[0]}")
     # Routes that the problem no longer has lapse.
     memory = replace(memory, intended={key: memory.intended[key] for key in candidate})
-    difference = _difference(memory.own, candidate)
-    if difference > thresholds.min_weight_change:
+    moved = difference(memory.own, candidate)
+    pays = moved > thresholds.min_weight_change
+    if pays:
         gain = _gain(problem, memory.own, candidate) if minimises else 1.0
-        if gain >= thresholds.min_gain:
-            return Decision(Action.PROPOSE, candidate, f"a weight differs by {difference / TOTAL:.1%}", fresh)
-    renewed = replace(memory, published_at=now)
+        pays = gain >= thresholds.min_gain
+        sure = urgent or gain >= thresholds.sure_gain
+        if pays and confirmed(memory, candidate, moved, sure, thresholds, now):
+            return propose(f"a weight differs by {moved / TOTAL:.1%}")
+    memory = pending(memory, candidate, moved, now) if pays else replace(memory, pending=None)
     if not _holds(memory.intended, in_force):
-        return Decision(Action.RENEW, memory.intended, "rules in force are not those proposed", renewed)
-    if now - memory.published_at >= thresholds.renew_s:
-        return Decision(Action.RENEW, memory.intended, "renewal", renewed)
-    return Decision(Action.WAIT, memory.intended, "no weight differs enough", memory)
+        return _renewed(memory, "rules in force are not those proposed", now)
+    if due(memory, thresholds, now):
+        return _renewed(memory, "renewal", now)
+    why = "a change that pays waits to be seen again" if pays else "no weight differs enough"
+    return Decision(Action.WAIT, memory.intended, why, memory)
 
 
-def _adopt(memory: Memory, policy: str, in_force: InForce | None) -> Memory:
-    """Rules that PAPA put in force on top of ours are what should stay."""
-    if in_force is None or memory.own is None or in_force.policy != policy:
+def renewal(
+    memory: Memory,
+    problem: Problem,
+    in_force: InForce | None,
+    least_bad: Evaluation | None,
+    now: float,
+    thresholds: Thresholds,
+) -> Decision | None:
+    """What goes on when a solve came to nothing: the rules last proposed, of whatever policy, while they keep to
+    the problem. None: nothing to go on with, or a renewal is not due."""
+    if memory.policy is None or not due(memory, thresholds, now):
+        return None
+    memory = _adopt(memory, memory.policy, in_force, now)
+    if verify(problem, memory.intended, least_bad, LIMIT_SLACK):
+        return None
+    return _renewed(memory, "renewal", now)
+
+
+def _renewed(memory: Memory, why: str, now: float) -> Decision:
+    return Decision(Action.RENEW, memory.intended, why, replace(memory, published_at=now))
+
+
+def _with_new(
+    memory: Memory,
+    candidate: Rules,
+    problem: Problem,
+    least_bad: Evaluation | None,
+    thresholds: Thresholds,
+    now: float,
+) -> Decision | None:
+    """New routes beside those in force, where these may stay: the candidate differs little, or it would take the
+    last change back, which is for the next solves to confirm."""
+    kept = {key: memory.intended.get(key, rule) for key, rule in candidate.items()}
+    moved = difference(memory.own, candidate)
+    same = moved <= thresholds.min_weight_change
+    if not (same or takes_back(memory, candidate, moved)) or verify(problem, kept, least_bad, LIMIT_SLACK):
+        return None
+    own = {key: rule if same else memory.own.get(key, rule) for key, rule in candidate.items()}
+    before = memory.own if same else memory.before
+    known = Memory(memory.policy, own, kept, now, before)
+    return Decision(Action.PROPOSE, kept, "new routes", known if same else pending(known, candidate, 0, now))
+
+
+def _adopt(memory: Memory, policy: str, in_force: InForce | None, now: float) -> Memory:
+    """Rules that PAPA put in force on top of ours are what should stay. A leader that takes over goes on from the
+    rules of the one before, PAPA's changes among them, while relays route by them."""
+    if in_force is None or in_force.policy != policy:
         return memory
+    if memory.own is None:
+        ours = in_force.origin in (Origin.ORIGIN_OPTIMIZER, Origin.ORIGIN_PAPA)
+        alive = in_force.routing(now) == in_force.rules != {}
+        return Memory(policy, in_force.rules, in_force.rules, _NEVER) if ours and alive else memory
     if in_force.origin == Origin.ORIGIN_PAPA:
         return replace(memory, intended={**memory.intended, **in_force.rules})
     return memory
 
 
-def _difference(own: Rules, candidate: Rules) -> int:
-    """Over routes of both; routes that went away are no reason to act."""
-    common = own.keys() & candidate.keys()
-    return max_difference({k: own[k] for k in common}, {k: candidate[k] for k in common})
+def _operators(in_force: InForce | None) -> bool:
+    return in_force is not None and in_force.origin == Origin.ORIGIN_OPERATOR
 
 
 def _fitting(problem: Problem, rules: Mapping) -> Rules | None:
@@ -115,7 +170,7 @@ def _gain(problem: Problem, own: Rules, candidate: Rules) -> float:
 
 def _holds(intended: Rules, in_force: InForce | None) -> bool:
     """Whether the clusters that publish any rules publish these; a publisher may move in steps."""
-    if in_force is None or in_force.origin == Origin.ORIGIN_OPERATOR:
+    if in_force is None or _operators(in_force):
         return True  # nothing published yet, or not ours to change: the renewal will come
     return all(
         in_force.rules.get(key) == weights

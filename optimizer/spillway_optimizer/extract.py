@@ -1,5 +1,6 @@
 """Rules -> spillway.v1.Ruleset with predictions and reasons, re-evaluated and verified."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +11,11 @@ from spillway_contracts import traffic_class
 
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.model import Window
-from spillway_optimizer.objective import Evaluation, evaluate, marginal_ms, propagate
+from spillway_optimizer.objective import Evaluation, evaluate, evaluate_shares, marginal_ms, propagate
 from spillway_optimizer.problem import Problem
+from spillway_optimizer.projection import Projected, project
 from spillway_optimizer.reasons import reason
-from spillway_optimizer.rules import RuleKey, Rules, of_shares, to_shares
+from spillway_optimizer.rules import RuleKey, Rules, of_pin, rounded, routes, to_shares
 from spillway_optimizer.solution import Solution
 
 
@@ -32,6 +34,19 @@ class Stamp:
     created_at: float
     ttl_s: float
     classes: tuple[str, ...]  # every known class
+    fencing_token: int = 0  # of the proposer's lease
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What extraction cost against the solution, relative to its objective (below 0: it gained)."""
+
+    merging: float  # of one split for the caller classes that share an outbound route, within all limits
+    rounding: float  # integer weights
+
+    @property
+    def total(self) -> float:
+        return self.merging + self.rounding
 
 
 @dataclass(frozen=True)
@@ -43,24 +58,43 @@ class Extracted:
 
 def from_solution(problem: Problem, solution: Solution, stamp: Stamp, topology: Topology) -> Extracted:
     """Raises UnverifiedError when the outcome breaks the contract."""
-    rules = of_shares(problem, solution.shares, solution.flows)
+    best = project(problem, solution)
+    rules = integer_rules(problem, best)
     ruleset, evaluation = from_rules(problem, rules, stamp, topology)
+    return Extracted(ruleset, evaluation, loss(problem, solution, best, rules).total)
+
+
+def integer_rules(problem: Problem, best: Projected) -> Rules:
+    """Rounded to the nearest; thriftily where that would exceed the egress that the solution may cost."""
+    rules, most = rounded(problem, best.shares), best.most_egress
+    if most is None or evaluate_shares(problem, to_shares(problem, rules)).egress_usd_per_hour <= most:
+        return rules
+    return rounded(problem, best.shares, thrifty=True)
+
+
+def loss(problem: Problem, solution: Solution, best: Projected, rules: Rules) -> Loss:
+    """Of `rules` made from the best that rules of `solution` can be."""
     ideal = solution.evaluation.usd_per_hour
-    loss = (evaluation.usd_per_hour - ideal) / ideal if ideal > 0 else 0.0
-    return Extracted(ruleset, evaluation, loss)
+    if ideal <= 0:
+        return Loss(0.0, 0.0)
+    merged = best.evaluation.usd_per_hour
+    rounded_off = evaluate_shares(problem, to_shares(problem, rules)).usd_per_hour
+    return Loss((merged - ideal) / ideal, (rounded_off - merged) / ideal)
 
 
 def from_rules(
     problem: Problem, rules: Rules, stamp: Stamp, topology: Topology
 ) -> tuple[Ruleset, Evaluation]:
-    """The ruleset of given weights, priced at the problem's demand. Raises ProblemError when the rules do
-    not fit the problem, UnverifiedError when they break the contract."""
+    """The ruleset of given weights, priced at the problem's demand; pins of routes that nothing takes now are in
+    it too, for the publisher would add them. Raises ProblemError when the rules do not fit the problem,
+    UnverifiedError when they break the contract."""
     flows, load = propagate(problem.layout, to_shares(problem, rules))
     evaluation = evaluate(problem, flows)
-    pricing = _Pricing(problem, flows, evaluation, marginal_ms(problem, load))
+    pricing = _Pricing(problem, flows, evaluation, marginal_ms(problem, load), _edges_of(problem))
     ruleset = Ruleset(
         id=stamp.ruleset_id,
         origin=stamp.origin,
+        fencing_token=stamp.fencing_token,
         policy=stamp.policy,
         input_window=InputWindow(id=stamp.window.id),
         predicted=Prediction(
@@ -70,7 +104,12 @@ def from_rules(
             egress_usd_per_hour=evaluation.egress_usd_per_hour,
             demand_rps=evaluation.demand_rps,
         ),
-        rules=[pricing.rule(key, weights) for key, weights in rules.items() if pricing.has(key)],
+        rules=[pricing.rule(key, weights) for key, weights in rules.items() if pricing.has(key)]
+        + [
+            _idle_pin(RuleKey(*key), pin)
+            for key, pin in problem.constraints.pinned.items()
+            if key not in rules
+        ],
         traffic_classes=[traffic_class.parse(class_id) for class_id in stamp.classes],
     )
     ruleset.input_window.start.FromMilliseconds(round(stamp.window.start * 1000))
@@ -88,14 +127,15 @@ class _Pricing:
     flows: np.ndarray
     evaluation: Evaluation
     marginal: np.ndarray  # [K, C]
+    edges: Mapping[tuple[str, str], list[int]]  # by source service and callee class
 
     def has(self, key: RuleKey) -> bool:
         """Old rules may be of classes that have no demand now; they have no prediction and lapse."""
-        return bool(self._edges(key)) and key.source_cluster in self.problem.clusters
+        return key[1:] in self.edges and key.source_cluster in self.problem.clusters
 
     def rule(self, key: RuleKey, weights) -> Rule:
         layout = self.problem.layout
-        edges, i = self._edges(key), layout.clusters.index(key.source_cluster)
+        edges, i = self.edges[key[1:]], layout.clusters.index(key.source_cluster)
         k = int(layout.edge_target[edges[0]])
         destinations = []
         for cluster, weight in sorted(weights.items()):
@@ -117,11 +157,17 @@ class _Pricing:
             reason=reason(self.problem, edges[0], i, calls, weights, self.marginal),
         )
 
-    def _edges(self, key: RuleKey) -> list[int]:
-        layout = self.problem.layout
-        return [
-            e
-            for e, (source, target) in enumerate(zip(layout.edge_source, layout.edge_target, strict=True))
-            if layout.classes[target] == key.class_id
-            and layout.services[layout.class_service[source]] == key.source_service
-        ]
+
+def _edges_of(problem: Problem) -> dict[tuple[str, str], list[int]]:
+    layout = problem.layout
+    return {(layout.services[s], layout.classes[k]): edges for (s, k), edges in routes(problem).items()}
+
+
+def _idle_pin(key: RuleKey, shares: Mapping[str, float]) -> Rule:
+    return Rule(
+        source_cluster=key.source_cluster,
+        source_service=key.source_service,
+        traffic_class=traffic_class.parse(key.class_id),
+        destinations=[Destination(cluster=c, weight=w) for c, w in of_pin(shares).items()],
+        reason="pins: fixed by the operator; no such calls are known now",
+    )

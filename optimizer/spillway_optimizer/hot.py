@@ -1,5 +1,6 @@
 """Redis: boards, placement, rules in force, policy. With lease.py the only file that reads them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from google.protobuf import json_format
@@ -10,7 +11,9 @@ from spillway_contracts import ContractError, names, traffic_class
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry
 
 from spillway_optimizer.rules import Rules, of_ruleset
+from spillway_optimizer.smoothing import Rates
 from spillway_optimizer.telemetry import Telemetry
+from spillway_optimizer.triggers import Pulse
 
 _TIMEOUT_S = 2.0
 
@@ -40,20 +43,51 @@ class InForce:
     def version(self) -> int:
         return max(self.versions.values(), default=0)
 
+    def routing(self, now: float) -> Rules:
+        """The rules that relays route by: of an expired ruleset they serve local-first."""
+        alive = {c for c, ruleset in self.rulesets.items() if ruleset.expires_at.ToNanoseconds() > now * 1e9}
+        return {key: weights for key, weights in self.rules.items() if key.source_cluster in alive}
+
 
 async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
-    """The Redis half of Telemetry; entries that cannot be read are in `malformed`."""
+    """The Redis half of Telemetry, in one round trip; entries that cannot be read are in `malformed`."""
+    async with redis.pipeline(transaction=False) as pipeline:
+        pipeline.hgetall(names.REDIS_KEY_NETWORK)
+        for cluster in clusters:
+            pipeline.hgetall(names.REDIS_KEY_LOAD.format(cluster=cluster))
+            pipeline.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
+            pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
+        pairs, *told = await pipeline.execute()
     bad: list[str] = []
-    load = {
-        c: _board(await redis.hgetall(names.REDIS_KEY_LOAD.format(cluster=c)), LoadBoardEntry, bad)
-        for c in clusters
-    }
-    demand = {
-        c: _board(await redis.hgetall(names.REDIS_KEY_DEMAND.format(cluster=c)), DemandEntry, bad)
-        for c in clusters
-    }
+    return Telemetry(
+        load={c: _board(hashed, LoadBoardEntry, bad) for c, hashed in zip(clusters, told[0::3], strict=True)},
+        demand={c: _board(hashed, DemandEntry, bad) for c, hashed in zip(clusters, told[1::3], strict=True)},
+        network=_network(pairs, bad),
+        placement={c: _services(text, c, bad) for c, text in zip(clusters, told[2::3], strict=True)},
+        malformed=tuple(bad),
+    )
+
+
+async def pulse(redis: Redis, clusters: tuple[str, ...]) -> Pulse:
+    """What may make a solve urgent, in one round trip; what cannot be read is left to `boards` to name."""
+    async with redis.pipeline(transaction=False) as pipeline:
+        for cluster in clusters:
+            pipeline.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
+            pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
+        told = await pipeline.execute()
+    demand = {c: _board(hashed, DemandEntry, []) for c, hashed in zip(clusters, told[0::2], strict=True)}
+    return Pulse(
+        rates(demand), {c: _services(text, c, []) for c, text in zip(clusters, told[1::2], strict=True)}
+    )
+
+
+def rates(demand: Mapping[str, Mapping[str, DemandEntry]]) -> Rates:
+    return {(cluster, k): entry.rps for cluster, board in demand.items() for k, entry in board.items()}
+
+
+def _network(pairs: dict[str, str], bad: list[str]) -> dict[tuple[str, str], NetworkEntry]:
     network = {}
-    for pair, text in (await redis.hgetall(names.REDIS_KEY_NETWORK)).items():
+    for pair, text in pairs.items():
         source, arrow, destination = pair.partition(">")
         try:
             if not arrow:
@@ -61,10 +95,7 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
             network[source, destination] = NetworkEntry.from_json(text)
         except ContractError as error:
             bad.append(str(error))
-    placement = {
-        c: _services(await redis.get(names.REDIS_KEY_PLACEMENT.format(cluster=c)), c, bad) for c in clusters
-    }
-    return Telemetry(load=load, demand=demand, network=network, placement=placement, malformed=tuple(bad))
+    return network
 
 
 def _board(hashed: dict[str, str], kind, bad: list[str]) -> dict:
@@ -92,8 +123,8 @@ def _services(text: str | None, cluster: str, bad: list[str]) -> frozenset[str] 
 async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:
     """None when no cluster has a ruleset. A ruleset that cannot be read counts as absent."""
     rulesets = {}
-    for cluster in clusters:
-        text = await redis.get(names.REDIS_KEY_IN_FORCE.format(cluster=cluster))
+    texts = await redis.mget([names.REDIS_KEY_IN_FORCE.format(cluster=cluster) for cluster in clusters])
+    for cluster, text in zip(clusters, texts, strict=True):
         if text is not None:
             try:
                 rulesets[cluster] = json_format.Parse(text, Ruleset(), ignore_unknown_fields=True)

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from spillway_optimizer.reach import Graph, reach
+
 if TYPE_CHECKING:
     from spillway_optimizer.problem import Problem
 
 _BYTES_PER_GB = 1e9
+_LEAST_WAIT = 1e-3
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,11 @@ class Layout:
     rtt: np.ndarray  # [C, C] ms; inf: no link
     egress: np.ndarray  # [E, C, C] US dollars per call
     usable: np.ndarray  # [E, C, C] bool: from where to where an edge's calls may go and be completed
+    floor: np.ndarray  # [E, C, C] least share of each row's calls
+    closed: np.ndarray  # [E, C] bool: rows that denials leave nowhere to go; they carry no calls
+    wait: np.ndarray  # [K] share of a request's time that the user waits for
+    hop_wait: np.ndarray  # [E] the same of an edge's network time
+    notes: tuple[str, ...]  # constraints that could not be kept as they were said
 
     @classmethod
     def of(cls, problem: "Problem") -> Self:
@@ -43,8 +51,15 @@ class Layout:
         target = np.array([k_of[e.target] for e in problem.edges], dtype=int)
         class_service = np.array([s_of[problem.classes[k]] for k in classes], dtype=int)
         placed = np.array([[(s, c) in problem.placement for c in clusters] for s in services], dtype=bool)
-        rtt = _pairs(clusters, problem.rtt_ms, np.inf)
+        rtt, shape = _pairs(clusters, problem.rtt_ms, np.inf), (len(services), len(clusters))
         out_edges = tuple(tuple(np.flatnonzero(source == k).tolist()) for k in range(len(classes)))
+        ratio = np.array([e.calls_per_request for e in problem.edges], dtype=float)
+        demand = np.array(
+            [[problem.demand_rps.get((c, k), 0.0) for c in clusters] for k in classes], dtype=float
+        ).reshape(len(classes), len(clusters))
+        graph = Graph(clusters, classes, services, class_service, source, target, out_edges)
+        bounds = reach(problem, graph, placed.reshape(shape), np.isfinite(rtt), demand)
+        wait, hop_wait = _waits(problem, graph, ratio, demand, bounds.closed.all(axis=1))
         return cls(
             clusters=clusters,
             classes=classes,
@@ -53,10 +68,8 @@ class Layout:
             edge_source=source,
             edge_target=target,
             out_edges=out_edges,
-            ratio=np.array([e.calls_per_request for e in problem.edges], dtype=float),
-            demand=np.array(
-                [[problem.demand_rps.get((c, k), 0.0) for c in clusters] for k in classes], dtype=float
-            ).reshape(len(classes), len(clusters)),
+            ratio=ratio,
+            demand=demand,
             a=np.array([problem.curves[k].a_ms for k in classes], dtype=float),
             b=np.array([problem.curves[k].b_ms for k in classes], dtype=float),
             weight=np.array([problem.curves[k].norm_weight for k in classes], dtype=float),
@@ -66,11 +79,16 @@ class Layout:
                     for s in services
                 ],
                 dtype=float,
-            ).reshape(len(services), len(clusters)),
-            placed=placed.reshape(len(services), len(clusters)),
+            ).reshape(shape),
+            placed=placed.reshape(shape),
             rtt=rtt,
             egress=_egress(problem, clusters),
-            usable=_usable(out_edges, target, class_service, placed, np.isfinite(rtt)),
+            usable=bounds.usable,
+            floor=bounds.floor,
+            closed=bounds.closed,
+            wait=wait,
+            hop_wait=hop_wait,
+            notes=bounds.notes,
         )
 
     def stranded(self) -> list[str]:
@@ -81,7 +99,7 @@ class Layout:
             if not self.placed[self.class_service[k], c]:
                 found.append(f"placement: {self.services[self.class_service[k]]!r} is not placed for {where}")
             for e in self.out_edges[k]:
-                if not self.usable[e, c].any():
+                if not self.usable[e, c].any() and not self.closed[e, c]:
                     found.append(
                         f"placement: nothing can serve {self.classes[self.edge_target[e]]!r} for {where}"
                     )
@@ -107,16 +125,22 @@ def _egress(problem: "Problem", clusters) -> np.ndarray:
     return there[:, None, None] * price + back[:, None, None] * price.T
 
 
-def _usable(out_edges, target, class_service, placed, linked) -> np.ndarray:
-    """Callees last in order, so walked backwards: a class can be completed in a cluster when its service
-    is placed there and each of its calls can be completed from there."""
-    usable = np.zeros((len(target), *linked.shape), dtype=bool)
-    completes = placed[class_service].copy()
-    for k in reversed(range(len(out_edges))):
-        for e in out_edges[k]:
-            usable[e] = linked & completes[target[e]][None, :]
-            completes[k] &= usable[e].any(axis=1)
-    for k, edges in enumerate(out_edges):
+def _waits(
+    problem: "Problem", graph: Graph, ratio: np.ndarray, demand: np.ndarray, shut: np.ndarray
+) -> tuple:
+    """wait [K], hop_wait [E]: wait shares multiplied along the path. Where several callers meet it is their mean by
+    volume: an approximation where they differ, but one that routing does not change, as it moves no volume between
+    classes. Edges [E] that are shut carry none. What nobody waits for counts a little, so that overload has a price."""
+    own = np.array([edge.wait_share for edge in problem.edges], dtype=float)
+    volume = demand.sum(axis=1)
+    waited, hop_wait = volume.copy(), own.copy()
+    wait = np.ones(len(graph.classes))
+    for k, edges in enumerate(graph.out_edges):
+        if volume[k] > 0:
+            wait[k] = waited[k] / volume[k]
         for e in edges:
-            usable[e] &= placed[class_service[k]][:, None]
-    return usable
+            hop_wait[e] = max(wait[k] * own[e], _LEAST_WAIT)
+            if not shut[e]:
+                volume[graph.edge_target[e]] += ratio[e] * volume[k]
+                waited[graph.edge_target[e]] += ratio[e] * volume[k] * hop_wait[e]
+    return wait, hop_wait

@@ -1,27 +1,42 @@
 """The lease that makes one process the leader of a role."""
 
 import asyncio
-import secrets
 import time
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 from spillway_contracts import names
 
 _TIMEOUT_S = 2.0
+_T = TypeVar("_T")
 
 
 class Lease:
-    """One leader per role. The token grows from leader to leader (Redis time, then chance), so that a
-    reader can tell a late leader's word from the present one's."""
+    """One leader per role, under a fencing token that grows from leader to leader: proposals carry it, and the
+    publisher refuses one that is older than the newest it has seen. Tokens are Redis's clock in microseconds,
+    but always above the last one given: they grow on when the clock is set back, and also when Redis has lost
+    everything."""
 
     # Only the holder of the token may touch the key.
     _IF_MINE = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end "
     _KEEP = _IF_MINE + "return redis.call('pexpire', KEYS[1], ARGV[2])"
+    _TAKE = """
+        if redis.call('exists', KEYS[1]) == 1 then return false end
+        local time = redis.call('time')
+        local last = tonumber(redis.call('get', KEYS[2]) or '0')
+        local token = string.format('%.0f', math.max(time[1] * 1000000 + time[2], last + 1))
+        redis.call('set', KEYS[2], token)
+        redis.call('set', KEYS[1], token, 'px', ARGV[1])
+        return token
+    """
     _DROP = _IF_MINE + "return redis.call('del', KEYS[1])"
 
     def __init__(self, redis: Redis, role: str, ttl_s: float, clock=time.monotonic):
         self._redis, self._clock = redis, clock
         self._key = names.REDIS_KEY_LEASE.format(role=role)
+        self._fence = names.REDIS_KEY_LEASE_FENCE.format(role=role)
         self._ttl_ms = int(ttl_s * 1000)
         self.token: str | None = None
         self._until = 0.0
@@ -38,15 +53,33 @@ class Lease:
         ):
             self._until = asked + self._ttl_ms / 1000
             return True
-        seconds, micros = await self._redis.time()
-        token = f"{seconds * 1_000_000 + micros:020d}-{secrets.token_hex(8)}"
-        taken = await self._redis.set(self._key, token, nx=True, px=self._ttl_ms)
-        self.token = token if taken else None
-        self._until = asked + self._ttl_ms / 1000 if taken else 0.0
-        return bool(taken)
+        self.token = await self._redis.eval(self._TAKE, 2, self._key, self._fence, self._ttl_ms)
+        self._until = asked + self._ttl_ms / 1000 if self.token is not None else 0.0
+        return self.token is not None
+
+    @property
+    def fencing_token(self) -> int:
+        """Of the lease held, or held last; 0: none."""
+        return int(self.token or 0)
 
     async def release(self) -> None:
         if self.token is not None:
             token, self.token = self.token, None
             async with asyncio.timeout(_TIMEOUT_S):
                 await self._redis.eval(self._DROP, 1, self._key, token)
+
+
+async def beside(lease: Lease, every_s: float, work: Awaitable[_T]) -> _T:
+    """Waits for `work` and keeps the lease meanwhile: what takes long is no lost leader. Raises what `work` does."""
+    task = asyncio.ensure_future(work)
+    try:
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=every_s)
+            if done:
+                return task.result()
+            try:
+                await lease.hold()
+            except (RedisError, OSError, TimeoutError):
+                pass  # then it runs out, and nothing is published
+    finally:
+        task.cancel()

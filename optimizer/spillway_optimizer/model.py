@@ -9,11 +9,15 @@ from dataclasses import dataclass
 
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import traffic_class
+from spillway_contracts.guardrails import Guardrails
 
 from spillway_optimizer import ProblemError
 from spillway_optimizer.capacities import capacities
+from spillway_optimizer.consistency import contradictions
+from spillway_optimizer.guardrails import constraints_of
 from spillway_optimizer.placements import placements
 from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.rules import Rules
 from spillway_optimizer.telemetry import Telemetry
 
 
@@ -60,16 +64,20 @@ def build(
     now: float,
     limits: Limits = Limits(),
     demand_rps: Mapping[tuple[str, str], float] | None = None,
+    guardrails: Guardrails | None = None,
+    in_force: Rules | None = None,
 ) -> Model:
-    """`demand_rps` by (cluster, class) stands for the board's own rates, when a caller smooths them."""
+    """`demand_rps` by (cluster, class) stands for the board's own rates, when a caller smooths them. `in_force`
+    are the rules that the guardrails' maximum shift counts from."""
     draft = _Draft(telemetry, topology, now, limits)
     draft.demand(demand_rps)
+    draft.consistent()
     draft.graph()
     draft.placement()
     draft.curves()
     draft.capacity()
     draft.network()
-    return draft.finish()
+    return draft.finish(guardrails or Guardrails(), in_force)
 
 
 class _Draft:
@@ -102,6 +110,13 @@ class _Draft:
                     self.demand_rps[cluster, class_id] = rps
         if not self.demand_rps and not self.refusals:
             self.refusals.append("demand: no board has requests")
+
+    def consistent(self) -> None:
+        found = contradictions(
+            self.telemetry, self.topology, self.demand_rps, self.now, self.limits.board_max_age_s
+        )
+        self.refusals += found.refusals
+        self.notes += found.notes
 
     def graph(self) -> None:
         """Classes that the demand reaches, and the edges among them."""
@@ -140,7 +155,8 @@ class _Draft:
         for class_id, service in self.classes.items():
             row = latest.get(class_id)
             if row is not None and self.now - row.fitted_at <= self.limits.model_max_age_s:
-                self.curve[class_id] = Curve(max(row.a_ms, 0.0), max(row.b_ms, 0.0), row.norm_weight)
+                a_ms = max(row.a_ms, 0.0)
+                self.curve[class_id] = Curve(a_ms, max(row.b_ms, -a_ms), row.norm_weight)
                 continue
             state = "none" if row is None else f"{self.now - row.fitted_at:.0f} s old"
             share, own_ms = self._observed(class_id, service)
@@ -154,7 +170,9 @@ class _Draft:
 
     def _observed(self, class_id: str, service: str) -> tuple[float, float | None]:
         """Share of its service's load and mean own time, from the load boards."""
-        entries = [(k, e) for board in self.telemetry.load.values() for k, e in board.items()]
+        max_age_s = self.limits.board_max_age_s
+        boards = self.telemetry.load.values()
+        entries = [(k, e) for b in boards for k, e in b.items() if self.now - e.at <= max_age_s]
         own = [e for k, e in entries if k == class_id]
         total = sum(e.rps for k, e in entries if k.split(" ", 1)[0] == service)
         rps = sum(e.rps for e in own)
@@ -195,7 +213,7 @@ class _Draft:
         end = max(ends, default=self.now)
         return Window(min([*starts, end]), end)
 
-    def finish(self) -> Model:
+    def finish(self, guardrails: Guardrails, in_force: Rules | None) -> Model:
         known = {r.class_id for r in self.telemetry.curves} | set(self.classes)
         known |= {k for board in self.telemetry.load.values() for k in board}
         problem = None
@@ -203,14 +221,15 @@ class _Draft:
             self.refusals.append("topology: usd_per_ms_per_million_requests must be a number above 0")
         if not self.refusals:
             try:
-                problem = self._problem()
+                problem = self._problem(guardrails, in_force)
             except ProblemError as error:
                 self.refusals.append(str(error))
         notes = (*self.notes, *(f"left out: {reason}" for reason in self.telemetry.malformed))
         return Model(problem, tuple(self.refusals), notes, self.window(), tuple(sorted(known)))
 
-    def _problem(self) -> Problem:
+    def _problem(self, guardrails: Guardrails, in_force: Rules | None) -> Problem:
         services = set(self.classes.values())
+        routes = {(self.classes[edge.source], edge.target) for edge in self.edges}
         return Problem(
             clusters=self.clusters,
             classes=self.classes,
@@ -228,6 +247,7 @@ class _Draft:
                 for p in s.placements
                 if s.name in services and p.threshold_rps > 0
             },
+            constraints=constraints_of(guardrails, self.topology, routes, in_force),
         )
 
 

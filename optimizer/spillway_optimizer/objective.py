@@ -1,7 +1,8 @@
 """The objective (SLATE equations 1-3, appendix E.2): the one evaluator that everything uses.
 
 min (compute time + network time) * $/ms + egress, summed over all requests per unit of time.
-Children of a request count one after the other, as the paper's sums do.
+Children of a request count one after the other, as the paper's sums do, each by the share of it that the
+request waits for (Edge.wait_share: below 1 for children called in parallel). Times are therefore of waiting.
 """
 
 from dataclasses import dataclass
@@ -67,20 +68,22 @@ def propagate(layout: Layout, shares: np.ndarray) -> tuple[np.ndarray, np.ndarra
     load, flows = layout.demand.copy(), np.zeros_like(shares)
     for k, edges in enumerate(layout.out_edges):
         for e in edges:
-            _check_rows(layout, e, load[k], shares[e])
-            flows[e] = layout.ratio[e] * load[k][:, None] * shares[e]
+            flows[e] = (layout.ratio[e] * load[k])[:, None] * shares[e]
             load[layout.edge_target[e]] += flows[e].sum(axis=0)
+    _check_rows(layout, load, shares)
     return flows, load
 
 
-def _check_rows(layout: Layout, e: int, load: np.ndarray, shares: np.ndarray) -> None:
-    rows = load > 0
-    wrong = rows & (np.abs(shares.sum(axis=1) - 1.0) > 1e-6)
-    astray = rows & ((shares > 0) & ~layout.usable[e]).any(axis=1)
-    if wrong.any() or astray.any():
-        where = layout.clusters[int(np.flatnonzero(wrong | astray)[0])]
+def _check_rows(layout: Layout, load: np.ndarray, shares: np.ndarray) -> None:
+    rows = (load[layout.edge_source] > 0) & ~layout.closed
+    wrong = rows & (np.abs(shares.sum(axis=2) - 1.0) > 1e-6)
+    wrong |= rows & ((shares > 0) & ~layout.usable).any(axis=2)
+    if wrong.any():
+        e, i = (int(index[0]) for index in np.nonzero(wrong))
         edge = f"{layout.classes[layout.edge_source[e]]} -> {layout.classes[layout.edge_target[e]]}"
-        raise ProblemError(f"shares[{edge}] from {where!r}: must sum to 1 over clusters that can serve it")
+        raise ProblemError(
+            f"shares[{edge}] from {layout.clusters[i]!r}: must sum to 1 over clusters that can serve it"
+        )
 
 
 def utilisation(layout: Layout, load: np.ndarray) -> np.ndarray:
@@ -97,8 +100,9 @@ def evaluate(problem: Problem, flows: np.ndarray) -> Evaluation:
     np.add.at(load, layout.edge_target, flows.sum(axis=1))
     u = utilisation(layout, load)
     latency = layout.a[:, None] * queue_factor(u)[layout.class_service] + layout.b[:, None]
-    compute = float((load * latency).sum())
-    network = float((flows * np.where(np.isfinite(layout.rtt), layout.rtt, 0.0)).sum())
+    compute = float((layout.wait[:, None] * load * latency).sum())
+    rtt = np.where(np.isfinite(layout.rtt), layout.rtt, 0.0)
+    network = float((layout.hop_wait * (flows * rtt).sum(axis=(1, 2))).sum())
     egress = float((flows * layout.egress).sum()) * _SECONDS_PER_HOUR
     return Evaluation(
         demand_rps=float(layout.demand.sum()),
@@ -123,19 +127,21 @@ def marginal_ms(problem: Problem, load: np.ndarray) -> np.ndarray:
     layout = problem.layout
     u = utilisation(layout, load)
     pull = np.zeros_like(layout.capacity)  # sum of load * a: what a longer queue is multiplied by
-    np.add.at(pull, layout.class_service, layout.a[:, None] * load)
+    np.add.at(pull, layout.class_service, (layout.wait * layout.a)[:, None] * load)
     crowding = pull * queue_slope(u) / layout.capacity
     own = layout.a[:, None] * queue_factor(u)[layout.class_service] + layout.b[:, None]
-    cost = own + layout.weight[:, None] * crowding[layout.class_service]
+    cost = layout.wait[:, None] * own + layout.weight[:, None] * crowding[layout.class_service]
     cost = np.where(layout.placed[layout.class_service], cost, np.inf)
     for k in reversed(range(len(layout.classes))):
         for e in layout.out_edges[k]:
-            cost[k] += layout.ratio[e] * hop_ms(problem, e, cost[layout.edge_target[e]]).min(axis=1)
+            cheapest = hop_ms(problem, e, cost[layout.edge_target[e]]).min(axis=1)
+            cost[k] += layout.ratio[e] * np.where(layout.closed[e], 0.0, cheapest)
     return cost
 
 
 def hop_ms(problem: Problem, e: int, target_cost: np.ndarray) -> np.ndarray:
     """[from, to] cost of one call over edge `e`: network, egress at $/ms, the callee's `target_cost` [C]."""
     layout = problem.layout
-    cost = layout.rtt + layout.egress[e] / problem.usd_per_ms + target_cost[None, :]
+    rtt = np.where(layout.usable[e], layout.rtt, 0.0)
+    cost = layout.hop_wait[e] * rtt + layout.egress[e] / problem.usd_per_ms + target_cost[None, :]
     return np.where(layout.usable[e], cost, np.inf)

@@ -11,12 +11,17 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from spillway_optimizer import ProblemError
+from spillway_optimizer import constraints as side
+from spillway_optimizer.constraints import Constraints
 from spillway_optimizer.layout import Layout
 
 
 @dataclass(frozen=True)
 class Curve:
-    """L(u) = a_ms / (1 - u) + b_ms of one class, u = the service's normalised load / capacity."""
+    """L(u) = a_ms / (1 - u) + b_ms of one class, u = the service's normalised load / capacity.
+
+    b_ms may be below 0 (several workers hide part of the queue at low load) but not below -a_ms.
+    """
 
     a_ms: float
     b_ms: float
@@ -32,6 +37,10 @@ class Edge:
     calls_per_request: float
     request_bytes: float
     response_bytes: float
+    # Share of these calls on whose end the caller's request waits. 1: the children come one after the other.
+    # Of children called in parallel: the probability of each to end last, which is the derivative of the
+    # expected maximum of their times.
+    wait_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,7 @@ class Problem:
     usd_per_ms: float  # worth of one millisecond of one request
     # Static spill thresholds that operators declare (service, cluster); only baselines read them.
     threshold_rps: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    constraints: Constraints = Constraints()
 
     def __post_init__(self):
         if problems := _problems(self):
@@ -105,6 +115,8 @@ def _problems(problem: Problem) -> list[str]:
         number(f"{key}.calls_per_request", edge.calls_per_request)
         number(f"{key}.request_bytes", edge.request_bytes)
         number(f"{key}.response_bytes", edge.response_bytes)
+        if not 0.0 <= edge.wait_share <= 1.0:
+            found.append(f"{key}.wait_share: {edge.wait_share} must be from 0 to 1")
         if (edge.source, edge.target) in seen:
             found.append(f"{key}: listed twice")
         seen.add((edge.source, edge.target))
@@ -118,7 +130,8 @@ def _problems(problem: Problem) -> list[str]:
             found.append(f"curves: none for class {class_id!r}")
             continue
         number(f"curves[{class_id}].a_ms", curve.a_ms)
-        number(f"curves[{class_id}].b_ms", curve.b_ms)
+        if not (math.isfinite(curve.b_ms) and curve.a_ms + curve.b_ms >= 0):
+            found.append(f"curves[{class_id}].b_ms: {curve.b_ms} must be a number of at least -a_ms")
         number(f"curves[{class_id}].norm_weight", curve.norm_weight, above_zero=True)
     for service, cluster in sorted(problem.placement):
         known("placement", cluster, problem.clusters)
@@ -134,4 +147,4 @@ def _problems(problem: Problem) -> list[str]:
     for name in ("rtt_ms", "egress_usd_per_gb", "threshold_rps"):
         for pair, value in getattr(problem, name).items():
             number(f"{name}[{pair[0]}, {pair[1]}]", value)
-    return found
+    return found + side.problems(problem.constraints, problem.clusters)

@@ -1,12 +1,14 @@
 """Problem <-> JSON document (contracts/golden/4_problem.json): pairs become nested objects, sorted."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from spillway_optimizer import ProblemError
+from spillway_optimizer.constraints import Constraints
 from spillway_optimizer.problem import Curve, Edge, Problem
 
+_NONE = Constraints()
 _PAIRS = ("demand_rps", "capacity_rps", "rtt_ms", "egress_usd_per_gb", "threshold_rps")
 
 
@@ -24,7 +26,35 @@ def to_document(problem: Problem) -> dict[str, Any]:
         for (first, second), value in sorted(getattr(problem, name).items()):
             nested.setdefault(first, {})[second] = value
         document[name] = nested
+    document["constraints"] = _constraints(problem.constraints)
     return document
+
+
+def _constraints(constraints: Constraints) -> dict[str, Any]:
+    """Only what differs from the default; routes become objects."""
+    found: dict[str, Any] = {}
+    for item in fields(Constraints):
+        value = getattr(constraints, item.name)
+        if value == getattr(_NONE, item.name):
+            continue
+        if item.name in ("pinned", "in_force"):
+            value = [{"route": list(route), "shares": dict(s)} for route, s in sorted(value.items())]
+        elif isinstance(value, frozenset):
+            value = sorted(list(v) if isinstance(v, tuple) else v for v in value)
+        found[item.name] = value
+    return found
+
+
+def _read_constraints(document: Mapping[str, Any]) -> Constraints:
+    known = dict(document)
+    for name in ("pinned", "in_force"):
+        if name in known:
+            known[name] = {tuple(row["route"]): dict(row["shares"]) for row in known[name]}
+    if "denied" in known:
+        known["denied"] = frozenset(tuple(triple) for triple in known["denied"])
+    if "drained" in known:
+        known["drained"] = frozenset(known["drained"])
+    return Constraints(**known)
 
 
 def from_document(document: Mapping[str, Any]) -> Problem:
@@ -45,6 +75,7 @@ def from_document(document: Mapping[str, Any]) -> Problem:
             curves={class_id: Curve(**curve) for class_id, curve in document["curves"].items()},
             placement=frozenset((service, cluster) for service, cluster in document["placement"]),
             usd_per_ms=document["usd_per_ms"],
+            constraints=_read_constraints(document.get("constraints", {})),
             **pairs,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -23,8 +23,8 @@ NATS_AWAY = (NatsError, OSError, TimeoutError)
 
 
 class Reader:
-    """Boards are read every time; the model's rows are kept while ClickHouse is away, until they are
-    too old for the model builder. They are read again when `refresh_s` old."""
+    """Boards are read every time. The model's rows are read again when `refresh_s` old, and kept while ClickHouse
+    is away, until they are too old for the model builder."""
 
     def __init__(
         self,
@@ -42,13 +42,7 @@ class Reader:
         """None while no model rows were ever read. Raises one of REDIS_AWAY."""
         boards = await hot.boards(self._redis, self._clusters)
         self._states.say("redis", "reachable")
-        try:
-            self._rows = await asyncio.to_thread(self._history.model)
-            self._states.say("clickhouse", "reachable")
-        except CLICKHOUSE_AWAY as error:
-            self._states.say(
-                "clickhouse", f"away ({type(error).__name__})", logging.WARNING, "clickhouse_away"
-            )
+        await self.refresh(self._refresh_s)
         if self._rows is None:
             return None
         malformed = boards.malformed + self._rows.malformed
@@ -63,7 +57,15 @@ class Reader:
             malformed=malformed,
         )
 
-    async def _read_rows(self) -> None:
+    @property
+    def ready(self) -> bool:
+        """Whether the model's rows were ever read."""
+        return self._rows is not None
+
+    async def refresh(self, older_than_s: float) -> None:
+        """Reads the model's rows again when they are that old."""
+        if self._rows is not None and time.monotonic() - self._read_at < older_than_s:
+            return
         try:
             self._rows = await asyncio.to_thread(self._history.model)
             self._read_at = time.monotonic()
@@ -75,9 +77,11 @@ class Reader:
         self._states.say("clickhouse", f"away ({type(error).__name__})", logging.WARNING, "clickhouse_away")
 
     async def flush(self) -> None:
-        """Writes queued rows of history; what cannot be written waits."""
+        """Writes queued rows of history; what cannot be written waits, what never can be is dropped and said."""
         try:
-            await asyncio.to_thread(self._history.flush)
+            refused = await asyncio.to_thread(self._history.flush)
+            if refused:
+                self._states.say("history", f"rows refused, e.g. {refused[0]}", logging.WARNING)
         except CLICKHOUSE_AWAY as error:
             self._away(error)
         self._states.counters["history_rows_lost"] = self._history.lost

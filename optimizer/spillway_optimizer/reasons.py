@@ -18,14 +18,14 @@ def reason(
     source, total = clusters[i], float(calls.sum())
     away = sorted((c for c in weights if c != source), key=lambda c: -weights[c])
     if total <= 0:
-        text = f"{source} makes no such calls now; a first one goes to {_and(sorted(weights))}"
+        text = f"{source} makes no such calls now; a first one goes to {listed(sorted(weights))}"
     elif not away:
         text = f"{source} serves all of its {_rps(total)} req/s"
     elif not problem.layout.usable[e, i, i]:
-        text = f"{source} cannot serve its {_rps(total)} req/s, {_and(away)} can"
+        text = f"{source} cannot serve its {_rps(total)} req/s, {listed(away)} can"
     else:
         parts = [f"{_rps(float(calls[clusters.index(c)]))} to {c}" for c in away]
-        text = f"{source} serves {_rps(float(calls[i]))} of its {_rps(total)} req/s and sends {_and(parts)}"
+        text = f"{source} serves {_rps(float(calls[i]))} of its {_rps(total)} req/s and sends {listed(parts)}"
     return f"{text}: one more costs {_costs(problem, e, i, weights, marginal)}"
 
 
@@ -42,14 +42,14 @@ def _costs(problem: Problem, e: int, i: int, weights: Mapping[str, int], margina
 
 def _cost(problem: Problem, e: int, i: int, j: int, total: float) -> str:
     layout = problem.layout
-    network = float(layout.rtt[i, j])
+    network = float(layout.hop_wait[e] * layout.rtt[i, j])
     egress = float(layout.egress[e, i, j]) / problem.usd_per_ms
     of_which = [
         f"{ms:.1f} ms {what}"
         for ms, what in ((network, "network"), (egress, "worth of egress"))
         if ms >= 0.05
     ]
-    within = f" including {_and(of_which)}" if of_which and i != j else ""
+    within = f" including {listed(of_which)}" if of_which and i != j else ""
     return f"{total:.1f} ms in {layout.clusters[j]}{within}"
 
 
@@ -57,5 +57,6 @@ def _rps(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
-def _and(words: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+def listed(words: list[str]) -> str:
+    """a, b and c; nothing."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else "nothing"

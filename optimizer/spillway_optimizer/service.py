@@ -1,62 +1,61 @@
-"""The optimizer's loop: one leader, one period, one verified ruleset at a time."""
+"""The optimizer's loop: one leader, solving on a period and at once when something changed."""
 
 import asyncio
 import logging
 import time
-import uuid
+from collections.abc import Awaitable
+from typing import TypeVar
 
-from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.guardrails import GuardrailFile
 
-from spillway_optimizer import OptimizerError, hot
+from spillway_optimizer import guardrails, hot
 from spillway_optimizer.config import Optimizer
-from spillway_optimizer.decide import Action, Memory, Thresholds, decide
-from spillway_optimizer.extract import Stamp, UnverifiedError, from_rules
+from spillway_optimizer.following import Following
 from spillway_optimizer.health import Health
 from spillway_optimizer.history import History
-from spillway_optimizer.lease import Lease
+from spillway_optimizer.lease import Lease, beside
 from spillway_optimizer.logs import States
-from spillway_optimizer.model import Limits, Model, build
-from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.proposals import Proposals
 from spillway_optimizer.reading import NATS_AWAY, REDIS_AWAY, Reader
-from spillway_optimizer.rules import of_shares
-from spillway_optimizer.smoothing import Rates, smooth
-from spillway_optimizer.solution import Policy
-from spillway_optimizer.solvers.exact import Exact
-from spillway_optimizer.solvers.outer import Stop
-from spillway_optimizer.solves import Solved, solve_row
-from spillway_optimizer.telemetry import Telemetry
+from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solving import Solving
+from spillway_optimizer.triggers import Basis, Trigger, urgent
 
 _TICK_S = 0.5
 _LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 class Service:
-    """State: the policy followed, the smoothed demand, what was proposed. Everything else is a value."""
+    """State: when to solve next, and what the last solve was made from."""
 
     def __init__(
         self, settings: Optimizer, topology: Topology, redis, history: History, proposals: Proposals
     ):
-        self.settings, self.topology, self.redis, self.proposals = settings, topology, redis, proposals
+        self.settings, self.redis, self.proposals = settings, redis, proposals
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
         self.states = States(_LOG)
-        self.history = history
+        self.guardrails = GuardrailFile(settings.guardrails, topology)
         self.reader = Reader(redis, history, self.clusters, self.states)
         self.lease = Lease(redis, "optimizer", settings.optimizer_lease_s)
-        self.policy = settings.policy
-        self.told_policy: str | None = None  # the last valid one that Redis said
-        self.memory = Memory()
-        self.demand: Rates | None = None
-        self.demand_at = self.due_at = 0.0
+        stop = Stop(relative_gap=settings.optimizer_relative_gap, seconds=settings.optimizer_solve_s)
+        self.following = Following(redis, settings.policy, stop, self.states)
+        self.solving = Solving(
+            settings, topology, redis, history, proposals, self.lease, self.guardrails, self.states
+        )
+        self.basis: Basis | None = None
+        self.due_at = self.free_at = 0.0  # of the monotonic clock: the other may be set
+        self.pressing: Trigger | None = None  # noticed, and not yet acted upon
         self.health: Health | None = None
+        self._warming: asyncio.Task | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         self.health = Health(self.settings.health_listen, self.states.counters)
         try:
             while not stop.is_set():
                 try:
-                    await self._tick(time.time())
+                    await self._tick()
                 except REDIS_AWAY as error:
                     self.states.say("redis", f"away ({type(error).__name__})", logging.WARNING, "redis_away")
                     self._wait_for("redis")
@@ -68,6 +67,8 @@ class Service:
             await self._close()
 
     async def _close(self) -> None:
+        if self._warming is not None:
+            self._warming.cancel()
         try:
             await self.lease.release()
         except REDIS_AWAY:
@@ -80,154 +81,75 @@ class Service:
                 pass
         self.health.close()
 
-    async def _tick(self, now: float) -> None:
+    async def _tick(self) -> None:
+        if not self.reader.ready and self.lease.token is None:
+            # Who cannot solve does not keep others from leading.
+            await self.reader.refresh(0.0)
+            if not self.reader.ready:
+                guardrails.changed(self.guardrails, self.states)
+                self._wait_for("clickhouse")
+                return
         if not await self.lease.hold():
             self.states.say("lease", "held by another; standing by")
             # What the leader proposes meanwhile is not ours to compare with.
-            self.memory, self.demand = Memory(), None
-            self._ready()
+            self.solving.forget()
+            self.basis, self.due_at = None, 0.0
+            # A standby knows the file and the model's rows when it takes over.
+            guardrails.changed(self.guardrails, self.states)
+            self._keep_warm()
+            self._wait_for(None)
             return
-        self.states.say("lease", "held")
-        await self._follow_policy()
-        if now < self.due_at and self.memory.policy in (None, self.policy):
-            return
-        self.due_at = now + self.settings.optimizer_period_s
-        await self._run_once(now)
-        await self.reader.flush()
+        self.states.say("lease", f"held under token {self.lease.fencing_token}")
+        await self.following.ask()
+        trigger = await self._trigger(time.monotonic())
+        if trigger is not None:
+            await self._solve(trigger)
+            await self._beside(self.reader.flush())
 
-    async def _follow_policy(self) -> None:
-        wanted = await hot.policy(self.redis)
-        if wanted is None and self.told_policy:
-            # Redis has lost it, the operator has not taken it back: their choice goes on.
-            await hot.restore_policy(self.redis, self.told_policy)
-            wanted = self.told_policy
-        elif wanted in REGISTRY:
-            self.told_policy = wanted
-        wanted = wanted or self.settings.policy
-        if wanted in REGISTRY:
-            self.states.say("policy", wanted)
-            self.policy = wanted
-        else:
-            allowed = ", ".join(sorted(REGISTRY))
-            self.states.say(
-                "policy",
-                f"unknown {wanted!r} in Redis, staying with {self.policy!r}; allowed: {allowed}",
-                logging.WARNING,
-                "unknown_policy",
-            )
+    def _keep_warm(self) -> None:
+        """In the background: a server that does not answer must not delay a take-over."""
+        if self._warming is None or self._warming.done():
+            reading = self.reader.refresh(self.settings.optimizer_period_s)
+            self._warming = asyncio.create_task(reading)
 
-    async def _run_once(self, now: float) -> None:
-        telemetry = await self.reader.read()
+    async def _beside(self, work: Awaitable[_T]) -> _T:
+        return await beside(self.lease, self.settings.optimizer_lease_s / 3, work)
+
+    async def _trigger(self, now: float) -> Trigger | None:
+        """Why to solve at this tick. What is urgent waits only for the interval after the last solve."""
+        changed = guardrails.changed(self.guardrails, self.states)
+        pulse = await hot.pulse(self.redis, self.clusters)
+        change = self.settings.optimizer_load_change
+        found = urgent(self.basis, pulse, self.following.name, changed, change)
+        # A changed file is noticed once; a load that came back needs no solve any more.
+        if found is not None or self.pressing is None or self.pressing.kind != "guardrails":
+            self.pressing = found
+        if self.pressing is not None and now >= self.free_at:
+            trigger, self.pressing = self.pressing, None
+            return trigger
+        if now >= self.due_at:
+            return Trigger("start" if self.basis is None else "period")
+        return None
+
+    async def _solve(self, trigger: Trigger) -> None:
+        if trigger.kind not in ("start", "period"):
+            self.states.counters[f"urgent.{trigger.kind}"] += 1
+            _LOG.info("solving at once: %s", trigger)
+        started = time.monotonic()
+        self.due_at = started + self.settings.optimizer_period_s
+        telemetry = await self._beside(self.reader.read())
         if telemetry is None:
             self._wait_for("clickhouse")
             return
-        model = build(telemetry, self.topology, now, self._limits(), self._smoothed(telemetry, now))
-        for note in model.notes:
-            _LOG.debug("%s", note)
-        if model.problem is None:
-            self._refuse(now, model, "; ".join(model.refusals))
-            return
-        try:
-            solved = await asyncio.to_thread(self._solve, model)
-            await self._propose(now, model, solved)
-        except OptimizerError as error:
-            self._refuse(now, model, f"{type(error).__name__}: {error}")
+        waits_for = await self.solving.run(time.time(), trigger, telemetry, self.following)
+        self.basis = Basis(self.solving.demand, telemetry.placement, self.following.name)
+        # A solver that takes long is not started again at once, whatever changes.
+        ended = time.monotonic()
+        self.free_at = ended + max(self.settings.optimizer_min_interval_s, ended - started)
+        self._wait_for(waits_for)
 
-    def _limits(self) -> Limits:
-        return Limits(board_max_age_s=self.settings.optimizer_board_max_age_s)
-
-    def _smoothed(self, telemetry: Telemetry, now: float) -> Rates:
-        observed = {(c, k): entry.rps for c, board in telemetry.demand.items() for k, entry in board.items()}
-        half_life = self.settings.optimizer_demand_half_life_s
-        self.demand = smooth(self.demand, observed, now - self.demand_at, half_life)
-        self.demand_at = now
-        return self.demand
-
-    def _policy(self) -> Policy:
-        if self.policy == SPILLWAY:
-            return Exact(
-                Stop(
-                    relative_gap=self.settings.optimizer_relative_gap, seconds=self.settings.optimizer_solve_s
-                )
-            )
-        return REGISTRY[self.policy]()
-
-    def _solve(self, model: Model) -> Solved:
-        started = time.monotonic()
-        solution = self._policy().route(model.problem)
-        return Solved(solution, (time.monotonic() - started) * 1000)
-
-    async def _propose(self, now: float, model: Model, solved: Solved) -> None:
-        problem, solution = model.problem, solved.solution
-        candidate = of_shares(problem, solution.shares, solution.flows)
-        in_force = await hot.in_force(self.redis, self.clusters)
-        thresholds = Thresholds(
-            self.settings.optimizer_min_weight_change,
-            self.settings.optimizer_min_gain,
-            self.settings.optimizer_renew_s,
-        )
-        minimises = self.policy == SPILLWAY
-        decision = decide(self.memory, self.policy, candidate, minimises, problem, in_force, now, thresholds)
-        ruleset, evaluation = from_rules(problem, decision.rules, self._stamp(model, now), self.topology)
-        outcome, reason = decision.action.value, "; ".join((decision.reason, *solution.notes, *model.notes))
-        if decision.action is not Action.WAIT and not await self._publish(ruleset):
-            self._record(now, model, "refused", "nats is away", solved, evaluation)
-            return
-        self.memory = decision.memory
-        published = ruleset.id if decision.action is not Action.WAIT else ""
-        self._record(now, model, outcome, reason, solved, evaluation, published)
-        self.states.counters[outcome] += 1
-        self.states.say("model", "sound")
-        if decision.action is Action.PROPOSE:
-            _LOG.info(
-                "proposed %s: policy %s, %s, predicted mean %.1f ms at %.0f req/s",
-                *(
-                    ruleset.id,
-                    self.policy,
-                    decision.reason,
-                    evaluation.mean_latency_ms,
-                    evaluation.demand_rps,
-                ),
-            )
-        self._ready()
-
-    def _stamp(self, model: Model, now: float) -> Stamp:
-        return Stamp(
-            ruleset_id=str(uuid.uuid4()),
-            policy=self.policy,
-            origin=Origin.ORIGIN_OPTIMIZER,
-            window=model.window,
-            created_at=now,
-            ttl_s=self.settings.optimizer_ttl_s,
-            classes=model.classes,
-        )
-
-    async def _publish(self, ruleset: Ruleset) -> bool:
-        if not self.lease.held():
-            raise UnverifiedError("the lease ran out while solving")
-        try:
-            await self.proposals.publish(ruleset)
-        except NATS_AWAY as error:
-            self.states.say("nats", f"away ({type(error).__name__})", logging.WARNING, "nats_away")
-            self._wait_for("nats")
-            return False
-        self.states.say("nats", "reachable")
-        return True
-
-    def _refuse(self, now: float, model: Model, reason: str) -> None:
-        self.states.say("model", f"refused: {reason}", logging.WARNING, "refused")
-        self._record(now, model, "refused", reason)
-        # Every server answered: that there is nothing to decide yet is no lack of readiness.
-        self._ready()
-
-    def _record(self, now: float, model: Model, outcome: str, reason: str, *known) -> None:
-        self.history.add("solves", solve_row(now, model.window.id, self.policy, outcome, reason, *known))
-
-    def _ready(self) -> None:
-        if self.health is not None:
-            self.health.waiting_for = None
-
-    def _wait_for(self, server: str) -> None:
-        """Only before the first success: an absent server later is logged, not a reason to be restarted."""
-        if self.health is not None and self.health.waiting_for is not None:
+    def _wait_for(self, server: str | None) -> None:
+        """None: all that was asked answered, though there may be nothing to decide yet. A server that is absent
+        after the first success is logged, no reason to be restarted."""
+        if self.health is not None and (server is None or self.health.waiting_for is not None):
             self.health.waiting_for = server

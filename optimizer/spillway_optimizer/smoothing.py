@@ -1,16 +1,24 @@
 """Demand over the last few boards: an exponentially weighted mean, so that noise moves no traffic."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 _GONE_RPS = 1e-3
 Rates = Mapping[tuple[str, str], float]  # (cluster, class) -> rps
 
 
-def smooth(before: Rates | None, observed: Rates, dt_s: float, half_life_s: float) -> Rates:
-    """Weights of past boards halve every `half_life_s`; 0 means none. What is no longer observed fades."""
+def smooth(
+    before: Rates | None,
+    observed: Rates,
+    dt_s: float,
+    half_life_s: float,
+    jumped: Collection[tuple[str, str]] = (),
+) -> Rates:
+    """Weights of past boards halve every `half_life_s`; 0 means none. What is no longer observed fades. The past
+    says nothing of what `jumped`."""
     if before is None or half_life_s <= 0:
         return dict(observed)
     keep = 0.5 ** (max(dt_s, 0.0) / half_life_s)
+    before = {key: rps for key, rps in before.items() if key not in jumped}
     rates = {
         key: keep * before.get(key, observed.get(key, 0.0)) + (1 - keep) * observed.get(key, 0.0)
         for key in {*before, *observed}

@@ -5,8 +5,13 @@ from typing import Protocol
 
 import numpy as np
 
+from spillway_optimizer.binding import binding, unmet
 from spillway_optimizer.objective import Evaluation, evaluate, hop_ms, marginal_ms, propagate
+from spillway_optimizer.penalties import beyond
 from spillway_optimizer.problem import Problem
+
+# Shares, and calls per second, that a solver's arithmetic leaves where it means none.
+_NOISE, _NOISE_RPS = 1e-6, 1e-9
 
 
 @dataclass(frozen=True)
@@ -17,20 +22,24 @@ class Solution:
     shares: np.ndarray  # [E, from, to], rows sum to 1 (or 0 where the caller cannot be)
     flows: np.ndarray  # [E, from, to] rps
     evaluation: Evaluation
-    bound_usd_per_hour: float | None = None  # no routing can cost less; None: not proven
+    # No routing can cost less, exceeding the ceiling and the budget counted as solvers do; None: not proven.
+    bound_usd_per_hour: float | None = None
+    beyond_usd_per_hour: float = 0.0  # what exceeding them counts here
     notes: tuple[str, ...] = ()
+    binding: tuple[str, ...] = ()  # side constraints and capacities that hold the objective back, in words
 
     @property
     def relative_gap(self) -> float | None:
-        """(objective - bound) / objective; None without a bound."""
+        """(objective - bound) / objective, what exceeding limits counts left out below; None without a bound."""
         if self.bound_usd_per_hour is None:
             return None
         value = self.evaluation.usd_per_hour
-        return max(0.0, value - self.bound_usd_per_hour) / value if value > 0 else 0.0
+        missing = value + self.beyond_usd_per_hour - self.bound_usd_per_hour
+        return max(0.0, missing) / value if value > 0 else 0.0
 
 
 class Policy(Protocol):
-    """A way to route: the exact solver and every baseline."""
+    """A way to route: the solvers and every baseline."""
 
     def route(self, problem: Problem) -> Solution:
         """Raises SolveError when no routing was found."""
@@ -47,30 +56,39 @@ def from_flows(
     problem: Problem, flows: np.ndarray, bound_usd_per_hour: float | None, notes: tuple[str, ...] = ()
 ) -> Solution:
     """A solver that decides flows; rows without load go where one more request costs least."""
-    evaluation = evaluate(problem, flows)
-    shares = shares_of(problem, flows, evaluation.load)
+    load = problem.layout.demand.copy()
+    np.add.at(load, problem.layout.edge_target, flows.sum(axis=1))
+    shares = shares_of(problem, flows, load)
     # Flows again from shares: rows below the noise of the LP are gone, conservation is exact.
     flows, _ = propagate(problem.layout, shares)
     evaluation = evaluate(problem, flows)
+    beyond_usd = beyond(problem, flows, evaluation.load) * problem.usd_per_ms * 3600.0
     return Solution(
-        shares, flows, evaluation, bound_usd_per_hour, notes + overload_notes(problem, evaluation)
+        shares,
+        flows,
+        evaluation,
+        bound_usd_per_hour,
+        beyond_usd,
+        (*notes, *problem.layout.notes, *overload_notes(problem, evaluation), *unmet(problem, evaluation)),
+        binding(problem, flows, evaluation),
     )
 
 
 def shares_of(problem: Problem, flows: np.ndarray, load: np.ndarray) -> np.ndarray:
     """[E, from, to] split of each row of flows; cheapest marginal destination where a row is empty."""
-    layout, cost = problem.layout, marginal_ms(problem, load)
-    noise = 1e-7 * max(float(layout.demand.sum()), 1e-9)
-    shares = np.zeros_like(flows)
-    for e in range(len(layout.edge_source)):
-        kept = np.where(layout.usable[e] & (flows[e] > noise), flows[e], 0.0)
-        total = kept.sum(axis=1)
-        hops = hop_ms(problem, e, cost[layout.edge_target[e]])
-        for i in np.flatnonzero(layout.usable[e].any(axis=1)):
-            if total[i] > 0:
-                shares[e, i] = kept[i] / total[i]
-            else:
-                shares[e, i, int(np.argmin(hops[i]))] = 1.0
+    layout = problem.layout
+    calls = flows.sum(axis=2, keepdims=True)
+    # Of each row by itself: what is noise beside a large application is all that a small one has.
+    kept = np.where(layout.usable & ((flows > _NOISE * calls) | (layout.floor > 0)), flows, 0.0)
+    total = kept.sum(axis=2)
+    idle = total <= _NOISE_RPS
+    shares = kept / np.where(idle, np.inf, total)[:, :, None]
+    empty = layout.usable.any(axis=2) & idle
+    cost = marginal_ms(problem, load) if empty.any() else None
+    for e, i in zip(*np.nonzero(empty), strict=True):
+        hops = hop_ms(problem, e, cost[layout.edge_target[e]])[i]
+        shares[e, i] = layout.floor[e, i]
+        shares[e, i, int(np.argmin(hops))] += max(1.0 - layout.floor[e, i].sum(), 0.0)
     return shares
 
 

@@ -3,45 +3,89 @@
 from dataclasses import dataclass
 from typing import Any
 
+from spillway_optimizer.extract import Loss
 from spillway_optimizer.history import utc
 from spillway_optimizer.objective import Evaluation
+from spillway_optimizer.problem import Problem
 from spillway_optimizer.solution import Solution
 
 _NAN = float("nan")
+_SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
 class Solved:
+    problem: Problem
     solution: Solution
     duration_ms: float
+    least_bad: Evaluation | None = None  # of rules, before they are rounded
+    loss: Loss | None = None
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """When and why a run was, whatever became of it."""
+
+    at: float  # Unix seconds
+    window: str
+    policy: str
+    trigger: str
 
 
 def solve_row(
-    now: float,
-    window: str,
-    policy: str,
+    occasion: Occasion,
     outcome: str,
     reason: str,
+    notes: tuple[str, ...] = (),
     solved: Solved | None = None,
     evaluation: Evaluation | None = None,
     ruleset_id: str = "",
 ) -> dict[str, Any]:
-    """`evaluation` is of the rules in question, not of the raw solution. What is not known is NaN."""
-    gap = solved.solution.relative_gap if solved else None
-    e = evaluation
+    """`evaluation` is of the rules in question, not of the raw solution; it comes with `solved`."""
     return {
-        "at": utc(now),
-        "input_window": window,
+        "at": utc(occasion.at),
+        "input_window": occasion.window,
         "ruleset_id": ruleset_id,
-        "policy": policy,
+        "policy": occasion.policy,
+        "trigger": occasion.trigger,
         "outcome": outcome,
         "reason": reason,
-        "demand_rps": e.demand_rps if e else 0.0,
-        "mean_latency_ms": e.mean_latency_ms if e else _NAN,
-        "compute_ms": e.compute_ms if e else _NAN,
-        "network_ms": e.network_ms if e else _NAN,
-        "egress_usd_per_hour": e.egress_usd_per_hour if e else _NAN,
-        "objective_usd_per_hour": e.usd_per_hour if e else _NAN,
-        "relative_gap": _NAN if gap is None else gap,
+        **_rules(solved, evaluation),
+        **_solution(solved),
+        "notes": list(notes),
+    }
+
+
+def _rules(solved: Solved | None, e: Evaluation | None) -> dict[str, float]:
+    if solved is None or e is None:
+        keys = ("mean_latency_ms", "compute_ms", "network_ms", "compute_usd_per_hour", "network_usd_per_hour")
+        unknown = dict.fromkeys((*keys, "egress_usd_per_hour", "objective_usd_per_hour"), _NAN)
+        return {"demand_rps": 0.0, **unknown}
+    usd_per_ms_rps = solved.problem.usd_per_ms * _SECONDS_PER_HOUR
+    return {
+        "demand_rps": e.demand_rps,
+        "mean_latency_ms": e.mean_latency_ms,
+        "compute_ms": e.compute_ms,
+        "network_ms": e.network_ms,
+        "compute_usd_per_hour": e.compute_ms_rps * usd_per_ms_rps,
+        "network_usd_per_hour": e.network_ms_rps * usd_per_ms_rps,
+        "egress_usd_per_hour": e.egress_usd_per_hour,
+        "objective_usd_per_hour": e.usd_per_hour,
+    }
+
+
+def _solution(solved: Solved | None) -> dict[str, Any]:
+    solution, loss = (solved.solution, solved.loss) if solved else (None, None)
+    return {
+        "solution_usd_per_hour": solution.evaluation.usd_per_hour if solution else _NAN,
+        "bound_usd_per_hour": _known(solution and solution.bound_usd_per_hour),
+        "relative_gap": _known(solution and solution.relative_gap),
+        "merging_loss": loss.merging if loss else _NAN,
+        "rounding_loss": loss.rounding if loss else _NAN,
+        "binding": list(solution.binding) if solution else [],
         "duration_ms": solved.duration_ms if solved else _NAN,
     }
+
+
+def _known(value: float | None) -> float:
+    return _NAN if value is None else value

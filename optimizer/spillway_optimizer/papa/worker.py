@@ -187,6 +187,7 @@ class Worker:
         )
         if not self.lease.held():
             raise Interrupted("the lease ran out")
+        ruleset.fencing_token = self.lease.fencing_token
         try:
             await self.proposals.publish(ruleset)
         except NATS_AWAY as error:

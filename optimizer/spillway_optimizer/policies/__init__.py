@@ -1,16 +1,33 @@
-"""The policies by name. A baseline states its source in its module's docstring."""
+"""The policies by name. A baseline states its source in its module's docstring.
+
+An instance may remember what it answered (Waterfall, Dealer): keep one while a policy is followed, make a new one
+for an answer that depends on nothing before.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from spillway_optimizer.policies.dealer import Dealer
 from spillway_optimizer.policies.failover import Failover
 from spillway_optimizer.policies.local import Local
+from spillway_optimizer.policies.round_robin import RoundRobin
+from spillway_optimizer.policies.static import Static
 from spillway_optimizer.policies.waterfall import Waterfall
+from spillway_optimizer.policies.waterfall_central import WaterfallCentral
 from spillway_optimizer.solution import Policy
-from spillway_optimizer.solvers.exact import Exact
+from spillway_optimizer.solvers.fast import Fast
 
 SPILLWAY = "spillway"
 
 REGISTRY: Mapping[str, Callable[[], Policy]] = MappingProxyType(
-    {"local": Local, "failover": Failover, "waterfall": Waterfall, SPILLWAY: Exact}
+    {
+        "round-robin": RoundRobin,
+        "local": Local,
+        "failover": Failover,
+        "static": Static,
+        "waterfall": Waterfall,
+        "waterfall-central": WaterfallCentral,
+        "dealer": Dealer,
+        SPILLWAY: Fast,
+    }
 )

@@ -3,6 +3,8 @@
 Clusters are priorities in order of round-trip time. A priority takes min(1, healthy share * 1.4) of what
 the ones before it left; load does not enter (Envoy documentation, "Priority levels", overprovisioning
 factor 140 %).
+
+Of the side constraints it keeps to denials, pins and draining (where calls may go at all) and ignores all others.
 """
 
 from dataclasses import dataclass, field

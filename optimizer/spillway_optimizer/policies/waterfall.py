@@ -1,98 +1,61 @@
-"""Waterfall (SLATE section 2 and appendix A; Google's Traffic Director, without locality rings).
+"""`waterfall`: SLATE section 2 and appendix A; Google's Traffic Director, without locality rings.
 
-Per service, hop by hop: requests stay local up to a static threshold, the rest go to the nearest cluster
-with room, then the next. Every class counts as the heaviest. It sees neither what a request does
-downstream, nor egress, nor how load becomes latency.
+Per service, hop by hop: requests stay local up to a static threshold, the rest go to the nearest cluster with
+room, then the next. Every class counts as the heaviest. It sees neither what a request does downstream, nor
+egress, nor how load becomes latency. One cluster is activated at a time and the others stay as they are
+(pool.py), so a kept instance carries its routing from one solve into the next: history and order tell.
+
+Of the side constraints it keeps to denials, pins and draining (where calls may go at all). It ignores the minimum
+local share, the maximum shift, the egress budget and the utilisation ceiling: its threshold is its own.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_optimizer.objective import propagate
-from spillway_optimizer.policies.nearest import nearest_first, nearest_shares
+from spillway_optimizer.policies.hops import Hop, by_service
+from spillway_optimizer.policies.pool import Activation, LoadChange, Pool
 from spillway_optimizer.problem import Problem
 from spillway_optimizer.solution import Solution, from_shares
 
-_SWEEPS = 20  # activations of every cluster; appendix A.2 shows that it need not settle on one answer
 
-
-def activate(routed: np.ndarray, i: int, load: float, room_of: np.ndarray, order: list[int]) -> np.ndarray:
-    """One activation of cluster `i` (appendix A): a new `routed` [from, to] whose row i serves `load`.
-
-    room_of [C] are capacities, order the clusters from nearest to farthest with i first where it can
-    serve. What fits nowhere stays at the first of the order.
-    """
-    routed = routed.copy()
-    routed[i] = 0.0
-    rest = load
-    for j in order:
-        taken = min(rest, max(room_of[j] - routed[:, j].sum(), 0.0))
-        routed[i, j] += taken
-        rest -= taken
-    if order:
-        routed[i, order[0]] += rest
-    return routed
-
-
-def settle(
-    load: np.ndarray, room_of: np.ndarray, orders: list[list[int]], sweeps: int = _SWEEPS
-) -> np.ndarray:
-    """Activates cluster after cluster, from no routing at all, until nothing changes."""
-    routed = np.zeros((len(load), len(load)))
-    for _ in range(sweeps):
-        before = routed
-        for i, rps in enumerate(load):
-            routed = activate(routed, i, float(rps), room_of, orders[i])
-        if np.allclose(before, routed, atol=1e-9):
-            break
-    return routed
-
-
-@dataclass(frozen=True)
 class Waterfall:
+    """State: what every service's clusters sent where after the last solve. A new instance finds every cluster
+    serving of its own what it can; only what is left over is then placed cluster by cluster."""
+
+    def __init__(self) -> None:
+        self._clusters: tuple[str, ...] = ()
+        self._routed: dict[str, np.ndarray] = {}  # by service, [from, to] rps
+
     def route(self, problem: Problem) -> Solution:
-        layout = problem.layout
-        shares = nearest_shares(problem)
-        # Each hop decides with the load that the hops before it send: settled after as many rounds as
-        # the longest chain of calls.
-        for _ in range(len(layout.classes) + 1):
-            _, load = propagate(layout, shares)
-            before, shares = shares, np.zeros_like(shares)
-            for s in range(len(layout.services)):
-                edges = np.flatnonzero(layout.class_service[layout.edge_target] == s).tolist()
-                if edges:
-                    self._route_service(problem, s, edges, load, shares)
-            if np.allclose(before, shares, atol=1e-9):
-                break
+        """Clusters whose load has changed are activated first, in the problem's order, then all in turn until
+        nothing changes."""
+        start = {s: _aligned(r, self._clusters, problem.clusters) for s, r in self._routed.items()}
+        ended: dict[str, np.ndarray] = {}
+
+        def decide(hop: Hop) -> np.ndarray:
+            # Every round starts from the last solve: rounds find the loads, they are not events.
+            ended[hop.service] = routed = _react(hop, start.get(hop.service)).routed
+            return routed
+
+        shares = by_service(problem, decide)
+        self._clusters, self._routed = problem.clusters, ended
         return from_shares(problem, shares)
 
-    def _route_service(
-        self, problem: Problem, s: int, edges: list[int], load: np.ndarray, shares: np.ndarray
-    ) -> None:
-        layout = problem.layout
-        calls = sum(layout.ratio[e] * load[layout.edge_source[e]] for e in edges)
-        # Entry requests are served where they arrive and take their room first.
-        entry = layout.demand[layout.class_service == s].sum(axis=0)
-        room = np.maximum(thresholds(problem, s) - entry, 0.0)
-        usable = np.any([layout.usable[e] for e in edges], axis=0)
-        orders = [nearest_first(layout, usable[i], i) for i in range(len(layout.clusters))]
-        routed = settle(calls, room, orders)
-        for e in edges:
-            for i, order in enumerate(orders):
-                row = routed[i] * layout.usable[e][i]
-                if row.sum() <= 0:
-                    # No load now: where a first request would go.
-                    row = activate(routed, i, 1e-9, room, [j for j in order if layout.usable[e][i, j]])[i]
-                if row.sum() > 0 and layout.usable[e][i].any():
-                    shares[e, i] = row / row.sum()
+
+def _react(hop: Hop, routed: np.ndarray | None) -> Pool:
+    if routed is None:
+        routed = np.diag(np.minimum(hop.calls, hop.room))
+    # What a cluster sent where it may no longer go is routed anew, like load that has just arrived.
+    kept = np.where(hop.usable, routed, 0.0)
+    pool = Pool(hop.room, hop.orders, kept.sum(axis=1), kept)
+    for i in np.flatnonzero(~np.isclose(pool.load, hop.calls, rtol=1e-9, atol=1e-9)):
+        pool = pool.after(LoadChange(int(i), float(hop.calls[i])), Activation(int(i)))
+    return pool.settled()
 
 
-def thresholds(problem: Problem, s: int) -> np.ndarray:
-    """[C] requests per second of service `s` before it spills: declared, else capacity if every request
-    were of its heaviest class (SLATE 5.1); 0 where it is not placed."""
-    layout = problem.layout
-    heaviest = float(layout.weight[layout.class_service == s].max())
-    service = layout.services[s]
-    declared = np.array([problem.threshold_rps.get((service, c), 0.0) for c in layout.clusters])
-    return np.where(layout.placed[s], np.where(declared > 0, declared, layout.capacity[s] / heaviest), 0.0)
+def _aligned(routed: np.ndarray, old: tuple[str, ...], new: tuple[str, ...]) -> np.ndarray:
+    """`routed` of clusters `old` as [from, to] of clusters `new`; those that came have nothing."""
+    aligned = np.zeros((len(new), len(new)))
+    both = [c for c in new if c in old]
+    here, there = [new.index(c) for c in both], [old.index(c) for c in both]
+    aligned[np.ix_(here, here)] = routed[np.ix_(there, there)]
+    return aligned

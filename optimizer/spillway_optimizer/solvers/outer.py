@@ -1,93 +1,56 @@
-"""A convex routing problem by outer approximation: an LP over flows, refined by tangent cuts (Kelley).
+"""A convex problem by outer approximation: a linear programme over flows, refined by tangent cuts (Kelley).
 
-    min  sum_sc alpha[s,c] * phi(n[s,c]; capacity[s,c])  +  sum_kc beta[k,c] * load[k,c]  +  sum_e hop * x[e]
-    phi(n; cap) = n * queue_factor(n / cap),  n = normalised load,  in units of ms of request time per second
-
-Every LP value is a lower bound, every LP flow a feasible routing: the two close the gap.
+Every value of the programme is a lower bound, every flow of it a feasible routing: the two close the gap.
 """
 
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from ortools.math_opt.python import mathopt
 
 from spillway_optimizer import SolveError
-from spillway_optimizer.layout import Layout
-from spillway_optimizer.objective import queue_factor, queue_slope
-from spillway_optimizer.problem import Problem
+from spillway_optimizer.penalties import BUDGET_FACTOR, beyond, budget_ms
+from spillway_optimizer.solvers.convex import Convex, Minimum, Stop, relative_gap
 
 # Utilisations whose tangents start the approximation: dense where the curve bends.
 _FIRST_CUTS = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.86, 0.9, 0.93, 0.955, 0.98, 1.1, 1.5)
 
-
-@dataclass(frozen=True)
-class Stop:
-    """When refining ends: at the relative gap, or with the best so far at the limits."""
-
-    relative_gap: float = 1e-4
-    rounds: int = 60
-    seconds: float = 30.0
-    clock: Callable[[], float] = time.monotonic
+_SECOND = mathopt.SolverType.HIGHS
 
 
-@dataclass(frozen=True)
-class Outer:
-    flows: np.ndarray  # [E, C, C] rps
-    value: float  # of these flows, ms of request time per second
-    bound: float  # no flows have a smaller value
-
-
-def minimise(
-    problem: Problem,
-    alpha: np.ndarray,
-    beta: np.ndarray,
-    stop: Stop,
-    solver: mathopt.SolverType = mathopt.SolverType.GLOP,
-) -> Outer:
-    """alpha [S, C] >= 0 and beta [K, C] in ms. Raises SolveError when the LP has no optimum."""
-    lp = _Lp(problem, alpha, beta)
+def minimise(convex: Convex, stop: Stop, solver: mathopt.SolverType = mathopt.SolverType.GLOP) -> Minimum:
+    """Raises SolveError when the linear programme has no optimum."""
+    lp = Programme(convex)
     handle = mathopt.IncrementalSolver(lp.model, solver)
-    started, best, bound = stop.clock(), None, -math.inf
+    started, best, best_load, bound = stop.clock(), None, None, -math.inf
     for _ in range(stop.rounds):
         result = handle.solve()
+        if result.termination.reason != mathopt.TerminationReason.OPTIMAL:
+            # Penalties and costs are many orders apart: what one solver's tolerances call infeasible another solves.
+            result = mathopt.solve(lp.model, _SECOND)
         if result.termination.reason != mathopt.TerminationReason.OPTIMAL:
             raise SolveError(
                 f"linear programme ended {result.termination.reason.name}: {result.termination.detail}"
             )
         bound = max(bound, result.objective_value())
         flows, load = lp.read(result.variable_values())
-        value = _value(problem, alpha, beta, flows, load)
+        value = convex.value(flows, load)
         if best is None or value < best.value:
-            best = Outer(flows, value, bound)
-        close = best.value - bound <= stop.relative_gap * max(abs(best.value), 1e-9)
+            best, best_load = Minimum(flows, value, bound), load
+        beyond_ms = beyond(convex.problem, best.flows, best_load)
+        close = relative_gap(best.value, bound, beyond_ms) <= stop.relative_gap
         if close or not lp.cut(load) or stop.clock() - started > stop.seconds:
             break
-    return Outer(best.flows, best.value, min(bound, best.value))
+    return Minimum(best.flows, best.value, min(bound, best.value))
 
 
-def _normalised(layout: Layout, load: np.ndarray) -> np.ndarray:
-    total = np.zeros_like(layout.capacity)
-    np.add.at(total, layout.class_service, layout.weight[:, None] * load)
-    return total
-
-
-def _value(problem: Problem, alpha, beta, flows, load) -> float:
-    layout = problem.layout
-    n = _normalised(layout, load)
-    hops = np.where(layout.usable, layout.rtt + layout.egress / problem.usd_per_ms, 0.0)
-    return float(
-        (alpha * n * queue_factor(n / layout.capacity)).sum() + (beta * load).sum() + (hops * flows).sum()
-    )
-
-
-class _Lp:
+class Programme:
     """The growing linear programme; variables only where calls may go."""
 
-    def __init__(self, problem: Problem, alpha: np.ndarray, beta: np.ndarray):
-        self._layout = layout = problem.layout
+    def __init__(self, convex: Convex, cuts: Sequence[float] = _FIRST_CUTS):
+        self._convex, self._layout = convex, convex.layout
+        layout = self._layout
         self.model = mathopt.Model(name="outer")
         self._flow = {
             (int(e), int(i), int(j)): self.model.add_variable(lb=0.0)
@@ -96,10 +59,8 @@ class _Lp:
         shape = layout.demand.shape
         self._load = [[self.model.add_variable(lb=0.0) for _ in range(shape[1])] for _ in range(shape[0])]
         self._conserve()
-        # Only stations whose queue has a price need the convex term.
-        self._stations = [
-            (int(s), int(c)) for s, c in zip(*np.nonzero(layout.placed & (alpha > 0)), strict=True)
-        ]
+        self._keep_floors()
+        self._stations = [(int(s), int(c)) for s, c in zip(*np.nonzero(convex.priced), strict=True)]
         self._n = {station: self.model.add_variable(lb=0.0) for station in self._stations}
         self._phi = {station: self.model.add_variable(lb=0.0) for station in self._stations}
         for (s, c), n in self._n.items():
@@ -107,16 +68,42 @@ class _Lp:
             self.model.add_linear_constraint(
                 mathopt.fast_sum(float(layout.weight[k]) * self._load[k][c] for k in classes) == n
             )
-            for u in _FIRST_CUTS:
+            for u in sorted({*cuts, convex.stations.ceiling} - {np.inf}):
                 self._tangent((s, c), u * layout.capacity[s, c])
-        hops = layout.rtt + layout.egress / problem.usd_per_ms
         self.model.minimize(
             mathopt.fast_sum(
-                [float(alpha[station]) * phi for station, phi in self._phi.items()]
-                + [float(beta[k, c]) * self._load[k][c] for k in range(shape[0]) for c in range(shape[1])]
-                + [float(hops[key]) * x for key, x in self._flow.items()]
+                [1.0 * phi for phi in self._phi.values()]
+                + [
+                    float(convex.beta[k, c]) * self._load[k][c]
+                    for k in range(shape[0])
+                    for c in range(shape[1])
+                ]
+                + [float(convex.hops[key]) * x for key, x in self._flow.items()]
+                + self._budget()
             )
         )
+
+    def _keep_floors(self) -> None:
+        """floor * calls of the row <= flow, where something is kept."""
+        layout = self._layout
+        for e, i, j in zip(*np.nonzero(layout.floor > 0), strict=True):
+            k = layout.edge_source[e]
+            least = float(layout.floor[e, i, j] * layout.ratio[e])
+            # A little less, so that shares which sum to one are not infeasible by rounding.
+            self.model.add_linear_constraint(
+                self._flow[int(e), int(i), int(j)] >= least * (1 - 1e-9) * self._load[k][i]
+            )
+
+    def _budget(self) -> list:
+        """Egress within the budget, or above it by a variable that costs BUDGET_FACTOR."""
+        most = budget_ms(self._convex.problem)
+        if most is None:
+            return []
+        above = self.model.add_variable(lb=0.0)
+        worth = self._layout.egress / self._convex.problem.usd_per_ms
+        paid = mathopt.fast_sum([float(worth[key]) * x for key, x in self._flow.items()])
+        self.model.add_linear_constraint(paid <= most + above)
+        return [BUDGET_FACTOR * above]
 
     def _conserve(self) -> None:
         layout = self._layout
@@ -130,13 +117,15 @@ class _Lp:
                 total = mathopt.fast_sum(arriving.get((k, c), [])) + float(layout.demand[k, c])
                 self.model.add_linear_constraint(total == load)
                 for e in layout.out_edges[k]:
+                    if layout.closed[e, c]:
+                        continue
                     calls = mathopt.fast_sum(leaving.get((e, c), []))
                     self.model.add_linear_constraint(calls == float(layout.ratio[e]) * load)
 
     def _tangent(self, station: tuple[int, int], at: float) -> None:
-        u = at / self._layout.capacity[station]
-        slope = float(queue_factor(u) + u * queue_slope(u))
-        offset = float(at * queue_factor(u)) - slope * float(at)
+        one = self._convex.stations[station]
+        slope = float(one.slope(np.float64(at)))
+        offset = float(one.phi(np.float64(at))) - slope * float(at)
         self.model.add_linear_constraint(self._phi[station] >= slope * self._n[station] + offset)
 
     def read(self, values: dict) -> tuple[np.ndarray, np.ndarray]:
@@ -152,11 +141,10 @@ class _Lp:
 
     def cut(self, load: np.ndarray) -> bool:
         """Adds a tangent wherever the approximation is below the curve; False when it is nowhere."""
-        layout, n = self._layout, _normalised(self._layout, load)
-        added = False
+        n, added = self._convex.normalised(load), False
+        true = self._convex.stations.phi(n)
         for station in self._stations:
-            true = n[station] * float(queue_factor(n[station] / layout.capacity[station]))
-            if true - self._values[self._phi[station]] > 1e-9 * max(true, 1e-9):
+            if true[station] - self._values[self._phi[station]] > 1e-9 * max(true[station], 1e-9):
                 self._tangent(station, n[station])
                 added = True
         return added

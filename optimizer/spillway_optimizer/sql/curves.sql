@@ -1,6 +1,6 @@
--- The newest curve of every class.
+-- The newest curve of every class as of a time.
 SELECT toUnixTimestamp64Milli(fitted_at) / 1000 AS fitted_at, input_window, service, class, a_ms, b_ms, norm_weight
 FROM curves
-WHERE curves.fitted_at > now() - INTERVAL 1 HOUR
+WHERE curves.fitted_at <= toDateTime64(%(end)s, 3, 'UTC') AND curves.fitted_at > toDateTime64(%(end)s, 3, 'UTC') - INTERVAL 1 HOUR
 ORDER BY curves.fitted_at DESC
 LIMIT 1 BY service, class

@@ -3,6 +3,8 @@
 import pytest
 from spillway_contracts import names
 from spillway_lab.testing.waiting import eventually
+from spillway_optimizer import hot
+from spillway_optimizer.lease import Lease
 
 pytestmark = pytest.mark.component
 
@@ -68,3 +70,24 @@ def test_the_service_outlives_clickhouse(world):
         renewed = process.health()["counters"]["renewed"]
         world.clickhouse_server.start()
         eventually(lambda: [row[0] for row in world.solves()].count("renewed") >= renewed, "rows that waited")
+
+
+async def test_tokens_grow_from_leader_to_leader_whatever_redis_remembers(world):
+    """Each lease has a larger token than the one before: when the clock was ahead once, when the lease ran out or
+    was given back, and when Redis has lost everything. Only one of two holds."""
+    redis = hot.connect(world.redis_server.url)
+    fence = names.REDIS_KEY_LEASE_FENCE.format(role="test")
+    first, second = (Lease(redis, "test", 10.0) for _ in range(2))
+    assert await first.hold() and not await second.hold() and second.fencing_token == 0
+    before = first.fencing_token
+    assert await first.hold() and first.fencing_token == before
+    await first.release()
+    assert await second.hold() and second.fencing_token > before
+    ahead = second.fencing_token + 10**12
+    await second.release()
+    await redis.set(fence, ahead)
+    assert await first.hold() and first.fencing_token == ahead + 1
+    await redis.flushall()
+    assert await second.hold() and second.fencing_token > before
+    assert not await first.hold()
+    await redis.aclose()

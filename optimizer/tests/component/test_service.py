@@ -11,6 +11,7 @@ from spillway_contracts import names, topology
 from spillway_contracts import ruleset as contract
 from spillway_lab.testing.waiting import eventually
 from spillway_optimizer.history import History
+from spillway_optimizer.policies import REGISTRY
 
 pytestmark = pytest.mark.component
 
@@ -38,7 +39,7 @@ def test_boards_become_a_verified_proposal_that_is_renewed_and_follows_the_polic
         assert 8800 < west(switched, "frontend")["west"] < 8950
         world.redis.set(names.REDIS_KEY_POLICY, "fastest")
         eventually(lambda: "unknown 'fastest'" in process.log.read_text(), "the complaint")
-        assert "allowed: failover, local, spillway, waterfall" in process.log.read_text()
+        assert f"allowed: {', '.join(sorted(REGISTRY))}" in process.log.read_text()
         eventually(
             lambda: {"proposed", "renewed", "unchanged"} <= {o for o, _, _ in world.solves()}, "solve rows"
         )

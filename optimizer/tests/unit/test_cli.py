@@ -1,21 +1,49 @@
+import argparse
+import io
 import json
 import os
 import subprocess
 import sys
+import tomllib
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import pytest
+from spillway_optimizer import SolveError
+from spillway_optimizer.__main__ import main
+from spillway_optimizer.commands import InputError, sources, traces
+from spillway_optimizer.commands.progress import Progress
+from spillway_optimizer.policies import REGISTRY, SPILLWAY
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 
 
-def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+def _run(*arguments: str, **environment: str) -> SimpleNamespace:
+    """The command in this process: what it ended with and what it printed."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "spillway_optimizer", *arguments],
-        env=clean | environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.dict(os.environ, clean | environment, clear=True),
+        patch.object(sys, "argv", ["spillway", *arguments]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            code = main()
+        except SystemExit as ended:
+            code = ended.code
+    return SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
+
+
+def test_the_module_is_the_command():
+    """python -m spillway_optimizer and the entry point that pyproject.toml declares for `spillway` are one."""
+    declared = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())
+    assert declared["project"]["scripts"] == {"spillway": "spillway_optimizer.__main__:main"}
+    command = [sys.executable, "-m", "spillway_optimizer", "explain", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.startswith("usage: spillway explain")
 
 
 def test_plan_compares_every_policy():
@@ -24,7 +52,7 @@ def test_plan_compares_every_policy():
         "plan", "--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"), "--json"
     )
     policies = json.loads(done.stdout)["policies"]
-    assert set(policies) == {"local", "failover", "waterfall", "spillway"}
+    assert set(policies) == set(REGISTRY)
     best = min(policies, key=lambda name: policies[name]["objective_usd_per_hour"])
     assert best == "spillway"
     assert all(rule["reason"] for policy in policies.values() for rule in policy["rules"])
@@ -34,6 +62,191 @@ def test_a_missing_file_is_named():
     """Bad input ends with 1 and the path."""
     done = _run("plan", "--model", "nowhere.json", "--topology", str(GOLDEN / "topology.yaml"))
     assert done.returncode == 1 and "nowhere.json" in done.stderr
+
+
+def test_traces_are_planned_as_the_model_that_streams_makes_of_them():
+    """OTLP JSON of two clusters: their demand, every policy, and one JSON object on stdout, with progress elsewhere."""
+    traces, topology = str(GOLDEN / "1_spans.json"), str(GOLDEN / "topology.yaml")
+    done = _run("plan", "--traces", traces, "--topology", topology, "--json", "--policies", "local")
+    document = json.loads(done.stdout)
+    assert set(document["policies"]) == {"local", "spillway"}
+    assert set(document["size"]["demand_rps"]) == {"west", "east"}
+    assert "28 traces" in done.stderr
+
+
+def test_what_streams_refuses_is_the_error():
+    """Its errors come through once, without the rest of what it says; a program that only ends is named."""
+    said = "import sys; print('x.json: 28 traces', 'error: x.json:1:11: not JSON', sep='\\n', file=sys.stderr); sys.exit(1)"
+    shown = io.StringIO()
+    with pytest.raises(InputError) as error:
+        traces._run([sys.executable, "-c", said], Progress(shown))
+    assert str(error.value) == "x.json:1:11: not JSON"
+    assert shown.getvalue() == "x.json: 28 traces\n"
+    with pytest.raises(InputError, match="ended with 3$"):
+        traces._run([sys.executable, "-c", "raise SystemExit(3)"], Progress(shown))
+
+
+def test_every_option_of_traces_reaches_streams():
+    """--traces may be given again, and a number of nothing is a number, which streams refuses."""
+    parser = argparse.ArgumentParser()
+    sources.add_arguments(parser)
+    given = "--traces a b --min-samples 0 --traces c --cluster west".split()
+    command = traces._command(parser.parse_args(given), Path("t.yaml"))
+    assert command[command.index("--traces") :] == ["--traces", "a", "b", "c"]
+    assert command[command.index("--min-samples") + 1] == "0"
+    assert "--cluster-attribute" not in command
+
+
+def test_arguments_after_traces_stand_behind_two_dashes():
+    """CLASS and CLUSTER are not taken for files."""
+    with patch.object(sources.traces, "STREAMS", "not_installed_here"):
+        done = _run(
+            "explain", "--topology", str(GOLDEN / "topology.yaml"), "--traces", "x", "--", "a GET /", "west"
+        )
+    assert done.returncode == 69
+
+
+def test_a_plan_without_its_optimum_fails():
+    """What others answered is printed all the same."""
+
+    class Broken:
+        def route(self, problem):
+            raise SolveError("no optimum: infeasible")
+
+    source = ("--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"))
+    with patch("spillway_optimizer.commands.plan.REGISTRY", REGISTRY | {SPILLWAY: Broken}):
+        done = _run("plan", *source, "--policies", "local")
+    assert done.returncode == 1
+    assert "spillway: no answer: no optimum: infeasible" in done.stdout and "\nlocal " in done.stdout
+    with patch("spillway_optimizer.commands.plan.REGISTRY", REGISTRY | {"local": Broken}):
+        done = _run("plan", *source, "--policies", "local")
+    assert done.returncode == 0 and "local: no answer" in done.stdout
+
+
+def test_without_streams_the_error_says_what_to_do():
+    """Exit 69, and the other way to get there."""
+    with patch("spillway_optimizer.commands.traces.STREAMS", "not_installed_here"):
+        done = _run("plan", "--traces", "x", "--topology", str(GOLDEN / "topology.yaml"))
+    assert done.returncode == 69
+    assert "spillway-streams" in done.stderr and "--model" in done.stderr
+
+
+def test_explain_answers_in_words_and_json():
+    """The same numbers in both; CLASS and CLUSTER as given."""
+    source = ("--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"))
+    told = _run("explain", "frontend GET /items/{id}", "west", *source).stdout
+    document = json.loads(_run("explain", "frontend GET /items/{id}", "west", *source, "--json").stdout)
+    [route] = document["routes"]
+    assert (document["class"], document["cluster"]) == ("frontend GET /items/{id}", "west")
+    assert sum(d["share"] for d in route["destinations"]) == pytest.approx(1)
+    for d in route["destinations"]:
+        assert f"{d['marginal_ms']:.2f}" in told
+    assert all(sentence in told for sentence in route["words"])
+
+
+def test_explain_names_what_is_known():
+    """Class and cluster at once, closest first; an entry is not routed, and what it calls is said."""
+    source = ("--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"))
+    done = _run("explain", "frontend GET /item", "wets", *source)
+    assert done.returncode == 1
+    assert "CLASS: unknown 'frontend GET /item'; closest: frontend GET /items/{id}" in done.stderr
+    assert "CLUSTER: unknown 'wets'; closest: west" in done.stderr
+    done = _run("explain", "gateway GET /items/{id}", "west", *source)
+    assert done.returncode == 1 and "is an entry" in done.stderr and "frontend GET /items/{id}" in done.stderr
+
+
+def test_options_and_settings_that_are_missing_or_idle_are_named():
+    """No topology; an option of another source; a policy that does not exist; the running mesh without its addresses."""
+    topology = ("--topology", str(GOLDEN / "topology.yaml"))
+    model = ("--model", str(GOLDEN / "3_model.json"))
+    done = _run("plan", *model)
+    assert done.returncode == 1 and "--topology: missing" in done.stderr
+    done = _run("plan", *model, *topology, "--cluster", "west", "--window", "5m")
+    assert (
+        "--cluster: only with --traces" in done.stderr and "--window: only with --clickhouse" in done.stderr
+    )
+    done = _run("plan", *model, *topology, "--policies", "locl")
+    assert done.returncode == 1 and "--policies: unknown 'locl'; closest: local" in done.stderr
+    done = _run("plan", *model, *topology, "--policies", " , ")
+    assert done.returncode == 1 and "--policies: ' , ' names none; known: " in done.stderr
+    done = _run("plan", *model, *topology, "--policies", " local ,", "--json")
+    assert set(json.loads(done.stdout)["policies"]) == {"local", SPILLWAY}
+    done = _run("plan", *topology)
+    assert done.returncode == 64
+    assert "SPILLWAY_REDIS_URL" in done.stderr and "SPILLWAY_CLICKHOUSE_URL" in done.stderr
+
+
+def test_a_server_that_is_away_is_named_without_its_password():
+    """Exit 69 for Redis as for ClickHouse."""
+    topology = ("--topology", str(GOLDEN / "topology.yaml"))
+    done = _run("plan", *topology, "--clickhouse", "clickhouse://u:secret@127.0.0.1:1/none")
+    assert done.returncode == 69 and "127.0.0.1:1" in done.stderr and "secret" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1, "the client's own traceback is not shown"
+    away = {
+        "SPILLWAY_REDIS_URL": "redis://:secret@127.0.0.1:1",
+        "SPILLWAY_CLICKHOUSE_URL": "clickhouse://127.0.0.1:1",
+    }
+    done = _run("explain", "a GET /", "west", *topology, **away)
+    assert done.returncode == 69 and "SPILLWAY_REDIS_URL: 127.0.0.1:1" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_guardrails_hold_for_plans_too(tmp_path):
+    """A denial: no policy sends there, and explain says why; what is wrong in the file is named with its key."""
+    source = ("--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"))
+    file = tmp_path / "g.yaml"
+    file.write_text("denied_destinations: [{source_cluster: west, clusters: [east]}]")
+    done = _run("plan", *source, "--guardrails", str(file), "--json")
+    for policy in json.loads(done.stdout)["policies"].values():
+        assert {c for r in policy["rules"] if r["source_cluster"] == "west" for c in r["weights"]} == {"west"}
+    done = _run("explain", "frontend GET /items/{id}", "west", *source, SPILLWAY_GUARDRAILS=str(file))
+    assert done.stdout.count("denied") == 1 and "\neast: no: denied\n" in done.stdout
+    file.write_text("drained_clusters: [moon]")
+    done = _run("plan", *source, "--guardrails", str(file))
+    assert done.returncode == 1 and "g.yaml: drained_clusters: unknown cluster 'moon'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "http://h", "clickhouse://h:secret@", "clickhouse://h:99999", "clickhouse://h?connect_timeout=secret"]
+)  # fmt: skip
+def test_an_address_that_is_none_is_refused_with_its_form(url):
+    """As an option with 1, as a variable with 64; what may be a password is not repeated."""
+    topology = ("--topology", str(GOLDEN / "topology.yaml"))
+    option = _run("plan", *topology, "--clickhouse", url)
+    variable = _run("plan", *topology, SPILLWAY_REDIS_URL="redis://h", SPILLWAY_CLICKHOUSE_URL=url)
+    redis = _run("policy", "local", SPILLWAY_REDIS_URL="http://u:secret@h")
+    port = _run("policy", "local", SPILLWAY_REDIS_URL="redis://h:secret")
+    assert [done.returncode for done in (option, variable, redis, port)] == [1, 64, 64, 64]
+    assert "--clickhouse: must be clickhouse://user:password@host:port/database" in option.stderr
+    assert "SPILLWAY_CLICKHOUSE_URL: " in variable.stderr and "must be clickhouse://" in variable.stderr
+    for done in (redis, port):
+        assert "SPILLWAY_REDIS_URL: " in done.stderr and "must be redis://" in done.stderr
+    for done in (option, variable, redis, port):
+        assert "secret" not in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_file_that_the_environment_names_wrongly_is_the_variables_mistake(tmp_path):
+    """Exit 64 and the variable, for guardrails and topology; with the option it is 1 and the file."""
+    model = ("--model", str(GOLDEN / "3_model.json"))
+    topology = ("--topology", str(GOLDEN / "topology.yaml"))
+    done = _run("plan", *model, *topology, SPILLWAY_GUARDRAILS="nope")
+    assert done.returncode == 64 and "error: SPILLWAY_GUARDRAILS: nope: cannot be read" in done.stderr
+    done = _run("plan", *model, SPILLWAY_TOPOLOGY="nope")
+    assert done.returncode == 64 and "error: SPILLWAY_TOPOLOGY: nope" in done.stderr
+    done = _run("plan", *model, *topology, "--guardrails", "nope", SPILLWAY_GUARDRAILS="other")
+    assert done.returncode == 1 and "error: nope: cannot be read" in done.stderr
+
+
+def test_a_wrong_topology_names_file_and_key(tmp_path):
+    """Every key that is wrong, one line each."""
+    (tmp_path / "t.yaml").write_text(
+        "clusters: [{name: a}]\nlinks: [{source_cluster: a, destination_cluster: b}]\n"
+    )
+    done = _run("plan", "--model", str(GOLDEN / "3_model.json"), "--topology", str(tmp_path / "t.yaml"))
+    assert done.returncode == 1 and "t.yaml: links[0].destination_cluster: unknown cluster 'b'" in done.stderr
+    (tmp_path / "t.yaml").write_text("clusters: [{name: a}]\n")
+    done = _run("plan", "--model", str(GOLDEN / "3_model.json"), "--topology", str(tmp_path / "t.yaml"))
+    assert "t.yaml: usd_per_ms_per_million_requests: must be a number above 0" in done.stderr
 
 
 def test_run_refuses_to_start_without_its_identity():
@@ -49,5 +262,5 @@ def test_run_refuses_to_start_without_its_identity():
         "SPILLWAY_HEALTH_LISTEN",
     ):
         assert name in done.stderr
-    assert "SPILLWAY_POLICY: Value error, must be one of failover, local, spillway, waterfall" in done.stderr
+    assert f"SPILLWAY_POLICY: Value error, must be one of {', '.join(sorted(REGISTRY))}" in done.stderr
     assert "secret" not in done.stderr

@@ -1,7 +1,16 @@
-from spillway.v1.ruleset_pb2 import Origin
-from spillway_optimizer.decide import Action, Memory, Thresholds, decide
+import dataclasses
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from spillway.v1.ruleset_pb2 import Origin, Ruleset
+from spillway_optimizer.constraints import Constraints
+from spillway_optimizer.decide import Action, Memory, Thresholds, decide, renewal
+from spillway_optimizer.extract import integer_rules
 from spillway_optimizer.hot import InForce
-from spillway_optimizer.rules import RuleKey
+from spillway_optimizer.policies import REGISTRY
+from spillway_optimizer.projection import project
+from spillway_optimizer.rules import RuleKey, max_difference
 
 WEST, EAST = RuleKey("west", "web", "db GET /x"), RuleKey("east", "web", "db GET /x")
 LOCAL = {"east": 10_000}
@@ -97,3 +106,167 @@ def test_new_routes_keep_what_papa_adjusted(chain):
     )
     decision = _decide(problem, memory, _rules(7000), _in_force({WEST: _rules(6500)[WEST]}))
     assert decision.action is Action.PROPOSE and decision.rules == _rules(6500)
+
+
+def _run(chain, demands, thresholds=None, urgent=False, apart=5.0):
+    """The decisions over solves of a row of demands, `apart` seconds from each other, each rule in force at once."""
+    memory, in_force, decisions = Memory(), None, []
+    thresholds = thresholds or Thresholds()
+    for step, demand in enumerate(demands):
+        problem = chain({"west": demand})
+        best = project(problem, REGISTRY["spillway"]().route(problem))
+        candidate = integer_rules(problem, best)
+        now = 100.0 + apart * step
+        decision = decide(
+            memory, "spillway", candidate, True, problem, in_force, now, thresholds, urgent, best.evaluation
+        )
+        memory, in_force = decision.memory, _in_force(decision.rules)
+        decisions.append(decision)
+    return decisions
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    base=st.floats(300, 700),
+    noise=st.floats(0.0, 0.3),
+    first=st.sampled_from([1, -1]),
+    min_gain=st.sampled_from([0.0, 0.001, 0.01]),
+)
+def test_alternating_noise_moves_no_traffic(chain, base, noise, first, min_gain):
+    """Demand that goes up and down by as much as 30 % from solve to solve, whatever the gain of following it: the
+    first rules stay, apart from one step into the middle of it."""
+    demands = [base * (1 + first * noise * (-1) ** i) for i in range(12)]
+    decisions = _run(chain, demands, Thresholds(min_gain=min_gain))
+    weights = [decision.rules for decision in decisions]
+    changes = [i for i in range(1, len(weights)) if max_difference(weights[i - 1], weights[i]) > 0]
+    assert len(changes) <= 1
+    assert all(decision.action is not Action.PROPOSE for decision in decisions[2:])
+
+
+def test_a_change_that_lasts_is_followed(chain):
+    """A sure gain at once, a small one when it is seen twice, and one that takes the last change back then too."""
+
+    def proposed(demands, sure_gain):
+        thresholds = Thresholds(min_gain=0.0, sure_gain=sure_gain)
+        return [d.action is Action.PROPOSE for d in _run(chain, demands, thresholds)]
+
+    assert proposed([400, 480, 480], sure_gain=0.0) == [True, True, False]
+    assert proposed([400, 480, 480, 480], sure_gain=0.9) == [True, False, True, False]
+    assert proposed([400, 480, 400, 400, 400], sure_gain=0.0) == [True, True, False, True, False]
+
+
+def test_what_is_urgent_waits_only_to_take_the_last_change_back(chain):
+    """A jump of load is followed at once; one back to where it was when it has lasted to the next solve."""
+    assert [d.action for d in _run(chain, [480, 550, 480, 480], urgent=True)] == [
+        Action.PROPOSE,
+        Action.PROPOSE,
+        Action.WAIT,
+        Action.PROPOSE,
+    ]
+
+
+def test_what_comes_and_goes_every_second_moves_traffic_once(chain):
+    """Urgent solves a second apart, between two loads: the second is followed, and then nothing; what lasts is
+    followed once it has held for hold_s."""
+    decisions = _run(chain, [480, 550] * 6, urgent=True, apart=1.0)
+    assert [d.action is Action.PROPOSE for d in decisions] == [True, True] + [False] * 10
+    decisions = _run(chain, [480, 550] + [480] * 6, urgent=True, apart=1.0)
+    assert [d.action is Action.PROPOSE for d in decisions] == [True, True] + [False] * 4 + [True, False]
+
+
+def test_a_service_that_comes_and_goes_is_left_at_once_and_returned_to_when_it_stays(chain):
+    """Its destination is lost at once each time. Coming back takes the last change back, and must last, also
+    where it brings a route of its own with it."""
+    there, gone = chain({"west": 480.0}), chain({"west": 480.0}, absent=frozenset({("web", "east")}))
+    only_west = {WEST: {"west": 10_000}}
+    memory = _memory(_rules(7000))
+    left = _urgent(gone, memory, only_west, 101.0)
+    assert left.action is Action.PROPOSE
+    back = _urgent(there, left.memory, _rules(7000), 102.0)
+    assert back.rules == {**only_west, EAST: LOCAL} and back.reason == "new routes"
+    assert _urgent(there, back.memory, _rules(7000), 103.0).action is Action.WAIT
+    assert _urgent(there, back.memory, _rules(7000), 107.0).rules == _rules(7000)
+
+
+def _urgent(problem, memory, candidate, now):
+    return decide(memory, "spillway", candidate, False, problem, None, now, Thresholds(), urgent=True)
+
+
+def test_a_rule_that_is_denied_by_now_is_withdrawn_at_once(chain):
+    """Denials close the route, the candidate has no rule for it any more: what is in force still has."""
+    denied = frozenset(("west", WEST.class_id, c) for c in ("west", "east"))
+    problem = dataclasses.replace(chain({"east": 100.0}), constraints=Constraints(denied=denied))
+    decision = _decide(problem, _memory(_rules(7000)), {EAST: LOCAL}, _in_force(_rules(7000)))
+    assert decision.action is Action.PROPOSE and "denied destination" in decision.reason
+    assert WEST not in decision.rules
+
+
+def test_a_clock_that_was_set_back_does_not_stop_renewals(chain):
+    """An hour back: renewed at once, and then on time."""
+    problem, memory = chain({"west": 480.0}), _memory(_rules(7000), at=4000.0)
+    decision = _decide(problem, memory, _rules(7000), _in_force(_rules(7000)), now=400.0)
+    assert decision.action is Action.RENEW and decision.memory.published_at == 400.0
+    again = _decide(problem, decision.memory, _rules(7000), _in_force(_rules(7000)), now=401.0)
+    assert again.action is Action.WAIT
+
+
+def test_a_leader_that_takes_over_goes_on_from_the_rules_in_force(chain):
+    """PAPA's adjustment survives: it is renewed at once, as it is, unless it has expired or is of another policy."""
+    problem, rulesets = chain({"west": 480.0}), {}
+    for cluster in ("west", "east"):
+        rulesets[cluster] = Ruleset()
+        rulesets[cluster].expires_at.FromSeconds(1000)
+    papas = dataclasses.replace(_in_force(_rules(6900), Origin.ORIGIN_PAPA), rulesets=rulesets)
+    decision = _decide(problem, Memory(), _rules(7000), papas)
+    assert decision.action is Action.RENEW and decision.rules == _rules(6900)
+    assert _decide(problem, Memory(), _rules(7000), papas, now=2000.0).rules == _rules(7000)
+    assert _decide(problem, Memory(), _rules(7000), papas, policy="local").rules == _rules(7000)
+
+
+def test_what_a_refused_solve_goes_on_with(chain):
+    """The rules last proposed, when a renewal is due and while they keep to the problem."""
+    problem, memory = chain({"west": 480.0}), _memory(_rules(7000))
+
+    def left(problem, memory, now):
+        return renewal(memory, problem, None, None, now, Thresholds())
+
+    assert left(problem, memory, 120.0).rules == _rules(7000)
+    assert left(problem, memory, 101.0) is None and left(problem, Memory(), 120.0) is None
+    local = dataclasses.replace(problem, constraints=Constraints(min_local_share=0.8))
+    assert left(local, memory, 120.0) is None
+
+
+@pytest.mark.parametrize("min_gain", [0.0, 0.001, 0.05, 0.5])
+def test_no_change_is_proposed_that_gains_less_than_the_least(chain, min_gain):
+    """Over a ramp of load: what is proposed after the first gained at least that, by the objective then."""
+    from spillway_optimizer.decide import _gain
+
+    demands = [300 + 20 * i for i in range(12)]
+    decisions = _run(chain, demands, Thresholds(min_gain=min_gain))
+    own = decisions[0].rules
+    for demand, decision in zip(demands[1:], decisions[1:], strict=True):
+        if decision.action is Action.PROPOSE:
+            assert _gain(chain({"west": demand}), own, decision.rules) >= min_gain
+            own = decision.rules
+    assert min_gain > 0.05 or [d.action for d in decisions].count(Action.PROPOSE) > 1
+
+
+def test_rules_that_break_a_new_constraint_are_replaced_at_once(chain):
+    """A minimum local share that came into force makes the rules in force wrong, though they would gain."""
+    problem = dataclasses.replace(chain({"west": 480.0}), constraints=Constraints(min_local_share=0.8))
+    decision = _decide(problem, _memory(_rules(7000)), _rules(8000), _in_force(_rules(7000)))
+    assert decision.action is Action.PROPOSE and "7000 of 10000 stay local" in decision.reason
+    held = _in_force(_rules(7000), Origin.ORIGIN_OPERATOR)
+    assert _decide(problem, _memory(_rules(7000)), _rules(8000), held).action is Action.WAIT
+
+
+def test_a_bounded_step_is_reason_enough(chain):
+    """When a solution may move 1 % at a time, steps of 1 % are proposed, down to the last."""
+    thresholds = Thresholds().in_steps(0.01)
+    assert thresholds.min_weight_change == 99 and thresholds.min_gain == pytest.approx(1e-5)
+    problem, memory = chain({"west": 480.0}), _memory(_rules(9000))
+    decision = decide(
+        memory, "spillway", _rules(8900), True, problem, _in_force(_rules(9000)), 101.0, thresholds
+    )
+    assert decision.action is Action.PROPOSE
+    assert Thresholds().in_steps(1.0) == Thresholds()

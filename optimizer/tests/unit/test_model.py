@@ -181,3 +181,27 @@ def test_smoothing_halves_noise_and_forgets_what_ended():
     assert smooth(None, {key: 100.0}, 5, 5) == {key: 100.0}
     assert smooth({key: 100.0, gone: 1e-3}, {key: 200.0}, 5, 5) == {key: 150.0}
     assert smooth({key: 100.0}, {key: 200.0}, 5, 0) == {key: 200.0}
+
+
+def test_a_constant_part_below_zero_is_kept_as_far_as_latency_stays_above_it():
+    """Several workers hide part of the queue: b below 0 is no error, but L(0) = a + b is never below 0."""
+
+    def short(d, b_ms):
+        for row in d["curves"]:
+            if row["class"] == BACKEND:
+                row |= {"a_ms": 10.0, "b_ms": b_ms}
+
+    assert model.build(_told(lambda d: short(d, -4.0)), TOPOLOGY, NOW).problem.curves[BACKEND].b_ms == -4.0
+    assert model.build(_told(lambda d: short(d, -40.0)), TOPOLOGY, NOW).problem.curves[BACKEND].b_ms == -10.0
+
+
+def test_an_old_board_says_nothing_of_a_class_without_a_curve():
+    """Entries of a worker that is gone outlive it: they are no observation."""
+
+    def stale(d):
+        d["curves"] = [row for row in d["curves"] if row["class"] != BACKEND]
+        for board in d["load"].values():
+            board[BACKEND] = {**board[BACKEND], "at": NOW - 3600, "rps": 0.01}
+
+    refusals = model.build(_told(stale), TOPOLOGY, NOW).refusals
+    assert any(BACKEND in reason and "none" in reason for reason in refusals)

@@ -1,93 +1,230 @@
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from ortools.graph.python import min_cost_flow
-from spillway_optimizer.policies import REGISTRY
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spillway_optimizer.constraints import Constraints
+from spillway_optimizer.objective import propagate
+from spillway_optimizer.policies import REGISTRY, SPILLWAY
+from spillway_optimizer.policies.dealer import Dealer, target
 from spillway_optimizer.policies.failover import Failover, priority_load
-from spillway_optimizer.policies.nearest import nearest_first
-from spillway_optimizer.policies.waterfall import activate
+from spillway_optimizer.policies.nearest import nearest_first, nearest_shares
+from spillway_optimizer.policies.static import Static
+from spillway_optimizer.policies.waterfall import Waterfall
+from spillway_optimizer.policies.waterfall_central import WaterfallCentral
 from spillway_optimizer.problem import Curve, Edge, Problem
 
-
-def _nearest(rtt: np.ndarray, i: int) -> list[int]:
-    return sorted(range(len(rtt)), key=lambda j: (j != i, rtt[i, j], j))
-
-
-def _line(gaps: list[float]) -> np.ndarray:
-    at = np.cumsum([0.0, *gaps])
-    return np.abs(at[:, None] - at[None, :])
+_BASELINES = sorted(REGISTRY.keys() - {SPILLWAY})
+_THREE = ("a", "b", "c")
 
 
-def _links(n: int, links: dict[tuple[int, int], float]) -> np.ndarray:
-    """Shortest paths (Floyd and Warshall)."""
-    rtt = np.where(np.eye(n, dtype=bool), 0.0, np.inf)
-    for (i, j), ms in links.items():
-        rtt[i, j] = rtt[j, i] = ms
-    for k in range(n):
-        rtt = np.minimum(rtt, rtt[:, k, None] + rtt[None, k])
-    return rtt
+def _on_a_line(**at: float) -> dict[tuple[str, str], float]:
+    return {(i, j): abs(x - y) for i, x in at.items() for j, y in at.items()}
 
 
-def _total(routed: np.ndarray, rtt: np.ndarray) -> float:
-    return float((routed * rtt).sum())
+def _with(problem: Problem, **constraints) -> Problem:
+    return replace(problem, constraints=Constraints(**constraints))
 
 
-def _optimum(load: list[int], rtt: np.ndarray) -> float:
-    """Minimum cost matching, capacity 1 each, RTT in thousandths."""
-    n, flow = len(load), min_cost_flow.SimpleMinCostFlow()
-    for i in range(n):
-        for j in range(n):
-            flow.add_arc_with_capacity_and_unit_cost(i, n + j, 10, round(rtt[i, j] * 1000))
-        flow.add_arc_with_capacity_and_unit_cost(n + i, 2 * n, 1, 0)
-        flow.set_node_supply(i, load[i])
-    flow.set_node_supply(2 * n, -sum(load))
-    assert flow.solve() == flow.OPTIMAL
-    return flow.optimal_cost() / 1000
+@pytest.mark.parametrize("name", REGISTRY)
+def test_no_policy_sends_where_calls_are_denied(chain, name):
+    """West is overloaded five times and east is idle, yet what may not leave west stays."""
+    problem = chain({"west": 2500.0, "east": 10.0}, services=("gw", "web", "db"))
+    denied = _with(problem, denied=frozenset({("west", "db GET /x", "east")}))
+    flows = REGISTRY[name]().route(denied).flows
+    assert flows[1, 0, 1] == 0.0
+    assert flows[1, 0, 0] > 0.0
 
 
-@pytest.mark.parametrize("n", [2, 5, 10, 20])
-def test_appendix_a1_waterfall_is_exponentially_worse(n):
-    """Workload arriving cluster by cluster: total RTT 2^n + eps - 1 against 1 + eps."""
-    eps = 0.01
-    rtt = _line([1 + eps, *(2.0**i for i in range(n - 1))])
-    load = [0, 2, *([1] * (n - 1))]
-    routed = np.zeros_like(rtt)
-    for i in range(1, n + 1):
-        routed = activate(routed, i, load[i], np.ones(n + 1), _nearest(rtt, i))
-    assert _total(routed, rtt) == pytest.approx(2**n + eps - 1)
-    assert _optimum(load, rtt) == pytest.approx(1 + eps)
+@pytest.mark.parametrize("name", _BASELINES)
+def test_every_baseline_fails_closed_and_routes_the_rest(chain, name):
+    """Calls from west to db may go nowhere: they are not made, east's are."""
+    problem = chain({"west": 100.0, "east": 100.0})
+    denied = frozenset(("west", "db GET /x", c) for c in ("west", "east"))
+    solution = REGISTRY[name]().route(_with(problem, denied=denied))
+    assert solution.flows[0, 0].sum() == 0.0
+    assert solution.flows[0, 1].sum() == pytest.approx(100.0)
 
 
-def test_appendix_a2_waterfall_stays_in_a_metastable_state():
-    """After the trigger at C6 is gone, C1 takes the room at C5 first, and re-activating anyone changes
-    nothing: 2 (1 + eps) against 2 eps."""
-    # The paper's figure did not survive; these links give the distances that its text implies.
-    # Indices 0..5 are C1..C6.
-    eps = 0.01
-    rtt = _links(6, {(0, 3): eps, (1, 4): eps, (1, 3): 1 + eps, (0, 4): 1 + eps, (0, 2): 2.0, (4, 5): 5.0})
-    room, routed = np.ones(6), np.zeros((6, 6))
-    for i in (5, 1, 0):
-        routed = activate(routed, i, 2.0, room, _nearest(rtt, i))
-    assert (routed[5, 4], routed[1, 3], routed[0, 2]) == (1, 1, 1)
-    for i, load in ((5, 0.0), (0, 2.0)):
-        routed = activate(routed, i, load, room, _nearest(rtt, i))
-    assert routed[0, 4] == 1
-    for i in (1, 0, 1):
-        again = activate(routed, i, 2.0, room, _nearest(rtt, i))
-        np.testing.assert_array_equal(again, routed)
-    assert _total(routed, rtt) == pytest.approx(2 * (1 + eps))
-    assert _optimum([2, 2, 0, 0, 0, 0], rtt) == pytest.approx(2 * eps)
+@pytest.mark.parametrize("name", REGISTRY)
+def test_every_policy_keeps_to_a_pin(chain, name):
+    """A route pinned to east alone goes to east alone."""
+    problem = chain({"west": 100.0, "east": 100.0})
+    pinned = _with(problem, pinned={("west", "web", "db GET /x"): {"east": 1.0}})
+    assert REGISTRY[name]().route(pinned).shares[0, 0].tolist() == pytest.approx([0.0, 1.0], abs=1e-6)
 
 
-def test_appendix_a3_waterfall_is_twice_as_bad_in_any_order():
-    """Total RTT 4 + 2 eps against 2 + 2 eps, whichever of the two loads comes first."""
-    eps = 0.01
-    rtt = _line([1 + eps, 1.0, 1 + eps])
-    for order in ([1, 2], [2, 1]):
-        routed = np.zeros_like(rtt)
-        for i in order:
-            routed = activate(routed, i, 2.0, np.ones(4), _nearest(rtt, i))
-        assert _total(routed, rtt) == pytest.approx(4 + 2 * eps)
-    assert _optimum([0, 2, 2, 0], rtt) == pytest.approx(2 + 2 * eps)
+@pytest.mark.parametrize("name", REGISTRY)
+def test_every_policy_gives_idle_clusters_a_rule(chain, name):
+    """Rows of clusters without load sum to 1 too, for the first request to find."""
+    shares = REGISTRY[name]().route(chain({"west": 100.0}, clusters=("west", "east", "north"))).shares
+    np.testing.assert_allclose(shares.sum(axis=2), 1.0)
+
+
+def test_round_robin_gives_every_cluster_that_can_serve_the_same(chain):
+    """Three clusters, db absent in one: halves from everywhere, whatever the load and distance."""
+    problem = chain(
+        {"a": 900.0},
+        clusters=_THREE,
+        rtt=_on_a_line(a=0.0, b=10.0, c=400.0),
+        absent=frozenset({("db", "b")}),
+    )
+    assert REGISTRY["round-robin"]().route(problem).shares[0].tolist() == [[0.5, 0.0, 0.5]] * 3
+
+
+def test_static_weights_are_what_the_operator_said_else_shares_of_capacity(chain):
+    """Given 3 : 1 for west; east, of which nothing is said, follows capacities of 100 and 400."""
+    capacity = {("web", "west"): 1e3, ("web", "east"): 1e3, ("db", "west"): 100.0, ("db", "east"): 400.0}
+    problem = chain({"west": 10.0, "east": 10.0}, capacity=capacity)
+    shares = Static({("west", "web", "db GET /x"): {"west": 3.0, "east": 1.0}}).route(problem).shares
+    assert shares[0].tolist() == pytest.approx(np.array([[0.75, 0.25], [0.2, 0.8]]))
+
+
+def test_static_weights_of_a_cluster_that_cannot_serve_go_to_the_others(chain):
+    """All of west's weight is on a cluster without db: it goes to the one that has it."""
+    problem = chain({"west": 10.0}, absent=frozenset({("db", "west")}))
+    shares = Static({("west", "web", "db GET /x"): {"west": 1.0}}).route(problem).shares
+    assert shares[0, 0].tolist() == [0.0, 1.0]
+
+
+def test_waterfall_remembers_and_a_new_one_does_not(chain):
+    """b's overflow takes c's room while a is idle. When a overflows too, a kept Waterfall leaves b's requests
+    there; a new one activates a first and gives a the room."""
+    rtt = _on_a_line(a=0.0, b=25.0, c=10.0)
+    limits = {("db", c): 100.0 for c in _THREE}
+
+    def at(a: float) -> Problem:
+        demand = {"a": a, "b": 200.0}
+        return chain(demand, clusters=_THREE, rtt=rtt, capacity=5e3, thresholds=limits)
+
+    kept = Waterfall()
+    assert kept.route(at(0.0)).flows[0, 1].tolist() == pytest.approx([0.0, 100.0, 100.0])
+    assert kept.route(at(200.0)).flows[0, 1, 2] == pytest.approx(100.0)
+    assert Waterfall().route(at(200.0)).flows[0, 0, 2] == pytest.approx(100.0)
+
+
+def test_waterfall_goes_on_when_clusters_come_and_go(chain):
+    """What it remembers is by cluster's name: b keeps c's room although a has left and the indices moved."""
+    rtt = _on_a_line(a=0.0, b=25.0, c=10.0, d=26.0)
+    limits = {("db", c): 100.0 for c in "abcd"}
+    options = {"rtt": rtt, "capacity": 5e3, "thresholds": limits}
+    kept = Waterfall()
+    kept.route(chain({"b": 200.0}, clusters=_THREE, **options))
+    flows = kept.route(chain({"b": 200.0}, clusters=("d", "b", "c"), **options)).flows
+    assert flows[0, 1].tolist() == pytest.approx([100.0, 100.0, 0.0])  # d is nearer than c: b moves there
+    flows = kept.route(chain({"b": 200.0}, clusters=("b", "c"), **options)).flows
+    assert flows[0, 0].tolist() == pytest.approx([100.0, 100.0])
+
+
+def test_waterfall_central_gives_room_to_the_nearest_whatever_the_order(chain):
+    """c's room is 10 ms from a and 15 ms from b: a has it, in either order of the clusters."""
+    rtt = _on_a_line(a=0.0, b=25.0, c=10.0)
+    for clusters in (_THREE, ("b", "c", "a")):
+        problem = chain(
+            {"a": 200.0, "b": 200.0},
+            clusters=clusters,
+            rtt=rtt,
+            capacity=5e3,
+            thresholds={("db", c): 100.0 for c in _THREE},
+        )
+        flows = WaterfallCentral().route(problem).flows[0]
+        assert flows[clusters.index("a"), clusters.index("c")] == pytest.approx(100.0)
+        assert flows[clusters.index("b"), clusters.index("c")] == pytest.approx(0.0)
+
+
+def test_waterfall_central_is_greedy_all_the_same(chain):
+    """m, 1 ms from p and 2 ms from q, goes to p; q then has to cross 100 ms, p would have had n at 3 ms."""
+    names = ("p", "q", "m", "n")
+    far = {(i, j): 0.0 if i == j else 100.0 for i in names for j in names}
+    for i, j, ms in (("p", "m", 1.0), ("q", "m", 2.0), ("p", "n", 3.0)):
+        far[i, j] = far[j, i] = ms
+    limits = {("db", c): 100.0 for c in names}
+    problem = chain({"p": 200.0, "q": 200.0}, clusters=names, rtt=far, capacity=5e3, thresholds=limits)
+    assert WaterfallCentral().route(problem).evaluation.network_ms_rps == pytest.approx(100 * (1 + 100))
+
+
+def test_dealer_fills_the_fastest_combination_up_to_its_thresholds(chain):
+    """Idle delays, db limited to 100 in west: 100 of 300 stay, the rest cross once, where it costs the same
+    to cross; both services behind the crossing are then served in east."""
+    problem = chain(
+        {"west": 300.0},
+        services=("gw", "web", "db"),
+        capacity=5e3,
+        thresholds={("db", "west"): 100.0},
+    )
+    shares = target(problem, nearest_shares(problem))
+    flows, _ = propagate(problem.layout, shares)
+    assert flows[1, 0, 0] == pytest.approx(100.0)
+    assert flows[0, 0, 1] + flows[1, 0, 1] == pytest.approx(200.0)
+    assert flows[0, 1, 0] + flows[1, 1, 0] == pytest.approx(0.0)
+
+
+def _fan(chain, denied_in: tuple[str, ...]) -> Problem:
+    """gw calls web, which spills in west from 100 requests on, and db, which is denied to callers of some clusters."""
+    problem = chain(
+        {"west": 300.0, "east": 10.0},
+        services=("gw", "web", "db"),
+        capacity=5e3,
+        thresholds={("web", "west"): 100.0},
+    )
+    gw, web, db = (f"{s} GET /x" for s in ("gw", "web", "db"))
+    first, second = problem.edges
+    problem = replace(problem, edges=(first, replace(second, source=gw)))
+    assert [(e.source, e.target) for e in problem.edges] == [(gw, web), (gw, db)]
+    return _with(problem, denied=frozenset((i, db, j) for i in denied_in for j in ("west", "east")))
+
+
+@pytest.mark.parametrize("denied_in", [(), ("west",), ("west", "east")])
+def test_dealer_spills_although_another_call_is_refused(chain, denied_in):
+    """db closed nowhere, in west or everywhere: 100 of west's calls to web stay and the others leave all the same."""
+    problem = _fan(chain, denied_in)
+    shares = target(problem, nearest_shares(problem))
+    flows, _ = propagate(problem.layout, shares)
+    assert flows[0, 0].tolist() == pytest.approx([100.0, 200.0])
+    calls = flows[1].sum(axis=1)
+    for i, (cluster, rps) in enumerate((("west", 300.0), ("east", 10.0))):
+        assert calls[i] == pytest.approx(0.0 if cluster in denied_in else rps)
+
+
+def test_dealer_leaves_a_slow_component_although_it_is_under_its_threshold(chain):
+    """West's db is slow at 480 of 500 requests; Waterfall, whose threshold is not reached, stays, Dealer sees
+    the delay and goes."""
+    problem = chain({"west": 480.0, "east": 20.0}, capacity={**_places(5e3), ("db", "west"): 500.0})
+    assert Waterfall().route(problem).flows[0, 0, 1] == pytest.approx(0.0)
+    dealer = Dealer().route(problem)
+    assert dealer.flows[0, 0, 1] == pytest.approx(34.0, abs=20.0)  # swings around 3 / (1 - u) + 7 = 10 + 25
+    assert dealer.evaluation.mean_latency_ms < Waterfall().route(problem).evaluation.mean_latency_ms
+
+
+def _places(rps: float) -> dict[tuple[str, str], float]:
+    return {(s, c): rps for s in ("web", "db") for c in ("west", "east")}
+
+
+def test_dealer_rebalances_gradually_once_it_runs(chain):
+    """A jump in load moves no route by more than one step of the way."""
+    dealer, limits = Dealer(step=0.2), {("db", "west"): 100.0}
+    before = dealer.route(chain({"west": 50.0}, capacity=5e3, thresholds=limits)).shares
+    after = dealer.route(chain({"west": 400.0}, capacity=5e3, thresholds=limits)).shares
+    assert before[0, 0].tolist() == pytest.approx([1.0, 0.0], abs=1e-3)
+    assert after[0, 0].tolist() == pytest.approx([0.85, 0.15], abs=1e-3)
+
+
+def test_dealer_clusters_do_not_coordinate(chain):
+    """a and b each count only their own requests against c's threshold of 100 and overrun it together."""
+    limits = {("db", "a"): 100.0, ("db", "b"): 100.0, ("db", "c"): 100.0}
+    problem = chain(
+        {"a": 200.0, "b": 200.0},
+        clusters=_THREE,
+        rtt={
+            (i, j): 0.0 if i == j else (200.0 if "c" not in (i, j) else 20.0) for i in _THREE for j in _THREE
+        },
+        capacity=5e3,
+        thresholds=limits,
+    )
+    assert Dealer().route(problem).flows[0, :, 2].sum() == pytest.approx(200.0, rel=1e-2)
+    assert Waterfall().route(problem).flows[0, :, 2].sum() == pytest.approx(100.0)
 
 
 def test_waterfall_spills_at_the_declared_threshold_hop_by_hop(chain):
@@ -163,19 +300,45 @@ def test_failover_uses_the_next_cluster_by_round_trip(chain):
     assert nearest_first(problem.layout, np.ones(3, dtype=bool), 0) == [0, 2, 1]
 
 
-def test_slate_figure_4a_the_cut_is_made_where_it_is_cheap(chain):
-    """DB is absent in west and its answers are ten times larger: baselines cross at MP to DB, Spillway at
-    FR to MP, for a tenth of the egress (section 3.3)."""
-    problem = chain(
-        {"west": 100.0, "east": 100.0},
-        services=("fr", "mp", "db"),
-        capacity=2000.0,
-        absent=frozenset({("db", "west")}),
-        response_bytes={"mp": 100_000.0, "db": 1_000_000.0},
+@st.composite
+def _applications(draw) -> Problem:
+    """b calls a back, c is shared by both; random placement, denials and a missing link."""
+    services = {"a GET /": "a", "b GET /": "b", "a GET /back": "a", "c GET /": "c"}
+    edges = [
+        ("a GET /", "b GET /"),
+        ("b GET /", "a GET /back"),
+        ("a GET /back", "c GET /"),
+        ("b GET /", "c GET /"),
+    ]
+    some = lambda items: draw(st.frozensets(st.sampled_from(sorted(items)), max_size=4))  # noqa: E731
+    number = lambda low, high: draw(st.floats(low, high))  # noqa: E731
+    places = set(itertools.product("abc", _THREE))
+    # Everything can be completed in c, wherever denials and gaps leave a way.
+    absent = some((s, c) for s, c in places if c != "c" and s != "a")
+    return Problem(
+        clusters=_THREE,
+        classes=services,
+        edges=tuple(Edge(a, b, number(0.1, 2.0), 100.0, 100.0) for a, b in edges),
+        demand_rps={(c, "a GET /"): number(0.0, 300.0) for c in _THREE},
+        curves={k: Curve(number(0.1, 4.0), 1.0, number(0.5, 3.0)) for k in services},
+        capacity_rps={place: number(50.0, 900.0) for place in places},
+        placement=frozenset(places - absent),
+        rtt_ms={(i, j): 0.0 if i == j else number(0.0, 90.0) for i in _THREE for j in _THREE},
+        egress_usd_per_gb={},
+        usd_per_ms=1e-7,
+        constraints=Constraints(denied=some(itertools.product(_THREE, services, _THREE))),
     )
-    baseline = REGISTRY["waterfall"]().route(problem)
-    assert baseline.shares[:, 0].tolist() == [[1.0, 0.0], [0.0, 1.0]]
-    ours = REGISTRY["spillway"]().route(problem)
-    assert ours.shares[0, 0].tolist() == pytest.approx([0.0, 1.0])
-    assert baseline.evaluation.egress_usd_per_hour > 9.5 * ours.evaluation.egress_usd_per_hour
-    assert ours.evaluation.usd_per_hour < baseline.evaluation.usd_per_hour
+
+
+@settings(max_examples=60, deadline=None)
+@given(_applications(), st.floats(0.0, 3.0))
+def test_baselines_answer_any_application_wholly_and_lawfully(problem, growth):
+    """Rows that can go anywhere sum to 1 over where they may go, the others to 0, in a first answer and in a second
+    one after demand has changed."""
+    grown = replace(problem, demand_rps={k: rps * growth for k, rps in problem.demand_rps.items()})
+    for name in _BASELINES:
+        policy = REGISTRY[name]()
+        for seen in (problem, grown):
+            shares, usable = policy.route(seen).shares, seen.layout.usable
+            np.testing.assert_allclose(shares.sum(axis=2), usable.any(axis=2), atol=1e-9, err_msg=name)
+            assert not shares[~usable].any(), name

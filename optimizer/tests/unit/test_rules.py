@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -7,22 +8,27 @@ from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Origin
 from spillway_contracts import topology
 from spillway_optimizer import ProblemError
-from spillway_optimizer.extract import Stamp, UnverifiedError, from_rules, from_solution
+from spillway_optimizer.constraints import Constraints
+from spillway_optimizer.extract import Stamp, UnverifiedError, from_rules, from_solution, integer_rules
 from spillway_optimizer.model import Window
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.projection import project
 from spillway_optimizer.rules import (
     TOTAL,
     RuleKey,
     largest_remainder,
     max_difference,
+    merge,
     of_ruleset,
-    of_shares,
+    round_above,
+    rounded,
     to_shares,
 )
 from spillway_optimizer.solution import from_shares
 
 TOPOLOGY = topology.load(Path(__file__).resolve().parents[3] / "contracts" / "golden" / "topology.yaml")
+ROUTES = [RuleKey("west", "web", "db GET /x"), RuleKey("east", "web", "db GET /x")]
 STAMP = Stamp(
     "id", "spillway", Origin.ORIGIN_OPTIMIZER, Window(1.0, 2.0), 3.0, 120.0, ("db GET /x", "web GET /x")
 )
@@ -63,7 +69,7 @@ def test_callers_of_one_route_are_merged_by_volume(p, a, b):
     problem = _two_callers(a, b)
     rows = [[1 - p[0], p[0]], [1 - p[1], p[1]], [1 - p[2], p[2]], [1 - p[3], p[3]]]
     solution = from_shares(problem, np.array([rows[:2], rows[2:]]))
-    rules = of_shares(problem, solution.shares, solution.flows)
+    rules = rounded(problem, merge(problem, solution.shares, solution.flows))
     weights = rules[RuleKey("west", "web", "db GET /x")]
     expected = solution.flows[:, 0, 1].sum() / solution.flows[:, 0].sum()
     assert weights.get("east", 0) / TOTAL == pytest.approx(expected, abs=1.01 / TOTAL)
@@ -103,7 +109,7 @@ def test_what_breaks_the_contract_is_not_emitted(chain):
     """A ruleset without an id never leaves extraction."""
     problem = chain({"west": 1.0})
     solution = REGISTRY["local"]().route(problem)
-    rules = of_shares(problem, solution.shares, solution.flows)
+    rules = rounded(problem, merge(problem, solution.shares, solution.flows))
     stamp = Stamp("", "local", Origin.ORIGIN_OPTIMIZER, Window(1.0, 2.0), 3.0, 120.0, ())
     with pytest.raises(UnverifiedError, match="id: empty"):
         from_rules(problem, rules, stamp, TOPOLOGY)
@@ -114,3 +120,47 @@ def test_difference_of_rules():
     key = RuleKey("west", "web", "db GET /x")
     assert max_difference({key: {"west": 6000, "east": 4000}}, {key: {"west": 10_000}}) == 4000
     assert max_difference({}, {key: {"west": TOTAL}}) == TOTAL
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=3, max_size=3).filter(lambda s: sum(s) > 1e-6),
+    st.lists(st.floats(0, 1), min_size=3, max_size=3),
+    st.floats(0, 1),
+)
+def test_no_weight_is_rounded_below_its_floor(shares, floor, part):
+    """Shares above a floor that sums to at most 1: integers sum to the total, and keep to it, also thriftily."""
+    floor = np.array(floor) * part / max(sum(floor), 1e-9)
+    kept = floor + (1 - floor.sum()) * np.array(shares) / sum(shares)
+    for dear in (None, np.array([3.0, 1.0, 2.0])):
+        weights = round_above(kept, floor, dear)
+        assert weights.sum() == TOTAL and (weights >= 0).all()
+        assert (weights > floor * TOTAL - 1).all()
+        assert floor.sum() > 0.999 or (weights >= floor * TOTAL - 1e-6).all()
+
+
+def test_a_budget_is_kept_by_integers(chain):
+    """Where the nearest integers would send a part too many away, what is left over stays at home."""
+    limit = Constraints(egress_usd_per_hour=1e-3)
+    problem = dataclasses.replace(chain({"west": 490.0, "east": 50.0}), constraints=limit)
+    shares = to_shares(problem, {k: {"west": 10_000} if k[0] == "west" else {"east": 10_000} for k in ROUTES})
+    shares[0, 0] = [1 - 25.75e-4, 25.75e-4]
+    solution = from_shares(problem, shares)
+    assert solution.evaluation.egress_usd_per_hour <= 1e-3
+    near = rounded(problem, merge(problem, solution.shares, solution.flows))
+    assert near[ROUTES[0]]["east"] == 26
+    kept = integer_rules(problem, project(problem, solution))
+    assert kept[ROUTES[0]]["east"] == 25
+    assert from_shares(problem, to_shares(problem, kept)).evaluation.egress_usd_per_hour <= 1e-3
+
+
+def test_a_pin_is_emitted_as_it_is_and_priced_as_it_is_served(chain):
+    """A pin to a cluster that cannot serve now stays the operator's word; what it leaves goes to its others. A
+    pin of a route that nothing takes is in the ruleset too."""
+    idle = RuleKey("east", "shop", "db GET /y")
+    pins = {ROUTES[0]: {"west": 0.3, "east": 0.7}, idle: {"west": 1.0}}
+    gone = frozenset({("db", "east")})
+    problem = dataclasses.replace(chain({"west": 100.0}, absent=gone), constraints=Constraints(pinned=pins))
+    extracted = from_solution(problem, REGISTRY["local"]().route(problem), STAMP, TOPOLOGY)
+    emitted = of_ruleset(extracted.ruleset)
+    assert emitted[ROUTES[0]] == {"west": 3000, "east": 7000} and emitted[idle] == {"west": 10_000}
+    assert extracted.evaluation.load[1, 0] == pytest.approx(100.0)

@@ -1,0 +1,134 @@
+"""How fast the fast solver is: SLATE's grid (section 5.4, figure 13a) against the whole formulation in one linear
+programme, larger meshes, and a warm start. `make bench-optimizer`; the last line is JSON.
+
+Fast and monolithic alternate on each instance. Times are wall-clock seconds of the solve alone, medians; the gap is
+what the fast solver certifies. GAP is asked of both.
+"""
+
+import argparse
+import dataclasses
+import json
+import resource
+import statistics
+import sys
+import time
+
+import numpy as np
+from instances import Size, problem
+from monolithic import Monolithic, solve
+from ortools.math_opt.python import mathopt
+from spillway_optimizer.problem import Problem
+from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solvers.descent import minorant
+from spillway_optimizer.solvers.fast import Fast
+
+GAP = 1e-3
+LARGEST = Size(clusters=10, classes=10, depth=6, services=16)
+# One dimension at a time, from the middle of the paper's grid; then its corners.
+GRID = {
+    "clusters": [Size(clusters, 5, 4, 16) for clusters in (3, 5, 7, 10)],
+    "classes": [Size(7, classes, 4, 16) for classes in (1, 4, 7, 10)],
+    "depth": [Size(7, 5, depth, 16) for depth in (2, 3, 4, 6)],
+}
+LARGE = Size(clusters=50, classes=1, depth=4, services=20)  # 1 000 endpoints
+HUGE = Size(clusters=100, classes=2, depth=3, services=10, applications=20)  # 40 000 endpoints
+SOLVERS = (mathopt.SolverType.HIGHS, mathopt.SolverType.GLOP)
+
+
+def fast(instance: Problem, solver: Fast | None = None) -> tuple[float, float]:
+    """Seconds and certified gap; the arrays of the problem are made before the clock starts, as for the other."""
+    instance.layout  # noqa: B018
+    began = time.perf_counter()
+    solution = (solver or Fast(Stop(relative_gap=GAP))).route(instance)
+    return time.perf_counter() - began, solution.relative_gap
+
+
+def against(size: Size, runs: int) -> dict:
+    """Fast and the quicker of the open solvers, A B A B."""
+    instance = problem(size)
+    convex = minorant(instance)
+    times: list[float] = []
+    others: dict[str, list[Monolithic]] = {s.name: [] for s in SOLVERS}
+    gap = 0.0
+    for _ in range(runs):
+        for solver in SOLVERS:
+            seconds, gap = fast(instance)
+            times.append(seconds)
+            others[solver.name].append(solve(convex, solver))
+    medians = {name: statistics.median(o.seconds for o in found) for name, found in others.items()}
+    best = min(medians, key=medians.get)
+    return {
+        "size": size,
+        "fast_s": statistics.median(times),
+        "fast_spread_s": [min(times), max(times)],
+        "gap": gap,
+        "exact_s": medians[best],
+        "exact_gap": others[best][0].gap,
+        "exact_by": best,
+        "speedup": medians[best] / statistics.median(times),
+    }
+
+
+def warm_ratio(runs: int) -> tuple[float, float, float]:
+    """Medians of a re-solve after every demand changed by up to 10 % either way, and of a cold one: ratio, warm, cold."""
+    base, r = problem(LARGEST), np.random.default_rng(1)
+    warm, cold = [], []
+    for _ in range(runs):
+        changed = {key: rps * float(r.uniform(0.9, 1.1)) for key, rps in base.demand_rps.items()}
+        instance = dataclasses.replace(base, demand_rps=changed)
+        solver = Fast(Stop(relative_gap=GAP))
+        solver.route(base)
+        warm.append(fast(instance, solver)[0])
+        cold.append(fast(instance)[0])
+    one, other = statistics.median(warm), statistics.median(cold)
+    return one / other, one, other
+
+
+def show(name: str, row: dict) -> None:
+    size = row["size"]
+    print(
+        f"{name:<10}{size.clusters:>9}{size.classes:>8}{size.depth:>6}{size.endpoints:>10}{row['fast_s']:>9.4f}"
+        f"{row['gap']:>10.1e}{row['exact_s']:>9.2f}{row['exact_gap']:>10.1e} {row['exact_by']:<6}{row['speedup']:>7.0f}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--no-huge", action="store_true", help="leaves out the largest meshes")
+    arguments = parser.parse_args()
+    fast(problem(Size(3, 1, 2, 4)))  # imports and first calls
+    print(
+        f"{'grows':<10}{'clusters':>9}{'classes':>8}{'depth':>6}{'endpoints':>10}{'fast s':>9}{'gap':>10}",
+        end="",
+    )
+    print(f"{'LP s':>9}{'gap':>10} {'by':<6}{'times':>7}")
+    for name, sizes in GRID.items():
+        for size in sizes:
+            show(name, against(size, arguments.runs))
+    largest = against(LARGEST, arguments.runs)
+    show("largest", largest)
+    low, high = largest["fast_spread_s"]
+    print(f"fast at the largest: {low:.4f} to {high:.4f} s over {2 * arguments.runs} runs")
+    ratio, warm, cold = warm_ratio(4 * arguments.runs)
+    print(f"warm after 10 %: {warm:.4f} s against {cold:.4f} s cold: {ratio:.2f}")
+    found = {key: round(largest[key], 5) for key in ("speedup", "fast_s", "exact_s", "gap")}
+    found["warm_ratio"] = round(ratio, 3)
+    if not arguments.no_huge:
+        for key, size in (("large", LARGE), ("huge", HUGE)):
+            instance = problem(size)
+            times = [fast(instance) for _ in range(arguments.runs)]
+            seconds, gap = statistics.median(t for t, _ in times), max(g for _, g in times)
+            print(
+                f"{key}: {size.clusters} clusters, {size.endpoints} endpoints: {seconds:.2f} s, gap {gap:.1e}"
+            )
+            found[f"{key}_s"], found[f"{key}_gap"] = round(seconds, 3), gap
+        found["huge_rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

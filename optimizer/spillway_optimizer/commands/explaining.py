@@ -1,0 +1,117 @@
+"""`spillway explain`: one class and cluster of a situation, as a JSON document with sentences."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from spillway_optimizer import OptimizerError
+from spillway_optimizer.commands import InputError, in_lines, sentences
+from spillway_optimizer.commands.progress import Progress
+from spillway_optimizer.commands.situation import Now, Situation, now
+from spillway_optimizer.commands.told import unknown
+from spillway_optimizer.commands.whatif_arguments import words
+from spillway_optimizer.explain import Route, callers, explain
+from spillway_optimizer.extract import integer_rules
+from spillway_optimizer.holding import why_not
+from spillway_optimizer.objective import evaluate_shares
+from spillway_optimizer.policies import REGISTRY
+from spillway_optimizer.projection import project
+from spillway_optimizer.rules import to_shares
+
+
+def explained(of: Situation, class_id: str, cluster: str, rules: str, progress: Progress) -> dict[str, Any]:
+    """Keys: class, cluster, source, what_if, rules (whose), rules_from, predicted, notes, binding, routes. Raises
+    InputError for a class or cluster that is not known, or that no call of the class leaves."""
+    _check(of, class_id, cluster)
+    problem, today = of.problem, now(of)
+    shares, binding, notes = _shares(of, rules, today, progress)
+    with progress.step("pricing every shift"):
+        routes = explain(problem, shares, class_id, cluster)
+    if not routes:
+        raise InputError(_no_route(of, class_id, cluster))
+    evaluation = evaluate_shares(problem, shares)
+    documents = []
+    for route in routes:
+        document = asdict(route)
+        for destination in document["destinations"]:
+            destination["share_now"] = _share_now(of, today, route, destination["cluster"])
+        documents.append(document | {"words": sentences.of_route(document, evaluation.usd_per_hour)})
+    return {
+        "class": class_id,
+        "cluster": cluster,
+        "source": of.told.source,
+        "what_if": words(of.what_if),
+        "rules": rules,
+        "rules_from": today.rules_from if rules == "now" else f"policy {rules}",
+        "predicted": {
+            "mean_latency_ms": evaluation.mean_latency_ms,
+            "egress_usd_per_hour": evaluation.egress_usd_per_hour,
+            "objective_usd_per_hour": evaluation.usd_per_hour,
+        },
+        "notes": [*of.notes, *notes],
+        "binding": list(binding),
+        "routes": documents,
+    }
+
+
+def _shares(of: Situation, rules: str, today: Now, progress: Progress) -> tuple[np.ndarray, tuple, tuple]:
+    """Shares as proxies would have them (merged and rounded), what binds the solution, and its notes."""
+    if rules == "now":
+        return today.shares, (), ()
+    try:
+        with progress.step(f"solving {rules}"):
+            solution = REGISTRY[rules]().route(of.problem)
+        weights = integer_rules(of.problem, project(of.problem, solution))
+        return to_shares(of.problem, weights), solution.binding, solution.notes
+    except OptimizerError as error:
+        raise InputError(in_lines(f"{of.told.source}: policy {rules}", error)) from error
+
+
+def _share_now(of: Situation, today: Now, route: Route, cluster: str) -> float | None:
+    """Of the rules in force; None when none are known."""
+    if of.told.in_force is None:
+        return None
+    layout = of.problem.layout
+    e = callers(of.problem, route.class_id)[route.source_service][0]
+    return float(today.shares[e, layout.clusters.index(route.source_cluster), layout.clusters.index(cluster)])
+
+
+def _check(of: Situation, class_id: str, cluster: str) -> None:
+    layout, wrong = of.problem.layout, []
+    if class_id not in layout.classes:
+        wrong.append(
+            f"CLASS: {class_id!r} is known to telemetry, but nothing that users ask for now calls it"
+            if class_id in of.model.classes
+            else unknown("CLASS", class_id, layout.classes)
+        )
+    if cluster not in layout.clusters:
+        wrong.append(unknown("CLUSTER", cluster, layout.clusters))
+    if wrong:
+        raise InputError("\n".join(wrong))
+
+
+def _no_route(of: Situation, class_id: str, cluster: str) -> str:
+    layout = of.problem.layout
+    k, i = layout.classes.index(class_id), layout.clusters.index(cluster)
+    edges = np.flatnonzero(layout.edge_target == k)
+    if not len(edges):
+        calls = sorted(layout.classes[layout.edge_target[e]] for e in layout.out_edges[k])
+        return (
+            f"CLASS: {class_id!r} is an entry: it is served where users enter, and not routed; "
+            f"it calls {', '.join(calls) or 'nothing'}"
+        )
+    if layout.closed[edges, i].any():
+        return f"CLUSTER: denials leave {class_id!r} from {cluster!r} nowhere to go; it is refused there"
+    by = callers(of.problem, class_id)
+    there = {s: found[0] for s, found in by.items() if layout.placed[layout.services.index(s), i]}
+    if not there:
+        return f"CLUSTER: none of the callers of {class_id!r} is in {cluster!r}: {', '.join(by)}"
+    # Callers that can complete nothing get nothing, so there is no split to explain.
+    lines = []
+    for service, e in there.items():
+        lines.append(
+            f"CLUSTER: {service} in {cluster!r} gets no calls, as it can reach {class_id!r} nowhere from there"
+        )
+        lines += [f"CLUSTER: {to}: {why_not(of.problem, e, i, j)}" for j, to in enumerate(layout.clusters)]
+    return "\n".join(lines)

@@ -1,0 +1,63 @@
+"""The running mesh as a source: boards and rules in force from Redis, model rows from ClickHouse, by environment."""
+
+import asyncio
+import dataclasses
+import time
+from urllib.parse import urlsplit
+
+from spillway.v1.topology_pb2 import Topology
+
+from spillway_optimizer import config, hot
+from spillway_optimizer.commands import UnavailableError
+from spillway_optimizer.commands.told import Told
+from spillway_optimizer.history import History
+from spillway_optimizer.reading import CLICKHOUSE_AWAY, REDIS_AWAY
+
+
+class Live(config.Redis):
+    """SPILLWAY_REDIS_URL and SPILLWAY_CLICKHOUSE_URL."""
+
+    clickhouse_url: config.ClickHouseUrl
+
+
+def read(topology: Topology) -> Told:
+    """Raises UnavailableError naming the variable of the server that does not answer."""
+    settings = config.read(Live)
+    clusters = tuple(cluster.name for cluster in topology.clusters)
+    try:
+        boards, in_force = asyncio.run(_hot(settings.redis_url, clusters))
+    except REDIS_AWAY as error:
+        raise UnavailableError(_away("SPILLWAY_REDIS_URL", settings.redis_url, error)) from None
+    try:
+        history = History(settings.clickhouse_url)
+        rows = history.model()
+        history.close()
+    except CLICKHOUSE_AWAY as error:
+        raise UnavailableError(_away("SPILLWAY_CLICKHOUSE_URL", settings.clickhouse_url, error)) from None
+    telemetry = dataclasses.replace(
+        boards,
+        curves=rows.curves,
+        capacities=rows.capacities,
+        call_ratios=rows.call_ratios,
+        malformed=boards.malformed + rows.malformed,
+    )
+    now, notes = time.time(), ()
+    told_by = f"version {in_force.version}, policy {in_force.policy}" if in_force else ""
+    rules = in_force.routing(now) if in_force else None
+    if in_force and not rules:
+        rules, notes = None, (f"rules: version {in_force.version} is the newest, and has expired",)
+    return Told("the running mesh", telemetry, topology, now, rules, told_by, notes)
+
+
+async def _hot(url: str, clusters: tuple[str, ...]):
+    redis = hot.connect(url)
+    try:
+        return await hot.boards(redis, clusters), await hot.in_force(redis, clusters)
+    finally:
+        await redis.aclose()
+
+
+def _away(variable: str, url: str, error: BaseException) -> str:
+    """Without user and password."""
+    parts = urlsplit(url)
+    return f"{variable}: {parts.hostname}:{parts.port}: {type(error).__name__}"

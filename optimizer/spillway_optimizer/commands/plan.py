@@ -1,0 +1,116 @@
+"""What every policy would do in one situation: predictions and rules, as a JSON document. Nothing is published."""
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+from google.protobuf import json_format
+from spillway.v1.ruleset_pb2 import Origin, Ruleset
+from spillway_contracts import traffic_class
+
+from spillway_optimizer import OptimizerError
+from spillway_optimizer.commands.progress import Progress
+from spillway_optimizer.commands.situation import Situation, now
+from spillway_optimizer.commands.whatif_arguments import words
+from spillway_optimizer.extract import Stamp, from_solution
+from spillway_optimizer.objective import Evaluation
+from spillway_optimizer.policies import REGISTRY, SPILLWAY
+from spillway_optimizer.solution import from_shares
+
+TTL_S = 120.0
+
+
+def plan(of: Situation, policies: Collection[str], progress: Progress) -> dict[str, Any]:
+    """Keys: source, what_if, input_window, notes, size, now, policies, optimum, ruleset. `policies` are names of the
+    REGISTRY; the optimum is always among them, for the others are measured by it. A policy that gives no answer is
+    {"error": why}."""
+    problem, answers, ruleset = of.problem, {}, None
+    for name in REGISTRY:
+        if name in policies or name == SPILLWAY:
+            with progress.step(f"solving {name}"):
+                answers[name], rules = _answer(of, name)
+            ruleset = rules if name == SPILLWAY else ruleset
+    today = now(of)
+    with_today = from_shares(problem, today.shares)
+    document = {
+        "source": of.told.source,
+        "what_if": words(of.what_if),
+        "input_window": of.model.window.id,
+        "notes": list(of.notes),
+        "size": _size(of),
+        "now": _predicted(with_today.evaluation)
+        | {"rules_from": today.rules_from, "notes": list(with_today.notes)},
+        "policies": answers,
+        "optimum": SPILLWAY,
+        "ruleset": ruleset and json_format.MessageToDict(ruleset, preserving_proto_field_name=True),
+    }
+    _measure(document)
+    return document
+
+
+def _size(of: Situation) -> dict[str, Any]:
+    layout = of.problem.layout
+    return {
+        "clusters": len(layout.clusters),
+        "services": len(layout.services),
+        "classes": len(layout.classes),
+        "edges": len(layout.edge_source),
+        "demand_rps": {
+            cluster: float(rps)
+            for cluster, rps in zip(layout.clusters, layout.demand.sum(axis=0), strict=True)
+        },
+    }
+
+
+def _answer(of: Situation, name: str) -> tuple[dict[str, Any], Ruleset | None]:
+    problem, told, model = of.problem, of.told, of.model
+    began = time.monotonic()
+    stamp = Stamp(f"plan-{name}", name, Origin.ORIGIN_OPTIMIZER, model.window, told.now, TTL_S, model.classes)
+    try:
+        solution = REGISTRY[name]().route(problem)
+        solve_s = time.monotonic() - began
+        extracted = from_solution(problem, solution, stamp, told.topology)
+    except OptimizerError as error:
+        return {"error": str(error)}, None
+    return _predicted(extracted.evaluation) | {
+        "relative_gap": solution.relative_gap,
+        "extraction_loss": extracted.loss,
+        "solve_s": solve_s,
+        "notes": list(solution.notes),
+        "binding": list(solution.binding),
+        "rules": _rules(extracted.ruleset),
+    }, extracted.ruleset
+
+
+def _predicted(evaluation: Evaluation) -> dict[str, float]:
+    return {
+        "mean_latency_ms": evaluation.mean_latency_ms,
+        "compute_ms": evaluation.compute_ms,
+        "network_ms": evaluation.network_ms,
+        "egress_usd_per_hour": evaluation.egress_usd_per_hour,
+        "objective_usd_per_hour": evaluation.usd_per_hour,
+        "demand_rps": evaluation.demand_rps,
+        "highest_utilisation": float(evaluation.utilisation.max(initial=0.0)),
+    }
+
+
+def _rules(ruleset: Ruleset) -> list[dict[str, Any]]:
+    return [
+        {
+            "source_cluster": rule.source_cluster,
+            "source_service": rule.source_service,
+            "class": traffic_class.format_id(rule.traffic_class),
+            "weights": {d.cluster: d.weight for d in rule.destinations},
+            "reason": rule.reason,
+        }
+        for rule in ruleset.rules
+    ]
+
+
+def _measure(document: dict[str, Any]) -> None:
+    """above_optimum: by how much more the objective costs, relative to the optimum's rules; below 0: less."""
+    best = document["policies"][SPILLWAY].get("objective_usd_per_hour")
+    for row in (document["now"], *document["policies"].values()):
+        if "error" not in row:
+            cost = row["objective_usd_per_hour"]
+            row["above_optimum"] = (cost - best) / best if best else None

@@ -1,0 +1,99 @@
+"""`spillway plan` and `spillway explain`: arguments, and what is printed."""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from typing import Any
+
+from spillway_contracts import ContractError
+
+from spillway_optimizer.commands import EXIT_INPUT, CommandError, InputError, sources, whatif_arguments
+from spillway_optimizer.commands.progress import Progress
+from spillway_optimizer.commands.told import unknown
+from spillway_optimizer.policies import REGISTRY, SPILLWAY
+
+COMMANDS = {
+    "plan": "what-if and dry run: latency, egress and rules now, by every policy and at the optimum",
+    "explain": "why a class is split as it is from a cluster, what binds, and what one percent would change",
+}
+NOW = "now"
+
+
+def add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
+    if name == "plan":
+        parser.add_argument(
+            "--policies", metavar="A,B", help=f"only these, and {SPILLWAY}; of {', '.join(REGISTRY)}"
+        )
+        parser.add_argument("--all-rules", action="store_true", help="the rules of every policy as text")
+    else:
+        parser.add_argument("class_id", metavar="CLASS", help="'service METHOD /path/{template}'")
+        parser.add_argument("cluster_of", metavar="CLUSTER", help="where the calls come from")
+        parser.add_argument(
+            "--rules", default=SPILLWAY, choices=[NOW, *REGISTRY], help="whose split (default %(default)s)"
+        )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    sources.add_arguments(parser)
+    whatif_arguments.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The exit code; errors are on stderr, one line for everything that is wrong."""
+    # It logs a traceback of its own for a server that is away; what we say of it is one line.
+    logging.getLogger("clickhouse_driver").addHandler(logging.NullHandler())
+    logging.getLogger("clickhouse_driver").propagate = False
+    try:
+        document, text = _plan(arguments) if arguments.command == "plan" else _explain(arguments)
+    except (CommandError, ContractError) as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        return getattr(error, "exit_code", EXIT_INPUT)
+    _print(json.dumps(document) if arguments.json else text(document))
+    return EXIT_INPUT if _without_optimum(document) else 0
+
+
+def _without_optimum(document: dict[str, Any]) -> bool:
+    """Of a plan: everything else in it is measured by an answer that is not there."""
+    return "optimum" in document and "error" in document["policies"][document["optimum"]]
+
+
+def _print(text: str) -> None:
+    """Whoever reads may stop reading (`| head`)."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _situation(arguments: argparse.Namespace, progress: Progress):
+    from spillway_optimizer.commands.situation import situation
+
+    told = sources.read(arguments, progress)
+    return situation(told, whatif_arguments.of(arguments))
+
+
+def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
+    from spillway_optimizer.commands import plan, plan_text
+
+    wanted = list(REGISTRY)
+    if arguments.policies is not None:
+        wanted = [name for text in arguments.policies.split(",") if (name := text.strip())]
+        if not wanted:
+            raise InputError(f"--policies: {arguments.policies!r} names none; known: {', '.join(REGISTRY)}")
+    if wrong := [name for name in wanted if name not in REGISTRY]:
+        raise InputError("\n".join(unknown("--policies", name, REGISTRY) for name in wrong))
+    progress = Progress()
+    document = plan.plan(_situation(arguments, progress), wanted, progress)
+    return document, lambda found: plan_text.as_text(found, arguments.all_rules)
+
+
+def _explain(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
+    from spillway_optimizer.commands import explain_text
+    from spillway_optimizer.commands.explaining import explained
+
+    progress = Progress()
+    of = _situation(arguments, progress)
+    return explained(
+        of, arguments.class_id, arguments.cluster_of, arguments.rules, progress
+    ), explain_text.as_text

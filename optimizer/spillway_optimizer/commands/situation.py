@@ -1,0 +1,107 @@
+"""What is told -> the problem, and the routing that is in force now. Pure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_optimizer import ProblemError
+from spillway_optimizer.commands import InputError, in_lines, whatif
+from spillway_optimizer.commands.told import Told
+from spillway_optimizer.commands.whatif import WhatIf
+from spillway_optimizer.model import Model, build
+from spillway_optimizer.policies.failover import Failover
+from spillway_optimizer.problem import Problem
+from spillway_optimizer.rules import TOTAL
+
+NOBODY = "locality failover, which proxies do without rules"
+_MOST_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`told` is as the what-ifs make it."""
+
+    told: Told
+    what_if: WhatIf
+    model: Model
+    problem: Problem
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self.told.notes, *self.model.notes, *_drained(self.problem))
+
+
+@dataclass(frozen=True)
+class Now:
+    """Shares [E, from, to] in force, and in words where they come from."""
+
+    shares: np.ndarray
+    rules_from: str
+
+
+def situation(told: Told, what_if: WhatIf) -> Situation:
+    """Raises InputError with every reason why there is no problem, each with its key."""
+    told = whatif.apply(told, what_if)
+    model = build(
+        told.telemetry,
+        told.topology,
+        told.now,
+        demand_rps=told.demand_rps,
+        guardrails=told.guardrails,
+        in_force=told.in_force,
+    )
+    if model.problem is None:
+        refused = [in_lines(told.source, refusal) for refusal in model.refusals]
+        raise InputError("\n".join(refused + _left_out(model) + _hints(model)))
+    try:
+        return Situation(told, what_if, model, whatif.apply_to_problem(model.problem, what_if))
+    except ProblemError as error:
+        raise InputError(in_lines(told.source, error)) from error
+
+
+def _left_out(model: Model) -> list[str]:
+    """What was not used is often why the rest does not do."""
+    notes = [note for note in model.notes if "left out" in note]
+    rest = len(notes) - _MOST_SHOWN
+    return notes[:_MOST_SHOWN] + ([f"left out: and {rest} more"] if rest > 0 else [])
+
+
+def _hints(model: Model) -> list[str]:
+    """What the caller can do about a refusal."""
+    if any(refusal.startswith("capacities: none") for refusal in model.refusals):
+        return ["capacities: --capacity SERVICE=RPS says what a service can serve in each cluster"]
+    return []
+
+
+def now(of: Situation) -> Now:
+    """The rules in force; a route without a rule, or with one that leads where it cannot be served, fails over."""
+    problem, layout = of.problem, of.problem.layout
+    shares = Failover().route(problem).shares.copy()
+    if of.told.in_force is None:
+        return Now(shares, NOBODY)
+    column, kept, all_routes = {name: j for j, name in enumerate(layout.clusters)}, set(), set()
+    for e, i in zip(*np.nonzero(layout.usable.any(axis=2)), strict=True):
+        key = _route(problem, int(e), int(i))
+        all_routes.add(key)
+        weights = of.told.in_force.get(key, {})
+        if weights and all(c in column and layout.usable[e, i, column[c]] for c in weights):
+            kept.add(key)
+            shares[e, i] = 0.0
+            shares[e, i, [column[c] for c in weights]] = [w / TOTAL for w in weights.values()]
+    lost = len(all_routes) - len(kept)
+    rest = f"; {lost} of {len(all_routes)} routes have no rule that fits and fail over" if lost else ""
+    return Now(shares, f"rules {of.told.in_force_from}{rest}")
+
+
+def _route(problem: Problem, e: int, i: int) -> tuple[str, str, str]:
+    layout = problem.layout
+    service = layout.services[layout.class_service[layout.edge_source[e]]]
+    return layout.clusters[i], service, layout.classes[layout.edge_target[e]]
+
+
+def _drained(problem: Problem) -> tuple[str, ...]:
+    if not problem.constraints.drained >= set(problem.clusters):
+        return ()
+    return (
+        "every cluster is drained: nothing is left to send calls to instead, so draining changes nothing",
+    )

@@ -1,0 +1,90 @@
+"""What a routing must keep to besides capacity and conservation: the operator's guardrails as the solver sees
+them, and how they bound the shares of one route.
+
+Order, as the publisher guards: a pin fixes its route whatever else is said; denials fail closed; then the
+minimum local share; then the maximum shift. Budget, ceiling and draining are kept as far as they can be.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Route = tuple[str, str, str]  # source cluster, source service, class that is called
+Shares = Mapping[str, float]  # by destination cluster, summing to 1
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Nothing is constrained by default."""
+
+    # (source cluster, class, destination cluster): calls that must not be made.
+    denied: frozenset[tuple[str, str, str]] = frozenset()
+    pinned: Mapping[Route, Shares] = field(default_factory=dict)
+    min_local_share: float = 0.0  # of every route whose own cluster can serve it
+    # Share of a route's calls that may go elsewhere than in_force sends them; 1: all.
+    max_shift: float = 1.0
+    in_force: Mapping[Route, Shares] = field(default_factory=dict)
+    egress_usd_per_hour: float | None = None
+    utilisation_ceiling: float | None = None
+    # Clusters that take calls only where no other can.
+    drained: frozenset[str] = frozenset()
+
+
+def shift_floor(in_force: np.ndarray, max_shift: float) -> np.ndarray:
+    """Least share per destination [C] such that any routing above it moves at most `max_shift` of the calls
+    (half the L1 distance to `in_force`, which sums to 1).
+
+    Destinations with very little are let go at once, so that a sequence of steps ends; the others keep the
+    same part of what they have.
+    """
+    if max_shift >= 1.0:
+        return np.zeros_like(in_force)
+    order = np.argsort(in_force, kind="stable")
+    running = np.cumsum(in_force[order])
+    let_go = order[running <= max_shift / 2]
+    floor = in_force.copy()
+    floor[let_go] = 0.0
+    gone = float(in_force[let_go].sum())
+    kept = float(floor.sum())
+    return floor * (1.0 - (max_shift - gone) / kept) if kept > 0 else floor
+
+
+def with_local(floor: np.ndarray, i: int, least: float) -> np.ndarray:
+    """`floor` [C] with at least `least` for destination i; what the others keep shrinks to make room."""
+    if floor[i] >= least:
+        return floor
+    others = float(floor.sum() - floor[i])
+    raised = floor * (min(1.0, (1.0 - least) / others) if others > 0 else 1.0)
+    raised[i] = least
+    return raised
+
+
+def problems(constraints: Constraints, clusters: tuple[str, ...]) -> list[str]:
+    """What is wrong with the values, each naming its key and what is allowed."""
+    c, found = constraints, []
+    for key, value in (("min_local_share", c.min_local_share), ("max_shift", c.max_shift)):
+        if not 0.0 <= value <= 1.0:
+            found.append(f"constraints.{key}: {value} must be from 0 to 1")
+    if c.egress_usd_per_hour is not None and not 0.0 <= c.egress_usd_per_hour < math.inf:
+        found.append(
+            f"constraints.egress_usd_per_hour: {c.egress_usd_per_hour} must be a number of at least 0"
+        )
+    if c.utilisation_ceiling is not None and not 0.0 < c.utilisation_ceiling <= 1.0:
+        found.append(
+            f"constraints.utilisation_ceiling: {c.utilisation_ceiling} must be above 0 and at most 1"
+        )
+    found += [
+        f"constraints.drained: unknown {cluster!r}; known: {', '.join(clusters)}"
+        for cluster in sorted(c.drained - set(clusters))
+    ]
+    for name in ("pinned", "in_force"):
+        for route, shares in getattr(c, name).items():
+            total = sum(shares.values())
+            if not all(share >= 0 for share in shares.values()) or not abs(total - 1.0) <= 1e-3:
+                found.append(
+                    f"constraints.{name}[{', '.join(route)}]: sums to {total}; must be shares of at least 0 that "
+                    "sum to 1"
+                )
+    return found

@@ -1,0 +1,39 @@
+"""`static`: weights that an operator wrote down once.
+
+Source: "static load distribution" of the operators surveyed in SLATE appendix B (its ref. 23, weights in Istio's
+DestinationRule). A route's weights are those given; else its pin in the problem's constraints; else shares of
+capacity, the weights an operator would write who has only counted machines. They do not follow load, latency or
+price. A destination that cannot serve the class is left out, as a proxy without healthy endpoints does, and its
+part goes to the others in proportion; with none of them left, the capacity shares of those that can. Besides
+denials, pins and draining, side constraints are ignored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spillway_optimizer.problem import Problem
+from spillway_optimizer.solution import Solution, from_shares
+
+Route = tuple[str, str, str]  # source cluster, source service, class that is called
+
+
+@dataclass(frozen=True)
+class Static:
+    weights: Mapping[Route, Mapping[str, float]] = field(default_factory=dict)  # by destination, any scale
+
+    def route(self, problem: Problem) -> Solution:
+        layout = problem.layout
+        given = {**problem.constraints.pinned, **self.weights}
+        shares = np.zeros(layout.usable.shape)
+        for e, usable in enumerate(layout.usable):
+            service = layout.services[layout.class_service[layout.edge_source[e]]]
+            target = int(layout.edge_target[e])
+            for i in np.flatnonzero(usable.any(axis=1)):
+                told = given.get((layout.clusters[i], service, layout.classes[target]), {})
+                row = np.array([told.get(c, 0.0) for c in layout.clusters]) * usable[i]
+                if row.sum() <= 0:
+                    row = layout.capacity[layout.class_service[target]] * usable[i]
+                shares[e, i] = row / row.sum()
+        return from_shares(problem, shares)

@@ -1,0 +1,146 @@
+"""One application as the dual sees it: classes that share no service with others, walked level by level.
+
+Shapes: K classes, E edges, C clusters of this application; D stations whose load has a price.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from spillway_optimizer.solvers.convex import Convex
+from spillway_optimizer.solvers.levels import Bundle, Level, bundles, levels, stations
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Shares of calls at given prices, and what one request of each class then costs."""
+
+    cost: np.ndarray  # [K, C] ms
+    free: np.ndarray  # [E, C, C] shares of what the floors leave, rows sum to 1 (0: no calls)
+    shares: np.ndarray  # [E, C, C]
+
+
+@dataclass(frozen=True)
+class Application:
+    classes: np.ndarray  # [K] index in the layout
+    edges: np.ndarray  # [E] index in the layout
+    services: np.ndarray  # [S] index in the layout
+    class_service: np.ndarray  # [K] index in `services`
+    station: np.ndarray  # [S, C] index below D, or -1: without price
+    weight: np.ndarray  # [K]
+    beta: np.ndarray  # [K, C] ms
+    demand: np.ndarray  # [K, C] rps
+    hops: np.ndarray  # [E, C, C] ms; inf where calls cannot go
+    floor: np.ndarray  # [E, C, C]
+    rest: np.ndarray  # [E, C] share of the calls that the floors leave free
+    open: np.ndarray  # [E, C] bool: rows that have a destination
+    floors: bool  # whether any floor is above 0
+    bundles: tuple[Bundle, ...]
+    up: tuple[Level, ...]  # callees before their callers
+    down: tuple[Level, ...]  # callers before their callees
+
+    @classmethod
+    def of(cls, convex: Convex, classes: np.ndarray) -> Self:
+        layout = convex.layout
+        edges = np.flatnonzero(np.isin(layout.edge_source, classes))
+        services, class_service = np.unique(layout.class_service[classes], return_inverse=True)
+        priced = convex.priced[services]
+        usable, floor = layout.usable[edges], layout.floor[edges]
+        up, down = levels(layout, classes, edges)
+        station = stations(priced, class_service, up)
+        return cls(
+            classes, edges, services, class_service, station,
+            weight=layout.weight[classes],
+            beta=convex.beta[classes],
+            demand=layout.demand[classes],
+            hops=convex.hops[edges],
+            floor=floor,
+            rest=np.maximum(1.0 - floor.sum(axis=2), 0.0),
+            open=usable.any(axis=2),
+            floors=bool(floor.any()),
+            bundles=bundles(station, class_service, up),
+            up=up,
+            down=down,
+        )  # fmt: skip
+
+    def own(self, price: np.ndarray) -> np.ndarray:
+        """[K, C] what a request costs where it is served, at prices [D]."""
+        padded = np.append(price, 0.0)  # -1: no price
+        return self.beta + self.weight[:, None] * padded[self.station][self.class_service]
+
+    @cached_property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Service and cluster of each station, [D] each."""
+        s, c = np.nonzero(self.station >= 0)
+        order = np.argsort(self.station[s, c])
+        return s[order], c[order]
+
+    @cached_property
+    def own_visits(self) -> np.ndarray:
+        """[K, C, D] normalised load that a request brings to the station that serves it."""
+        visits = np.zeros((*self.demand.shape, int(self.station.max(initial=-1)) + 1))
+        k, c = np.nonzero(self.station[self.class_service] >= 0)
+        visits[k, c, self.station[self.class_service[k], c]] = self.weight[k]
+        return visits
+
+    def evenly(self) -> np.ndarray:
+        """[E, C, C] logarithms of equal shares; -inf where calls cannot go."""
+        usable = np.isfinite(self.hops)
+        return np.where(usable, -np.log(np.maximum(usable.sum(axis=2), 1))[:, :, None], -np.inf)
+
+    def cheapest(self, price: np.ndarray) -> float:
+        """What all demand costs when each call goes the cheapest way at these prices: by weak duality no
+        routing costs less than this and what the prices pay for."""
+        cost = self.own(price)
+        for level in self.up:
+            calls = self._calls(level, cost)
+            value = self.rest[level.edges] * np.where(self.open[level.edges], calls.min(axis=2), 0.0)
+            cost += level.to_source @ (value + self._kept(level, calls))
+        return float((self.demand * cost).sum())
+
+    def route(self, price: np.ndarray, tau: float, prior: np.ndarray) -> Routing:
+        """Each row's free calls by logit at temperature tau (ms) around `prior` [E, C, C], logarithms of shares:
+        the least cost plus tau times the relative entropy to the prior."""
+        cost = self.own(price)
+        free = np.zeros_like(self.hops)
+        for level in self.up:
+            e = level.edges
+            calls, shut = self._calls(level, cost), ~self.open[e]
+            logits = prior[e] - calls / tau
+            most = logits.max(axis=2)
+            most[shut] = 0.0
+            weights = np.exp(logits - most[:, :, None])
+            total = weights.sum(axis=2)
+            total[shut] = 1.0
+            free[e] = weights / total[:, :, None]
+            value = -tau * self.rest[e] * (most + np.log(total))
+            cost += level.to_source @ (value + self._kept(level, calls))
+        return Routing(cost, free, self.floor + self.rest[:, :, None] * free)
+
+    def _calls(self, level: Level, cost: np.ndarray) -> np.ndarray:
+        """[n, from, to] what one call costs."""
+        return self.hops[level.edges] + cost[level.target][:, None, :]
+
+    def _kept(self, level: Level, calls: np.ndarray) -> np.ndarray | float:
+        """[n, from] what the calls cost that floors decide."""
+        if not self.floors:
+            return 0.0
+        floor = self.floor[level.edges]
+        return (floor * np.where(floor > 0, calls, 0.0)).sum(axis=2)
+
+    def push(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Loads [K, C] and calls per row [E, C] that follow from shares."""
+        load, calls = self.demand.copy(), np.zeros(shares.shape[:2])
+        for level in self.down:
+            made = level.ratio * load[level.source]
+            calls[level.edges] = made
+            load += level.to_target @ np.matmul(made[:, None, :], shares[level.edges])[:, 0, :]
+        return load, calls
+
+    def normalised(self, load: np.ndarray) -> np.ndarray:
+        """[D] from loads [K, C]."""
+        total = np.zeros(self.station.shape)
+        np.add.at(total, self.class_service, self.weight[:, None] * load)
+        return total[self.places]

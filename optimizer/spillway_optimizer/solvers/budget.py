@@ -1,0 +1,61 @@
+"""An egress budget by its price: the dual of one linear constraint, found by bisection.
+
+At a price lambda on what egress is worth, the minimum of cost + lambda * (egress - budget) is a lower bound. Where
+egress jumps over the budget as lambda grows, the two routings beside the jump cost the same there, and their
+mixture that meets the budget is optimal.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from spillway_optimizer.penalties import BUDGET_FACTOR, budget_ms, egress_ms
+from spillway_optimizer.solvers import dual
+from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
+from spillway_optimizer.solvers.dual import Priced, Start
+
+_ROUNDS = 40
+
+
+def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
+    """dual.minimise within the budget, or as close to it as any routing is."""
+    most, began = budget_ms(convex.problem), stop.clock()
+    if most is None:
+        return dual.minimise(convex, stop, start)
+    until = began + stop.seconds
+    above = free = dual.minimise(convex, replace(stop, seconds=stop.seconds / 2), start)
+    if egress_ms(convex.problem, free.minimum.flows) <= most * (1 + 1e-9):
+        return free
+    low, high, bound, below, gap = 0.0, 1.0, free.minimum.bound, None, stop.relative_gap
+    for _ in range(_ROUNDS):
+        middle = high if below is None else 0.5 * (low + high)
+        # What lambda * egress adds to the value is subtracted again: the gap is of what is left.
+        left = replace(stop, relative_gap=gap, seconds=max(until - stop.clock(), 0.0) / 2)
+        found = dual.minimise(replace(convex, egress_price=1.0 + middle), left, (below or above).start)
+        gap = stop.relative_gap * min(abs(free.minimum.value / found.minimum.value), 1.0)
+        bound = max(bound, found.minimum.bound - middle * most)
+        if egress_ms(convex.problem, found.minimum.flows) <= most:
+            high, below = middle, found
+        else:
+            low, above = middle, found
+            if below is None and high >= BUDGET_FACTOR:
+                break
+            high = min(4.0 * high, BUDGET_FACTOR) if below is None else high
+        flows, value = _mixed(convex, above, below, most)
+        near = value - bound <= stop.relative_gap * max(abs(value), 1e-9)
+        if (below is not None and near) or stop.clock() > until:
+            break
+    flows, value = _mixed(convex, above, below, most)
+    return Priced(Minimum(flows, value, min(bound, value)), free.start)
+
+
+def _mixed(convex: Convex, above: Priced, below: Priced | None, most: float) -> tuple[np.ndarray, float]:
+    """The flows between the two that meet the budget, or those nearest to it, and their value."""
+    flows = above.minimum.flows
+    if below is not None:
+        dear, cheap = (egress_ms(convex.problem, priced.minimum.flows) for priced in (above, below))
+        part = min(max((most - cheap) / (dear - cheap), 0.0), 1.0) if dear > cheap else 0.0
+        flows = part * flows + (1.0 - part) * below.minimum.flows
+    load = convex.layout.demand.copy()
+    np.add.at(load, convex.layout.edge_target, flows.sum(axis=1))
+    return flows, convex.value(flows, load)

@@ -1,0 +1,93 @@
+"""The convex problem that both solvers minimise, in milliseconds of waiting per second.
+
+    min  sum_sc phi(n[s,c])  +  sum_kc beta[k,c] * load[k,c]  +  sum_e hops[e] * flows[e]
+    n    normalised load of a service in a cluster; phi is in stations.py
+
+over flows that conserve requests, are only where they may be, and give every route at least its floor.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from spillway_optimizer.layout import Layout
+from spillway_optimizer.penalties import beyond_budget
+from spillway_optimizer.problem import Problem
+from spillway_optimizer.solvers.stations import Stations
+
+_RESOLUTION = 1e-6
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When refining ends: at the relative gap, or with the best so far at the limits."""
+
+    relative_gap: float = 1e-4
+    rounds: int = 60
+    seconds: float = 30.0
+    clock: Callable[[], float] = time.monotonic
+
+
+def relative_gap(value: float, bound: float, beyond: float) -> float:
+    """(value - bound) over what the routing costs without `beyond`, which exceeding ceiling and budget counts: a
+    penalty that no routing can avoid is no excuse for a dear one. Down to what arithmetic can tell."""
+    return (value - bound) / max(abs(value - beyond), _RESOLUTION * abs(value), 1e-9)
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Flows [E, C, C] in rps, what they cost, and what no flows can be cheaper than (ms per second)."""
+
+    flows: np.ndarray
+    value: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Convex:
+    """alpha [S, C] >= 0 and beta [K, C] in ms; egress_price multiplies what egress is worth."""
+
+    problem: Problem
+    alpha: np.ndarray
+    beta: np.ndarray
+    egress_price: float = 1.0
+
+    @property
+    def layout(self) -> Layout:
+        return self.problem.layout
+
+    @cached_property
+    def hops(self) -> np.ndarray:
+        """[E, from, to] ms per call: network and the worth of egress; inf where calls cannot go."""
+        layout = self.layout
+        worth = self.egress_price / self.problem.usd_per_ms
+        cost = layout.hop_wait[:, None, None] * np.where(np.isfinite(layout.rtt), layout.rtt, 0.0)
+        return np.where(layout.usable, cost + layout.egress * worth, np.inf)
+
+    @cached_property
+    def stations(self) -> Stations:
+        """[S, C]"""
+        ceiling = self.problem.constraints.utilisation_ceiling
+        return Stations(self.alpha, self.layout.capacity, np.inf if ceiling is None else ceiling)
+
+    @cached_property
+    def priced(self) -> np.ndarray:
+        """[S, C] bool: where a service is placed and its load has a price of its own."""
+        return self.layout.placed & self.stations.priced
+
+    def normalised(self, load: np.ndarray) -> np.ndarray:
+        """[S, C] from loads [K, C]."""
+        total = np.zeros_like(self.layout.capacity)
+        np.add.at(total, self.layout.class_service, self.layout.weight[:, None] * load)
+        return total
+
+    def value(self, flows: np.ndarray, load: np.ndarray) -> float:
+        """ms per second, with what exceeding the ceiling and the budget costs."""
+        hops = np.where(self.layout.usable, self.hops, 0.0)
+        cost = (
+            self.stations.phi(self.normalised(load)).sum() + (self.beta * load).sum() + (hops * flows).sum()
+        )
+        return float(cost) + beyond_budget(self.problem, flows)

@@ -1,0 +1,54 @@
+"""Minimises a convex problem by the prices of its stations (DESIGN decision 9).
+
+Stations are all that couples requests: at given prices per (service, cluster) the best routing of every request is
+a dynamic programme over its call tree. What prices are worth, the dual, is concave:
+
+    dual(price) = sum demand * cost(price)  -  sum conjugate(price)
+
+Its kinks, where requests change destination, are smoothed: calls choose by logit at a temperature tau. Then
+Newton's method finds the prices at which the load that they attract is the load that they pay for, tau falls,
+and so on; each temperature leans on the shares of the one before (proximal, by relative entropy), so their bias
+vanishes long before tau is small. Any shares are a feasible routing and any prices a bound, so at each tau the gap
+is certified.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from spillway_optimizer.solvers.application import Application
+from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
+from spillway_optimizer.solvers.levels import applications
+from spillway_optimizer.solvers.newton import Newton, Start
+
+_BLAS = ThreadpoolController()
+
+
+@dataclass(frozen=True)
+class Priced:
+    minimum: Minimum
+    start: Start
+
+
+def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
+    """Every application by itself. `stop.rounds` is not used."""
+    layout, began = convex.layout, stop.clock()
+    flows, prior = np.zeros(layout.usable.shape), np.zeros(layout.usable.shape)
+    price, value, bound, tau = np.zeros(layout.capacity.shape), 0.0, 0.0, 0.0
+    todo = [Application.of(convex, classes) for classes in applications(layout)]
+    left = sum(application.demand.size for application in todo)
+    for application in todo:
+        # Each may use the part of the time left that its size is of the sizes left.
+        share = application.demand.size / left
+        until = stop.clock() + share * max(stop.seconds - (stop.clock() - began), 0.0)
+        left -= application.demand.size
+        # These products are small: a second thread waits longer than it computes, above all on a busy machine.
+        with _BLAS.limit(limits=1, user_api="blas"):
+            found = Newton(convex, application, stop, until).run(start)
+        flows[application.edges] = found.calls[:, :, None] * found.shares
+        prior[application.edges] = found.prior
+        s, c = application.places
+        price[application.services[s], c] = found.price
+        value, bound, tau = value + found.value, bound + found.bound, max(tau, found.tau)
+    return Priced(Minimum(flows, value, min(bound, value)), Start(price, prior, tau))

@@ -1,0 +1,129 @@
+"""The call trees of one application in the order in which costs go up and requests go down.
+
+Shapes: K classes, S services, C clusters of the application; D stations whose load has a price.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_optimizer.layout import Layout
+
+
+@dataclass(frozen=True)
+class Level:
+    """Edges [n] that can be walked at once, and matrices that sum over them."""
+
+    edges: np.ndarray  # [n]
+    source: np.ndarray  # [n] class
+    target: np.ndarray  # [n] class
+    to_source: np.ndarray  # [K, n] calls per request: costs of calls -> cost of the caller
+    to_target: np.ndarray  # [K, n] 1: arriving calls -> load of the callee
+    ratio: np.ndarray  # [n, 1]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Edges [n], sorted by source, whose callees load the same stations [m] and are equally high in their trees."""
+
+    edges: np.ndarray  # [n]
+    target: np.ndarray  # [n] class
+    ratio: np.ndarray  # [n, 1, 1]
+    callers: np.ndarray  # each source once
+    first: np.ndarray  # where its edges begin
+    stations: slice | np.ndarray  # [m] indices below D, as a slice where they follow each other
+    block: tuple  # the same for rows and columns of a [D, D] matrix
+
+
+def applications(layout: Layout) -> list[np.ndarray]:
+    """Classes [K] of each set that shares no service with another and calls none of it."""
+    parent = list(range(len(layout.classes) + len(layout.services)))
+
+    def find(x: int) -> int:
+        while parent[x] != x:
+            parent[x] = parent[parent[x]]
+            x = parent[x]
+        return x
+
+    offset = len(layout.classes)
+    pairs = [*zip(layout.edge_source, layout.edge_target, strict=True)]
+    pairs += [(k, offset + s) for k, s in enumerate(layout.class_service)]
+    for a, b in pairs:
+        parent[find(int(a))] = find(int(b))
+    roots = np.array([find(k) for k in range(offset)])
+    return [np.flatnonzero(roots == root) for root in np.unique(roots)]
+
+
+def levels(layout: Layout, classes: np.ndarray, edges: np.ndarray) -> tuple:
+    """Levels by the height of the callee, and by the depth of the caller."""
+    local = {int(k): i for i, k in enumerate(classes)}
+    source = np.array([local[int(k)] for k in layout.edge_source[edges]], dtype=int)
+    target = np.array([local[int(k)] for k in layout.edge_target[edges]], dtype=int)
+    ratio = layout.ratio[edges]
+    depth, height = np.zeros(len(classes), dtype=int), np.zeros(len(classes), dtype=int)
+    # Classes are in order, callers first, so one pass over sorted edges settles every path.
+    for e in np.argsort(source, kind="stable"):
+        depth[target[e]] = max(depth[target[e]], depth[source[e]] + 1)
+    for e in np.argsort(-source, kind="stable"):
+        height[source[e]] = max(height[source[e]], height[target[e]] + 1)
+
+    def level(chosen: np.ndarray) -> Level:
+        count, at = len(classes), np.arange(len(chosen))
+        to_source, to_target = np.zeros((count, len(chosen))), np.zeros((count, len(chosen)))
+        to_source[source[chosen], at] = ratio[chosen]
+        to_target[target[chosen], at] = 1.0
+        return Level(chosen, source[chosen], target[chosen], to_source, to_target, ratio[chosen][:, None])
+
+    up = tuple(level(np.flatnonzero(height[target] == h)) for h in np.unique(height[target]))
+    down = tuple(level(np.flatnonzero(depth[source] == d)) for d in np.unique(depth[source]))
+    return up, down
+
+
+def stations(priced: np.ndarray, class_service: np.ndarray, up: tuple[Level, ...]) -> np.ndarray:
+    """[S, C] numbers of the priced stations, or -1; depth first, so that what a subtree loads is together."""
+    callees: dict[int, list[int]] = {}
+    for level in up:
+        for source, target in zip(level.source, level.target, strict=True):
+            callees.setdefault(int(class_service[source]), []).append(int(class_service[target]))
+    called = {s for targets in callees.values() for s in targets}
+    order: list[int] = []
+    todo = [s for s in range(len(priced)) if s not in called] + list(range(len(priced)))
+    while todo:
+        service = todo.pop(0)
+        if service not in order:
+            order.append(service)
+            todo[:0] = callees.get(service, [])
+    station = np.full(priced.shape, -1)
+    s, c = np.array(order, dtype=int), np.arange(priced.shape[1])
+    station[np.ix_(s, c)] = np.where(priced[s], np.cumsum(priced[s]).reshape(priced.shape) - 1, -1)
+    return station
+
+
+def bundles(station: np.ndarray, class_service: np.ndarray, up: tuple[Level, ...]) -> tuple[Bundle, ...]:
+    """Callees before their callers."""
+    below: list[frozenset[int]] = [frozenset([int(s)]) for s in class_service]
+    found = []
+    for level in up:
+        groups: dict[frozenset[int], list[int]] = {}
+        for at in np.argsort(level.source, kind="stable"):
+            groups.setdefault(below[level.target[at]], []).append(int(at))
+            below[level.source[at]] |= below[level.target[at]]
+        for services, members in groups.items():
+            loaded = np.sort(station[sorted(services)], axis=None)
+            loaded = loaded[loaded >= 0]
+            if len(loaded):
+                callers, first = np.unique(level.source[members], return_index=True)
+                ratio = level.ratio[members][:, :, None]
+                chosen, block = _together(loaded)
+                found.append(
+                    Bundle(level.edges[members], level.target[members], ratio, callers, first, chosen, block)
+                )
+    return tuple(found)
+
+
+def _together(indices: np.ndarray) -> tuple:
+    """Sorted indices and the block of a matrix that they choose, as slices where they can be."""
+    if indices[-1] - indices[0] + 1 == len(indices):
+        run = slice(int(indices[0]), int(indices[-1]) + 1)
+        return run, (run, run)
+    return indices, np.ix_(indices, indices)

@@ -1,0 +1,234 @@
+"""Newton's method on the prices of one application, at lower and lower temperatures; dual.py says what for."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spillway_optimizer.solvers.application import Application, Routing
+from spillway_optimizer.solvers.convex import Convex, Stop, relative_gap
+
+_COOLING = 0.7
+_FIRST_TAU = 0.15  # of the mean cost of a request
+_LAST_TAU = 1e-9  # the same
+_NEWTON_STEPS = 40  # at most, per temperature
+_NEWTON_TOLERANCE = 0.3  # of the gap of the temperature before
+_WARMING = 8.0  # where Newton's method does not settle
+_FAILURES = 6  # of that in a row, at most
+# Levenberg's damping of a step that would lower the dual.
+_LEAST_DAMPING, _MOST_DAMPING, _HARDER = 0.1, 1e4, 10.0
+_MOST_LOAD = 10.0  # utilisation that a step of load may reach
+_LEAST_PRIOR = -30.0  # logarithm of a share: what is given up can come back
+# Beginning again: as much warmer than the other solve ended, and with as much of what it gave up.
+_WARM_TAU = 2.0
+_WARM_PRIOR = -3.0
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a solve begins again: what another found for the same stations and edges."""
+
+    price: np.ndarray  # [S, C] ms
+    prior: np.ndarray  # [E, C, C] logarithms of shares
+    tau: float  # ms
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best of one application."""
+
+    value: float
+    beyond: float  # what of it is for exceeding the ceiling
+    bound: float
+    shares: np.ndarray  # [E, C, C]
+    calls: np.ndarray  # [E, C] rps
+    price: np.ndarray  # [D]
+    prior: np.ndarray  # [E, C, C]
+    tau: float
+
+
+class Newton:
+    """The prices of one application."""
+
+    def __init__(self, convex: Convex, application: Application, stop: Stop, until: float):
+        self.app, self.stop, self.until = application, stop, until
+        self.usable = np.isfinite(application.hops)
+        self.hops = np.where(self.usable, application.hops, 0.0)
+        s, c = application.places
+        self.stations = convex.stations[application.services[s], c]
+        heaviest = np.zeros(len(application.services))
+        np.maximum.at(heaviest, application.class_service, application.weight)
+        self.weight = heaviest[s]  # [D]
+
+    def run(self, start: Start | None) -> Found:
+        """Lower and lower temperatures around better and better shares, until the gap is small enough."""
+        price, prior, tau = self._first(start)
+        best, gap, failed = None, 0.1, 0
+        while True:
+            settled = self._settle(price, tau, prior, _NEWTON_TOLERANCE * max(gap, self.stop.relative_gap))
+            best = self._better(best, settled, prior, tau)
+            gap = relative_gap(best.value, best.bound, best.beyond)
+            if gap <= self.stop.relative_gap or self._late() or tau < self.last_tau or failed > _FAILURES:
+                return best
+            if settled.converged:
+                price, prior, failed = settled.price, self._log(settled.routing.free), 0
+                tau *= _COOLING
+            else:
+                # Shares may move less, then: the prior keeps what is gained.
+                tau, failed = tau * _WARMING, failed + 1
+
+    def _first(self, start: Start | None) -> tuple[np.ndarray, np.ndarray, float]:
+        app, stations = self.app, self.stations
+        idle = stations.slope(0.5 * stations.capacity)
+        far = float(self.hops.sum()) / max(int(self.usable.sum()), 1)
+        scale = max(abs(app.cheapest(idle)) / max(float(app.demand.sum()), 1e-9) + far, 1e-6)
+        self.last_tau = _LAST_TAU * scale
+        if start is None:
+            return idle, app.evenly(), _FIRST_TAU * scale
+        s, c = app.places
+        price = np.maximum(start.price[app.services[s], c], stations.alpha)
+        prior = np.where(self.usable, np.maximum(start.prior[app.edges], _WARM_PRIOR), -np.inf)
+        return price, prior, _WARM_TAU * start.tau
+
+    def _late(self) -> bool:
+        return self.stop.clock() > self.until
+
+    def _log(self, free: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.where(self.usable, np.maximum(np.log(free), _LEAST_PRIOR), -np.inf)
+
+    def _better(self, best: Found | None, settled: "_Settled", prior: np.ndarray, tau: float) -> Found:
+        """The cheapest routing and the highest bound so far."""
+        app, stations, price = self.app, self.stations, settled.price
+        n = app.normalised(settled.load)
+        value = self._value(settled, n)
+        bound = max(app.cheapest(p) - float(stations.conjugate(p).sum()) for p in (price, stations.slope(n)))
+        bound = bound if best is None else max(best.bound, bound)
+        if best is not None and best.value <= value:
+            return replace(best, bound=bound)
+        return Found(
+            value,
+            float(stations.beyond(n).sum()),
+            bound,
+            settled.routing.shares,
+            settled.calls,
+            price,
+            prior,
+            tau,
+        )
+
+    def _settle(self, price: np.ndarray, tau: float, prior: np.ndarray, tolerance: float) -> "_Settled":
+        """Newton's method on the smooth dual, damped where a step would lower it. What is left to gain is what the
+        stations' costs and their conjugates differ by (Fenchel): `tolerance` is relative to the dual."""
+        stations, damping = self.stations, 0.0
+        at = self._at(price, tau, prior)
+        for _ in range(_NEWTON_STEPS):
+            n = self.app.normalised(at.load)
+            left = float((stations.phi(n) + stations.conjugate(at.price) - at.price * n).sum())
+            if left <= tolerance * max(
+                abs(at.dual) - float(stations.beyond(n).sum()), 1e-6 * abs(at.dual), 1e-9
+            ):
+                return replace(at, converged=True)
+            if self._late():
+                return at
+            excess = n - stations.at(at.price)
+            system = self._system(at, tau)
+            # The most that attracted load can answer: all of it moves at once.
+            most = np.maximum(n * self.weight / tau, 1e-300)
+            free = (at.price > stations.alpha) | (excess > 0)
+            while True:
+                step, falls = self._step(system, damping * most, at.price, excess, free)
+                enough = at.dual + 1e-3 * float(excess @ step)
+                tried = self._best_of(at, step, enough, tau, prior)
+                if tried.dual >= enough:
+                    break
+                if falls.any():
+                    free &= ~falls
+                    continue
+                damping = max(_HARDER * damping, _LEAST_DAMPING)
+                if damping > _MOST_DAMPING:
+                    return at
+            at = tried
+            damping = damping / _HARDER**2 if damping > _LEAST_DAMPING else 0.0
+        return at
+
+    def _best_of(
+        self, at: "_Settled", step: np.ndarray, enough: float, tau: float, prior: np.ndarray
+    ) -> "_Settled":
+        """A step of prices, or of the loads that they pay for: where the first does not rise the dual, or a price
+        more than doubles, the one is too short or too long and the other is right."""
+        stations, by_price = self.stations, self._at(at.price + step, tau, prior)
+        if by_price.dual >= enough and not (step > at.price).any():
+            return by_price
+        paid = stations.at(at.price)
+        moved = paid + step / np.maximum(stations.curvature(paid), 1e-300)
+        by_load = self._at(stations.slope(np.clip(moved, 0.0, _MOST_LOAD * stations.capacity)), tau, prior)
+        return max(by_price, by_load, key=lambda tried: tried.dual)
+
+    def _at(self, price: np.ndarray, tau: float, prior: np.ndarray) -> "_Settled":
+        price = np.maximum(price, self.stations.alpha)
+        routing = self.app.route(price, tau, prior)
+        dual = float((self.app.demand * routing.cost).sum()) - float(self.stations.conjugate(price).sum())
+        load, calls = self.app.push(routing.shares)
+        return _Settled(price, routing, calls, load, dual, False)
+
+    def _system(self, at: "_Settled", tau: float) -> np.ndarray:
+        """[D, D] how load paid for less load attracted answers prices. The attracted answers by the spread of what
+        a row's destinations visit: its covariance under the free shares, over tau."""
+        app, routing, calls = self.app, at.routing, at.calls
+        system = np.diag(1.0 / np.maximum(self.stations.curvature(self.stations.at(at.price)), 1e-300))
+        # Normalised load that one request of a class in a cluster brings to each station, [K, C, D].
+        visits = app.own_visits.copy()
+        free_calls = np.where(routing.free.max(axis=2) < 1.0 - 1e-9, app.rest * calls, 0.0)
+        for bundle in app.bundles:
+            edges, columns = bundle.edges, bundle.stations
+            seen = visits[:, :, columns][bundle.target]
+            reached = np.matmul(routing.shares[edges], seen)
+            # A view of a slice or, written back below, a copy.
+            above = visits[:, :, columns]
+            above[bundle.callers] += np.add.reduceat(bundle.ratio * reached, bundle.first, axis=0)
+            visits[:, :, columns] = above
+            weight, free = free_calls[edges], routing.free[edges]
+            mean = np.matmul(free, seen) if app.floors else reached
+            arriving = np.matmul(weight[:, None, :], free)[:, 0, :]
+            outer = (np.sqrt(arriving)[:, :, None] * seen).reshape(-1, seen.shape[2])
+            inner = (np.sqrt(weight)[:, :, None] * mean).reshape(-1, seen.shape[2])
+            system[bundle.block] += (outer.T @ outer - inner.T @ inner) / tau
+        return system
+
+    def _step(
+        self,
+        system: np.ndarray,
+        damping: np.ndarray,
+        price: np.ndarray,
+        excess: np.ndarray,
+        free: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Newton's step [D] of the free prices, those held going to an idle station's; and which of the free [D] had
+        to be stopped there."""
+        least = self.stations.alpha - price
+        if free.all():
+            damped = system.copy()
+            damped.flat[:: len(damped) + 1] += damping
+            step = np.linalg.solve(damped, excess)
+        else:
+            step, at = least.copy(), np.flatnonzero(free)
+            damped = system[np.ix_(at, at)]
+            damped.flat[:: len(at) + 1] += damping[at]
+            step[at] = np.linalg.solve(damped, excess[at] - system[np.ix_(at, ~free)] @ least[~free])
+        return np.maximum(step, least), free & (step < least)
+
+    def _value(self, settled: "_Settled", n: np.ndarray) -> float:
+        paid = float((settled.calls * (self.hops * settled.routing.shares).sum(axis=2)).sum())
+        return paid + float((self.app.beta * settled.load).sum()) + float(self.stations.phi(n).sum())
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """Prices and what they attract."""
+
+    price: np.ndarray  # [D]
+    routing: Routing
+    calls: np.ndarray  # [E, C]
+    load: np.ndarray  # [K, C]
+    dual: float  # smooth
+    converged: bool

@@ -1,0 +1,26 @@
+"""Tests find the modules beside them; settings of an optimizer that reaches no server."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from spillway_optimizer.config import Optimizer
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def settings() -> Callable[..., Optimizer]:
+    """settings(policy="local"): what an operator must say, and what the test says."""
+
+    def make(**said: object) -> Optimizer:
+        servers = {
+            "clickhouse_url": "clickhouse://u:p@h:1/d",
+            "nats_url": "nats://h:1",
+            "redis_url": "redis://h:1/0",
+            "health_listen": "h:1",
+        }
+        return Optimizer(**({"topology": "-", "policy": "spillway"} | servers | said))
+
+    return make

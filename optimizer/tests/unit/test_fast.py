@@ -1,0 +1,180 @@
+"""The fast solver against the exact one, brute force, and its own certificate."""
+
+import dataclasses
+import itertools
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from instances import random_problem
+from spillway_optimizer import ProblemError
+from spillway_optimizer.constraints import Constraints
+from spillway_optimizer.objective import evaluate_shares
+from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.solution import Solution
+from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solvers.descent import penalised
+from spillway_optimizer.solvers.exact import Exact
+from spillway_optimizer.solvers.fast import Fast
+
+# The same instances in every run; SPILLWAY_INSTANCES=5000 tries more.
+INSTANCES = int(os.environ.get("SPILLWAY_INSTANCES", "280"))
+many = settings(max_examples=INSTANCES, deadline=None, derandomize=True, database=None)
+some = settings(max_examples=max(INSTANCES // 8, 1), deadline=None, derandomize=True, database=None)
+seeds = st.integers(0, 2**32 - 1)
+EXACT, FAST = Stop(1e-5, 300, 30.0), Stop(5e-4, 60, 30.0)
+
+
+def _instance(seed: int, **kind) -> Problem | None:
+    """None where chance made a problem that cannot be stated."""
+    try:
+        problem = random_problem(seed, **kind)
+        return problem if problem.layout.demand.any() else None
+    except ProblemError:
+        return None
+
+
+def _value(problem: Problem, solution: Solution) -> float:
+    return penalised(problem, solution.flows)
+
+
+def _agree(problem: Problem) -> None:
+    exact, fast = Exact(EXACT).route(problem), Fast(FAST).route(problem)
+    best, found = _value(problem, exact), _value(problem, fast)
+    ms = problem.usd_per_ms * 3600.0
+    assert found <= best * (1 + 1e-3)
+    # Where ceiling and budget cannot be kept, the gap is of what they count as well.
+    missing = found * ms - fast.bound_usd_per_hour
+    assert missing <= 1e-3 * (found * ms if fast.beyond_usd_per_hour > 0 else fast.evaluation.usd_per_hour)
+    assert fast.bound_usd_per_hour <= best * ms * (1 + 1e-7)
+    assert exact.bound_usd_per_hour <= found * ms * (1 + 1e-7)
+
+
+@many
+@given(seeds)
+def test_fast_is_exact(seed):
+    """Convex problems from idle to overloaded: both within 0.1 %, each bound below the other's value."""
+    if problem := _instance(seed, constrained=False):
+        _agree(problem)
+
+
+@many
+@given(seeds)
+def test_fast_is_exact_under_side_constraints(seed):
+    """The same with local shares, limited shifts, denials, draining, ceilings and budgets, also such as cannot be
+    kept."""
+    if problem := _instance(seed):
+        _agree(problem)
+
+
+@some
+@given(seeds)
+def test_side_constraints_hold(seed):
+    """Every row keeps its floor and goes only where it may; what denials close carries nothing."""
+    if problem := _instance(seed):
+        layout, flows = problem.layout, Fast(FAST).route(problem).flows
+        calls = flows.sum(axis=2)
+        assert (flows >= layout.floor * calls[:, :, None] * (1 - 1e-6) - 1e-9).all()
+        assert not flows[~layout.usable].any()
+        assert not calls[layout.closed].any()
+
+
+@some
+@given(seeds)
+def test_without_proportion_both_find_as_good_an_optimum(seed):
+    """Not convex: the bound holds for both, and the note says how far local optima lie apart."""
+    problem = _instance(seed, constrained=False, convex=False)
+    if problem is None:
+        return
+    exact, fast = Exact(EXACT).route(problem), Fast(FAST).route(problem)
+    best = min(_value(problem, exact), _value(problem, fast)) * problem.usd_per_ms * 3600.0
+    assert max(fast.bound_usd_per_hour, exact.bound_usd_per_hour) <= best * (1 + 1e-7)
+    assert _value(problem, fast) <= _value(problem, exact) * 1.02
+    if any("not convex" in note for note in exact.notes):
+        assert any("apart" in note for note in fast.notes)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, database=None)
+@given(st.floats(20, 900), st.floats(0, 500), st.floats(1, 60), st.floats(0, 0.1))
+def test_brute_force_agrees(one, other, rtt, price):
+    """Two hops between two clusters, all splits of the rows that carry calls in steps of 6.25 %: none beats it."""
+    problem = _two_hops(one, other, rtt, price)
+    grid = np.linspace(0, 1, 17)
+    rows = [[[p, 1 - p] for p in grid]] * 4
+    best = min(
+        evaluate_shares(problem, np.array([[a, b], [c, d]])).usd_per_hour
+        for a, b, c, d in itertools.product(rows[0], [[0.0, 1.0]], rows[2], rows[3])
+    )
+    value = Fast(FAST).route(problem).evaluation.usd_per_hour
+    assert value <= best * (1 + 1e-3)
+
+
+def _two_hops(one: float, other: float, rtt: float, price: float) -> Problem:
+    names, services = ("a", "b"), ("web", "app", "db")
+    ids = {s: f"{s} GET /" for s in services}
+    return Problem(
+        clusters=names,
+        classes={ids[s]: s for s in services},
+        edges=(Edge(ids["web"], ids["app"], 1.0, 1e3, 1e4), Edge(ids["app"], ids["db"], 2.0, 1e3, 1e4)),
+        demand_rps={("a", ids["web"]): one, ("b", ids["web"]): other},
+        curves={ids[s]: Curve(2.0, 5.0) for s in services},
+        capacity_rps={(s, c): 600.0 * (1 + (s == "db")) for s in services for c in names},
+        placement=frozenset(itertools.product(services, names)),
+        rtt_ms={("a", "b"): rtt, ("b", "a"): 2 * rtt},
+        egress_usd_per_gb={("a", "b"): price, ("b", "a"): price},
+        usd_per_ms=1e-7,
+    )
+
+
+def test_a_warm_start_ends_where_a_cold_one_does():
+    """After a change of load, and after a change of the call graph, which forgets the prices."""
+    solver = Fast(FAST)
+    for seed in (11, 11, 12):
+        problem = random_problem(seed, constrained=False)
+        solver.route(problem)
+        busier = {key: 1.1 * rps for key, rps in problem.demand_rps.items()}
+        problem = dataclasses.replace(problem, demand_rps=busier)
+        warm, cold = solver.route(problem), Fast(FAST).route(problem)
+        assert _value(problem, warm) == pytest.approx(_value(problem, cold), rel=1e-3)
+
+
+def test_time_that_ran_out_still_gives_a_routing_and_a_true_bound():
+    """The best so far, with the gap that it has."""
+    problem = random_problem(3, constrained=False)
+    late = Fast(Stop(relative_gap=1e-9, seconds=0.0)).route(problem)
+    exact = Exact(EXACT).route(problem)
+    assert late.bound_usd_per_hour <= exact.evaluation.usd_per_hour * (1 + 1e-7)
+    assert late.relative_gap is not None
+    assert late.evaluation.usd_per_hour >= exact.bound_usd_per_hour * (1 - 1e-7)
+
+
+def test_a_budget_is_kept_at_the_least_cost(chain):
+    """Half of the egress that the optimum would pay: exactly that much is paid, and it is said to bind."""
+    free = chain({"west": 900.0, "east": 10.0})
+    paid = Fast().route(free).evaluation.egress_usd_per_hour
+    problem = dataclasses.replace(free, constraints=Constraints(egress_usd_per_hour=paid / 2))
+    solution = Fast(FAST).route(problem)
+    assert solution.evaluation.egress_usd_per_hour == pytest.approx(paid / 2, rel=1e-3)
+    assert any("egress budget" in words for words in solution.binding)
+
+
+def test_a_broken_ceiling_is_no_gap_of_nothing(chain):
+    """Demand beyond every ceiling: a note, and the gap counts what exceeding it costs."""
+    problem = dataclasses.replace(
+        chain({"west": 900.0, "east": 700.0}), constraints=Constraints(utilisation_ceiling=0.5)
+    )
+    solution = Fast(FAST).route(problem)
+    assert any("ceiling" in note for note in solution.notes)
+    assert solution.beyond_usd_per_hour > 0
+    assert 0.0 <= solution.relative_gap <= 1e-3
+
+
+def test_a_shift_of_nothing_keeps_what_is_in_force(chain):
+    """maximum shift 0: every route stays as it is, whatever would be cheaper."""
+    free = chain({"west": 900.0, "east": 10.0})
+    before = {(source, "web", "db GET /x"): {"west": 0.25, "east": 0.75} for source in ("west", "east")}
+    problem = dataclasses.replace(free, constraints=Constraints(max_shift=0.0, in_force=before))
+    solution = Fast(FAST).route(problem)
+    assert np.allclose(solution.shares[0], [[0.25, 0.75], [0.25, 0.75]])

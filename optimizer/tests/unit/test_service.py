@@ -1,0 +1,122 @@
+"""The loop around solves, with its servers in memory: who leads, what is ready, and what keeps the lease."""
+
+import asyncio
+import logging
+from types import SimpleNamespace
+
+import pytest
+from spillway_optimizer.history import ModelRows
+from spillway_optimizer.lease import beside
+from spillway_optimizer.logs import States
+from spillway_optimizer.reading import Reader
+from spillway_optimizer.service import Service
+from test_solving import TOPOLOGY
+
+
+class _History:
+    lost = 0
+
+    def __init__(self):
+        self.away, self.reads = True, 0
+
+    def model(self):
+        if self.away:
+            raise ConnectionRefusedError
+        self.reads += 1
+        return ModelRows((), (), (), ())
+
+    def flush(self):
+        return []
+
+
+class _Lease:
+    def __init__(self, free=True):
+        self.token, self.fencing_token, self.free, self.asked = None, 0, free, 0
+
+    async def hold(self):
+        self.asked += 1
+        self.token = "1" if self.free else None
+        return self.free
+
+
+@pytest.fixture
+def service(settings, monkeypatch):
+    made = Service(settings(optimizer_period_s=0.001), TOPOLOGY, None, _History(), None)
+    made.lease = _Lease()
+    solved = []
+
+    async def solve(trigger):
+        solved.append(trigger.kind)
+
+    async def trigger(_now):
+        return SimpleNamespace(kind="start")
+
+    async def ask():
+        pass
+
+    monkeypatch.setattr(made, "_solve", solve)
+    monkeypatch.setattr(made, "_trigger", trigger)
+    monkeypatch.setattr(made.following, "ask", ask)
+    made.solved, made.history = solved, made.reader._history
+    return made
+
+
+async def test_who_has_no_rows_does_not_lead(service):
+    """ClickHouse is away: the lease is not even asked for, and another may have it. With rows it is."""
+    await service._tick()
+    assert service.lease.asked == 0 and service.solved == []
+    service.history.away = False
+    await service._tick()
+    assert service.lease.asked == 1 and service.solved == ["start"]
+    # A leader goes on leading with the rows it has.
+    service.history.away = True
+    await service._tick()
+    assert service.solved == ["start"] * 2
+
+
+async def test_a_standby_reads_what_it_would_lead_with(service):
+    """Rows are read while another leads, in the background."""
+    service.history.away, service.lease = False, _Lease(free=False)
+    for _ in range(4):
+        await service._tick()
+        await service._warming
+        await asyncio.sleep(0.002)
+    assert service.history.reads >= 3 and service.solved == []
+
+
+async def test_rows_are_read_again_when_they_are_old_enough():
+    """Not before, and those that were read stay while the server is away."""
+    history = _History()
+    reader = Reader(None, history, (), States(logging.getLogger("test")))
+    await reader.refresh(100.0)
+    assert not reader.ready
+    history.away = False
+    for _ in range(3):
+        await reader.refresh(100.0)
+    assert reader.ready and history.reads == 1
+    await reader.refresh(0.0)
+    history.away = True
+    await reader.refresh(0.0)
+    assert reader.ready and history.reads == 2
+
+
+async def test_the_lease_is_kept_while_something_takes_long():
+    """It is asked for again and again, also when Redis does not answer once; the work's own error arrives."""
+    lease, finished = _Lease(), asyncio.Event()
+
+    async def hold():
+        lease.asked += 1
+        if lease.asked == 1:
+            raise TimeoutError
+        if lease.asked == 3:
+            finished.set()
+
+    lease.hold = hold
+    await beside(lease, 0.001, finished.wait())
+    assert lease.asked >= 3
+
+    async def fails():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await beside(lease, 0.001, fails())

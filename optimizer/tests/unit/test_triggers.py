@@ -1,0 +1,65 @@
+"""What makes a solve urgent, and what does not."""
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from spillway_optimizer.smoothing import smooth
+from spillway_optimizer.triggers import BOARD_WINDOW_S, Basis, Pulse, jumps, urgent
+
+KEY, RARE = ("west", "web GET /x"), ("west", "web GET /rare")
+PLACED = {"west": frozenset({"web", "db"}), "east": frozenset({"db"})}
+BASIS = Basis({KEY: 400.0, RARE: 0.5}, PLACED, "spillway")
+
+
+def _urgent(demand=None, placement=PLACED, policy="spillway", changed=False, basis=BASIS):
+    found = urgent(basis, Pulse(demand or BASIS.demand, placement), policy, changed, 0.2)
+    return found and (found.kind, found.detail)
+
+
+def test_nothing_new_waits_for_the_period():
+    """The same demand, placement, policy and file; and a first solve has nothing to compare with."""
+    assert _urgent() is None
+    assert _urgent(demand={}, basis=None) is None
+
+
+def test_each_change_is_urgent_and_named():
+    """A jump of load, a lapsed heartbeat, a service that left, another policy, another guardrail file."""
+    assert _urgent(demand={**BASIS.demand, KEY: 600.0}) == ("load", "'web GET /x' in west: 400 to 600 req/s")
+    assert _urgent(demand={RARE: 0.5}) == ("load", "'web GET /x' in west: 400 to 0 req/s")
+    assert _urgent(placement={**PLACED, "east": None}) == ("placement", "in east: no heartbeat any more")
+    assert _urgent(placement={**PLACED, "west": frozenset({"web"})}) == ("placement", "in west: db left")
+    assert _urgent(policy="local") == ("policy", "'local' after 'spillway'")
+    assert _urgent(changed=True) == ("guardrails", "the file changed")
+    assert _urgent(changed=True, basis=None) == ("guardrails", "the file changed")
+
+
+def test_a_rare_class_may_double_without_being_urgent():
+    """One request more in a window is no change of load."""
+    assert _urgent(demand={**BASIS.demand, RARE: 1.0}) is None
+
+
+@given(st.floats(0.1, 5000), st.integers(0, 2**32 - 1))
+def test_counts_of_steady_demand_are_hardly_ever_a_jump(rate, seed):
+    """Requests that come at random, at one rate: of 1 000 boards fewer than 5 differ from it beyond noise."""
+    counts = np.random.default_rng(seed).poisson(rate * BOARD_WINDOW_S, 1000)
+    boards = {("west", str(i)): n / BOARD_WINDOW_S for i, n in enumerate(counts)}
+    assert len(jumps(dict.fromkeys(boards, rate), boards, 0.2)) < 5
+
+
+@given(st.floats(100, 5000), st.floats(1.5, 10))
+def test_a_change_well_beyond_noise_is_always_a_jump(rate, factor):
+    """Half as much again of a hundred requests per second is seen, up and down."""
+    assert (
+        jumps({KEY: rate}, {KEY: rate * factor}, 0.2)
+        == jumps({KEY: rate * factor}, {KEY: rate}, 0.2)
+        == {KEY}
+    )
+
+
+def test_a_jump_is_not_averaged_away():
+    """What jumped counts at once, the rest is smoothed."""
+    rates = smooth({KEY: 400.0, RARE: 1.0}, {KEY: 800.0, RARE: 2.0}, 5.0, 5.0, {KEY})
+    assert rates[KEY] == 800.0 and math.isclose(rates[RARE], 1.5)
+    assert KEY not in smooth({KEY: 400.0, RARE: 1.0}, {RARE: 1.0}, 5.0, 5.0, {KEY})
