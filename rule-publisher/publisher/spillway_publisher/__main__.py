@@ -8,8 +8,10 @@ from pathlib import Path
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError
 from spillway_contracts import topology as topologies
+from spillway_contracts.guardrails import GuardrailFile
 
-from spillway_publisher import commands, config, operator, policy
+from spillway_publisher import commands, config, operator
+from spillway_publisher.bucket import is_bucket_key
 from spillway_publisher.service import Service
 from spillway_publisher.telemetry import Telemetry, log, set_up_logging
 
@@ -53,20 +55,20 @@ def _lifetime(text: str) -> float:
     return value
 
 
-def _read(settings: config.TopologySettings) -> tuple[Topology, policy.Policy]:
+def _read(settings: config.TopologySettings) -> tuple[Topology, GuardrailFile]:
     topology = topologies.load(settings.topology)
-    if bad := [c.name for c in topology.clusters if not policy.is_bucket_key(c.name)]:
+    if bad := [c.name for c in topology.clusters if not is_bucket_key(c.name)]:
         raise ContractError(
             f"{settings.topology}: clusters: {bad}: only letters, digits, '-', '_', '/' and '=' are allowed"
         )
-    return topology, policy.load(settings.guardrails, topology)
+    return topology, GuardrailFile(settings.guardrails, topology)
 
 
 def _run(chosen: argparse.Namespace) -> int:
     settings = config.read(config.RunSettings)
     topology, guardrails = _read(settings)
     set_up_logging()
-    log.info("starting", extra={"fields": {"guardrails": guardrails.model_dump(mode="json")}})
+    log.info("starting", extra={"fields": {"guardrails": guardrails.current.model_dump(mode="json")}})
     asyncio.run(Service(settings, topology, guardrails, Telemetry()).run())
     log.info("stopped")
     return 0

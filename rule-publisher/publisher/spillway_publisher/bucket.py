@@ -9,6 +9,7 @@ key's history says which proposal got which version, across restarts and between
 """
 
 import asyncio
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +17,7 @@ from google.protobuf.message import DecodeError
 from nats.js import JetStreamContext
 from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from nats.js.kv import KV_DEL, KV_OP, KV_PURGE, KeyValue
-from spillway.v1.ruleset_pb2 import Ruleset
+from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import names
 
 from spillway_publisher.checks import timestamp_problems
@@ -56,6 +57,7 @@ class Bucket:
         self._telemetry = telemetry
         self._entries: dict[str, Entry] = {}
         self._versions: dict[str, int] = {}  # ruleset id -> version, from the claim key's history
+        self._fences: dict[Origin, int] = {}
         self._floor = 0
         self._lock = asyncio.Lock()  # a refresh never puts back what a write replaced
         self._js: JetStreamContext | None = None
@@ -72,6 +74,10 @@ class Bucket:
     def version_of(self, ruleset_id: str) -> int | None:
         """The version that a proposal got already, by any publisher (of the last 64)."""
         return self._versions.get(ruleset_id)
+
+    def fences(self) -> dict[Origin, int]:
+        """The newest fencing token of each origin that a version was published under (of the last 64)."""
+        return dict(self._fences)
 
     def missing(self, version: int) -> list[str]:
         """Clusters whose key is older than this version."""
@@ -111,6 +117,12 @@ class Bucket:
     async def _read_versions(self) -> None:
         history = await read_history(self._js, self.claim_cluster, self._telemetry)
         self._versions = {stored.ruleset.id: stored.ruleset.version for stored in history}
+        for stored in history:
+            self._raise_fence(stored.ruleset)
+
+    def _raise_fence(self, ruleset: Ruleset) -> None:
+        origin = ruleset.origin
+        self._fences[origin] = max(self._fences.get(origin, 0), ruleset.fencing_token)
 
     async def claim(self, part: Ruleset) -> None:
         """Writes the claim key: from here on the version is this proposal's. Raises ConflictError."""
@@ -121,6 +133,7 @@ class Bucket:
                 raise ConflictError(self.claim_cluster)
             await self._write(self.claim_cluster, part)
         self._versions[part.id] = part.version
+        self._raise_fence(part)
         if len(self._versions) > 2 * HISTORY:  # as many as a restart would still know
             self._versions = dict(sorted(self._versions.items(), key=lambda item: item[1])[-HISTORY:])
 
@@ -157,6 +170,11 @@ class Bucket:
         if ruleset is None:
             self._telemetry.malformed("bucket_value", key, found.revision, "not a spillway.v1.Ruleset")
         return Entry(found.revision, ruleset or Ruleset())
+
+
+def is_bucket_key(name: str) -> bool:
+    """Whether NATS takes a cluster's name as one subject token and as a key of the bucket."""
+    return re.fullmatch(r"[-/_=a-zA-Z0-9]+", name) is not None
 
 
 def decode(value: bytes | None) -> Ruleset | None:

@@ -1,14 +1,13 @@
 """What a proposal is refused for before any rule is looked at: contract, time, authority. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError, traffic_class
 from spillway_contracts import ruleset as contract
-
-from spillway_publisher.policy import Policy
+from spillway_contracts.guardrails import Guardrails
 
 SECOND = 1_000_000_000
 
@@ -18,11 +17,13 @@ class Context:
     """What a decision depends on beside the proposal."""
 
     topology: Topology
-    policy: Policy
+    policy: Guardrails
     in_force: Mapping[str, Ruleset]  # by cluster; without those never published
     now_ns: int  # Unix nanoseconds
     # A version was given before a crash: the proposal was fresh then, only its expiry counts now.
     resumed: bool = False
+    # By origin, the newest fencing token that it has proposed under.
+    fences: Mapping[Origin, int] = field(default_factory=dict)
 
 
 def contract_problems(proposal: Ruleset, topology: Topology) -> list[str]:
@@ -86,7 +87,9 @@ def freshness_problems(proposal: Ruleset, context: Context) -> list[str]:
 
 
 def authority_problems(proposal: Ruleset, context: Context) -> list[str]:
-    """The kill switch, and the operator's ruleset that others may not replace."""
+    """A leader that was replaced, the kill switch, and the operator's ruleset that others may not replace."""
+    if problems := _fence_problems(proposal, context):
+        return problems
     if context.policy.frozen and not is_local_first(proposal):
         return ["frozen: true: only local-first is published (no rules, or all weight on the own cluster)"]
     if context.policy.operator_hold and proposal.origin != ORIGIN_OPERATOR and not context.resumed:
@@ -98,6 +101,17 @@ def authority_problems(proposal: Ruleset, context: Context) -> list[str]:
                 where = f"in force in {cluster!r} for {remaining / SECOND:.0f} s more"
                 return [f"operator_hold: true: {who} is {where}; only the operator replaces it"]
     return []
+
+
+def _fence_problems(proposal: Ruleset, context: Context) -> list[str]:
+    """The late word of a leader that lost its lease, however well it would pass otherwise."""
+    newest = context.fences.get(proposal.origin, 0)
+    if context.resumed or proposal.origin == ORIGIN_OPERATOR or proposal.fencing_token >= newest:
+        return []
+    return [
+        f"fencing_token: {proposal.fencing_token} is of an earlier leader; "
+        f"{Origin.Name(proposal.origin)} has spoken under {newest}, at least that is allowed"
+    ]
 
 
 def is_local_first(ruleset: Ruleset) -> bool:

@@ -1,7 +1,8 @@
 """What becomes of a proposal: published (perhaps changed), or refused with every reason. Pure.
 
 In order: contract, freshness, kill switch and operator's hold (checks.py); then per rule: pins, denied
-destinations (fail closed: one refuses the whole ruleset), minimum local share, maximum shift.
+destinations (fail closed: one refuses the whole ruleset), minimum local share, maximum shift. What is
+published says the denials of the guardrail file too: relays keep them where no rule speaks.
 """
 
 from collections.abc import Mapping
@@ -11,10 +12,10 @@ from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Destination, Rule, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ruleset as contract
 from spillway_contracts import traffic_class
+from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import checks, weights
+from spillway_publisher import checks, denials, weights
 from spillway_publisher.checks import SECOND, Context
-from spillway_publisher.policy import Policy
 
 RuleKey = tuple[str, str, str]  # source cluster, source service, class id
 
@@ -54,6 +55,8 @@ def _guard(proposal: Ruleset, context: Context) -> tuple[Ruleset, list[str], lis
     """The guarded ruleset, what was changed in it, and what it must be refused for."""
     result, problems = Ruleset(), []
     result.CopyFrom(proposal)
+    del result.denials[:]
+    result.denials.extend(denials.of(context.policy, [c.name for c in context.topology.clusters]))
     changes = _cut_expiry(result, context)
     in_force = _rules_in_force(context)
     pinned = _apply_pins(result, context.policy)
@@ -98,7 +101,7 @@ def _rules_in_force(context: Context) -> dict[RuleKey, Rule]:
     return {rule_key(rule): rule for ruleset in unexpired for rule in ruleset.rules}
 
 
-def _apply_pins(result: Ruleset, policy: Policy) -> dict[RuleKey, bool]:
+def _apply_pins(result: Ruleset, policy: Guardrails) -> dict[RuleKey, bool]:
     """Makes every pinned rule what its pin says, adding the absent; not while frozen.
 
     Says of each whether that changed it.
@@ -116,12 +119,14 @@ def _apply_pins(result: Ruleset, policy: Policy) -> dict[RuleKey, bool]:
     return pinned
 
 
-def _denied(rule: Rule, cluster: str, policy: Policy) -> bool:
+def _denied(rule: Rule, cluster: str, policy: Guardrails) -> bool:
     class_id = traffic_class.format_id(rule.traffic_class)
-    return any(
-        cluster in denial.clusters and denial.matches(rule.source_cluster, class_id)
-        for denial in policy.denied_destinations
-    )
+    return policy.denies(rule.source_cluster, class_id, cluster)
+
+
+def _closed(rule: Rule, cluster: str, policy: Guardrails) -> bool:
+    """Whether requests should leave the cluster at once: denied to them, or drained."""
+    return cluster in policy.drained_clusters or _denied(rule, cluster, policy)
 
 
 def _placed(topology: Topology, service: str, cluster: str) -> bool:
@@ -133,7 +138,7 @@ def _keep_local(rule: Rule, context: Context) -> bool:
     proposed = _weights(rule)
     if local not in proposed and not _placed(context.topology, rule.traffic_class.service, local):
         return False
-    if proposed.get(local, 0) >= minimum or _denied(rule, local, context.policy):
+    if proposed.get(local, 0) >= minimum or _closed(rule, local, context.policy):
         return False
     why = f"minimum_local_share: {proposed.get(local, 0)} raised to {minimum}"
     return _set_weights(rule, weights.raise_local(proposed, local, minimum), why, None)
@@ -155,7 +160,7 @@ def _limit_shift(rule: Rule, base: Rule | None, context: Context) -> bool:
         if link.source_cluster == rule.source_cluster
     }
     reachable.add(rule.source_cluster)
-    if any(w and (c not in reachable or _denied(rule, c, context.policy)) for c, w in start.items()):
+    if any(w and (c not in reachable or _closed(rule, c, context.policy)) for c, w in start.items()):
         return False
     target = _weights(rule)
     why = f"maximum_shift: a shift of {weights.shift(start, target)} clamped to {maximum}"

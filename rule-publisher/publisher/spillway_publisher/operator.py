@@ -94,6 +94,8 @@ def rollback(old: Ruleset, reason: str, lifetime_s: float, now_ns: int) -> Rules
     """A proposal of the operator with an earlier version's rules; their input window stays."""
     proposal = Ruleset()
     proposal.CopyFrom(old)
+    proposal.ClearField("fencing_token")
+    proposal.ClearField("denials")  # the publisher says today's
     proposal.id = f"rollback-{old.version}-{uuid.uuid4()}"
     proposal.version = 0
     proposal.origin = ORIGIN_OPERATOR

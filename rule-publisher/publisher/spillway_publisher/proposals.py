@@ -10,17 +10,17 @@ import time
 from google.protobuf.message import DecodeError
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from spillway.v1.ruleset_pb2 import Ruleset
+from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.guardrails import Guardrails
 
 from spillway_publisher import slices
 from spillway_publisher.bucket import Bucket, ConflictError
-from spillway_publisher.checks import Context
+from spillway_publisher.checks import Context, contract_problems
 from spillway_publisher.guardrails import Decision, decide
 from spillway_publisher.history import History
 from spillway_publisher.hot_state import HotState
 from spillway_publisher.jetstream import TROUBLE
-from spillway_publisher.policy import Policy
 from spillway_publisher.telemetry import Telemetry, log
 
 FETCH_S = 2.0
@@ -32,15 +32,18 @@ class Proposals:
     def __init__(
         self,
         topology: Topology,
-        policy: Policy,
+        policy: Guardrails,
         bucket: Bucket,
         hot_state: HotState,
         history: History,
         telemetry: Telemetry,
     ) -> None:
-        self._topology, self._policy, self._bucket = topology, policy, bucket
+        self._topology, self._bucket = topology, bucket
+        self.policy = policy  # the service replaces it when the operator does
         self._hot_state, self._history, self._telemetry = hot_state, history, telemetry
         self._clusters = [cluster.name for cluster in topology.clusters]
+        # Beside those of published versions, which the bucket knows over restarts.
+        self._refused_fences: dict[Origin, int] = {}
         self._unsettled: Msg | None = None
         # What was last tried to be published: a write may have landed though its answer was lost.
         self._attempt: tuple[str, int, Decision] | None = None
@@ -91,13 +94,15 @@ class Proposals:
                 return True
             context = Context(
                 self._topology,
-                self._policy,
+                self.policy,
                 self._bucket.in_force(),
                 time.time_ns(),
                 resumed=given is not None,
+                fences=self._fences(),
             )
             decision = decide(proposal, context)
             if decision.ruleset is None:
+                self._note_refused_fence(proposal)
                 written = f" (version {given} had been written to some clusters)" if given else ""
                 self._refuse(proposal, decision.reason + written)
                 return False
@@ -117,6 +122,17 @@ class Proposals:
             await self._bucket.claim(parts[self._bucket.claim_cluster])
         for cluster in self._bucket.missing(version):
             await self._bucket.write(cluster, parts[cluster])
+
+    def _fences(self) -> dict[Origin, int]:
+        published = self._bucket.fences()
+        origins = published.keys() | self._refused_fences.keys()
+        return {o: max(published.get(o, 0), self._refused_fences.get(o, 0)) for o in origins}
+
+    def _note_refused_fence(self, proposal: Ruleset) -> None:
+        """A leader that was refused for what it said is the leader all the same."""
+        if not contract_problems(proposal, self._topology):
+            known = self._refused_fences.get(proposal.origin, 0)
+            self._refused_fences[proposal.origin] = max(known, proposal.fencing_token)
 
     def _note_written(self, ruleset_id: str, version: int) -> None:
         """Every cluster has this version or a newer one."""

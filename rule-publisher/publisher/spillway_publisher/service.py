@@ -9,19 +9,20 @@ import uuid
 from nats.aio.client import Client
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Ruleset
 from spillway.v1.topology_pb2 import Topology
-from spillway_contracts import names
+from spillway_contracts import ContractError, names
+from spillway_contracts.guardrails import GuardrailFile
 
-from spillway_publisher import jetstream, slices
+from spillway_publisher import denials, jetstream, slices
 from spillway_publisher.bucket import Bucket, Stored, read_history
 from spillway_publisher.checks import is_local_first
 from spillway_publisher.clickhouse import ClickHouse
 from spillway_publisher.config import RunSettings
 from spillway_publisher.history import History
 from spillway_publisher.hot_state import HotState
-from spillway_publisher.policy import Policy
 from spillway_publisher.proposals import Proposals
 from spillway_publisher.reports import Reports
 from spillway_publisher.telemetry import Telemetry, log, serve_health
+from spillway_publisher.together import end, together
 
 RETRY_S = 0.5
 FLUSH_S = 2.0
@@ -30,15 +31,17 @@ FROZEN_EXPIRY_S = 120
 
 class Service:
     def __init__(
-        self, settings: RunSettings, topology: Topology, policy: Policy, telemetry: Telemetry
+        self, settings: RunSettings, topology: Topology, guardrails: GuardrailFile, telemetry: Telemetry
     ) -> None:
-        self._settings, self._policy, self._telemetry = settings, policy, telemetry
+        self._settings, self._guardrails, self._telemetry = settings, guardrails, telemetry
         self._clusters = sorted(cluster.name for cluster in topology.clusters)
         self._bucket = Bucket(self._clusters, telemetry)
         self._clickhouse = ClickHouse(settings.clickhouse_url.get_secret_value())
         self._history = History(self._clickhouse, telemetry, settings.history_rows)
         self._hot_state = HotState(settings.redis_url.get_secret_value(), telemetry, settings.refresh_seconds)
-        self._proposals = Proposals(topology, policy, self._bucket, self._hot_state, self._history, telemetry)
+        self._proposals = Proposals(
+            topology, guardrails.current, self._bucket, self._hot_state, self._history, telemetry
+        )
         self._reports = Reports(
             set(self._clusters), self._bucket, self._hot_state, self._clickhouse, telemetry
         )
@@ -97,23 +100,26 @@ class Service:
         proposals = await jetstream.proposals_consumer(js, self._settings.ack_wait_seconds)
         acks = await jetstream.acks_consumer(js)
         heartbeats = await jetstream.heartbeats_consumer(js)
-        if self._policy.frozen and not all(is_local_first(r) for r in self._bucket.in_force().values()):
-            await self._propose_local_first(js)
+        await self._enforce(js)
         self._telemetry.up("nats")
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._proposals.run(proposals))
-                tasks.create_task(self._reports.acks(acks))
-                tasks.create_task(self._reports.heartbeats(heartbeats))
-                tasks.create_task(self._refresh())
+            await together(
+                self._proposals.run(proposals),
+                self._reports.acks(acks),
+                self._reports.heartbeats(heartbeats),
+                self._refresh(js),
+            )
         finally:
             for consumer in (proposals, acks, heartbeats):
                 with contextlib.suppress(*jetstream.TROUBLE):
                     await consumer.unsubscribe()
 
-    async def _refresh(self) -> None:
-        """Redis follows the bucket, whoever wrote it."""
+    async def _refresh(self, js) -> None:
+        """Redis follows the bucket, whoever wrote it; what is guarded follows the operator's file."""
         while True:
+            if self._guardrails_changed():
+                self._proposals.policy = self._guardrails.current
+                await self._enforce(js)
             self._hot_state.in_force(self._bucket.in_force())
             await asyncio.sleep(self._settings.refresh_seconds)
             await self._bucket.refresh()
@@ -130,6 +136,30 @@ class Service:
             if not self._bucket.missing(version)
         ]
 
+    def _guardrails_changed(self) -> bool:
+        """A wrong file is said and counted; the last good one goes on."""
+        try:
+            changed = self._guardrails.changed()
+        except ContractError as error:
+            self._telemetry.counters["guardrails.wrong"] += 1
+            log.warning("guardrails are wrong, the last good ones are kept: %s", error)
+            return False
+        if changed:
+            said = self._guardrails.current.model_dump(mode="json")
+            log.info("guardrails changed", extra={"fields": {"guardrails": said}})
+        return changed
+
+    async def _enforce(self, js) -> None:
+        """What must not wait for the next proposal: the kill switch, and denials."""
+        policy, in_force = self._guardrails.current, self._bucket.in_force()
+        if policy.frozen and not all(is_local_first(ruleset) for ruleset in in_force.values()):
+            await self._propose_local_first(js)
+        elif proposal := denials.renewal(in_force, policy, self._clusters, time.time_ns()):
+            await self._propose(js, proposal)
+            log.warning(
+                "denied_destinations are others than those in force: proposed what is in force within them"
+            )
+
     async def _propose_local_first(self, js) -> None:
         """The kill switch acts at once: it replaces what is in force, by the same way as any proposal."""
         now = time.time_ns()
@@ -139,18 +169,20 @@ class Service:
         proposal.expires_at.FromNanoseconds(now + FROZEN_EXPIRY_S * 10**9)
         known = next(iter(self._bucket.in_force().values()), Ruleset())
         proposal.traffic_classes.extend(known.traffic_classes)
+        await self._propose(js, proposal)
+        log.warning("frozen: true: local-first proposed in place of the rulesets in force")
+
+    @staticmethod
+    async def _propose(js, proposal: Ruleset) -> None:
         subject = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
         await js.publish(subject, proposal.SerializeToString(), headers={"Nats-Msg-Id": proposal.id})
-        log.warning("frozen: true: local-first proposed in place of the rulesets in force")
 
 
 async def _until(stop: asyncio.Event, loops: list, beside: asyncio.Task) -> None:
     """Runs the loops until the event is set, or one of them or `beside` fails: raises what it raised."""
     tasks = [asyncio.create_task(loop) for loop in (stop.wait(), *loops)]
     done, _ = await asyncio.wait([*tasks, beside], return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await end(tasks)
     for task in done:
         task.result()
 

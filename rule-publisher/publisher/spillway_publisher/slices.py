@@ -6,7 +6,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 
 
 def cut(ruleset: Ruleset, clusters: Collection[str], version: int) -> dict[str, Ruleset]:
-    """By cluster, in order of name: that source cluster's rules, everything else the same, this version.
+    """By cluster, in order of name: that source cluster's rules and denials, everything else the same, this version.
 
     A cluster without rules has a slice too: its relay then serves local-first under the new version.
     """
@@ -17,16 +17,19 @@ def cut(ruleset: Ruleset, clusters: Collection[str], version: int) -> dict[str, 
         part.version = version
         del part.rules[:]
         part.rules.extend(rule for rule in ruleset.rules if rule.source_cluster == cluster)
+        del part.denials[:]
+        part.denials.extend(denial for denial in ruleset.denials if denial.source_cluster == cluster)
         slices[cluster] = part
     return slices
 
 
 def join(parts: Iterable[Ruleset]) -> Ruleset:
-    """The ruleset that slices of one version were cut from (rules in order of the parts)."""
+    """The ruleset that slices of one version were cut from (rules and denials in order of the parts)."""
     whole = Ruleset()
     for part in parts:
-        rules = [*whole.rules, *part.rules]
+        rules, denials = [*whole.rules, *part.rules], [*whole.denials, *part.denials]
         whole.CopyFrom(part)
-        del whole.rules[:]
+        del whole.rules[:], whole.denials[:]
         whole.rules.extend(rules)
+        whole.denials.extend(denials)
     return whole

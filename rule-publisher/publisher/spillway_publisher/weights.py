@@ -39,6 +39,11 @@ def raise_local(weights: Mapping[str, int], local: str, minimum: int) -> dict[st
     return {**_apportion(others, TOTAL - minimum), local: minimum}
 
 
+def scaled(weights: Mapping[str, int]) -> dict[str, int]:
+    """The weights in the same proportion, summing to 10 000; empty when all are 0."""
+    return _apportion(weights, TOTAL)
+
+
 def _apportion(shares: Mapping[str, int], total: int) -> dict[str, int]:
     """Integers in proportion to `shares` that sum to `total` (largest remainder; ties by name).
 

@@ -23,11 +23,11 @@ var (
 
 // caller runs the Envoy of a service in cluster north with exactly the routes and clusters that
 // the relay would serve it, written into its bootstrap: no relay in between.
-func caller(t *testing.T, network *table.Network, tab table.Table) *testkit.Envoy {
+func caller(t *testing.T, network *table.Network, rules *table.Rules, tab table.Table) *testkit.Envoy {
 	t.Helper()
 	routes, err := envoy.OutboundRoutes(tab)
 	must(t, err)
-	clusters, assignments := envoy.Backends(network)
+	clusters, assignments := envoy.Backends(network, rules.Denials())
 	var described []string
 	for i, c := range clusters {
 		c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}

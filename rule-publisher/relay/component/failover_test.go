@@ -129,7 +129,7 @@ func callerOf(t *testing.T, north, south, far string) *testkit.Envoy {
 	}
 	rules, err := table.ParseRules(ruleset, "north")
 	must(t, err)
-	return caller(t, network, table.Build("gate", network, rules, now))
+	return caller(t, network, rules, table.Build("gate", network, rules, now))
 }
 
 func threeClusters() *spillwayv1.Topology {

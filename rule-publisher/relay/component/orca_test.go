@@ -44,7 +44,7 @@ func TestBackendsAreWeightedByTheirReports(t *testing.T) {
 			idle, stopIdle := reporting(t, "idle", 0.2)
 			busy, stopBusy := reporting(t, "busy", 0.8)
 			network := reportingNetwork(t, report, idle, busy, backend(t, "south"))
-			p := caller(t, network, table.Build("gate", network, nil, time.Now()))
+			p := caller(t, network, nil, table.Build("gate", network, nil, time.Now()))
 			if report == "" {
 				repeat(p, 200, "GET", "/") // what it might learn, it has learnt
 			}

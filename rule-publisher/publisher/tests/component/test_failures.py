@@ -216,3 +216,20 @@ async def test_starts_before_its_servers_and_ends_when_asked(world, make):
     assert running.wait(STOP_S) == 0
     secret = world.environment["SPILLWAY_NATS_URL"].split(":")[2].split("@")[0]
     assert secret not in process.log.read_text()
+
+
+async def test_a_late_leader_is_refused_by_a_publisher_that_was_restarted(world, make):
+    """The newest fencing token is known over kill -9: it is in the bucket's history."""
+    process = world.publisher()
+    newest = make(SPREAD, fencing_token=200)
+    await world.propose(newest)
+    await world.published(newest)
+    process.kill()
+    process.start()
+    late, present = make(LOCAL, fencing_token=100), make(LOCAL, fencing_token=200)
+    await world.propose(late)
+    await world.propose(present)
+    assert await world.published(present) == 2
+    refused = "SELECT outcome, reason FROM rulesets WHERE ruleset_id = %(id)s"
+    ((outcome, reason),) = await world.rows(refused, 1, id=late.id)
+    assert outcome == "refused" and "fencing_token: 100 is of an earlier leader" in reason

@@ -122,6 +122,56 @@ async def test_kill_switch_replaces_what_is_in_force(world, make):
     assert (outcome, reason.split(":")[0]) == ("refused", "frozen")
 
 
+async def test_a_changed_guardrail_file_counts_without_a_restart(world, make):
+    """What an operator saves is guarded from the next refresh on: a mistake is counted and keeps what was good,
+    the kill switch acts at once."""
+    guardrails = world.folder / "guardrails.yaml"
+    guardrails.write_text("minimum_local_share: 5000")
+    process = world.publisher(SPILLWAY_GUARDRAILS=str(guardrails))
+    guardrails.write_text("minimum_local_share: all")
+    counters = {}
+
+    async def noticed() -> bool:
+        counters.update(world.health(process)["counters"])
+        return counters.get("guardrails.wrong", 0) == 1
+
+    await eventually_async(noticed, "the mistake counted", seen=lambda: counters)
+    proposal = make(SPREAD)
+    await world.propose(proposal)
+    await world.published(proposal)
+    (rule,) = (await world.value("north")).rules
+    assert {d.cluster: d.weight for d in rule.destinations} == {"north": 5000, "south": 5000}
+    guardrails.write_text("frozen: true")
+
+    async def frozen() -> bool:
+        return (await world.value("north")).policy == "frozen"
+
+    await eventually_async(frozen, "local-first in force")
+
+
+async def test_denials_are_published_without_a_proposal(world, make):
+    """A guardrail file's denials reach every key: at the first start, with each proposal, and when the file changes,
+    then with what is in force and without what it denies."""
+    guardrails = world.folder / "guardrails.yaml"
+    guardrails.write_text("denied_destinations: [{clusters: [island]}]")
+    world.publisher(SPILLWAY_GUARDRAILS=str(guardrails))
+
+    async def says(*denied: str) -> bool:
+        values = [await world.value(cluster) for cluster in ("north", "south", "island")]
+        return all([list(d.clusters) for d in value.denials] == [list(denied)] for value in values)
+
+    await eventually_async(lambda: says("island"), "the file's denials, though nobody proposed")
+    proposal = make(SPREAD)
+    await world.propose(proposal)
+    await world.published(proposal)
+    assert await says("island")
+    guardrails.write_text("denied_destinations: [{clusters: [island, south]}]")
+    await eventually_async(lambda: says("island", "south"), "the changed denials")
+    north, south = await world.value("north"), await world.value("south")
+    assert {d.cluster: d.weight for d in north.rules[0].destinations} == {"north": 10_000}
+    assert (north.origin, north.expires_at, list(south.rules)) == (proposal.origin, proposal.expires_at, [])
+
+
 async def test_acknowledgements_and_heartbeats(world, make):
     """Acks become rows; a heartbeat becomes a key that expires; malformed reports are counted by reason."""
     process = world.publisher()

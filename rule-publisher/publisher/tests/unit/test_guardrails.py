@@ -5,12 +5,12 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_PAPA, Ruleset
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, ORIGIN_PAPA, Ruleset
 from spillway_contracts import ruleset as contract
+from spillway_contracts.guardrails import Denial, Guardrails, Pin
 from spillway_publisher import slices
 from spillway_publisher.checks import Context
 from spillway_publisher.guardrails import decide
-from spillway_publisher.policy import Denial, Pin, Policy
 
 CLASS = "shop GET /items/{id}"
 NOW = time.time_ns()
@@ -25,10 +25,11 @@ def split(ruleset: Ruleset, source: str) -> dict[str, int]:
 def ask(topology):
     """ask(proposal, in_force=..., resumed=..., **policy) -> Decision at NOW."""
 
-    def decided(proposal, in_force: Ruleset | None = None, resumed=False, **policy):
+    def decided(proposal, in_force: Ruleset | None = None, resumed=False, fences=None, **policy):
         clusters = [c.name for c in topology.clusters]
         parts = slices.cut(in_force, clusters, in_force.version) if in_force else {}
-        return decide(proposal, Context(topology, Policy(**policy), parts, NOW, resumed))
+        guardrails = Guardrails(**policy)
+        return decide(proposal, Context(topology, guardrails, parts, NOW, resumed, fences or {}))
 
     return decided
 
@@ -89,7 +90,7 @@ def test_whatever_decodes_gets_a_decision(data):
         proposal = Ruleset.FromString(data)
     except DecodeError:
         return
-    policy = Policy(maximum_shift=1, minimum_local_share=1)
+    policy = Guardrails(maximum_shift=1, minimum_local_share=1)
     assert decide(proposal, Context(Topology(), policy, {}, NOW)).ruleset is None
 
 
@@ -243,7 +244,7 @@ def test_every_published_ruleset_keeps_the_contract(topology_of, make_of, a, b, 
         make_of({"north": dict(zip(named, (x, y - x, 10_000 - y), strict=True))}, now_ns=NOW)
         for x, y in (a, b)
     )
-    policy = Policy(maximum_shift=maximum, minimum_local_share=minimum)
+    policy = Guardrails(maximum_shift=maximum, minimum_local_share=minimum)
     decision = decide(new, Context(topology_of, policy, slices.cut(old, named, 1), NOW))
     assert contract.check(decision.ruleset, topology_of) == []
 
@@ -278,3 +279,33 @@ def make_of():
         return proposal
 
     return build
+
+
+def test_a_leader_that_was_replaced_is_refused_whatever_it_says(ask, make):
+    """A token below the newest of its origin is an earlier leader's; other origins have tokens of their own,
+    an operator has none, and what already got its version is completed."""
+    fences = {ORIGIN_OPTIMIZER: 7, ORIGIN_PAPA: 3}
+    spread = {"north": {"north": 4000, "south": 6000}}
+
+    def said(**fields):
+        resumed = fields.pop("resumed", False)
+        return ask(make(spread, now_ns=NOW, **fields), resumed=resumed, fences=fences)
+
+    late = said(fencing_token=6)
+    assert late.ruleset is None
+    assert "fencing_token: 6 is of an earlier leader; ORIGIN_OPTIMIZER has spoken under 7" in late.reason
+    assert said().ruleset is None
+    assert said(fencing_token=7).ruleset and said(fencing_token=8).ruleset
+    assert said(fencing_token=4, origin=ORIGIN_PAPA).ruleset
+    assert said(origin=ORIGIN_OPERATOR).ruleset
+    assert said(fencing_token=6, resumed=True).ruleset
+
+
+def test_a_drained_cluster_is_left_at_once_and_keeps_no_local_share(ask, make):
+    """Neither the minimum local share nor the maximum shift holds requests in a cluster being drained."""
+    before = make({"north": {"north": 10_000}}, now_ns=NOW, version=3)
+    away = make({"north": {"south": 10_000}}, now_ns=NOW)
+    guarded = {"maximum_shift": 1000, "minimum_local_share": 2000}
+    assert split(ask(away, before, **guarded).ruleset, "north") == {"north": 9000, "south": 1000}
+    drained = ask(away, before, drained_clusters=["north"], **guarded)
+    assert split(drained.ruleset, "north") == {"south": 10_000} and drained.reason == ""

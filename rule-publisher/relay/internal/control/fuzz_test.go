@@ -23,6 +23,13 @@ func FuzzRuleset(f *testing.F) {
 		func(r *spillwayv1.Ruleset) { r.Rules[0].Destinations[0].Cluster = "" },
 		func(r *spillwayv1.Ruleset) { r.InputWindow.Id, r.Version = "\x7f\r\n", 1<<53 },
 		func(r *spillwayv1.Ruleset) { r.ExpiresAt = nil },
+		func(r *spillwayv1.Ruleset) {
+			r.Denials = []*spillwayv1.Denial{{SourceCluster: "north", Clusters: []string{"south"}}, {SourceCluster: "north",
+				TrafficClass: r.Rules[0].TrafficClass, Clusters: []string{"%\n", "north", "south"}}}
+		},
+		func(r *spillwayv1.Ruleset) {
+			r.Denials = []*spillwayv1.Denial{{SourceCluster: "north", TrafficClass: &spillwayv1.TrafficClass{Service: "b"}, Clusters: []string{"north"}}}
+		},
 	} {
 		changed := proto.Clone(good).(*spillwayv1.Ruleset)
 		change(changed)

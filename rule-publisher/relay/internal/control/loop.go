@@ -46,6 +46,7 @@ type Loop struct {
 	services map[string]*service
 	backends serve.Bundle // clusters and endpoints of everything in `reached`
 	reached  *table.Network
+	denied   table.Denials // within which `backends` fail over
 	expiry   *time.Timer
 	step     *time.Timer
 	serving  uint64
@@ -104,12 +105,12 @@ func (l *Loop) rebuild() {
 		l.expiry.Reset(l.rules.ExpiresAt.Sub(now))
 	}
 	l.announce(version)
-	if l.reached != l.network {
-		backends, err := buildBackends(l.network, version, l.backends)
+	if denials := l.rules.Denials(); l.reached != l.network || !l.denied.Equal(denials) {
+		backends, err := buildBackends(l.network, denials, version, l.backends)
 		if err != nil { // rulesets and their expiry go on, with what was reached before
 			l.refuse("backends", err)
 		} else {
-			l.reached, l.backends = l.network, backends
+			l.reached, l.denied, l.backends = l.network, denials, backends
 		}
 	}
 	for _, s := range l.services {
@@ -185,7 +186,7 @@ func (l *Loop) announce(version uint64) {
 	case version == l.serving:
 	case version == 0:
 		l.ports.Counters.Add(count.RulesetsExpired)
-		l.ports.Log.Warn("the ruleset has expired; serving local-first", "version", l.serving)
+		l.ports.Log.Warn("the ruleset has expired; serving local-first within its denials", "version", l.serving)
 	case l.serving == 0:
 		l.ports.Log.Info("serving a ruleset", "version", version)
 	}

@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -91,14 +92,30 @@ func (s *service) clusters(t table.Table, network *table.Network) (names []strin
 			s.called[host.Service] = true
 		}
 		if !s.called[host.Service] {
-			names = append(names, envoy.ClusterName(host.Service, host.Fallback))
+			for _, w := range host.Fallback.Weights {
+				names = append(names, envoy.ClusterName(host.Service, w.Cluster, host.Fallback.Without))
+			}
 			continue
 		}
-		for _, tier := range network.Tiers(host.Service) {
-			names = append(names, envoy.ClusterName(host.Service, tier.Cluster))
+		for _, without := range narrowed(host) {
+			allowed, _ := table.Except(network.Tiers(host.Service), without)
+			for _, tier := range allowed {
+				names = append(names, envoy.ClusterName(host.Service, tier.Cluster, without))
+			}
 		}
 	}
 	return names
+}
+
+// narrowed is what the ways to the host leave out, each set once.
+func narrowed(host table.Host) [][]string {
+	sets := [][]string{host.Fallback.Without}
+	for _, r := range host.Routes {
+		if !slices.ContainsFunc(sets, func(set []string) bool { return slices.Equal(set, r.Without) }) {
+			sets = append(sets, r.Without)
+		}
+	}
+	return sets
 }
 
 // sameRules compares what proxies do. Version 0, the fallback, is never the same as a ruleset.
@@ -111,8 +128,8 @@ func sameRules(a, b table.Table) bool {
 }
 
 // buildBackends makes the clusters and endpoints, which are the same for every source service.
-func buildBackends(network *table.Network, version uint64, before serve.Bundle) (serve.Bundle, error) {
-	clusters, assignments := envoy.Backends(network)
+func buildBackends(network *table.Network, denials table.Denials, version uint64, before serve.Bundle) (serve.Bundle, error) {
+	clusters, assignments := envoy.Backends(network, denials)
 	clusterSet, err := serve.NewSet(version, clusters, before[serve.ClusterType])
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"slices"
 	"time"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -21,22 +22,42 @@ const (
 	maxRetries    = 10_000
 )
 
-// Backends has an EDS cluster and its assignment for every (service, cluster) with endpoints, in
-// order of service, then nearest first. They are the same for every source service.
-func Backends(network *table.Network) (clusters []*cluster.Cluster, assignments []*endpoint.ClusterLoadAssignment) {
+// Backends has an EDS cluster and its assignment for every (service, cluster) with endpoints, in order
+// of service, then nearest first; and again without the clusters denied to some requests for the
+// service, for each such set. They are the same for every source service.
+func Backends(network *table.Network, denials table.Denials) (clusters []*cluster.Cluster, assignments []*endpoint.ClusterLoadAssignment) {
 	for _, service := range network.Services() {
-		tiers := network.Tiers(service)
-		for i, tier := range tiers {
-			name := ClusterName(service, tier.Cluster)
-			c := newCluster(name, handshakeTime(tiers, tier))
-			if network.ReportsLoad(service) {
-				c.LoadBalancingPolicy = balanceByReports()
+		for _, group := range groups(network.Tiers(service), denials.Sets(service)) {
+			for i, tier := range group.tiers {
+				name := ClusterName(service, tier.Cluster, group.without)
+				c := newCluster(name, handshakeTime(group.tiers, tier))
+				if network.ReportsLoad(service) {
+					c.LoadBalancingPolicy = balanceByReports()
+				}
+				clusters = append(clusters, c)
+				assignments = append(assignments, newAssignment(name, failoverOrder(group.tiers, i)))
 			}
-			clusters = append(clusters, c)
-			assignments = append(assignments, newAssignment(name, failoverOrder(tiers, i)))
 		}
 	}
 	return clusters, assignments
+}
+
+// group is tiers that fail over to each other, and the clusters left out of them.
+type group struct {
+	tiers   []table.Tier
+	without []string
+}
+
+// groups are all tiers, and what each denied set leaves of them, each group once.
+func groups(tiers []table.Tier, denied [][]string) []group {
+	out := []group{{tiers: tiers}}
+	for _, set := range denied {
+		allowed, without := table.Except(tiers, set)
+		if !slices.ContainsFunc(out, func(g group) bool { return slices.Equal(g.without, without) }) {
+			out = append(out, group{allowed, without})
+		}
+	}
+	return out
 }
 
 // handshakeTime is how long a connection may take. Up to a round trip of 250 ms it is no more than the

@@ -71,7 +71,7 @@ func TestGoldenRoutes(t *testing.T) {
 		}
 		services[service] = map[string]any{"inbound": plain(t, inbound), "outbound": plain(t, outbound)}
 	}
-	clusters, assignments := envoy.Backends(network)
+	clusters, assignments := envoy.Backends(network, rules.Denials())
 	got, err := json.MarshalIndent(map[string]any{"cluster": goldenCluster, "ruleset_version": ruleset.Version, "services": services,
 		"clusters": plainAll(t, clusters), "endpoints": plainAll(t, assignments)}, "", " ")
 	if err != nil {

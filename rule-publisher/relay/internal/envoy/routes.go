@@ -24,9 +24,14 @@ const requestTimeout = 15 * time.Second
 
 var timeout = durationpb.New(requestTimeout)
 
-// ClusterName is the Envoy cluster of a service's endpoints in a cluster.
-func ClusterName(service, cluster string) string {
-	return service + names.XdsClusterSeparator + cluster
+// ClusterName is the Envoy cluster of a service's endpoints in a cluster. It fails over to the service's
+// other clusters but for those in `without`, each of which its name tells after '!'.
+func ClusterName(service, cluster string, without []string) string {
+	name := service + names.XdsClusterSeparator + cluster
+	for _, denied := range without {
+		name += names.XdsClusterSeparator + "!" + denied
+	}
+	return name
 }
 
 // InboundRoutes names each class of the service by its route; everything leads to the application.
@@ -65,21 +70,28 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 			if err != nil {
 				return nil, err
 			}
-			action := weighted(h.Service, r.Weights)
-			if isSafe(r.Class.Method) {
-				action.RetryPolicy = retrySafe
-			}
-			host.Routes = append(host.Routes, newRoute(r.Class.ID(), match, action, metadata))
+			host.Routes = append(host.Routes, outboundRoute(h.Service, r.Class.ID(), match, r.Way, isSafe(r.Class.Method), metadata))
 		}
-		fallback := weighted(h.Service, []table.Weighted{{Cluster: h.Fallback, Weight: names.ValueWeightTotal}})
-		catchAll := newRoute(names.XdsCatchAllRoute, anyMatch, fallback, nil)
-		if len(h.Routes) > 0 {
-			catchAll.Metadata = metadata
+		told := metadata
+		if len(h.Routes) == 0 {
+			told = nil
 		}
-		host.Routes = append(host.Routes, catchAll)
+		host.Routes = append(host.Routes, outboundRoute(h.Service, names.XdsCatchAllRoute, anyMatch, h.Fallback, false, told))
 		config.VirtualHosts = append(config.VirtualHosts, host)
 	}
 	return config, nil
+}
+
+// outboundRoute goes the way, or answers that it is closed.
+func outboundRoute(service, name string, match *route.RouteMatch, way table.Way, safe bool, metadata *core.Metadata) *route.Route {
+	if len(way.Weights) == 0 {
+		return refusal(service, name, match, way.Without, metadata)
+	}
+	action := weighted(service, way)
+	if safe {
+		action.RetryPolicy = retrySafe
+	}
+	return newRoute(name, match, action, metadata)
 }
 
 func newRoute(name string, match *route.RouteMatch, action *route.RouteAction, metadata *core.Metadata) *route.Route {
@@ -112,11 +124,11 @@ func classMatch(class table.Class) (*route.RouteMatch, error) {
 
 // weighted uses weighted_clusters also for a single destination, so that every route of a
 // config_dump reads alike.
-func weighted(service string, weights []table.Weighted) *route.RouteAction {
-	clusters := make([]*route.WeightedCluster_ClusterWeight, 0, len(weights))
-	for _, w := range weights {
+func weighted(service string, way table.Way) *route.RouteAction {
+	clusters := make([]*route.WeightedCluster_ClusterWeight, 0, len(way.Weights))
+	for _, w := range way.Weights {
 		clusters = append(clusters, &route.WeightedCluster_ClusterWeight{
-			Name: ClusterName(service, w.Cluster), Weight: wrapperspb.UInt32(w.Weight)})
+			Name: ClusterName(service, w.Cluster, way.Without), Weight: wrapperspb.UInt32(w.Weight)})
 	}
 	return &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_WeightedClusters{WeightedClusters: &route.WeightedCluster{Clusters: clusters}},

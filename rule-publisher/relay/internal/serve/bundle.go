@@ -112,11 +112,13 @@ func stamp(ruleset uint64, items []*item, before Set) Set {
 	return Set{Version: strconv.FormatUint(ruleset, 10) + "." + content, items: items, names: namesOf(items)}
 }
 
-// Only the resources of these names; each must be there.
+// Only the resources of these names; of those that are missing Consistent tells.
 func (s Set) Only(ruleset uint64, names []string, before Set) Set {
 	items := make([]*item, 0, len(names))
 	for _, name := range names {
-		items = append(items, find(s.items, name))
+		if found := find(s.items, name); found != nil {
+			items = append(items, found)
+		}
 	}
 	slices.SortFunc(items, byName)
 	return stamp(ruleset, slices.Compact(items), before)

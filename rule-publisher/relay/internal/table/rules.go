@@ -39,6 +39,7 @@ type Rules struct {
 	classes     []Class // sorted, most specific first within a service
 	weights     map[ruleKey][]Weighted
 	edges       map[edge]bool
+	denials     Denials // in force beyond ExpiresAt
 	// Skipped says which classes Envoy cannot match, and why. They are routed as catch-all.
 	Skipped []string
 }
@@ -76,6 +77,7 @@ func ParseRules(ruleset *spillwayv1.Ruleset, cluster string) (*Rules, error) {
 			problems = append(problems, fmt.Errorf("rules[%d].%w", i, err))
 		}
 	}
+	problems = append(problems, rules.parseDenials(ruleset.GetDenials(), cluster, known)...)
 	SortClasses(rules.classes)
 	slices.Sort(rules.Skipped)
 	return rules, errors.Join(problems...)
@@ -139,7 +141,8 @@ func (r *Rules) Expired(now time.Time) bool {
 	return !now.Before(r.ExpiresAt)
 }
 
-// calls tells whether a rule has the source service call the destination.
-func (r *Rules) calls(source, destination string) bool {
-	return r != nil && r.edges[edge{source, destination}]
+// classed tells whether the source service's proxies must tell the destination's classes apart: a rule
+// has it call the destination, or one of the classes is denied some clusters, whoever calls it.
+func (r *Rules) classed(source, destination string) bool {
+	return r != nil && (r.edges[edge{source, destination}] || r.denials.names(destination))
 }

@@ -2,18 +2,24 @@ package table
 
 import "time"
 
-// Route is what one class of a destination service gets. Weights are in order of cluster
-// and sum to names.ValueWeightTotal; local-first is one destination with all of it.
+// Route is what one class of a destination service gets.
 type Route struct {
-	Class   Class
+	Class Class
+	Way
+}
+
+// Way is where requests may go. Weights are in order of cluster and sum to names.ValueWeightTotal;
+// local-first is one destination with all of it. None: closed, Without has every cluster of the service.
+type Way struct {
 	Weights []Weighted
+	Without []string // clusters of the service that they must not reach, not by failover either; sorted
 }
 
 // Host is one destination service.
 type Host struct {
 	Service  string
 	Routes   []Route // most specific first; none when no rule says that the service calls this one
-	Fallback string  // cluster for requests of no class: the service's nearest
+	Fallback Way     // of requests of no class: all to the service's nearest
 }
 
 // Table is what the proxies of one service do.
@@ -30,7 +36,8 @@ type Table struct {
 
 // Build makes the table of one source service. Without rules, or when they have expired, every
 // class goes to the nearest cluster that has the service: local-first with failover. The classes
-// of expired rules stay, since telemetry is named after them.
+// of expired rules stay, since telemetry is named after them, and so do their denials: what must not
+// leave a place must not do so because a publisher is away.
 //
 // A destination that no rule has the service call gets no classes, only the fallback: a proxy need not
 // hold, and be sent again with each change, what concerns the calls of others.
@@ -43,6 +50,7 @@ func Build(service string, network *Network, rules *Rules, now time.Time) Table 
 			table.Version, table.InputWindow = rules.Version, rules.InputWindow
 		}
 	}
+	denials := rules.Denials()
 	byService := map[string][]Class{}
 	for _, class := range classes { // keeps their order
 		byService[class.Service] = append(byService[class.Service], class)
@@ -50,20 +58,22 @@ func Build(service string, network *Network, rules *Rules, now time.Time) Table 
 	table.Inbound = byService[service]
 	for _, destination := range network.Services() {
 		tiers := network.Tiers(destination)
-		host := Host{Service: destination, Fallback: tiers[0].Cluster}
-		if !rules.calls(service, destination) {
+		host := Host{Service: destination}
+		host.Fallback, _ = way(nil, tiers, denials.of(destination, ""))
+		if !rules.classed(service, destination) {
 			table.Hosts = append(table.Hosts, host)
 			continue
 		}
 		for _, class := range byService[destination] {
-			weights, adapted := localFirst(tiers), ""
+			var rule []Weighted
 			if table.Version != 0 {
-				weights, adapted = follow(rules.weights[ruleKey{service, class.ID()}], tiers)
+				rule = rules.weights[ruleKey{service, class.ID()}]
 			}
+			taken, adapted := way(rule, tiers, denials.of(destination, class.form()))
 			if adapted != "" {
 				table.Adapted = append(table.Adapted, service+" to "+class.ID()+": "+adapted)
 			}
-			host.Routes = append(host.Routes, Route{Class: class, Weights: weights})
+			host.Routes = append(host.Routes, Route{Class: class, Way: taken})
 		}
 		table.Hosts = append(table.Hosts, host)
 	}

@@ -82,7 +82,7 @@ func TestRuleAppliesToItsServiceAndClass(t *testing.T) {
 	if w := gate.Hosts[0].Routes[0]; !slices.Equal(w.Weights, []Weighted{{"a", names.ValueWeightTotal}}) {
 		t.Errorf("a class without a rule: %+v", w)
 	}
-	if other := Build("other", n, r, now); len(other.Hosts[0].Routes) != 0 || other.Hosts[0].Fallback != "a" {
+	if other := Build("other", n, r, now); len(other.Hosts[0].Routes) != 0 || other.Hosts[0].Fallback.Weights[0].Cluster != "a" {
 		t.Errorf("a service that no rule has call this one: %+v", other.Hosts[0])
 	}
 	if own := Build("shop", n, r, now); len(own.Inbound) != 2 || gate.Inbound != nil {

@@ -14,6 +14,17 @@ func localFirst(tiers []Tier) []Weighted {
 	return []Weighted{{Cluster: tiers[0].Cluster, Weight: names.ValueWeightTotal}}
 }
 
+// way of a rule, none for local-first, among the tiers that are not denied; `adapted` says what of the
+// rule could not be followed.
+func way(rule []Weighted, tiers []Tier, denied []string) (taken Way, adapted string) {
+	allowed, without := Except(tiers, denied)
+	if len(allowed) == 0 {
+		return Way{Without: without}, closed(without)
+	}
+	weights, adapted := follow(rule, allowed)
+	return Way{weights, without}, adapted
+}
+
 // follow turns a rule's weights into those of clusters that have endpoints. Shares of clusters that
 // have none go to the others in proportion; `adapted` then says so. No weights: local-first.
 func follow(rule []Weighted, tiers []Tier) (weights []Weighted, adapted string) {
@@ -34,7 +45,7 @@ func follow(rule []Weighted, tiers []Tier) (weights []Weighted, adapted string) 
 	if len(missing) == 0 {
 		return weights, ""
 	}
-	adapted = fmt.Sprintf("no reachable endpoints in %s", strings.Join(missing, ", "))
+	adapted = fmt.Sprintf("no reachable endpoints in %s, or denied", strings.Join(missing, ", "))
 	if len(weights) == 0 {
 		return localFirst(tiers), adapted
 	}

@@ -1,8 +1,7 @@
-"""Policy files: strict keys, values checked against the topology."""
+"""Guardrail files: strict keys, values checked against the topology."""
 
 import pytest
-from spillway_contracts import ContractError
-from spillway_publisher import policy
+from spillway_contracts import ContractError, guardrails
 
 BAD = [
     ("maximum_shfit: 3", "maximum_shfit: unknown key; keys: denied_destinations"),
@@ -19,6 +18,20 @@ BAD = [
     ),
     ("denied_destinations: [{clusters: [north], traffic_class: x}]", "traffic class 'x': expected"),
     ("{frozen: true, shadow: true}", "frozen, shadow: both true"),
+    ("drained_clusters: [atlantis]", "drained_clusters: unknown cluster 'atlantis'; clusters: island"),
+    ("drained_clusters: [north, south, island]", "at least one cluster must stay"),
+    ("drained_clusters: north", "drained_clusters: Input should be a valid list; got 'north'"),
+    ("utilisation_ceiling: 80", "utilisation_ceiling: Input should be less than or equal to 1; got 80"),
+    ("utilisation_ceiling: 0", "utilisation_ceiling: Input should be greater than 0"),
+    ("egress_budget_usd_per_hour: -1", "egress_budget_usd_per_hour: Input should be greater than or equal"),
+    ("egress_budget_usd_per_hour: .inf", "egress_budget_usd_per_hour: Input should be a finite number"),
+    ("maximum_age_seconds: .inf", "maximum_age_seconds: Input should be a finite number; got inf"),
+    ("frozen: true\nfrozen: false", "key 'frozen' is there twice; once is allowed"),
+    (
+        "denied_destinations: [{clusters: [north], traffic_class: 'shpo GET /'}]",
+        "denied_destinations[0].traffic_class: unknown service 'shpo'; services: archive, shop",
+    ),
+    ("a: 2026-13-45", "cannot be read"),
     ("- a list", "(the document): Input should be"),
     ("a: b: c", "cannot be read"),
 ]
@@ -28,7 +41,7 @@ PIN = "pins: [{source_cluster: %s, source_service: web, traffic_class: 'shop GET
 def read(tmp_path, topology, text):
     path = tmp_path / "guardrails.yaml"
     path.write_text(text)
-    return policy.load(path, topology)
+    return guardrails.load(path, topology)
 
 
 @pytest.mark.parametrize(("text", "says"), BAD)
@@ -45,6 +58,18 @@ def test_what_is_wrong_is_named(tmp_path, topology, text, says):
     [
         ("north", "north: 9000", "", "pins[0].destinations: weights sum to 9000, must be 10000"),
         ("south", "island: 10000", "", "pins[0].destinations: no link 'south' to 'island'"),
+        (
+            "north",
+            "south: 10000",
+            "\ndrained_clusters: [south]",
+            "['south'] are drained; one at least must not",
+        ),
+        (
+            "north",
+            "north: 10000",
+            "",
+            "pins[0].source_service: unknown service 'web'; services: archive, shop",
+        ),
         ("north", "south: 10000", "\ndenied_destinations: [{clusters: [south]}]", "is a denied destination"),
     ],
 )
@@ -57,4 +82,4 @@ def test_pins_must_be_possible(tmp_path, topology, source, destinations, extra, 
 
 def test_empty_and_absent_files_are_the_default(tmp_path, topology):
     """No policy file, or an empty one, guards with the defaults."""
-    assert read(tmp_path, topology, "") == policy.load(None, topology) == policy.Policy()
+    assert read(tmp_path, topology, "") == guardrails.load(None, topology) == guardrails.Guardrails()

@@ -1,0 +1,155 @@
+"""The guardrail file's denials in every ruleset, and what a change of the file alone brings about."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, Denial, Ruleset
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import denials as contract
+from spillway_contracts.guardrails import Denial as Rule
+from spillway_contracts.guardrails import Guardrails
+from spillway_publisher import denials, operator, slices
+from spillway_publisher.checks import Context
+from spillway_publisher.guardrails import decide
+
+CLASS = "shop GET /items/{id}"
+CLUSTERS = ["island", "north", "south"]
+NOW = time.time_ns()
+ITEMS_NOT_SOUTH = {"denied_destinations": [Rule(traffic_class=CLASS, clusters=["south"])]}
+
+
+def said(of: list[Denial]) -> list[tuple[str, str, list[str]]]:
+    return [(*contract.key(denial), list(denial.clusters)) for denial in of]
+
+
+@pytest.fixture
+def ask(topology):
+    def decided(proposal: Ruleset, **policy):
+        return decide(proposal, Context(topology, Guardrails(**policy), {}, NOW))
+
+    return decided
+
+
+def test_denials_are_merged_per_source_and_class_and_in_order():
+    """No source means every cluster, no class every class; what overlaps is one denial."""
+    policy = Guardrails(
+        denied_destinations=[
+            Rule(traffic_class=CLASS, clusters=["south"]),
+            Rule(traffic_class=CLASS, source_cluster="north", clusters=["island", "south"]),
+            Rule(source_cluster="south", clusters=["island"]),
+        ]
+    )
+    assert said(denials.of(policy, CLUSTERS)) == [
+        ("island", CLASS, ["south"]),
+        ("north", CLASS, ["island", "south"]),
+        ("south", "", ["island"]),
+        ("south", CLASS, ["south"]),
+    ]
+
+
+names = st.sampled_from(CLUSTERS)
+rules = st.builds(
+    Rule,
+    traffic_class=st.none() | st.sampled_from([CLASS, "shop POST /items"]),
+    source_cluster=st.none() | names,
+    clusters=st.lists(names, min_size=1, max_size=4),
+)
+
+
+@given(st.lists(rules, max_size=8))
+def test_denials_keep_the_contract_and_deny_what_the_file_denies(listed):
+    """Whatever the file lists: the message passes the contract, and says of each class, source and
+    destination what the file says."""
+    policy = Guardrails(denied_destinations=listed)
+    found = denials.of(policy, CLUSTERS)
+    assert contract.check(found, CLUSTERS) == []
+    for source in CLUSTERS:
+        for cluster in CLUSTERS:
+            told = any(s == source and c in ("", CLASS) and cluster in to for s, c, to in said(found))
+            assert told == policy.denies(source, CLASS, cluster)
+
+
+def test_a_published_ruleset_says_the_files_denials_whatever_the_proposal_says(ask, make):
+    """A proposer can neither lift nor add one; a ruleset without rules says them too."""
+    for proposal in (make({"north": {"north": 10_000}}, now_ns=NOW), make({}, now_ns=NOW, policy="frozen")):
+        proposal.denials.add(source_cluster="north", clusters=["island"])
+        decision = ask(proposal, frozen=proposal.policy == "frozen", **ITEMS_NOT_SOUTH)
+        assert said(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
+        assert not ask(proposal).ruleset.denials
+
+
+def test_slices_have_their_own_denials_and_join_again(make):
+    """A relay gets what binds its own cluster's requests."""
+    whole = make({"north": {"north": 10_000}})
+    whole.denials.extend(denials.of(Guardrails(**ITEMS_NOT_SOUTH), CLUSTERS))
+    parts = slices.cut(whole, CLUSTERS, 3)
+    assert {c: said(p.denials) for c, p in parts.items()} == {c: [(c, CLASS, ["south"])] for c in CLUSTERS}
+    assert slices.join(parts.values()).denials == whole.denials
+
+
+def test_a_rollback_says_todays_denials(ask, make):
+    """Those of the version that it goes back to may name a cluster that is gone."""
+    old = make({"north": {"north": 10_000}}, version=3)
+    old.denials.add(source_cluster="atlantis", clusters=["atlantis"])
+    decision = ask(operator.rollback(old, "slow", 60, NOW), **ITEMS_NOT_SOUTH)
+    assert said(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
+
+
+@pytest.fixture
+def renew(topology):
+    """renew(in_force or None, now=..., **policy) -> the proposal, and what is decided about it."""
+
+    def renewed(in_force: Ruleset | None, now: int = NOW, **policy):
+        parts = slices.cut(in_force, CLUSTERS, in_force.version) if in_force else {}
+        guardrails = Guardrails(**policy)
+        proposal = denials.renewal(parts, guardrails, CLUSTERS, now)
+        return proposal, proposal and decide(proposal, Context(topology, guardrails, parts, now))
+
+    return renewed
+
+
+def test_a_new_denial_is_proposed_with_what_is_in_force_within_it(renew, make):
+    """The denied share goes to the rule's others; who proposed it and when it expires stay, so the step
+    neither holds off the optimizer nor renews a ruleset."""
+    old = make({"north": {"north": 2000, "south": 6000, "island": 2000}}, now_ns=NOW - 10**9, version=4)
+    proposal, decision = renew(old, **ITEMS_NOT_SOUTH)
+    (rule,) = decision.ruleset.rules
+    assert {d.cluster: d.weight for d in rule.destinations} == {"north": 5000, "island": 5000}
+    assert said(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
+    assert (proposal.origin, proposal.expires_at) == (ORIGIN_OPTIMIZER, old.expires_at)
+
+
+def test_a_rule_that_has_nowhere_left_is_left_out(renew, make):
+    """It must not be the one that has the whole proposal refused."""
+    old = make({"north": {"south": 10_000}, "south": {"north": 10_000}}, now_ns=NOW - 10**9, version=4)
+    _, decision = renew(old, **ITEMS_NOT_SOUTH)
+    assert [rule.source_cluster for rule in decision.ruleset.rules] == ["south"]
+
+
+@pytest.mark.parametrize("state", ["nothing published", "expired"])
+def test_denials_without_a_ruleset_in_force_are_proposed_alone(renew, make, state):
+    """Relays then serve local-first within them; the operator's hold does not apply, for it has no rules."""
+    old = make({"north": {"south": 10_000}}, now_ns=NOW - 10**9, version=4)
+    when = NOW if state == "nothing published" else NOW + 3600 * 10**9
+    _, decision = renew(None if state == "nothing published" else old, when, **ITEMS_NOT_SOUTH)
+    assert (decision.ruleset.origin, len(decision.ruleset.rules)) == (ORIGIN_OPERATOR, 0)
+    assert decision.ruleset.expires_at.ToNanoseconds() > when
+    assert len(decision.ruleset.denials) == len(CLUSTERS)
+
+
+def test_nothing_is_proposed_when_the_denials_are_in_force(renew, make):
+    """Other changes of the file wait for the next proposal, as before; a lifted denial does not."""
+    old = make({"north": {"north": 10_000}}, now_ns=NOW - 10**9, version=4)
+    assert renew(old, minimum_local_share=100)[0] is None
+    assert renew(None)[0] is None
+    _, decision = renew(old, **ITEMS_NOT_SOUTH)
+    decision.ruleset.version = 5
+    assert renew(decision.ruleset, **ITEMS_NOT_SOUTH)[0] is None
+    assert not renew(decision.ruleset)[1].ruleset.denials
+
+
+def test_no_topology_no_denials():
+    """A topology without clusters, which a hostile proposal is judged by, makes nothing raise."""
+    assert denials.of(Guardrails(**ITEMS_NOT_SOUTH), [c.name for c in Topology().clusters]) == []

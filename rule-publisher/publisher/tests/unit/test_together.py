@@ -1,0 +1,60 @@
+"""Loops side by side end together, also where a cancellation gets lost on its way."""
+
+import asyncio
+
+import pytest
+from spillway_publisher import together
+from spillway_publisher.together import together as run
+
+
+async def deaf(times: int, ended: list[int]) -> None:
+    """What asyncio.wait_for of Python 3.11 does to a cancellation that comes with the answer: it goes on."""
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if not times:
+                ended.append(1)
+                raise
+            times -= 1
+
+
+async def fails() -> None:
+    await asyncio.sleep(0)
+    raise ConnectionError("gone")
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(together, "AGAIN_S", 0.01)
+
+
+async def test_one_that_fails_ends_those_that_hear_it_late():
+    ended = []
+    with pytest.raises(ExceptionGroup) as raised:
+        async with asyncio.timeout(10):
+            await run(deaf(2, ended), fails(), deaf(0, ended))
+    assert [type(error) for error in raised.value.exceptions] == [ConnectionError] and len(ended) == 2
+
+
+async def test_all_end_with_who_runs_them():
+    ended = []
+    task = asyncio.create_task(run(deaf(1, ended), deaf(3, ended)))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert len(ended) == 2
+
+
+async def test_all_end_where_loops_run_loops():
+    """The outer one repeats its cancellation while the inner one is about to, which then goes on."""
+    ended = []
+    task = asyncio.create_task(run(run(deaf(3, ended), deaf(9, ended)), deaf(0, ended)))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert len(ended) == 3
