@@ -8,6 +8,8 @@ use crate::outbox::Bounds;
 
 /// Longest DNS name.
 const NAME_MAX: usize = 253;
+/// Of a kept span that stands for more than 2^20 requests readers believe nothing but itself.
+const LEAST_RATIO: f64 = 1e-6;
 
 const KEYS: [&str; 11] = [
     "direction",
@@ -143,10 +145,10 @@ impl Keys {
         match self.map.get(key) {
             None => return default,
             Some(value) => match value.as_f64() {
-                Some(ratio) if (0.0..=1.0).contains(&ratio) => return ratio,
-                _ => {
-                    self.errors.push(format!("{key}: {value} is not allowed, expected a number from 0 to 1"))
-                }
+                Some(ratio) if ratio == 0.0 || (LEAST_RATIO..=1.0).contains(&ratio) => return ratio,
+                _ => self.errors.push(format!(
+                    "{key}: {value} is not allowed, expected 0 or a number from {LEAST_RATIO:e} to 1"
+                )),
             },
         }
         default

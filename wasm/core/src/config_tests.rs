@@ -53,10 +53,10 @@ fn ratios() {
     let with = |ratio: &str| {
         Config::parse(MINIMAL.replace('}', &format!(r#", "sample_ratio": {ratio}}}"#)).as_bytes())
     };
-    for (text, ratio) in [("0", 0.0), ("1", 1.0), ("0.125", 0.125)] {
+    for (text, ratio) in [("0", 0.0), ("1", 1.0), ("0.125", 0.125), ("1e-6", 1e-6)] {
         assert_eq!(with(text).unwrap().sample_ratio, ratio);
     }
-    for text in ["-0.1", "\"1\"", "null", "2"] {
+    for text in ["-0.1", "5e-7", "\"1\"", "null", "2"] {
         assert!(with(text).unwrap_err().contains("sample_ratio"), "{text}");
     }
 }

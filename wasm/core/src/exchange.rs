@@ -191,7 +191,9 @@ impl Exchange {
             return;
         }
         let routed = properties.text(Property::ClusterName);
-        if let Some((service, cluster)) = routed.and_then(|name| name.split_once(XDS_CLUSTER_SEPARATOR)) {
+        let mut parts = routed.into_iter().flat_map(|name| name.split(XDS_CLUSTER_SEPARATOR));
+        // Further parts are denials that narrow the failover.
+        if let (Some(service), Some(cluster)) = (parts.next(), parts.next()) {
             let cluster = Some(cluster).filter(|_| !told_cluster);
             let service = Some(service).filter(|_| !self.told_service);
             put_destination(Party { cluster, service }, span);

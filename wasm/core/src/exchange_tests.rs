@@ -338,6 +338,9 @@ fn destination_without_asking() {
     let silent = finish(arrive(&config, &[]), &config, 130, routed()).unwrap();
     assert_eq!(silent.get("spillway.destination.service"), Some("cart"));
     assert_eq!(silent.get("spillway.destination.cluster"), Some("two"));
+    let narrowed = routed().with(Property::ClusterName, b"cart|two|!three|!four");
+    let narrowed = finish(arrive(&config, &[]), &config, 130, narrowed).unwrap();
+    assert_eq!(narrowed.get("spillway.destination.cluster"), Some("two"));
 }
 
 /// Tunnels, upgrades, event streams and what outlives every call leave no span.

@@ -7,8 +7,7 @@ mod names;
 mod pairs;
 mod trace;
 
-/// A property of any bytes.
-pub type Target = fn(&[u8]);
+use spillway_fuzzing::Target;
 
 /// Every target by its name, which is also its folder of seeds.
 pub const TARGETS: [(&str, Target); 14] = [
@@ -27,8 +26,3 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("otlp_answer", answers::otlp_answer),
     ("ruleset_version", answers::ruleset_version),
 ];
-
-/// The target of that name.
-pub fn named(name: &str) -> Option<Target> {
-    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
-}

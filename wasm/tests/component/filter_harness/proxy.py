@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
+from spillway_lab.testing import proc
 from spillway_lab.testing.servers import free_port
 
 from filter_harness.bootstrap import CLASS, ROOT, WASM, Setup, bootstrap
@@ -106,8 +107,7 @@ class Proxy:
         return active
 
     def rss_kb(self) -> int:
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+        return round(proc.memory_mb(self._process.pid, "VmRSS") * 1024)
 
     def stop(self) -> None:
         self._process.terminate()
