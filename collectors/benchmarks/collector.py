@@ -14,6 +14,7 @@ from pathlib import Path
 
 import payload
 import stack
+from spillway_lab.testing import proc
 from spillway_lab.testing.kafka import kafka_process
 
 _KEYS = (
@@ -35,13 +36,13 @@ def phase(topic: stack.Topic, pid: int, address: str, batches: int, spans_per_s:
     load = stack.sender(address, batches, spans_per_s)
     before, disk = topic.ends(), _size(log)
     time.sleep(1.0)  # the sender makes its batches
-    cpu, began = stack.cpu_s(pid), time.perf_counter()
+    cpu, began = proc.cpu_s(pid), time.perf_counter()
     output, _ = load.communicate("go\n")
     if load.returncode:
         raise RuntimeError(f"the sender ended with {load.returncode}")
     sent = json.loads(output)
     wall = topic.settled() - began
-    cpu = stack.cpu_s(pid) - cpu
+    cpu = proc.cpu_s(pid) - cpu
     messages, arrived, size = topic.content(before)
     spans = sent["sent"] * payload.SPANS
     if arrived < spans:
@@ -57,7 +58,7 @@ def phase(topic: stack.Topic, pid: int, address: str, batches: int, spans_per_s:
         "kafka_bytes_per_span": round((_size(log) - disk) / arrived),
         "export_p50_ms": round(latencies[len(latencies) // 2] * 1e3, 2),
         "export_p99_ms": round(latencies[len(latencies) * 99 // 100] * 1e3, 2),
-        "rss_mb": round(stack.peak_rss_mb(pid)),
+        "rss_mb": round(proc.memory_mb(pid, "VmHWM")),
         "refused": sent["refused"],
         "duplicates": arrived - spans,
         "sender_cpu": round(sent["cpu_share"], 2),

@@ -20,7 +20,6 @@ sys.path.insert(0, str(BOX / "tests" / "component"))
 import collector_process  # noqa: E402
 
 CORE, OTHERS = "0", f"1-{os.cpu_count() - 1}" if (os.cpu_count() or 1) > 1 else "0"
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -57,18 +56,6 @@ def sender(address: str, batches: int, spans_per_s: float) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         text=True,
     )
-
-
-def cpu_s(pid: int) -> float:
-    """User and system time of a process so far (proc(5): fields 14 and 15 of stat)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def peak_rss_mb(pid: int) -> float:
-    """The largest resident set that a process had."""
-    [line] = [row for row in Path(f"/proc/{pid}/status").read_text().splitlines() if row.startswith("VmHWM")]
-    return int(line.split()[1]) / 1024
 
 
 class Topic:

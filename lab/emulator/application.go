@@ -22,6 +22,7 @@ type Service struct {
 	Workers        int        `yaml:"workers"`
 	Queue          int        `yaml:"queue"`            // requests that may wait; more are refused at once
 	QueueTimeoutMs float64    `yaml:"queue_timeout_ms"` // longest wait for a worker
+	Silent         bool       `yaml:"silent"`           // reports no CPU use
 	Endpoints      []Endpoint `yaml:"endpoints"`
 }
 

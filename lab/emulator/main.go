@@ -57,9 +57,11 @@ func run(ctx context.Context, config Config, application Application, service Se
 	if err != nil {
 		return err
 	}
-	provider, err := StartTelemetry(ctx, config, pod.pool.TakeUtilisation, reportEvery)
-	if err != nil {
-		return err
+	provider := Silence()
+	if !service.Silent {
+		if provider, err = StartTelemetry(ctx, config, pod.pool.TakeUtilisation, reportEvery); err != nil {
+			return err
+		}
 	}
 	// Both listeners are open before either serves: healthy means that requests are accepted.
 	listener, err := net.Listen("tcp", config.Listen)

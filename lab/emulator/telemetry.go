@@ -20,6 +20,9 @@ import (
 	"spillway.dev/contracts/names"
 )
 
+// Silence is the telemetry of a service that reports no CPU use: nothing reads it.
+func Silence() *sdkmetric.MeterProvider { return sdkmetric.NewMeterProvider() }
+
 // StartTelemetry reports the pool's busy share to the collector once per interval. It works off
 // the request path; while the collector is away, readings are dropped, and after it each reading
 // covers the time since the last.

@@ -46,6 +46,7 @@ class Service(Model):
     workers: Annotated[int, Field(ge=1)]
     queue: Annotated[int, Field(ge=0)]
     queue_timeout_ms: Positive
+    silent: bool = False  # reports no CPU use
     endpoints: Annotated[list[Endpoint], Field(min_length=1)]
 
 

@@ -20,7 +20,7 @@ from spillway_lab.scenario import Scenario
 _GB = 1e9  # clouds bill decimal gigabytes
 _SEPARATOR = re.escape(names.XDS_CLUSTER_SEPARATOR)
 _COUNTER = re.compile(
-    rf"cluster\.[^.]+{_SEPARATOR}(?P<cluster>[^.]+)\.upstream_cx_(?P<way>tx|rx)_bytes_total"
+    rf"cluster\.[^.]+?{_SEPARATOR}(?P<cluster>[^.|]+)(?:{_SEPARATOR}[^.]+)?\.upstream_cx_(?P<way>tx|rx)_bytes_total"
 )
 
 Pair = tuple[str, str]  # from, to: the direction of the bytes

@@ -21,7 +21,7 @@ def weights(route_config: dict, service: str) -> dict[str, dict[str, int]]:
     for host in route_config.get("virtual_hosts", []):
         for route in host.get("routes", []):
             for entry in route.get("route", {}).get("weighted_clusters", {}).get("clusters", []):
-                destination, _, cluster = entry["name"].partition(names.XDS_CLUSTER_SEPARATOR)
+                destination, cluster = entry["name"].split(names.XDS_CLUSTER_SEPARATOR)[:2]
                 if destination == service:
                     found.setdefault(route["name"], {})[cluster] = entry.get("weight", 0)
     return found

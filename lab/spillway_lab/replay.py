@@ -13,7 +13,7 @@ import yaml
 from clickhouse_driver import Client
 from pydantic import Field, ValidationError
 
-from spillway_lab import stack, tables
+from spillway_lab import questions, stack, tables
 from spillway_lab.application import Model, read_yaml
 from spillway_lab.errors import InvalidInput, LabError, from_validation
 from spillway_lab.progress import Progress
@@ -21,7 +21,7 @@ from spillway_lab.scenario import Cluster, Link, NotNegative
 from spillway_lab.stack import ROOT, Stack
 
 SQL = ROOT / "docs/sql"
-_JOBS = ["streams-exclusive", "streams-curves", "streams-graph"]
+_JOBS = ["streams-exclusive", "streams-classify", "streams-curves", "streams-graph"]
 _START_S, _DRAIN_S, _SETTLED_S = 180.0, 180.0, 12.0
 
 
@@ -137,9 +137,10 @@ def _drain(client: Client, progress: Progress) -> None:
 
 def _print_learned(client: Client, files: list[Recording]) -> None:
     print(f"\nClasses ({sum(f.spans for f in files)} spans in {len(files)} files)\n")
-    print(tables.answer(client, SQL / "classes.sql"))
+    whole = {"start": min(f.start for f in files), "end": max(f.end for f in files)}
+    print(tables.answer(client, SQL / "classes.sql", whole))
     print("\nCall graph\n")
-    print(tables.answer(client, SQL / "call_ratios.sql"))
+    print(tables.answer(client, SQL / "who_calls_whom.sql", whole))
     print("\nOwn (exclusive) time at each load, mean ms (requests per second, corrected for sampling)\n")
     print(_own_times(client, files))
     print("\nCurves, L(u) = a / (1 - u) + b\n")
@@ -161,8 +162,7 @@ def _own_times(client: Client, files: list[Recording]) -> str:
 
 
 def _measured(client: Client, file: Recording) -> list[tuple[str, float, float, float]]:
-    sql = (SQL / "own_time.sql").read_text()
-    return client.execute(sql, {"start": file.start, "end": file.end})
+    return questions.ask(client, SQL / "own_time.sql", {"start": file.start, "end": file.end})[1]
 
 
 def _print_plan(client: Client, setting: Setting, files: list[Recording], running: Stack) -> None:

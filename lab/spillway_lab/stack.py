@@ -169,6 +169,7 @@ def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], poli
         "SPILLWAY_RUN": str(run),
         "SPILLWAY_POLICY": policy,
         "SPILLWAY_TOPOLOGY": str(run / "topology.yaml"),
+        "SPILLWAY_GUARDRAILS": os.environ.get("SPILLWAY_GUARDRAILS", str(ROOT / "infra/guardrails.yaml")),
         "SPILLWAY_XDS_IDENTITY": certificates.SERVICE_PATTERN,
         "SPILLWAY_KAFKA": f"{HOST}:{shared['KAFKA_PORT']}",
         "SPILLWAY_REDIS_URL": f"redis://:{made['REDIS_PASSWORD']}@{HOST}:{shared['REDIS_PORT']}/0",

@@ -1,9 +1,11 @@
 """Answers of SQL questions as text tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clickhouse_driver import Client
+
+from spillway_lab import questions
 
 
 def text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -23,10 +25,9 @@ def text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([line(cells[0]), "  ".join("-" * width for width in widths), *map(line, cells[1:])])
 
 
-def answer(client: Client, sql: Path) -> str:
-    """Runs one .sql file and returns its answer as a table."""
-    rows, columns = client.execute(sql.read_text(), with_column_types=True)
-    return text([name for name, _ in columns], rows)
+def answer(client: Client, sql: Path, values: Mapping[str, object] | None = None) -> str:
+    """Runs one .sql file with these parameters and returns its answer as a table."""
+    return text(*questions.ask(client, sql, values))
 
 
 def _cell(value: object) -> str:

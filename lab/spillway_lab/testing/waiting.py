@@ -24,13 +24,17 @@ def _nothing() -> object:
 
 
 def eventually(
-    check: Callable[[], T], what: str, seconds: float = WAIT_S, seen: Callable[[], object] = _nothing
+    check: Callable[[], T],
+    what: str,
+    seconds: float = WAIT_S,
+    seen: Callable[[], object] = _nothing,
+    period_s: float = _POLL_S,
 ) -> T:
     """The first true result of `check`. AssertionError with `what` and `seen()` when there is none in time."""
     deadline = time.monotonic() + seconds
     while not (result := check()):
         _fail_after(deadline, what, seconds, seen)
-        time.sleep(_POLL_S)
+        time.sleep(period_s)
     return result
 
 

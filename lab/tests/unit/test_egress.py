@@ -10,7 +10,7 @@ STATS = json.dumps(
         "stats": [
             {"name": "cluster.db|b.upstream_cx_tx_bytes_total", "value": 1_000_000_000},
             {"name": "cluster.db|b.upstream_cx_rx_bytes_total", "value": 1_500_000_000},
-            {"name": "cluster.api|b.upstream_cx_rx_bytes_total", "value": 500_000_000},
+            {"name": "cluster.api|b|!c.upstream_cx_rx_bytes_total", "value": 500_000_000},
             {"name": "cluster.db|a.upstream_cx_rx_bytes_total", "value": 9},
             {"name": "cluster.spillway-app.upstream_cx_rx_bytes_total", "value": 9},
             {"histograms": {}},

@@ -1,0 +1,20 @@
+"""`accuracy`: a ladder of load on an application whose queues are known, and how true the learned models are."""
+
+import argparse
+from pathlib import Path
+
+from spillway_lab import accuracy, scenario
+
+HELP = "runs a scenario's profile and compares curves, capacities, weights and call ratios with the truth"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scenario", type=Path, required=True)
+    parser.add_argument(
+        "--name", default="accuracy", help="run folder below .spillway/run; copies need names of their own"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    accuracy.run(scenario.load(arguments.scenario), arguments.name)
+    return 0

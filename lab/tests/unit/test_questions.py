@@ -1,0 +1,69 @@
+"""Questions of docs/sql as files: their parameters, and what is wrong with an answer to them."""
+
+import re
+from pathlib import Path
+
+import pytest
+from spillway_lab import questions
+from spillway_lab.__main__ import main
+from spillway_lab.commands.sql import FOLDER
+from spillway_lab.errors import InvalidInput
+
+TEXT = """-- How much? Ask
+-- often.
+-- Parameters: who, since.
+SELECT 1 WHERE who = {who:String} AND at > {since:DateTime64(6, 'UTC')} AND {who:String} != '{x}'
+"""
+
+
+@pytest.fixture
+def question(tmp_path: Path) -> questions.Question:
+    (tmp_path / "much.sql").write_text(TEXT)
+    return questions.read(tmp_path / "much.sql")
+
+
+def test_a_file_tells_what_it_asks_and_takes(question):
+    """The comment is the description, its first sentence the title, {name:Type} the parameters."""
+    assert (question.name, question.title) == ("much", "How much?")
+    assert question.parameters == {"who": "String", "since": "DateTime64(6, 'UTC')"}
+
+
+def test_parameters_become_literals_of_their_type(question):
+    """Quotes and backslashes in a value stay inside its literal; braces that are no parameter stay."""
+    sql = questions.bound(question, {"who": "o'\\", "since": 5})
+    assert "who = CAST('o\\'\\\\' AS String)" in sql
+    assert "at > CAST('5' AS DateTime64(6, 'UTC')) AND" in sql and sql.endswith("!= '{x}'")
+
+
+def test_missing_and_unknown_parameters_are_named_together(question):
+    """All problems at once, with the type and what is allowed."""
+    with pytest.raises(InvalidInput) as error:
+        questions.bound(question, {"who": "a", "when": 1})
+    assert error.value.problems == [
+        "much: parameter since (DateTime64(6, 'UTC')): missing",
+        "much: parameter when: unknown; it takes: who, since",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(questions.read_all(FOLDER)))
+def test_every_question_of_the_project_says_what_it_takes(name):
+    """Its comment ends in a sentence with exactly the parameters of its text."""
+    question = questions.read_all(FOLDER)[name]
+    said = re.sub(r"\([^)]*\)", "", question.about.partition("Parameters: ")[2]).partition(".")[0]
+    assert set(question.parameters) == {name.strip() for name in said.split(",") if said}
+    assert question.title.endswith(("?", "."))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sql", "nothing"], "question 'nothing': unknown; there are: class_decisions"),
+        (["sql", "freshness", "--param", "x"], "--param x: must be NAME=VALUE"),
+        (["sql", "freshness"], "SPILLWAY_CLICKHOUSE_URL: missing"),
+    ],
+)
+def test_wrong_usage_ends_with_64(arguments, said, capsys, monkeypatch):
+    """What is wrong is said in a line, with what is allowed."""
+    monkeypatch.delenv("SPILLWAY_CLICKHOUSE_URL", raising=False)
+    assert main(arguments) == 64
+    assert said in capsys.readouterr().err

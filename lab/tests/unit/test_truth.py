@@ -1,0 +1,101 @@
+"""The simulated truth is queueing theory's, and what is learned is compared with it fairly."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from spillway_lab import accuracy, scenario, truth
+from spillway_lab.application import Application
+from spillway_lab.errors import LabError
+from spillway_lab.scenario import Request
+from spillway_lab.simulation import Simulation
+from spillway_lab.truth import Known, KnownService, Learned
+
+LADDER = Path(__file__).resolve().parents[2] / "accuracy" / "ladder.yaml"
+ENTRY = [Request(service="a", method="GET", path="/x")]
+
+
+def _application(workers: int, **service_time: object) -> Application:
+    endpoint = {"method": "GET", "path": "/x", "service_time": service_time, "response_bytes": 1}
+    service = {"workers": workers, "queue": 10, "queue_timeout_ms": 1000, "endpoints": [endpoint]}
+    return Application.model_validate({"call_timeout_ms": 1000, "services": {"a": service}})
+
+
+@pytest.mark.parametrize(
+    ("workers", "time", "expected_ms"),
+    [
+        (1, {"distribution": "exponential", "mean_ms": 10}, 20.0),  # M/M/1 at a half: 1 / (1 - u)
+        (1, {"distribution": "constant", "mean_ms": 10}, 15.0),  # M/D/1 waits half as long
+        (1, {"distribution": "lognormal", "mean_ms": 10, "cv": 2.0}, 35.0),  # P-K: u / (1 - u) (1 + cv^2) / 2
+        (2, {"distribution": "exponential", "mean_ms": 20}, 26.667),  # M/M/2 at a half: 1 / (1 - u^2)
+    ],
+)
+def test_queues_are_erlangs_and_pollaczek_khinchines(workers, time, expected_ms):
+    """50 Poisson requests a second for 2,000 s, half of the capacity."""
+    simulation = Simulation(_application(workers, **time), seed=1)
+    simulation.run(ENTRY, rps=50, seconds=2000, is_poisson=True)
+    assert np.mean(simulation.own_ms["a GET /x"]) == pytest.approx(expected_ms, rel=0.05)
+
+
+def test_the_ladder_s_truth_follows_from_its_application():
+    """Capacity is workers over mean service time of the mix, weights are ratios of service times, ratios are
+    probabilities and numbers of calls; services that are hardly busy are left out, one of
+    them shows what proxies add; a curve without load starts at
+    the service time, and b is below a where little of the latency is the class's own."""
+    known = truth.known(scenario.load(LADDER), simulated_s=60)
+    assert sorted(known.services) == ["depot", "ledger", "stock"]
+    assert (known.calm, known.calm_ms) == ("porter GET /doors/{id}", 10)
+    stock = known.services["stock"]
+    assert stock.saturation_rps == pytest.approx(1000 / (0.65 * 10 + 0.35 * 30))
+    assert known.services["ledger"].saturation_rps == pytest.approx(4000 / 95)
+    assert list(stock.weights.values()) == [1.0, 3.0]
+    assert known.ratios["stock POST /orders/{id}", "ledger POST /entries/{id}"] == 2
+    assert known.ratios["gateway GET /items/{id}", "depot GET /items/{id}"] == 0.25
+    for service, own in (("stock", 10), ("depot", 20)):
+        a, b = known.services[service].curves[f"{service} GET /items/{{id}}"]
+        assert a > 0 and a + b == pytest.approx(own, rel=0.2)
+
+
+def _known(a: float, b: float) -> Known:
+    service = KnownService(
+        100.0, {"a GET /x": 0.5, "a GET /y": 0.5}, {"a GET /x": 1.0, "a GET /y": 3.0}, {"a GET /x": (a, b)}
+    )
+    return Known({"a": service}, {("e GET /", "a GET /x"): 0.5}, "e GET /", 5.0, (0.0, 0.5))
+
+
+def _calm(curve_ms: float, *windows_ms: float) -> Learned:
+    return Learned({"e GET /": (0.0, curve_ms, 0.0, 1.0, "retrain")}, {}, {}, windows_ms)
+
+
+def test_a_disturbed_machine_is_told_by_the_class_that_never_waits():
+    """On the whole, or for ten seconds; and it is not quiet because nothing is known of it."""
+    known = _known(10.0, 0.0)
+    assert known.disturbance(_calm(7.0, 7.1, 6.8, 9.5)) == ""
+    assert "3.5 ms longer than its service time although" in known.disturbance(_calm(8.5, 7.0))
+    assert "6.9 ms longer than its service time for ten seconds" in known.disturbance(_calm(7.0, 7.1, 11.9))
+    assert "whether the machine stalled" in known.disturbance(_calm(7.0))
+    with pytest.raises(LabError, match="e GET /: no curve"):
+        known.disturbance(Learned({}, {}, {}, (7.0,)))
+
+
+def test_errors_are_relative_and_hold_what_proxies_add():
+    """A capacity counts requests of the baseline class: 220 of it are 110 of a mix that weighs 2; the entry's 2 ms
+    above its service time belong to everybody's truth; a row that is missing is an error of 100 %."""
+    learned = Learned(
+        {
+            "a GET /x": (10.0, 2.0, 1.0, 1.0, "retrain"),
+            "a GET /y": (10.0, 2.0, 1.0, 3.0, "retrain"),
+            "e GET /": (1.0, 6.0, 0.0, 1.0, "retrain"),
+        },
+        {"a": (220.0, "cpu", "line")},
+        {("e GET /", "a GET /x"): 0.55},
+        (5.0,),
+    )  # fmt: skip
+    rows = {(row.kind, row.of): row for row in accuracy.compare(_known(10.0, 0.0), learned)}
+    assert rows["saturation", "a"].error == pytest.approx(0.10)
+    assert rows["weight", "a GET /y"].error == 0
+    assert rows["L(0.5)", "a GET /x"].error == pytest.approx(0) and rows["L(0)", "a GET /x"].true == 12
+    assert rows["ratio", "e GET / -> a GET /x"].error == pytest.approx(0.1)
+    nothing = accuracy.compare(_known(10.0, 0.0), _calm(5.0))
+    assert {row.error for row in nothing} == {-1.0}
+    assert accuracy.summary(nothing)["ratio"] == {"median": 1.0, "largest": 1.0}
