@@ -1,6 +1,6 @@
--- The newest curve of each class, L(u) = a / (1 - u) + b, and the capacity that u is a share of.
+-- The newest curve of each class, L(u) = a / (1 - u) + b, and the capacity that u is a share of, in each cluster.
 SELECT class, round(a_ms, 3) AS a_ms, round(b_ms, 3) AS b_ms, round(a_se_ms, 3) AS a_se_ms, round(capacity_rps, 1) AS capacity_rps,
-       round(u_min, 2) AS u_min, round(u_max, 2) AS u_max, samples, phase, capacity_source
+       round(u_min, 2) AS u_min, round(u_max, 2) AS u_max, samples, phase, cluster, capacity_source
 FROM
 (
     SELECT service, class, argMax(a_ms, fitted_at) AS a_ms, argMax(b_ms, fitted_at) AS b_ms, argMax(a_se_ms, fitted_at) AS a_se_ms,
@@ -10,7 +10,7 @@ FROM
 ) AS newest
 LEFT JOIN
 (
-    SELECT service, argMax(capacity_rps, measured_at) AS capacity_rps, argMax(source, measured_at) AS capacity_source
-    FROM capacities GROUP BY service
+    SELECT service, cluster, argMax(capacity_rps, measured_at) AS capacity_rps, argMax(source, measured_at) AS capacity_source
+    FROM capacities GROUP BY service, cluster
 ) AS capacity USING (service)
-ORDER BY class
+ORDER BY class, cluster

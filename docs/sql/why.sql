@@ -7,9 +7,8 @@ WITH
     (
         SELECT source_cluster, source_service, class, destination_cluster,
                sum(adjusted_count) AS calls,
-               avg(duration_us) / 1000 AS observed_ms,
-               avg(network_us) / 1000 AS observed_network_ms
-        FROM edges
+               avgWeighted(network_us, adjusted_count) / 1000 AS observed_network_ms
+        FROM edges FINAL
         WHERE ruleset_version IN (SELECT version FROM rulesets WHERE outcome = 'published' AND policy = newest_policy)
           AND started_at > (SELECT max(started_at) FROM edges) - INTERVAL 120 SECOND
         GROUP BY source_cluster, source_service, class, destination_cluster
@@ -39,8 +38,8 @@ FROM latest
 LEFT JOIN routed USING (source_cluster, source_service, class, destination_cluster)
 LEFT JOIN
 (
-    SELECT class, cluster AS destination_cluster, avg(exclusive_us) / 1000 AS exclusive_ms
-    FROM calls
+    SELECT class, cluster AS destination_cluster, avgWeighted(exclusive_us, adjusted_count) / 1000 AS exclusive_ms
+    FROM calls FINAL
     WHERE NOT failed AND started_at > (SELECT max(started_at) FROM calls) - INTERVAL 120 SECOND
     GROUP BY class, cluster
 ) AS served USING (class, destination_cluster)

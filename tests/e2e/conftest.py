@@ -1,13 +1,17 @@
 """One stack with pods for all end-to-end tests: started once, profiled, then under `spillway`."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loop_harness import Background, Loop
 from spillway_lab import demo, scenario, stack
 from spillway_lab.control import Control
 from spillway_lab.progress import Progress
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from loop_harness import Background, Loop
 
 SCENARIO = Path(__file__).with_name("scenario.yaml")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clickhouse_driver import Client
 from spillway_lab import load, targets
-from spillway_lab.control import Control, InForce
+from spillway_lab.control import Control, InForce, describe
 from spillway_lab.samples import Samples, concatenate
 from spillway_lab.stack import LabStack
 
@@ -16,6 +16,13 @@ CLOSES_WITHIN_S = 120.0
 _HEARD = (
     "SELECT DISTINCT cluster FROM calls WHERE started_at > fromUnixTimestamp64Micro(toInt64(%(instant)s))"
 )
+_MODEL = """
+    SELECT class, '', 'a', round(a_ms, 2), 'b', round(b_ms, 2), 'of', fitted_at FROM curves
+    ORDER BY fitted_at DESC LIMIT 1 BY class
+    UNION ALL
+    SELECT service, cluster, 'capacity', round(capacity_rps, 1), source, 0, 'of', measured_at FROM capacities
+    ORDER BY measured_at DESC LIMIT 1 BY service, cluster
+"""
 
 
 @dataclass
@@ -27,6 +34,14 @@ class Loop:
 
     def clickhouse(self) -> Client:
         return Client.from_url(self.stack.clickhouse_url)
+
+    def believed(self) -> str:
+        """The rules in force with their reasons, and the model they follow from."""
+        current = self.control.in_force()
+        rules = describe(current) if current else "no rules of one version"
+        found = self.clickhouse().execute(_MODEL)
+        model = "\n".join(" ".join(map(str, row)) for row in found)
+        return f"\n{self.control.line()}\n{rules}\n{model}"
 
     def closed_since(self, instant: float, timeout: float = CLOSES_WITHIN_S) -> InForce:
         """Waits until calls of every cluster that began after the instant are stored, and a ruleset that was

@@ -46,13 +46,13 @@ def test_the_classes_are_the_applications_endpoints(output):
 def test_every_edge_is_called_once_per_request(output):
     """The call graph of the application: five edges with ratio 1."""
     graph = output.partition("Call graph")[2].partition("Own (exclusive) time")[0]
-    assert len(re.findall(r"\s1\s+[\d.]+\s+6000$", graph, re.MULTILINE)) == 5
+    assert len(re.findall(r"\s1\s+1\s+100\s", graph, re.MULTILINE)) == 5
 
 
 def test_curves_rise_with_load(output):
     """Every fitted curve has a positive load sensitivity, and own time at the highest load exceeds the lowest's."""
     curves = output.partition("Curves,")[2].partition("What the solver")[0]
-    rows = re.findall(r"^\w+ (?:GET|POST) \S+\s+([\d.]+)\s+([\d.]+)\s", curves, re.MULTILINE)
+    rows = re.findall(r"^\w+ (?:GET|POST) \S+\s+([\d.]+)\s+(-?[\d.]+)\s", curves, re.MULTILINE)
     assert len(rows) == 6
     assert all(float(a) > 0 for a, _ in rows)
     times = output.partition("Own (exclusive) time")[2].partition("Curves,")[0]
@@ -60,6 +60,26 @@ def test_curves_rise_with_load(output):
         means = [float(m) for m in re.findall(r"([\d.]+) \(\d+\)", line)]
         assert len(means) == 6
         assert means[-1] > means[0], line
+
+
+def test_curves_say_the_own_times_of_every_load(output):
+    """What was fitted on the way through Kafka and ClickHouse, at each load's utilisation, against the mean own time that
+    was recorded: half of the 36 errors are below 10 %, none is above 35 %. (streams/accuracy/ holds the same models
+    against the recording without servers, closer and with medians.)"""
+    fitted = re.findall(
+        r"^(\w+ (?:GET|POST) \S+)\s+(-?[\d.]+)\s+(-?[\d.]+)\s+[\d.]+\s+([\d.]+)\s",
+        output.partition("Curves,")[2].partition("What the solver")[0],
+        re.MULTILINE,
+    )
+    times = output.partition("Own (exclusive) time")[2].partition("Curves,")[0]
+    errors = []
+    for name, a, b, capacity in fitted:
+        [line] = re.findall(rf"^{re.escape(name)} .*$", times, re.MULTILINE)
+        for mean, rps in re.findall(r"([\d.]+) \((\d+)\)", line):
+            u = min(float(rps) / float(capacity), 0.99)
+            errors.append(abs((float(a) / (1 - u) + float(b)) / float(mean) - 1))
+    assert len(errors) == 36
+    assert sorted(errors)[18] < 0.10 and max(errors) < 0.35, sorted(errors)
 
 
 def test_the_solver_is_asked_about_two_clusters(output):

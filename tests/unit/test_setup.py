@@ -70,10 +70,30 @@ def test_a_version_that_is_too_old_is_named_with_the_one_that_is_needed(tmp_path
 
 
 NAMES = "west|east|us-west|us-east|frontend|backend"
-# Files that hold data, made up for tests and benchmarks.
+# Files that hold data, made up for tests and benchmarks, or of the papers' figures.
 DATA = re.compile(
-    r"(^|/)(tests|testing|testdata|golden|benchmarks)/|_test\.go:|_tests\.rs:|contracts/generate/golden_"
+    r"(^|/)(tests|testing|testdata|golden|benchmarks)/|_test\.go:|_tests\.rs:|contracts/generate/golden_|optimizer/spillway_optimizer/scenarios/"
 )
+
+
+@pytest.mark.parametrize(
+    ("step", "failing"),
+    [("filter", "cargo"), ("native", "cargo"), ("kafka", "mkdir"), ("python_environment", "python")],
+)
+def test_a_step_fails_with_its_first_command(tmp_path, step, failing):
+    """Where a step's status is asked for `set -e` does not hold: what it was to build is not replaced by what was
+    built before, and it is not taken for done."""
+    (tmp_path / "bin").mkdir()
+    for name in ("cargo", "rustup", "mvn", "cp", "mv", "mkdir", "rm", "python"):
+        program = tmp_path / "bin" / name
+        program.write_text(f"#!/bin/sh\necho {name} >>{tmp_path}/ran\nexit {int(name == failing)}\n")
+        program.chmod(0o755)
+    text = (ROOT / "infra/local/setup").read_text()
+    function = re.search(rf"^{step}\(\) {{\n.*?^}}\n", text, re.DOTALL | re.MULTILINE)[0]
+    variables = f"set -e; PATH={tmp_path}/bin:$PATH; home={tmp_path}; packages=$home; base_python=python; python=python"
+    done = subprocess.run(["bash", "-c", f"{variables}\n{function}\nif ! {step}; then exit 7; fi"], cwd=ROOT)
+    assert done.returncode == 7
+    assert (tmp_path / "ran").read_text().split()[-1] == failing
 
 
 def test_no_code_names_a_cluster_or_a_service_of_the_lab():

@@ -1,0 +1,30 @@
+-- What did the optimizer decide, why, and what held it back?
+-- Use it when rules do not change though they should, change too often, or cost more than expected: one row per
+-- policy, outcome and trigger, most frequent first.
+--   solves             of that policy, outcome and trigger
+--   last               the newest of them, and last_reason its reason: of a refusal, what was wrong with the input
+--   ms_p50, ms_max     of the solver
+--   gap_max            worst proven (solution - bound) / solution; empty: no bound was proven
+--   usd_per_hour       mean objective of the rules in question, and what of it is compute, network and egress
+--   lost_max           worst loss from merging routes and from integer weights, relative to the objective
+--   binding            constraints and capacities that held the objective back, the most frequent first
+--   notes              the most frequent ones: overload, limits that could not be kept, what was assumed
+-- Parameters: start, end.
+SELECT policy, outcome, trigger,
+       count() AS solves,
+       max(at) AS last,
+       argMax(reason, at) AS last_reason,
+       round(quantileIf(0.5)(duration_ms, NOT isNaN(duration_ms)), 1) AS ms_p50,
+       round(maxIf(duration_ms, NOT isNaN(duration_ms)), 1) AS ms_max,
+       maxOrNullIf(relative_gap, NOT isNaN(relative_gap)) AS gap_max,
+       avgOrNullIf(objective_usd_per_hour, NOT isNaN(objective_usd_per_hour)) AS usd_per_hour,
+       avgOrNullIf(compute_usd_per_hour, NOT isNaN(compute_usd_per_hour)) AS compute_usd_per_hour,
+       avgOrNullIf(network_usd_per_hour, NOT isNaN(network_usd_per_hour)) AS network_usd_per_hour,
+       avgOrNullIf(egress_usd_per_hour, NOT isNaN(egress_usd_per_hour)) AS egress_usd_per_hour,
+       maxOrNullIf(merging_loss + rounding_loss, NOT isNaN(merging_loss)) AS lost_max,
+       topKArray(5)(binding) AS binding,
+       topKArray(5)(notes) AS notes
+FROM solves
+WHERE at BETWEEN {start:DateTime64(3, 'UTC')} AND {end:DateTime64(3, 'UTC')}
+GROUP BY policy, outcome, trigger
+ORDER BY solves DESC, policy, outcome, trigger

@@ -1,0 +1,162 @@
+"""Questions of docs/sql about curves, classes and rulesets, against numbers computed from traces and decisions."""
+
+import math
+from collections import defaultdict
+from datetime import timedelta
+
+import pytest
+from hotel import AWAY, HOME, WEIGHT, hop_us, mean
+from hotel_control import CAPACITY, CLASS, PREDICTED_MS, PUBLISHED
+from hotel_rows import also
+
+pytestmark = pytest.mark.component
+
+USD = 0.02
+
+
+def test_what_a_decision_cost_and_saved(ask, calls, made):
+    """Version 2 beside version 1: calls, what callers felt, egress bytes at a price, and the prediction."""
+    rows = {(row["source"], row["class"]): row for row in ask("decision", version=2, usd_per_gb=USD)}
+    assert {name for _, name in rows} == set(CLASS.values()) - {CLASS["frontend"]}
+    row = rows[HOME, CLASS["rate"]]
+    of = {v: [m for m in made if m.destination == "rate" and m.version == v] for v in (1, 2)}
+    felt = {v: mean([m.duration / 1000 for m in of[v]]) for v in of}
+    crossed = {v: [m.request_bytes + m.response_bytes for m in of[v] if m.cluster == AWAY] for v in of}
+    hops = defaultdict(list)
+    for (version, service, _), times in hop_us(made, calls).items():
+        hops[version, service] += times
+    for service in CLASS.keys() - {"frontend"}:
+        assert rows[HOME, CLASS[service]]["hop_ms"] == pytest.approx(mean(hops[2, service]) / 1000, abs=0.002)
+    assert row["calls"] == pytest.approx(len(of[2]) * WEIGHT, abs=1)
+    assert row["calls_before"] == pytest.approx(len(of[1]) * WEIGHT, abs=1)
+    assert row["remote_percent"] == pytest.approx(100 * len(crossed[2]) / len(of[2]), abs=0.1)
+    assert row["saved_ms"] == pytest.approx(felt[1] - felt[2], abs=0.002)
+    assert row["predicted_hop_ms"] == PREDICTED_MS
+    per_million = {v: sum(crossed[v]) / len(of[v]) / 1e3 for v in of}
+    assert row["egress_gb_per_million"] == pytest.approx(per_million[2], rel=1e-3)
+    hours = (max(m.start for m in of[2]) - min(m.start for m in of[2])) / 3.6e9
+    usd = per_million[2] / 1e6 * len(of[2]) * WEIGHT / hours * USD
+    assert row["egress_usd_per_hour"] == pytest.approx(usd, rel=1e-3)
+    assert row["extra_usd_per_hour"] == pytest.approx(usd * (1 - per_million[1] / per_million[2]), rel=1e-2)
+    assert rows[HOME, CLASS["geo"]]["egress_usd_per_hour"] == 0
+
+
+def test_whose_prediction_was_wrong(ask, calls, made):
+    """A destination is listed when its newest version was off by more than the tolerance, with the publication of the
+    first version from which on all were."""
+    tolerance = 0.3
+    observed = {key: mean(times) / 1000 for key, times in hop_us(made, calls).items()}
+    wrong = {}
+    for service, cluster in {(s, c) for _, s, c in observed}:
+        off = [abs(observed[v, service, cluster] / PREDICTED_MS - 1) > tolerance for v in (1, 2)]
+        if off[1]:
+            wrong[CLASS[service], cluster] = (
+                PUBLISHED[1 if off[0] else 2],
+                2 if off[0] else 1,
+                observed[2, service, cluster],
+            )
+    rows = ask("wrong_predictions", tolerance=tolerance, min_calls=20)
+    assert {(r["class"], r["destination"]): (r["wrong_since"], r["wrong_rulesets"]) for r in rows} == {
+        key: value[:2] for key, value in wrong.items()
+    }
+    for row in rows:
+        assert row["observed"] == pytest.approx(wrong[row["class"], row["destination"]][2], abs=0.002)
+    assert len(wrong) > 1 and ask("wrong_predictions", tolerance=1e9, min_calls=20) == []
+
+
+def test_which_curves_changed(ask):
+    """The first version and the one that differs are rows, the repeat of the first is not."""
+    end = PUBLISHED[1] + timedelta(hours=1)
+    rows = ask("curve_changes", start=PUBLISHED[1].timestamp(), end=end.timestamp())
+    assert [(r["phase"], r["reason"], r["at_50"], r["change_50"]) for r in rows] == [
+        ("prior", "cold", 3.0, None),
+        ("retrain", "first fit", 5.0, pytest.approx(2 / 3, abs=1e-3)),
+    ]
+
+
+def test_whether_a_curve_agrees_with_what_was_measured(ask, hotel_client):
+    """Minutes add up, a minute that was computed again counts once; the newest curve is held against their mean."""
+    start, end = PUBLISHED[1].timestamp(), PUBLISHED[1].timestamp() + 3600
+    (row,) = ask("curve_points", start=start, end=end, **{"class": CLASS["geo"]})
+    assert (row["from_u"], row["samples"], row["u"], row["measured_ms"]) == (0.5, 40, 0.5, 4.0)
+    assert (row["curve_ms"], row["error"]) == (5.0, 0.25)
+    assert row["spread_ms"] == pytest.approx(math.sqrt((20 * (9 + 1) + 20 * (25 + 1)) / 40 - 16), abs=1e-3)
+    means = hotel_client.execute(
+        "SELECT utilisation, exclusive_ms, exclusive_ms_sd FROM buckets FINAL ORDER BY window_start"
+    )
+    assert means == [(0.5, 3.0, pytest.approx(1)), (0.5, 5.0, pytest.approx(1))]
+
+
+def test_which_classes_were_decided_and_why(ask):
+    """The newest finding and the rules in force: what is retired or not yet in force does not count. A rule for any
+    method belongs to each method that was judged."""
+    rows = {row["class"]: row for row in ask("class_decisions")}
+    assert set(rows) == {"geo GET /a/{x}", "geo PUT /p", "geo * /q"}
+    assert [rows[name]["rule"] for name in ("geo PUT /p", "geo * /q")] == ["pinned", "pinned"]
+    assert [rows[name]["verdict"] for name in ("geo PUT /p", "geo * /q")] == ["pinned", ""]
+    row = rows["geo GET /a/{x}"]
+    assert (row["verdict"], row["reason"], row["modes"], row["rule"]) == ("flagged", "two modes", 2, "merged")
+    assert row["applies_to"] == ["/a/*", "/b/*"] and row["since"] == PUBLISHED[1]
+    assert row["split_by"] == "response_bytes at 900 explains 80 %"
+
+
+def test_the_newest_curves_with_the_capacity_of_each_cluster(ask, hotel_client):
+    """The last version of a curve, once for each cluster whose capacity is known, with the newest of that."""
+    columns = "measured_at", "cluster", "service", "capacity_rps"
+    away = [(PUBLISHED[1], AWAY, "geo", 1.0), (PUBLISHED[2], AWAY, "geo", CAPACITY / 2)]
+    with also(hotel_client, "capacities", columns, away, f"cluster = '{AWAY}'"):
+        rows = ask("curves")
+    assert [
+        (r["class"], r["cluster"], r["a_ms"], r["b_ms"], r["phase"], r["capacity_rps"]) for r in rows
+    ] == [
+        (CLASS["geo"], cluster, 2.0, 1.0, "retrain", rps)
+        for cluster, rps in ((AWAY, CAPACITY / 2), (HOME, CAPACITY))
+    ]
+
+
+def test_why_a_ruleset_sends_what_where(ask, calls, made):
+    """The rules of the newest version, each beside where the last two minutes' calls went and what they took."""
+    last = max(m.start for m in made) - 120_000_000
+    went = [m for m in made if m.start > last]
+    rows = {(r["class"], r["destination"]): r for r in ask("why")}
+    assert set(rows) == {(CLASS[m.destination], m.cluster) for m in made}
+    assert {(r["ruleset"], r["weight_percent"], r["predicted_own_ms"]) for r in rows.values()} == {
+        (2, 50, PREDICTED_MS)
+    }
+    for (class_id, cluster), row in rows.items():
+        mine = [m for m in went if CLASS[m.destination] == class_id]
+        there = [m for m in mine if m.cluster == cluster]
+        own = [c.exclusive / 1000 for c in calls
+               if (CLASS[c.service], c.cluster) == (class_id, cluster) and not c.failed
+               and c.start > max(c.start for c in calls) - 120_000_000]  # fmt: skip
+        network = [m.network / 1000 for m in there if m.network is not None]
+        assert row["sent_percent"] == pytest.approx(100 * len(there) / len(mine), abs=0.1)
+        assert row["observed_network_ms"] == pytest.approx(mean(network), abs=0.06)
+        assert row["observed_own_ms"] == pytest.approx(mean(own), abs=0.06)
+
+
+def test_what_the_optimizer_decided(ask, hotel_client):
+    """A row per policy, outcome and trigger: means of what is known, the worst gap and loss, the newest reason; a
+    refusal has no objective, and what binds is ranked."""
+    names = ("at", "policy", "outcome", "trigger", "reason", "duration_ms", "relative_gap", "objective_usd_per_hour",
+             "compute_usd_per_hour", "network_usd_per_hour", "egress_usd_per_hour", "merging_loss", "rounding_loss",
+             "binding", "notes")  # fmt: skip
+    nan, at = math.nan, PUBLISHED[1]
+    rows = [
+        (at, "hotel", "proposed", "load", "first", 10.0, 1e-4, 4.0, 2.0, 1.0, 1.0, 0.0, 1e-5, ["budget"], []),
+        (at + timedelta(seconds=1), "hotel", "proposed", "load", "second", 30.0, 2e-4, 8.0, 4.0, 2.0, 2.0, 1e-5, 2e-5,
+         ["budget", "ceiling"], ["overload"]),
+        (at, "hotel", "refused", "period", "board is old", nan, nan, nan, nan, nan, nan, nan, nan, [], []),
+    ]  # fmt: skip
+    with also(hotel_client, "solves", names, rows, "policy = 'hotel'"):
+        start, end = (f"{(at + timedelta(seconds=s)).timestamp():.0f}" for s in (-60, 60))
+        first, last = ask("solves", start=start, end=end)
+    assert (first["outcome"], first["trigger"], first["solves"], first["last_reason"]) == (
+        "proposed", "load", 2, "second",
+    )  # fmt: skip
+    assert (first["ms_max"], first["gap_max"], first["usd_per_hour"]) == (30, 2e-4, 6)
+    assert [first[f"{term}_usd_per_hour"] for term in ("compute", "network", "egress")] == [3, 1.5, 1.5]
+    assert first["lost_max"] == pytest.approx(3e-5)
+    assert first["binding"] == ["budget", "ceiling"] and first["notes"] == ["overload"]
+    assert (last["outcome"], last["last_reason"], last["gap_max"]) == ("refused", "board is old", None)
+    assert last["usd_per_hour"] is None and last["binding"] == []
