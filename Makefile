@@ -7,7 +7,7 @@ export SPILLWAY_ENVOY := $(HOME_DIR)/venv/bin/envoy
 export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
-.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean bench-solver bench-streams bench-collector bench-filter fuzz bench-relay soak-relay
+.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean accuracy-traces accuracy-lab bench-optimizer bench-streams bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
 
 help: ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -36,6 +36,8 @@ test-unit: setup ## no server, seconds
 	cd rule-publisher/relay && go test ./internal/...
 	cd wasm && cargo test --quiet --locked
 	cd wasm/fuzz && cargo test --quiet --locked
+	cd streams/native && cargo test --quiet --locked -p spillway-spans
+	cd streams/native/fuzz && cargo test --quiet --locked
 
 test-component: setup ## each box against the real servers beside it
 	tools/kubernetes/build
@@ -59,11 +61,21 @@ lock: setup ## pin every Python requirement with hashes
 	  python -m uv pip compile -q --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 	    -c requirements-dev.txt contracts/python/pyproject.toml $$box/pyproject.toml -o $$box/requirements.txt; done
 
-bench-solver: setup ## time of the exact solver over a ladder of problems; ends in one JSON line
-	@python optimizer/benchmarks/solver.py
+accuracy-traces: setup ## TRACES='files': curves of recorded traces against the recording, load by load; ends in one JSON line
+	@test -n "$(TRACES)" || { echo "usage: make accuracy-traces TRACES='<Jaeger JSON files, .gz allowed>'" >&2; exit 64; }
+	@python streams/accuracy/traces.py $(TRACES)
 
-bench-streams: setup ## spans per second of one core, OTLP bytes to rows; ends in one JSON line
-	@python streams/benchmarks/streams.py
+accuracy-lab: setup ## learned models against an application whose queues are known (5 min, wants a quiet machine); ends in one JSON line
+	@python -m spillway_lab accuracy --scenario lab/accuracy/ladder.yaml
+
+bench-optimizer: setup ## the fast solver against one linear programme on SLATE's grid, large meshes, a warm start (about 8 min); ends in one JSON line
+	@python optimizer/benchmarks/optimizer.py
+
+bench-streams: setup ## spans per CPU second from Kafka to ClickHouse, beside the collector's spanmetrics (about 5 min); ends in one JSON line
+	@python streams/benchmarks/streams.py $(BENCH_FLAGS)
+
+bench-freshness: setup ## a span ended -> the load board has it; ends in one JSON line
+	@python streams/benchmarks/freshness.py $(BENCH_FLAGS)
 
 bench-collector: setup ## spans per second of one core, OTLP in to Kafka; ends in one JSON line
 	@python collectors/benchmarks/collector.py
@@ -74,8 +86,14 @@ bench-relay: setup ## 1 000 simulated Envoys of 50 services: publish to ACK, CPU
 bench-filter: setup ## what the filter adds to Envoy: latency, CPU, memory (about 5 min, wants a quiet machine); ends in one JSON line
 	@python wasm/benchmarks/filter.py $(BENCH_FLAGS)
 
-fuzz: setup ## every parser of the filter, guided by coverage; FUZZ_SECONDS=20 each
-	@SPILLWAY_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),20) wasm/fuzz/run $(FUZZ_TARGETS)
+fuzz: setup ## every parser of the filter and of the spans, guided by coverage; FUZZ_SECONDS=20 each, FUZZ_TARGETS='class ...' alone
+	@set -e; for target in $(FUZZ_TARGETS); do \
+	  [ -d wasm/fuzz/seeds/$$target ] || [ -d streams/native/fuzz/seeds/$$target ] || \
+	    { echo "FUZZ_TARGETS: $$target: no seeds in wasm/fuzz or streams/native/fuzz" >&2; exit 64; }; \
+	done; for folder in wasm/fuzz streams/native/fuzz; do \
+	  named=$$(cd $$folder/seeds && ls -d $(or $(FUZZ_TARGETS),*) 2>/dev/null) || [ -n "$$named" ] || continue; \
+	  SPILLWAY_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),20) tools/fuzzing/run $$folder $$named; \
+	done
 
 soak-relay: setup ## a day's worth of rulesets through one relay, as fast as it takes them: memory stays flat
 	@cd rule-publisher/relay && SPILLWAY_SOAK_VERSIONS=5760 go test -count=1 -v -timeout 30m -run 'TestSoak$$' .
