@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from spillway_streams import StreamsError, config, health, log, memory, runner, topics
 from spillway_streams.counters import Counters
@@ -45,7 +46,7 @@ def main() -> int:
     return _declare(args.file) if args.command == "topics" else _run(args.command)
 
 
-def _run(job: str) -> int:
+def _run(job: str) -> NoReturn:
     memory.give_back()
     kind, _ = JOBS[job]
     settings = config.load(kind)
@@ -60,7 +61,6 @@ def _run(job: str) -> int:
     context = runner.Context(settings, status, Counters(), Store(settings.clickhouse_url, status))
     build = importlib.import_module(f"spillway_streams.jobs.{job}").build
     asyncio.run(runner.run(context, build))
-    return 0
 
 
 def _declare(file: Path) -> int:

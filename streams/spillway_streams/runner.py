@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import faust
 from faust.types import TP
@@ -107,8 +108,8 @@ def caught_up(app: faust.App, tp: TP, offset: int) -> bool:
     return end is None or offset + 1 >= end
 
 
-async def run(context: Context, build: Callable[[Context], faust.App]) -> None:
-    """Runs a job until SIGTERM or SIGINT. When Faust gives up, the process starts itself afresh."""
+async def run(context: Context, build: Callable[[Context], faust.App]) -> NoReturn:
+    """Runs a job until SIGTERM or SIGINT, which end the process. When Faust gives up, it starts itself afresh."""
     stop = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
@@ -126,6 +127,8 @@ async def run(context: Context, build: Callable[[Context], faust.App]) -> None:
     work.cancel()
     await asyncio.wait({work}, timeout=_STOP_S)
     await endpoint.cleanup()
+    sys.stderr.flush()
+    os._exit(0)  # asyncio.run would wait for the consumer's thread, which may never end while Kafka is away
 
 
 async def _work(context: Context, build: Callable[[Context], faust.App]) -> None:

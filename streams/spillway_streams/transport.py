@@ -114,7 +114,7 @@ class Consumer(driver.Consumer):
 
     async def _reach(self, timeout_s: float) -> None:
         consumer = self._thread._ensure_consumer()
-        partitions = consumer.assignment()  # none before it has joined, or when there are more workers than partitions
+        partitions = consumer.assignment()  # none before it has joined, nor as one worker too many
         asking = consumer.end_offsets(partitions) if partitions else consumer.topics()
         await asyncio.wait_for(asking, timeout_s)
 

@@ -34,8 +34,8 @@ def _stored(url: str, cluster: str) -> int:
 @pytest.mark.timeout(420)
 def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, hotel_reservation):
     """ClickHouse absent at start, killed while spans come, then Kafka killed: the health endpoint names who is missing,
-    also that of a job that sends nothing and of a worker more than there are partitions, and after each return every
-    call is stored."""
+    also that of a job that sends nothing and of a worker more than there are partitions; a worker ends when it is told
+    to, and after each return every call is stored."""
     with ExitStack() as servers:
         kafka = servers.enter_context(kafka_process(tmp_path))
         clickhouse = servers.enter_context(clickhouse_process(tmp_path))
@@ -58,15 +58,21 @@ def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, hotel_reservation):
         clickhouse.start()
         eventually(lambda: _stored(clickhouse.url, "away") == 360, "calls sent without ClickHouse")
 
-        readers = [servers.enter_context(run_job("classify", tmp_path / name, **environment)) for name in ("one", "two")]
+        folders = [tmp_path / name for name in ("one", "two", "three")]
+        readers = [servers.enter_context(run_job("classify", folder, **environment)) for folder in folders]
 
         def all_readers(holds: Callable[[dict], bool], what: str) -> None:
-            states = lambda: [reader.state() for reader in readers]
+            def states() -> list[dict]:
+                return [reader.state() for reader in readers]
+
             eventually(lambda: all(map(holds, states())), what, seen=states)
 
         all_readers(lambda state: state["ready"], "readers ready")
         kafka.kill()
         all_readers(lambda state: runner.CONSUMER in state["problems"], "Kafka missed by readers")
+        for spare in (readers.pop(), readers.pop()):
+            spare.process.terminate()
+            spare.process.wait(STOP_S)
         kafka.start()
         all_readers(lambda state: state["ready"], "Kafka is back")
         broker.send(kafka.url, names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "away", 60, 30))
