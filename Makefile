@@ -42,7 +42,7 @@ test-unit: setup ## no server, seconds
 test-component: setup ## each box against the real servers beside it
 	tools/kubernetes/build
 	python -m pytest -q -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
-	cd rule-publisher/relay && go test -count=1 . ./component
+	cd rule-publisher/relay && go test -count=1 -timeout 30m . ./component
 
 test-e2e: setup ## the whole loop, and its faults: real processes are killed under load
 	python -m pytest -q -m e2e tests/e2e

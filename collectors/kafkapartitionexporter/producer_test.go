@@ -44,7 +44,7 @@ func TestWhatIsAcknowledgedIsWritten(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	kafka := connected(t, cluster, topic)
+	kafka := connected(t, cluster, topic, hangs)
 	values := []string{"first", "second", "third"}
 	write(t, kafka, slices.Clone(values))
 	written := read(t, cluster.ListenAddrs(), topic, len(values))
@@ -76,7 +76,7 @@ func TestAPermissionThatIsGrantedNeedsNoRestart(t *testing.T) {
 		response.ErrorCode = kerr.ClusterAuthorizationFailed.Code
 		return response, nil, true
 	})
-	kafka := connected(t, cluster, topic)
+	kafka := connected(t, cluster, topic, 10*time.Second)
 	messages := []pack.Message{{Value: []byte("value")}}
 	for attempt := int32(1); attempt <= 2; attempt++ {
 		if err := kafka.produce(context.Background(), messages)[0]; !errors.Is(err, kerr.ClusterAuthorizationFailed) {
@@ -112,10 +112,10 @@ func TestTheLargestLimitIsOneThatTheClientTakes(t *testing.T) {
 	kafka.close()
 }
 
-func connected(t *testing.T, cluster *kfake.Cluster, topic string) producer {
+func connected(t *testing.T, cluster *kfake.Cluster, topic string, timeout time.Duration) producer {
 	t.Helper()
 	config := createDefaultConfig().(*Config)
-	config.Brokers, config.TimeoutSettings.Timeout = cluster.ListenAddrs(), hangs
+	config.Brokers, config.TimeoutSettings.Timeout = cluster.ListenAddrs(), timeout
 	config.TLS.Insecure = true
 	kafka, err := newKafka(context.Background(), config, topic, zaptest.NewLogger(t))
 	if err != nil {

@@ -35,10 +35,15 @@ def run(scenario: Scenario, name: str, policies: list[str]) -> None:
 
 def profile(running: LabStack, control: Control, progress: Progress) -> None:
     """Shows the curves every load, step by step; what the clients see is not kept."""
+
+    def show(_: load.Progress) -> None:
+        progress.show(control.line())
+
     steps = running.scenario.document.load.profile
     for i, step in enumerate(steps, 1):
         progress.stage(f"profile {i} of {len(steps)}")
-        _load(running, f"profile-{i}", step.rps, step.seconds, 0, lambda _: progress.show(control.line()))
+        generator = load.Generator(running.run / "load", sent_at_least=0.9)
+        load.run(attacks(running, step.rps, step.seconds), generator, f"profile-{i}", on_progress=show)
     progress.end(control.line())
 
 
@@ -58,9 +63,8 @@ def _measure(running: LabStack, control: Control, policy: str, progress: Progres
         progress.show(f"{phase} {at.elapsed_s:.0f}/{at.total_s:.0f} s · {control.line()}")
 
     seconds = measure.warm_up_seconds + measure.measured_seconds
-    samples = concatenate(
-        _load(running, policy, measure.rps, seconds, measure.warm_up_seconds, watch).values()
-    )
+    asked, generator = attacks(running, measure.rps, seconds), load.Generator(running.run / "load")
+    samples = concatenate(load.run(asked, generator, policy, measure.warm_up_seconds, watch).values())
     price, after = egress.prices(running.scenario), egress.read(running.plan.pods)
     cost = egress.between(before[0], after, price, measure.measured_seconds)
     result = Result(samples, cost.usd_per_hour)
@@ -72,14 +76,12 @@ def _measure(running: LabStack, control: Control, policy: str, progress: Progres
     return result, in_force
 
 
-def _load(
-    running: LabStack, name: str, rps: Mapping[str, float], seconds: float, warm_up: float, watch
-) -> dict:
-    attacks = [
+def attacks(running: LabStack, rps: Mapping[str, float], seconds: float) -> list[load.Attack]:
+    """Load at the clusters' entries, for so many seconds."""
+    return [
         load.Attack(cluster, targets.targets(running.scenario, running.plan, cluster), rate, seconds)
         for cluster, rate in rps.items()
     ]
-    return load.run(attacks, load.Generator(running.run / "load"), name, warm_up, watch)
 
 
 def _print(running: LabStack, results: Mapping[str, Result], last: InForce) -> None:

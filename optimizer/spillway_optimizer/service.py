@@ -125,8 +125,7 @@ class Service:
         if found is not None or self.pressing is None or self.pressing.kind != "guardrails":
             self.pressing = found
         if self.pressing is not None and now >= self.free_at:
-            trigger, self.pressing = self.pressing, None
-            return trigger
+            return self.pressing
         if now >= self.due_at:
             return Trigger("start" if self.basis is None else "period")
         return None
@@ -136,13 +135,15 @@ class Service:
             self.states.counters[f"urgent.{trigger.kind}"] += 1
             _LOG.info("solving at once: %s", trigger)
         started = time.monotonic()
-        self.due_at = started + self.settings.optimizer_period_s
         telemetry = await self._beside(self.reader.read())
         if telemetry is None:
             self._wait_for("clickhouse")
             return
+        self.due_at = started + self.settings.optimizer_period_s
         waits_for = await self.solving.run(time.time(), trigger, telemetry, self.following)
-        self.basis = Basis(self.solving.demand, telemetry.placement, self.following.name)
+        if waits_for is None:  # else nothing is out, and what was urgent still is
+            self.basis = Basis(self.solving.demand, telemetry.placement, self.following.name)
+            self.pressing = None
         # A solver that takes long is not started again at once, whatever changes.
         ended = time.monotonic()
         self.free_at = ended + max(self.settings.optimizer_min_interval_s, ended - started)

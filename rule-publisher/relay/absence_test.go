@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,7 +24,17 @@ func serving(t *testing.T, server *natsserver.Server) (config, *running) {
 	r := startRelay(t, conf)
 	p.put(ruleset(3, time.Minute, 1000, 9000))
 	eventually(t, "version 3 is served", func() bool { return r.status().ServedVersion == 3 })
+	kept(t, conf)
 	return conf, r
+}
+
+// kept waits until the first ruleset is on disk: at its end a relay waits only so long for a slow one.
+func kept(t *testing.T, conf config) {
+	t.Helper()
+	eventually(t, "the ruleset is on disk", func() bool {
+		_, err := os.Stat(filepath.Join(conf.StateDir, "ruleset.state"))
+		return err == nil
+	})
 }
 
 // A relay that restarts while NATS is away serves the ruleset that it kept; a damaged file is moved

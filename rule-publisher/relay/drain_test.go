@@ -42,6 +42,7 @@ func TestDrain(t *testing.T) {
 			end <- time.Now()
 		}()
 	}
+	r.counted("answers_accepted", envoys) // what is still on its way is no answer until then
 	stopped := make(chan struct{})
 	go func() { r.stop(); close(stopped) }()
 	eventually(t, "draining is said", func() bool { return r.answers("/readyz") == http.StatusServiceUnavailable })
@@ -150,6 +151,7 @@ func TestReadiness(t *testing.T) {
 		}
 		p.put(ruleset(1, time.Minute, 5000, 5000))
 		r.counted("rulesets_taken", 1)
+		kept(t, conf)
 		r.stop()
 		server.Shutdown()
 		if code := startRelay(t, conf).answers("/readyz"); code != 200 {

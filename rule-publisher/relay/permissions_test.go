@@ -170,7 +170,7 @@ func (c *natsClient) settle() string {
 	if err := c.conn.Flush(); err != nil && !errors.Is(err, nats.ErrPermissionViolation) {
 		c.t.Fatal(err)
 	}
-	deadline := time.Now().Add(time.Second)
+	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
 		if text := c.refusal.Swap(nil); text != nil {
 			return *text

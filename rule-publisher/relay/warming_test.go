@@ -42,6 +42,7 @@ func TestRealEnvoyUsesAChangedClusterAtOnce(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {
 			p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), 1)
+			conf.XDSListen = testkit.FreeAddress(t)
 			r := startRelay(t, conf)
 			e := startEnvoy(t, variant, portOf(t, r.listener.Addr().String()), north)
 			p.put(ruleset(1, time.Minute, 0, 10000))
@@ -51,7 +52,6 @@ func TestRealEnvoyUsesAChangedClusterAtOnce(t *testing.T) {
 			inUse(t, e, "0.620s")
 			// Another relay takes over, which sees the cluster still farther away.
 			r.stop()
-			conf.XDSListen = r.listener.Addr().String()
 			writeTopology(t, conf, "rtt_ms: 70")
 			r = startRelay(t, conf)
 			boot(t, newDelta(t, at(r), node("gate", "other"))) // the service is known when Envoy comes

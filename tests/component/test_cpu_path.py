@@ -25,7 +25,7 @@ BIN = COLLECTORS.parents[1] / ".spillway" / "bin"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")} | {
     "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"
 }
-pytestmark = [pytest.mark.component, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.component, pytest.mark.timeout(400)]
 
 
 async def points(kafka: str, count: int, timeout_s: float = 60.0) -> list[cpu.Point]:

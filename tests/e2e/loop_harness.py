@@ -2,17 +2,17 @@
 
 import threading
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from clickhouse_driver import Client
-from spillway_lab import load, targets
+from spillway_lab import demo, load
 from spillway_lab.control import Control, InForce, describe
 from spillway_lab.samples import Samples, concatenate
 from spillway_lab.stack import LabStack
 
 # A guard, not a claim: servers that were killed come back first, and the loop then takes some rounds.
 CLOSES_WITHIN_S = 120.0
+_MORE_S = 10.0  # of load at a time
 _HEARD = (
     "SELECT DISTINCT cluster FROM calls WHERE started_at > fromUnixTimestamp64Micro(toInt64(%(instant)s))"
 )
@@ -69,32 +69,35 @@ class Loop:
 
 
 class Background:
-    """Load at both clusters, `times` the scenario's, while a test does something else."""
+    """Load at both clusters, `times` the scenario's, while a test does something else: for at least so many seconds,
+    and until its samples are asked for, as nothing is proposed without news of load."""
 
     def __init__(self, running: LabStack, name: str, seconds: float, times: float = 1) -> None:
         rates = running.scenario.document.load.measure.rps
-        attacks = [
-            load.Attack(
-                cluster, targets.targets(running.scenario, running.plan, cluster), times * rate, seconds
-            )
-            for cluster, rate in rates.items()
-        ]
-        self._result: dict[str, Samples] | BaseException | None = None
+        attacks = demo.attacks(running, {cluster: times * rate for cluster, rate in rates.items()}, seconds)
+        self._parts: list[Samples] = []
+        self._error: BaseException | None = None
+        self._asked = threading.Event()
         self._thread = threading.Thread(
-            target=self._run, args=(attacks, running.run / "load", name), daemon=True
+            target=self._run, args=(attacks, load.Generator(running.run / "load"), name), daemon=True
         )
         self._thread.start()
 
-    def _run(self, attacks: list[load.Attack], folder: Path, name: str) -> None:
+    def _run(self, attacks: list[load.Attack], generator: load.Generator, name: str) -> None:
+        # A test that has failed asks for nothing.
+        until = time.monotonic() + attacks[0].seconds + 2 * CLOSES_WITHIN_S
+        more = [replace(attack, seconds=_MORE_S) for attack in attacks]
         try:
-            self._result = load.run(attacks, load.Generator(folder), name)
+            self._parts += load.run(attacks, generator, name).values()
+            while not self._asked.is_set() and time.monotonic() < until:
+                self._parts += load.run(more, generator, f"{name}-{len(self._parts)}").values()
         except BaseException as error:
-            self._result = error
+            self._error = error
 
     def samples(self) -> Samples:
         """What the clients saw, once all of it is sent."""
+        self._asked.set()
         self._thread.join()
-        if isinstance(self._result, BaseException):
-            raise self._result
-        assert self._result is not None
-        return concatenate(self._result.values())
+        if self._error is not None:
+            raise self._error
+        return concatenate(self._parts)

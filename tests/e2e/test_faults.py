@@ -4,6 +4,7 @@ import time
 
 import pytest
 from loop_harness import Background, Loop
+from spillway_lab.testing.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -20,6 +21,11 @@ def kill_under_load(loop: Loop, process: str) -> None:
     time.sleep(6)
     before = supervisor.processes()[process]
     supervisor.kill(process)
+    # Asked to stop a process in the moment of its death, the supervisor waits in vain for an end that it has seen.
+    eventually(
+        lambda: (now := supervisor.processes()[process]).status != before.status or now.pid != before.pid,
+        f"the end of {process} is noticed",
+    )
     supervisor.stop_process(process)
     time.sleep(_AWAY_S)
     assert not supervisor.processes()[process].ready, f"{process} was to be away"

@@ -88,7 +88,7 @@ def _seen_alike(problem, key, guardrails: Guardrails, before) -> bool:
     return True
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     guardrails=files,
     before=st.one_of(st.none(), st.lists(st.integers(0, TOTAL), min_size=4, max_size=4)),

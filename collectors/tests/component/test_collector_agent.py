@@ -23,7 +23,9 @@ def agent_of(tmp_path, tls, clean_environment):
 
     def make(port: int):
         gateway, ca = f"https://127.0.0.1:{port}", str(tls.ca)
-        return agent(tmp_path / "agent", gateway, clean_environment, PLAIN, SPILLWAY_GATEWAY_CA=ca)
+        # Long enough for a busy gateway: what is answered too late comes twice.
+        patient = "exporters::otlp_grpc::timeout: 60s"
+        return agent(tmp_path / "agent", gateway, clean_environment, PLAIN, patient, SPILLWAY_GATEWAY_CA=ca)
 
     return make
 

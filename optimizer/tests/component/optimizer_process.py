@@ -11,6 +11,7 @@ from pathlib import Path
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import STOP_S, eventually
 
+LEASE = {"SPILLWAY_OPTIMIZER_LEASE_S": "10"}  # longer than any pause of a busy machine
 TOPOLOGY = Path(__file__).resolve().parents[3] / "contracts" / "golden" / "topology.yaml"
 
 

@@ -1,6 +1,7 @@
 """Servers and leaders of the optimizer that die: it stays, says so, and goes on."""
 
 import pytest
+from optimizer_process import LEASE
 from spillway_contracts import names
 from spillway_lab.testing.waiting import eventually
 from spillway_optimizer import hot
@@ -12,10 +13,9 @@ pytestmark = pytest.mark.component
 def test_one_leader_proposes_and_a_standby_takes_over(world):
     """Two processes, one lease: the standby proposes nothing while the leader renews; after kill -9 of the
     leader it does."""
-    lease = {"SPILLWAY_OPTIMIZER_LEASE_S": "10"}  # longer than any pause of a busy machine
-    with world.process("run", SPILLWAY_POLICY="spillway", **lease) as leader:
+    with world.process("run", SPILLWAY_POLICY="spillway", **LEASE) as leader:
         eventually(world.proposals, "a proposal")
-        with world.process("run", SPILLWAY_POLICY="local", **lease) as standby:
+        with world.process("run", SPILLWAY_POLICY="local", **LEASE) as standby:
             eventually(lambda: "standing by" in standby.log.read_text(), "a standby")
             before = len(world.proposals())
             eventually(lambda: len(world.proposals()) > before, "a renewal beside the standby")
@@ -67,7 +67,11 @@ def test_the_service_outlives_clickhouse(world):
         world.clickhouse_server.kill()
         eventually(lambda: "clickhouse: away" in process.log.read_text(), "the complaint")
         eventually(lambda: len(world.proposals()) > before, "a renewal without ClickHouse")
-        renewed = process.health()["counters"]["renewed"]
+
+        def renewals() -> int:
+            return (process.health() or {}).get("counters", {}).get("renewed", 0)
+
+        renewed = eventually(renewals, "a renewal counted", seen=process.tail)
         world.clickhouse_server.start()
         eventually(lambda: [row[0] for row in world.solves()].count("renewed") >= renewed, "rows that waited")
 

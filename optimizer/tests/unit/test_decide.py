@@ -125,7 +125,7 @@ def _run(chain, demands, thresholds=None, urgent=False, apart=5.0):
     return decisions
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     base=st.floats(300, 700),
     noise=st.floats(0.0, 0.3),

@@ -48,7 +48,7 @@ def _random_shares(problem: Problem, rng: np.random.Generator) -> np.ndarray:
     return np.where(problem.layout.usable, shares, 0.0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problems(clusters=3), st.integers(0, 2**32 - 1))
 def test_nothing_is_cheaper_than_the_exact_solution(problem, seed):
     """On convex problems the gap is closed, the bound holds for 60 random routings and every baseline."""
@@ -61,7 +61,7 @@ def test_nothing_is_cheaper_than_the_exact_solution(problem, seed):
     assert solution.evaluation.usd_per_hour <= min(others) * (1 + 1.1e-4)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(west=st.floats(50, 900), east=st.floats(10, 500), rtt=st.floats(1, 60))
 def test_brute_force_agrees(west, east, rtt):
     """One hop between two clusters, every pair of splits in steps of 2 %: none beats the solver, and the
@@ -94,7 +94,7 @@ def _one_hop(west: float, east: float, rtt: float) -> Problem:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(problems(clusters=2, proportional=False), st.integers(0, 2**32 - 1))
 def test_without_proportion_the_bound_is_still_a_bound(problem, seed):
     """Not convex: the note says so, the bound lies below every routing tried, the gap is told."""

@@ -21,8 +21,8 @@ from spillway_optimizer.solvers.fast import Fast
 
 # The same instances in every run; SPILLWAY_INSTANCES=5000 tries more.
 INSTANCES = int(os.environ.get("SPILLWAY_INSTANCES", "280"))
-many = settings(max_examples=INSTANCES, deadline=None, derandomize=True, database=None)
-some = settings(max_examples=max(INSTANCES // 8, 1), deadline=None, derandomize=True, database=None)
+many = settings(max_examples=INSTANCES, derandomize=True, database=None)
+some = settings(max_examples=max(INSTANCES // 8, 1), derandomize=True, database=None)
 seeds = st.integers(0, 2**32 - 1)
 EXACT, FAST = Stop(1e-5, 300, 30.0), Stop(5e-4, 60, 30.0)
 
@@ -96,7 +96,7 @@ def test_without_proportion_both_find_as_good_an_optimum(seed):
         assert any("apart" in note for note in fast.notes)
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, database=None)
+@settings(max_examples=8, derandomize=True, database=None)
 @given(st.floats(20, 900), st.floats(0, 500), st.floats(1, 60), st.floats(0, 0.1))
 def test_brute_force_agrees(one, other, rtt, price):
     """Two hops between two clusters, all splits of the rows that carry calls in steps of 6.25 %: none beats it."""

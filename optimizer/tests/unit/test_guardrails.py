@@ -142,7 +142,7 @@ def test_the_kill_switch_lifts_pins():
     assert constraints_of(Guardrails(frozen=True, pins=[pin]), TOPOLOGY, ROUTES).pinned == {}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     demand=st.floats(50, 900),
     shift=st.one_of(st.none(), st.integers(1, 10_000)),

@@ -330,7 +330,7 @@ def _applications(draw) -> Problem:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_applications(), st.floats(0.0, 3.0))
 def test_baselines_answer_any_application_wholly_and_lawfully(problem, growth):
     """Rows that can go anywhere sum to 1 over where they may go, the others to 0, in a first answer and in a second

@@ -61,7 +61,7 @@ def test_an_extracted_ruleset_predicts_what_its_integer_rules_cost(chain):
     assert east.predicted_compute_ms == pytest.approx(again.latency_ms[1, problem.clusters.index("east")])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=4), st.floats(1, 300), st.floats(1, 300))
 def test_callers_of_one_route_are_merged_by_volume(p, a, b):
     """Two caller classes with different splits of one callee class: Envoy sees one route, whose weights

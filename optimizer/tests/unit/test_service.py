@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from spillway_optimizer.lease import beside
 from spillway_optimizer.logs import States
 from spillway_optimizer.reading import Reader
 from spillway_optimizer.service import Service
+from spillway_optimizer.triggers import Pulse
 from test_solving import TOPOLOGY
 
 
@@ -72,6 +74,34 @@ async def test_who_has_no_rows_does_not_lead(service):
     service.history.away = True
     await service._tick()
     assert service.solved == ["start"] * 2
+
+
+async def test_what_is_urgent_stays_so_until_its_rules_are_out(settings, monkeypatch):
+    """NATS is away when the guardrails change: the file's change, which is noticed once, is solved for again."""
+    made = Service(settings(optimizer_min_interval_s=0), TOPOLOGY, None, _History(), None)
+    made.lease, made.reader = _Lease(), SimpleNamespace(read=_telemetry)
+    changes, answers, solved = [True, False, False], ["nats", None], []
+
+    async def run(_now, trigger, _told, _following):
+        solved.append(trigger.kind)
+        return answers.pop(0)
+
+    async def pulse(*_):
+        return Pulse()
+
+    monkeypatch.setattr(made.solving, "run", run)
+    monkeypatch.setattr("spillway_optimizer.service.hot.pulse", pulse)
+    monkeypatch.setattr("spillway_optimizer.service.guardrails.changed", lambda *_: changes.pop(0))
+    made.due_at = math.inf
+    for _ in range(2):
+        await made._solve(await made._trigger(math.inf))
+        made.due_at = math.inf
+    assert solved == ["guardrails", "guardrails"]
+    assert await made._trigger(0) is None
+
+
+async def _telemetry():
+    return SimpleNamespace(placement={})
 
 
 async def test_a_standby_reads_what_it_would_lead_with(service):

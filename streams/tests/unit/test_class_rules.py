@@ -71,7 +71,7 @@ def _expected(known: list[Rule], templates: list[str], own: bool) -> dict[str, s
     return {template: f"shop GET {rule.becomes if rule else template}" for template, rule in found.items()}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.lists(_RULES, max_size=12), st.lists(_TEMPLATES, min_size=1, max_size=6, unique=True), st.booleans()
 )

@@ -29,7 +29,7 @@ def table() -> pa.Table:
 
 
 @given(TEXTS, TEXTS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_text_as_codes_is_text(first, second):
     """Taking, joining, compacting and comparing coded text gives what plain lists give."""
     one, two = Strings.of(first), Strings.of(second)
@@ -110,7 +110,7 @@ def test_a_lying_batch_is_refused(table, name, column, says):
 
 
 @given(st.integers(0, 2**16), st.binary(max_size=6), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_damaged_bytes_never_do_worse_than_an_error(at, damage, data):
     """Whatever is overwritten or cut, the answer is a batch or ColumnsError."""
     payload = columns.to_ipc(columns.NETWORK, columns.from_rows(columns.NETWORK, NETWORK))

@@ -116,7 +116,7 @@ def _flush(tables: Tables, waiting: list, offset: int, committed: int, steps: in
 
 
 @given(SEEDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_restarts_and_repeats_change_nothing(seed):
     """Workers die at any step at any place, writers repeat their batches: stored sums and memory are the truth."""
     random = np.random.default_rng(seed)
@@ -128,7 +128,7 @@ def test_restarts_and_repeats_change_nothing(seed):
 
 
 @given(SEEDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_whole_topic_that_is_replayed_changes_nothing(seed):
     """Offsets reset to the beginning, by a worker that kept its tables: nothing is counted again."""
     random = np.random.default_rng(seed)
@@ -141,7 +141,7 @@ def test_a_whole_topic_that_is_replayed_changes_nothing(seed):
 
 
 @given(SEEDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_order_of_sources_and_splitting_of_batches_change_no_sum(seed):
     """Sources may be read in any order, and a batch may come as several chunks."""
     random = np.random.default_rng(seed)
@@ -161,7 +161,7 @@ def test_order_of_sources_and_splitting_of_batches_change_no_sum(seed):
 
 
 @given(SEEDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_graph_restarts_without_counting_twice(seed):
     """Edges come back from their parts, requests from messages that were not acknowledged yet: the same ratios."""
     random = np.random.default_rng(seed)

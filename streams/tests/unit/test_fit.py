@@ -20,7 +20,7 @@ def _exact(a: float, b: float, used: list[int]) -> fit.Points:
 
 
 @given(a=st.floats(0.1, 50), b=st.floats(-1, 100))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_exact_points_give_their_curve(a, b):
     """Also with b below 0, as long as latency without load is not: a + b >= 0."""
     found = fit.fit(_exact(a, max(b, -a), list(range(N_BUCKETS))))

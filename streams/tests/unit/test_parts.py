@@ -99,7 +99,7 @@ def _parts(rows: list[tuple[int, str, float]]) -> Parts:
     st.lists(st.tuples(st.integers(0, 20), st.sampled_from("abcd"), st.integers(0, 9)), min_size=1),
     st.integers(0),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_window_is_a_sum_whatever_the_batches(rows, seed):
     """Any order and any split of the rows give the same totals of a window."""
     random = np.random.default_rng(seed)

@@ -11,7 +11,7 @@ from spillway_streams.transport import Start
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_every_message_is_taken_once_whatever_a_consumer_drops(data):
     """A consumer that skips what it had fetched, repeats, and rewinds; a log with holes: after the seeks every message
     that the log has was taken, once and in order."""

@@ -51,7 +51,9 @@ def test_collector_absent_memory_stays_flat(tmp_path) -> None:
         most = 4 * (65536 + 8 * 16384) // 900
         stats = proxy.wait_stats(lambda s: s["spans_finished"] == 18_000 <= s["spans_dropped"] + most)
         assert stats["spans_sent"] == 0 and stats["spans_dropped"] < 18_000
-        assert stats["spans_dropped_queue_full"] == stats["spans_dropped"]
+        # Where the machine needs more than that minute, the eight batches get their second try, too.
+        failed = stats["spans_dropped_export_failed"]
+        assert stats["spans_dropped_queue_full"] == stats["spans_dropped"] - failed and failed <= most
         proxy.wait_stat("callout_failures", lambda value: value > 0)
 
 

@@ -71,7 +71,9 @@ class World:
 
     async def propose(self, proposal: Ruleset | bytes, origin: str = "optimizer", **headers: str) -> None:
         data = proposal if isinstance(proposal, bytes) else proposal.SerializeToString()
-        await (await self.jetstream()).publish(f"spillway.proposals.{origin}", data, headers=headers or None)
+        await (await self.jetstream()).publish(
+            f"spillway.proposals.{origin}", data, timeout=30, headers=headers or None
+        )
 
     async def value(self, cluster: str) -> Ruleset:
         """What the bucket holds for a cluster; empty when nothing."""
@@ -128,7 +130,7 @@ async def _silent(error: Exception) -> None:
 def health(process: servers.Server) -> dict:
     """The answer of /healthz with its status; status 0 when nobody answers."""
     try:
-        with urllib.request.urlopen(process.url, timeout=2) as answer:
+        with urllib.request.urlopen(process.url, timeout=30) as answer:
             return {"status": answer.status, **json.load(answer)}
     except urllib.error.HTTPError as error:
         with error:
