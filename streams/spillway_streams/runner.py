@@ -117,17 +117,16 @@ async def run(context: Context, build: Callable[[Context], faust.App]) -> NoRetu
     work = asyncio.create_task(_work(context, build))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    if not stop.is_set():
-        error = work.exception()
-        log.error("the stream processor gave up, starting afresh: %s", error)
-        await asyncio.sleep(_RESTART_PAUSE_S)
-        await endpoint.cleanup()
-        sys.stderr.flush()
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-    work.cancel()
-    await asyncio.wait({work}, timeout=_STOP_S)
+    if work.done():
+        log.error("the stream processor gave up, starting afresh: %s", work.exception())
+        await asyncio.wait({stopped}, timeout=_RESTART_PAUSE_S)
+    else:
+        work.cancel()
+        await asyncio.wait({work}, timeout=_STOP_S)
     await endpoint.cleanup()
     sys.stderr.flush()
+    if not stop.is_set():
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     os._exit(0)  # asyncio.run would wait for the consumer's thread, which may never end while Kafka is away
 
 

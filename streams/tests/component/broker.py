@@ -1,12 +1,18 @@
 """What tests and benchmarks ask of a broker beside sending: offsets of groups, and making a topic be read again."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError
+from aiokafka.errors import (
+    CommitFailedError,
+    GroupCoordinatorNotAvailableError,
+    NotCoordinatorForGroupError,
+)
+from spillway_lab.testing.waiting import WAIT_S
 
 
 def create(kafka: str, topics: dict[str, int], **settings: str) -> None:
@@ -120,7 +126,14 @@ def rewind(kafka: str, group: str, topic: str) -> None:
 
     async def work(consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
         consumer.assign(partitions)
-        await consumer.commit(await consumer.beginning_offsets(partitions))
+        beginnings, deadline = await consumer.beginning_offsets(partitions), time.monotonic() + WAIT_S
+        while True:
+            try:
+                return await consumer.commit(beginnings)
+            except CommitFailedError:  # a worker that had no time to leave is a member until its session ends
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(0.2)
 
     _with_consumer(kafka, group, topic, work)
 

@@ -69,7 +69,13 @@ class Job:
             return {"ready": False, "problems": {"health": str(error)}, "counters": {}, "gauges": {}}
 
     def counters(self) -> dict[str, int]:
-        return self.state()["counters"]
+        """Asked until it answers: no answer is not "nothing counted"."""
+
+        def answer() -> dict | None:
+            state = self.state()
+            return None if "health" in state["problems"] else state
+
+        return eventually(answer, "an answer of the health endpoint", seen=self.tail)["counters"]
 
     def tail(self) -> str:
         """The end of its log."""

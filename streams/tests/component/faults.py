@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -91,7 +92,11 @@ class Mesh:
         """What the workers of a job have counted since they started."""
         total: Counter[str] = Counter()
         for worker in self.workers[job]:
-            with urllib.request.urlopen(worker.url, timeout=WAIT_S) as answer:
+            try:
+                answer = urllib.request.urlopen(worker.url, timeout=WAIT_S)
+            except urllib.error.HTTPError as unready:
+                answer = unready  # it counts all the same
+            with answer:
                 total.update(json.load(answer)["counters"])
         return total
 
@@ -158,7 +163,11 @@ class Sender:
     async def _chunk(self, producer: AIOKafkaProducer, partition: int) -> None:
         with self._between:
             traces = [self._world.trace(int(time.time() * 1e6)) for _ in range(self._TRACES)]
-            for request in self._world.messages(traces, self._PIECES):
-                await producer.send_and_wait(
+            # All at once: were one of them to wait for a busy broker, its trace would be closed without it.
+            sent = [
+                await producer.send(
                     names.KAFKA_TOPIC_OTLP_SPANS, request.SerializeToString(), partition=partition
                 )
+                for request in self._world.messages(traces, self._PIECES)
+            ]
+            await asyncio.gather(*sent)

@@ -91,7 +91,7 @@ def test_a_second_worker_takes_its_share_and_its_leaving_loses_nothing(
     def second_takes_some() -> bool:
         # Sent until it does: the first one may take all until partitions are given anew.
         send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "shared", 140, 40))
-        return second.counters().get("spans", 0) > 0
+        return second.counters().get("calls", 0) > 0
 
     eventually(second_takes_some, "spans at the second worker")
     first.process.terminate()

@@ -84,7 +84,10 @@ def test_alike_classes_merge_and_pinned_ones_do_not(jobs, send, clickhouse, cli)
     assert all(r.p_value > 0.01 and r.samples >= 1000 for r in _rules(clickhouse, free))
     [pin] = _rules(clickhouse, pinned)
     assert (pin.template, pin.becomes, pin.kind, pin.author) == ("/a/b", "/a/b", "pinned", "ops")
-    found = dict(clickhouse.execute(FINDINGS, {"s": pinned}))
+    classes = {f"{pinned} GET /a/b", f"{pinned} GET /a/slow"}
+    findings = lambda: dict(clickhouse.execute(FINDINGS, {"s": pinned}))  # noqa: E731
+    eventually(lambda: classes <= findings().keys(), "findings of the pinned one", seen=job.tail)
+    found = findings()
     assert found[f"{pinned} GET /a/b"] in ("unsure", "pinned") and found[f"{pinned} GET /a/slow"] == "kept"
     assert job.counters()["dead_letters: undecodable"] == 1 and "decisions_failed" not in job.counters()
 

@@ -60,9 +60,9 @@ def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
             return False
         assert (shop.duration_ms, stock.duration_ms, asked.duration_ms) == (SHOP_MS, STOCK_MS, SHOP_MS)
         assert shop.in_flight == stock.in_flight == IN_FLIGHT
-        assert shop.failed_share == asked.failed_share == 0 and shop.rps == stock.rps
+        assert shop.failed_share == asked.failed_share == 0
         assert 0 < shop.at <= time.time() and asked.at <= time.time()
-        return True
+        return shop.rps == stock.rps  # of two partitions: one may be a message ahead
 
     eventually(
         shown,
