@@ -1,10 +1,11 @@
 """Killing any one part fails no request, and the loop closes again after its restart."""
 
+import contextlib
 import time
 
+import httpx
 import pytest
 from loop_harness import Background, Loop
-from spillway_lab.testing.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -21,12 +22,9 @@ def kill_under_load(loop: Loop, process: str) -> None:
     time.sleep(6)
     before = supervisor.processes()[process]
     supervisor.kill(process)
-    # Asked to stop a process in the moment of its death, the supervisor waits in vain for an end that it has seen.
-    eventually(
-        lambda: (now := supervisor.processes()[process]).status != before.status or now.pid != before.pid,
-        f"the end of {process} is noticed",
-    )
-    supervisor.stop_process(process)
+    # Asked in the moment of a process's death, the supervisor waits some seconds for an end that it has seen: 400.
+    with contextlib.suppress(httpx.HTTPStatusError):
+        supervisor.stop_process(process)
     time.sleep(_AWAY_S)
     assert not supervisor.processes()[process].ready, f"{process} was to be away"
     supervisor.start_process(process)
