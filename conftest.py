@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("spillway", deadline=None)
+settings.register_profile("spillway", settings(), deadline=None)
 settings.load_profile("spillway")
