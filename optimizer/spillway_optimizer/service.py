@@ -143,7 +143,8 @@ class Service:
         waits_for = await self.solving.run(time.time(), trigger, telemetry, self.following)
         if waits_for is None:  # else nothing is out, and what was urgent still is
             self.basis = Basis(self.solving.demand, telemetry.placement, self.following.name)
-            self.pressing = None
+            if trigger is self.pressing:
+                self.pressing = None
         # A solver that takes long is not started again at once, whatever changes.
         ended = time.monotonic()
         self.free_at = ended + max(self.settings.optimizer_min_interval_s, ended - started)

@@ -76,28 +76,45 @@ async def test_who_has_no_rows_does_not_lead(service):
     assert service.solved == ["start"] * 2
 
 
-async def test_what_is_urgent_stays_so_until_its_rules_are_out(settings, monkeypatch):
-    """NATS is away when the guardrails change: the file's change, which is noticed once, is solved for again."""
+@pytest.fixture
+def leading(settings, monkeypatch):
+    """A leader whose guardrails change at the first look; what it solved for, and the servers that kept it from
+    publishing (none when the list is used up)."""
     made = Service(settings(optimizer_min_interval_s=0), TOPOLOGY, None, _History(), None)
     made.lease, made.reader = _Lease(), SimpleNamespace(read=_telemetry)
-    changes, answers, solved = [True, False, False], ["nats", None], []
+    made.changes, made.away, made.solved = [True], [], []
 
     async def run(_now, trigger, _told, _following):
-        solved.append(trigger.kind)
-        return answers.pop(0)
+        made.solved.append(trigger.kind)
+        return made.away.pop(0) if made.away else None
 
     async def pulse(*_):
         return Pulse()
 
+    def changed(*_):
+        return bool(made.changes) and made.changes.pop(0)
+
     monkeypatch.setattr(made.solving, "run", run)
     monkeypatch.setattr("spillway_optimizer.service.hot.pulse", pulse)
-    monkeypatch.setattr("spillway_optimizer.service.guardrails.changed", lambda *_: changes.pop(0))
-    made.due_at = math.inf
+    monkeypatch.setattr("spillway_optimizer.service.guardrails.changed", changed)
+    return made
+
+
+async def test_what_is_urgent_stays_so_until_its_rules_are_out(leading):
+    """NATS is away when the guardrails change: the file's change, which is noticed once, is solved for again."""
+    leading.away = ["nats"]
     for _ in range(2):
-        await made._solve(await made._trigger(math.inf))
-        made.due_at = math.inf
-    assert solved == ["guardrails", "guardrails"]
-    assert await made._trigger(0) is None
+        leading.due_at = math.inf
+        await leading._solve(await leading._trigger(math.inf))
+    assert leading.solved == ["guardrails", "guardrails"] and await leading._trigger(0) is None
+
+
+async def test_a_solve_of_the_period_does_not_settle_what_is_urgent(leading):
+    """The guardrails change while the last solve is too near for another, and the period is over: both are solved."""
+    leading.free_at = math.inf
+    await leading._solve(await leading._trigger(1.0))
+    await leading._solve(await leading._trigger(math.inf))
+    assert leading.solved == ["start", "guardrails"]
 
 
 async def _telemetry():
