@@ -41,6 +41,7 @@ test-unit: setup ## no server, seconds
 
 test-component: setup ## each box against the real servers beside it
 	tools/kubernetes/build
+	tools/promtool/build
 	python -m pytest -q -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd rule-publisher/relay && go test -count=1 -timeout 30m . ./component
 

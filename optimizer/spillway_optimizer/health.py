@@ -1,27 +1,35 @@
-"""GET /healthz: 200 once ready, 503 with the reason before; counters in the body."""
+"""GET /healthz: 200 once ready, 503 with the reason before; counters in the body. GET /metrics: Prometheus."""
 
 import json
 import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from spillway_contracts.metrics import CONTENT_TYPE, Exposition
+
 
 class Health:
     """Serves on host:port from a thread of its own. Raises OSError when the address is taken."""
 
-    def __init__(self, listen: str, counters: Mapping[str, int]):
+    def __init__(self, listen: str, counters: Mapping[str, int], exposition: Exposition):
         self.waiting_for: str | None = "start"  # None: ready
         host, _, port = listen.rpartition(":")
         health = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
+                if self.path == "/metrics":
+                    self._answer(200, CONTENT_TYPE, exposition.text())
+                    return
                 waiting = health.waiting_for
                 status = 404 if self.path != "/healthz" else 503 if waiting else 200
                 document = {"ready": waiting is None, "waiting_for": waiting, "counters": dict(counters)}
                 body = (json.dumps(document) + "\n").encode()
+                self._answer(status, "application/json", body)
+
+            def _answer(self, status, kind, body):
                 self.send_response(status)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

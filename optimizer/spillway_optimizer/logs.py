@@ -35,6 +35,7 @@ class States:
         self._logger = logger
         self._said: dict[str, str] = {}
         self.counters: Counter[str] = Counter()
+        self.gauges: dict[tuple[str, ...], float] = {}  # how things are now, by name and labels
 
     def say(self, subject: str, state: str, level: int = logging.INFO, count: str | None = None) -> None:
         if count:

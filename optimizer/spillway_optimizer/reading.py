@@ -10,7 +10,7 @@ from clickhouse_driver.errors import Error as ClickHouseError
 from nats.errors import Error as NatsError
 from redis.asyncio import Redis
 
-from spillway_optimizer import hot
+from spillway_optimizer import hot, metrics
 from spillway_optimizer.history import History, ModelRows
 from spillway_optimizer.logs import States
 from spillway_optimizer.telemetry import Telemetry
@@ -42,6 +42,7 @@ class Reader:
         """None while no model rows were ever read. Raises one of REDIS_AWAY."""
         boards = await hot.boards(self._redis, self._clusters)
         self._states.say("redis", "reachable")
+        metrics.note_input(self._states, boards)
         await self.refresh(self._refresh_s)
         if self._rows is None:
             return None

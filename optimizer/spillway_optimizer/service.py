@@ -9,7 +9,7 @@ from typing import TypeVar
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import GuardrailFile
 
-from spillway_optimizer import guardrails, hot
+from spillway_optimizer import guardrails, hot, metrics
 from spillway_optimizer.config import Optimizer
 from spillway_optimizer.following import Following
 from spillway_optimizer.health import Health
@@ -51,7 +51,8 @@ class Service:
         self._warming: asyncio.Task | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        self.health = Health(self.settings.health_listen, self.states.counters)
+        exposition = metrics.exposition("optimizer", self.states, self.lease)
+        self.health = Health(self.settings.health_listen, self.states.counters, exposition)
         try:
             while not stop.is_set():
                 try:

@@ -12,7 +12,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import GuardrailFile
 
-from spillway_optimizer import OptimizerError, hot
+from spillway_optimizer import OptimizerError, hot, metrics
 from spillway_optimizer.case import Case
 from spillway_optimizer.config import Optimizer
 from spillway_optimizer.decide import Action, Decision, Memory, Thresholds, decide, renewal
@@ -79,6 +79,7 @@ class Solving:
         try:
             if case.refusal is not None:
                 await self._go_on(case)
+            self._compare(case, told)
             return await self._conclude(case)
         except OptimizerError as error:
             self._refuse(case, f"{type(error).__name__}: {error}")
@@ -173,6 +174,14 @@ class Solving:
         self._settle(case, decision, case.ruleset.id)
         return None
 
+    def _compare(self, case: Case, told: Telemetry) -> None:
+        """Rules that stay are those that what was observed went by."""
+        if case.evaluation is None or case.decision is None or case.decision.action is Action.PROPOSE:
+            return
+        now, max_age_s = case.occasion.at, self.settings.optimizer_board_max_age_s
+        observed_ms = metrics.observed_ms(told, now, max_age_s)
+        metrics.note_prediction(self.states, case.evaluation.mean_latency_ms, observed_ms)
+
     def _thresholds(self, max_shift: float) -> Thresholds:
         s = self.settings
         own = Thresholds(s.optimizer_min_weight_change, s.optimizer_min_gain, s.optimizer_renew_s)
@@ -230,3 +239,4 @@ class Solving:
     def _record(self, case: Case, outcome: str, reason: str, published: str = "") -> None:
         row = solve_row(case.occasion, outcome, reason, case.said(), case.solved, case.evaluation, published)
         self.history.add("solves", row)
+        metrics.note_solve(self.states, case.occasion.at, case.solved, case.evaluation)

@@ -58,7 +58,8 @@ def _run(job: str) -> NoReturn:
         *([Boards.NAME] if hasattr(settings, "redis_url") else []),
     ]
     status = health.Status(*dependencies)
-    context = runner.Context(settings, status, Counters(), Store(settings.clickhouse_url, status))
+    counters = Counters()
+    context = runner.Context(settings, status, counters, Store(settings.clickhouse_url, status, counters))
     build = importlib.import_module(f"spillway_streams.jobs.{job}").build
     asyncio.run(runner.run(context, build))
 

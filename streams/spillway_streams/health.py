@@ -1,12 +1,13 @@
 """What a job depends on, and the HTTP endpoint that says so.
 
 GET /healthz answers 200 once every dependency is in order, else 503; the body names what is not
-and carries the job's counters and gauges.
+and carries the job's counters and gauges. GET /metrics is the same for Prometheus.
 """
 
 import logging
 
 from aiohttp import web
+from spillway_contracts.metrics import CONTENT_TYPE, Exposition
 
 from spillway_streams.counters import Counters
 
@@ -32,8 +33,14 @@ class Status:
     def problems(self) -> dict[str, str]:
         return {name: problem for name, problem in self._problems.items() if problem}
 
+    def up(self) -> dict[str, bool]:
+        """Of each dependency, whether it is in order."""
+        return {name: not problem for name, problem in self._problems.items()}
 
-async def serve(address: tuple[str, int], status: Status, counters: Counters) -> web.AppRunner:
+
+async def serve(
+    address: tuple[str, int], status: Status, counters: Counters, exposition: Exposition
+) -> web.AppRunner:
     """Starts the endpoint; call cleanup() on what it returns."""
 
     async def healthz(_: web.Request) -> web.Response:
@@ -46,8 +53,12 @@ async def serve(address: tuple[str, int], status: Status, counters: Counters) ->
         }
         return web.json_response(body, status=503 if problems else 200)
 
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=exposition.text(), headers={"Content-Type": CONTENT_TYPE})
+
     app = web.Application()
     app.router.add_get("/healthz", healthz)
+    app.router.add_get("/metrics", metrics)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, *address, shutdown_timeout=0.5).start()

@@ -8,18 +8,20 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import faust
 from faust.types import TP
 from spillway_contracts import names
 
-from spillway_streams import backoff, health, topics, transport
+from spillway_streams import backoff, health, metrics, topics, transport
 from spillway_streams.config import Settings
 from spillway_streams.counters import Counters
 from spillway_streams.health import Status
+from spillway_streams.lag import Lag
 from spillway_streams.store import Store
 
 log = logging.getLogger("spillway.runner")
@@ -41,6 +43,7 @@ class Context:
     counters: Counters
     store: Store
     layout: topics.Layout = topics.Layout(1, {})  # known once the topics are prepared
+    lag: Lag = field(default_factory=Lag)
 
 
 def app(name: str, settings: Settings) -> faust.App:
@@ -89,13 +92,13 @@ def every(app: faust.App, seconds: float, action: Callable[[], Awaitable[None]])
     app.task(loop)
 
 
-async def _watch(app: faust.App, status: Status) -> None:
-    """Keeps the status of CONSUMER. The brokers are asked for it: nothing new and nobody there look alike to a reader,
-    and one that is paused does not even ask. No task of the app: these begin once partitions are assigned."""
+async def _watch(app: faust.App, status: Status, lag: Lag) -> None:
+    """Keeps the status of CONSUMER, and the lag. The brokers are asked for them: nothing new and nobody there look alike
+    to a reader, and one that is paused does not even ask. No task of the app: these begin once partitions are assigned."""
     while True:
         await asyncio.sleep(_REACH_PERIOD_S)
         try:
-            await app.consumer.reach(_REACH_S)
+            lag.ends(await app.consumer.reach(_REACH_S), time.time())
         except Exception as error:
             status.failed(CONSUMER, f"{type(error).__name__}: {error}")
         else:
@@ -113,7 +116,9 @@ async def run(context: Context, build: Callable[[Context], faust.App]) -> NoRetu
     stop = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
-    endpoint = await health.serve(context.settings.health_address, context.status, context.counters)
+    status, counters = context.status, context.counters
+    exposition = metrics.exposition(status, counters, context.lag)
+    endpoint = await health.serve(context.settings.health_address, status, counters, exposition)
     work = asyncio.create_task(_work(context, build))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -139,7 +144,8 @@ async def _work(context: Context, build: Callable[[Context], faust.App]) -> None
     )
     await context.store.reach()
     app = build(replace(context, layout=layout))
-    watching = asyncio.create_task(_watch(app, context.status))
+    app.transport.lag = context.lag
+    watching = asyncio.create_task(_watch(app, context.status, context.lag))
     try:
         await app.start()
         while not app.should_stop:

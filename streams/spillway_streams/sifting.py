@@ -40,16 +40,17 @@ async def insert(
                 waiting += [[block] for block in reversed(some)]
                 continue
             [block] = some
-            rows = _length(block)
+            rows = length(block)
             if rows > 1 and tries < _MAX_TRIES:
                 waiting += [[_cut(block, rows // 2, rows)], [_cut(block, 0, rows // 2)]]
                 continue
             for first in range(0, rows, _MAX_ROWS):
                 part = _cut(block, first, min(first + _MAX_ROWS, rows))
-                await refused(table, str(error), _length(part), b"\n".join(_lines(names, part)))
+                await refused(table, str(error), length(part), b"\n".join(_lines(names, part)))
 
 
-def _length(block: Block) -> int:
+def length(block: Block) -> int:
+    """Rows of a block."""
     if isinstance(block, dict):
         return len(next(iter(block.values())))
     return len(block() if callable(block) else block)

@@ -9,6 +9,7 @@ from clickhouse_driver import Client
 from clickhouse_driver.errors import ServerException
 
 from spillway_streams import backoff, blocks, sifting
+from spillway_streams.counters import Counters
 from spillway_streams.health import Status
 from spillway_streams.sifting import Block, Refused, RefusedRows
 
@@ -38,9 +39,10 @@ class Store:
 
     NAME = "clickhouse"
 
-    def __init__(self, url: str, status: Status) -> None:
+    def __init__(self, url: str, status: Status, counters: Counters | None = None) -> None:
         self._url = url
         self._status = status
+        self._counters = counters  # of the rows that the server has, by table
         self._client: Client | None = None
         self._lock = asyncio.Lock()
 
@@ -84,6 +86,8 @@ class Store:
     ) -> None:
         async def put(some: list[Block]) -> None:
             await self._until_done(lambda client: execute(client, some), RefusedRows)
+            if self._counters is not None:
+                self._counters.add(f"stored_rows: {table}", sum(map(sifting.length, some)))
 
         await sifting.insert(table, names, list(found), put, refused)
 

@@ -10,6 +10,7 @@ Two things of faust-streaming 0.15 lose messages, and neither can be configured 
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+
+from spillway_streams.lag import Lag
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Consumer(driver.Consumer):
         opener = self.transport.opener
         offsets = {tp: opener(tp, start) if opener else start.offset for tp, start in starts.items()}
         self._committed_offset.update({tp: start.offset for tp, start in starts.items()})
+        if self.transport.lag is not None:
+            self.transport.lag.starts(offsets, time.time())
         if offsets:
             await self.seek_wait(offsets)
 
@@ -106,17 +111,20 @@ class Consumer(driver.Consumer):
             return False
         return len(wanted) == len(offsets)
 
-    async def reach(self, timeout_s: float) -> None:
-        """Asks the leaders of all assigned partitions, without one any broker; raises what the client raises,
-        TimeoutError after this long."""
+    async def reach(self, timeout_s: float) -> dict[TP, int]:
+        """Asks the leaders of all assigned partitions for their ends, without one any broker; raises what the client
+        raises, TimeoutError after this long."""
         self._thread._ensure_consumer()  # a call to a thread that has not begun would wait for it
-        await asyncio.wait_for(self._thread.call_thread(self._reach, timeout_s), timeout_s)
+        return await asyncio.wait_for(self._thread.call_thread(self._reach, timeout_s), timeout_s)
 
-    async def _reach(self, timeout_s: float) -> None:
+    async def _reach(self, timeout_s: float) -> dict[TP, int]:
         consumer = self._thread._ensure_consumer()
         partitions = consumer.assignment()  # none before it has joined, nor as one worker too many
-        asking = consumer.end_offsets(partitions) if partitions else consumer.topics()
-        await asyncio.wait_for(asking, timeout_s)
+        if not partitions:
+            await asyncio.wait_for(consumer.topics(), timeout_s)
+            return {}
+        ends = await asyncio.wait_for(consumer.end_offsets(partitions), timeout_s)
+        return {TP(*tp): end for tp, end in ends.items()}
 
     def progress(self, tp: TP) -> Progress | None:
         """None before the first answer, and when the partition is not (or no longer) ours."""
@@ -130,7 +138,9 @@ class Consumer(driver.Consumer):
 
 
 class Transport(driver.Transport):
-    """`opener`, when set, is told of every assigned partition and answers with the offset to read from."""
+    """`opener`, when set, is told of every assigned partition and answers with the offset to read from; `lag`, when
+    set, is told where that is."""
 
     Consumer = Consumer
     opener: Opener | None = None
+    lag: Lag | None = None

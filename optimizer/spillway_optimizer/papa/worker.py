@@ -9,7 +9,7 @@ from dataclasses import replace
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 
-from spillway_optimizer import OptimizerError, hot
+from spillway_optimizer import OptimizerError, hot, metrics
 from spillway_optimizer.config import Papa
 from spillway_optimizer.health import Health
 from spillway_optimizer.history import History, utc
@@ -55,7 +55,8 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         self.watch = Watch(self.settings, self.topology, self.redis, self.reader, self.lease, stop)
-        health = Health(self.settings.health_listen, self.states.counters)
+        exposition = metrics.exposition("papa", self.states, self.lease)
+        health = Health(self.settings.health_listen, self.states.counters, exposition)
         try:
             while not stop.is_set():
                 try:

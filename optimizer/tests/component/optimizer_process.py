@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from prometheus_client.parser import text_string_to_metric_families
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import STOP_S, eventually
 
@@ -47,6 +48,13 @@ class Process:
                 return json.load(answer)
         except (urllib.error.URLError, OSError):
             return None
+
+    def metrics(self) -> dict[tuple[str, str], float]:
+        """Every sample of /metrics by name and values of labels, in order of the labels' names, joined by commas."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        samples = [sample for family in families for sample in family.samples]
+        return {(sample.name, ",".join(sample.labels.values())): sample.value for sample in samples}
 
     def wait_ready(self) -> None:
         eventually(self.health, "healthy", seen=self.tail)

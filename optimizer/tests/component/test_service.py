@@ -1,6 +1,7 @@
 """The optimizer as a process, against real Redis, NATS and ClickHouse."""
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -33,6 +34,11 @@ def test_boards_become_a_verified_proposal_that_is_renewed_and_follows_the_polic
         renewed = eventually(lambda: world.proposals()[1:], "a renewal")[0]
         assert renewed.rules[0].destinations == first.rules[0].destinations
         assert renewed.input_window.id != first.input_window.id
+        metrics = eventually(lambda: told(process.metrics()), "a prediction beside what is observed")
+        assert metrics["spillway_optimizer_leader", "optimizer"] == 1
+        assert metrics["spillway_optimizer_solves_total", "proposed"] >= 1
+        assert 0.025 < metrics["spillway_optimizer_predicted_mean_latency_seconds", ""] < 0.032
+        assert metrics["spillway_optimizer_input_timestamp_seconds", "demand,west"] > time.time() - 60
         world.command_policy("waterfall")
         switched = eventually(lambda: by_policy(world, "waterfall"), "waterfall")[0]
         assert west(switched, "gateway") == {"west": 10_000}
@@ -45,6 +51,11 @@ def test_boards_become_a_verified_proposal_that_is_renewed_and_follows_the_polic
         )
         process.end()
         assert world.redis.get(names.REDIS_KEY_LEASE.format(role="optimizer")) is None
+
+
+def told(metrics: dict[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+    """All samples once the prediction's error is among them, else none."""
+    return metrics if ("spillway_optimizer_prediction_error_ratio", "") in metrics else {}
 
 
 def by_policy(world, policy: str) -> list:

@@ -22,33 +22,36 @@ RuleKey = tuple[str, str, str]  # source cluster, source service, class id
 
 @dataclass(frozen=True)
 class Decision:
-    """What to publish, or None: refused. `reason` names keys, values and what is allowed."""
+    """What to publish, or None: refused. `reason` names keys, values and what is allowed; `refused_by` says which of
+    contract, freshness, authority, guardrails and shadow it was."""
 
     ruleset: Ruleset | None
     reason: str
+    refused_by: str = ""
 
 
 def decide(proposal: Ruleset, context: Context) -> Decision:
     """The whole pipeline after decoding; never raises, whatever the proposal holds."""
-    problems = checks.contract_problems(proposal, context.topology)
-    problems = problems or checks.freshness_problems(proposal, context)
-    problems = problems or checks.authority_problems(proposal, context)
-    if problems:
-        return _refused(problems)
+    if problems := checks.contract_problems(proposal, context.topology):
+        return _refused("contract", problems)
+    if problems := checks.freshness_problems(proposal, context):
+        return _refused("freshness", problems)
+    if problems := checks.authority_problems(proposal, context):
+        return _refused("authority", problems)
     result, changes, problems = _guard(proposal, context)
     # Whatever a guardrail did, nothing leaves that breaks the contract.
     problems = problems or contract.check(result, context.topology)
     if problems:
-        return _refused(problems)
+        return _refused("guardrails", problems)
     if context.policy.shadow:
-        return _refused(["shadow: true: computed, not published", *changes])
+        return _refused("shadow", ["shadow: true: computed, not published", *changes])
     # Every rule of an operator's ruleset says why it was sent: that is the audit's reason.
     said = [rule.reason for rule in proposal.rules[:1]] if proposal.origin == ORIGIN_OPERATOR else []
     return Decision(result, "; ".join(filter(None, said + changes)))
 
 
-def _refused(problems: list[str]) -> Decision:
-    return Decision(None, "; ".join(problems))
+def _refused(by: str, problems: list[str]) -> Decision:
+    return Decision(None, "; ".join(problems), by)
 
 
 def _guard(proposal: Ruleset, context: Context) -> tuple[Ruleset, list[str], list[str]]:

@@ -75,6 +75,10 @@ class History:
                 )
         self._filled.set()
 
+    def waiting(self) -> int:
+        """Rows that ClickHouse does not have yet."""
+        return self._size
+
     async def run(self) -> None:
         """Writes for ever; retries while ClickHouse is away."""
         while True:

@@ -72,7 +72,9 @@ class Proposals:
         except DecodeError as error:
             sequence = message.metadata.sequence.stream
             self._telemetry.malformed("proposal", message.subject, sequence, str(error))
-            self._refuse(Ruleset(), f"does not decode: {message.subject} sequence {sequence}: {error}")
+            self._refuse(
+                Ruleset(), "undecodable", f"does not decode: {message.subject} sequence {sequence}: {error}"
+            )
             await message.term()
             return
         try:
@@ -81,7 +83,7 @@ class Proposals:
             raise
         except Exception as error:
             log.exception("proposal %s could not be handled", proposal.id)
-            self._refuse(proposal, f"internal error: {type(error).__name__}: {error}")
+            self._refuse(proposal, "internal error", f"internal error: {type(error).__name__}: {error}")
             published = False
         await (message.ack() if published else message.term())
 
@@ -104,7 +106,7 @@ class Proposals:
             if decision.ruleset is None:
                 self._note_refused_fence(proposal)
                 written = f" (version {given} had been written to some clusters)" if given else ""
-                self._refuse(proposal, decision.reason + written)
+                self._refuse(proposal, decision.refused_by, decision.reason + written)
                 return False
             version = given or self._bucket.next_version()
             self._attempt = (proposal.id, version, decision)
@@ -149,7 +151,8 @@ class Proposals:
         fields = {"version": version, "id": ruleset.id, "policy": ruleset.policy, "reason": reason}
         log.info("ruleset published", extra={"fields": {**fields, "rules": len(ruleset.rules)}})
 
-    def _refuse(self, proposal: Ruleset, reason: str) -> None:
+    def _refuse(self, proposal: Ruleset, by: str, reason: str) -> None:
         self._telemetry.counters["proposals.refused"] += 1
+        self._telemetry.counters[f"refused.{by}"] += 1
         self._history.refused(proposal, reason)
         log.warning("proposal refused", extra={"fields": {"id": proposal.id, "reason": reason}})

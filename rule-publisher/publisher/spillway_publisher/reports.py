@@ -78,6 +78,8 @@ class Reports:
             for message, _ in good:
                 await message.ack()
             self._telemetry.counters["acks"] += len(good)
+            for _, (_, cluster, *_, outcome, _) in good:
+                self._telemetry.counters[f"acks.{outcome}.{cluster}"] += 1
 
     async def heartbeats(self, consumer: JetStreamContext.PullSubscription) -> None:
         async for batch in _batches(consumer):

@@ -12,7 +12,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError, names
 from spillway_contracts.guardrails import GuardrailFile
 
-from spillway_publisher import denials, jetstream, slices
+from spillway_publisher import denials, jetstream, metrics, slices
 from spillway_publisher.bucket import Bucket, Stored, read_history
 from spillway_publisher.checks import is_local_first
 from spillway_publisher.clickhouse import ClickHouse
@@ -52,7 +52,8 @@ class Service:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        health = serve_health(self._settings.health_listen, self._telemetry)
+        exposition = metrics.exposition(self._telemetry, self._bucket.in_force, self._history.waiting)
+        health = serve_health(self._settings.health_listen, self._telemetry, exposition)
         try:
             history = asyncio.create_task(self._history.run())
             await _until(stop, [self._nats(), self._hot_state.run()], history)

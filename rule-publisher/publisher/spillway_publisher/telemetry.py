@@ -1,4 +1,5 @@
-"""The process's own telemetry: JSON lines on stderr, counters, state changes said once, GET /healthz."""
+"""The process's own telemetry: JSON lines on stderr, counters, state changes said once, GET /healthz
+and /metrics."""
 
 import json
 import logging
@@ -7,6 +8,8 @@ import threading
 import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from spillway_contracts.metrics import CONTENT_TYPE, Exposition
 
 log = logging.getLogger("spillway.publisher")
 
@@ -35,7 +38,7 @@ def set_up_logging() -> None:
 
 
 class Telemetry:
-    """Counters and the state of each server, read by /healthz and by nobody else."""
+    """Counters and the state of each server, read by /healthz and /metrics and by nobody else."""
 
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
@@ -73,18 +76,24 @@ class Telemetry:
         return error if isinstance(error, str) else f"{type(error).__name__}: {str(error)[:300]}"
 
 
-def serve_health(listen: str, telemetry: Telemetry) -> ThreadingHTTPServer:
-    """Answers GET /healthz from a thread of its own. Raises OSError when the port cannot be had."""
+def serve_health(listen: str, telemetry: Telemetry, exposition: Exposition) -> ThreadingHTTPServer:
+    """Answers GET /healthz and /metrics from a thread of its own. Raises OSError when the port cannot be had."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if self.path == "/metrics":
+                self._answer(200, CONTENT_TYPE, exposition.text())
+                return
             ready, document = telemetry.health()
             known = self.path == "/healthz"
             body = json.dumps(
-                document if known else {"reason": f"{self.path}: only /healthz is served"}
+                document if known else {"reason": f"{self.path}: only /healthz and /metrics are served"}
             ).encode()
-            self.send_response((200 if ready else 503) if known else 404)
-            self.send_header("Content-Type", "application/json")
+            self._answer((200 if ready else 503) if known else 404, "application/json", body)
+
+        def _answer(self, status: int, kind: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

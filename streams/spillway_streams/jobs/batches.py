@@ -13,6 +13,7 @@ from faust.types import TP, Message
 
 from spillway_streams import StreamsError, columns, positions, runner
 from spillway_streams.columns import Columns, Schema
+from spillway_streams.lag import Lag
 from spillway_streams.parts import Parts
 from spillway_streams.positions import Batch
 from spillway_streams.sending import Origin, letters_of
@@ -107,9 +108,10 @@ def _identity(one: Taken) -> list[np.ndarray]:
 
 
 def consume(
-    app: faust.App, name: str, take: Callable[[faust.EventT], Awaitable[None]], acks: bool = True
+    app: faust.App, lag: Lag, name: str, take: Callable[[faust.EventT], Awaitable[None]], acks: bool = True
 ) -> None:
-    """Gives every message of a topic to `take`, which sees to its acknowledgement; acks: see runner.topic."""
+    """Gives every message of a topic to `take`, which sees to its acknowledgement, and tells `lag`; acks: see
+    runner.topic."""
 
     async def agent(stream: faust.StreamT) -> None:
         async for event in stream.noack().events():
@@ -120,6 +122,7 @@ def consume(
                 log.exception("%s %d: %d", name, event.message.partition, event.message.offset)
                 await app.crash(error)
                 raise
+            lag.took(event.message.tp, event.message.offset, event.message.timestamp)
 
     app.agent(runner.topic(app, name, acks), name=name)(agent)
 

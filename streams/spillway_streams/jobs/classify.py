@@ -173,8 +173,8 @@ def _now_ms() -> int:
 def build(context: runner.Context) -> faust.App:
     app = runner.app("classify", context.settings)
     job = Classify(app, context)
-    consume(app, names.KAFKA_TOPIC_CALLS, job.take_calls)
-    consume(app, names.KAFKA_TOPIC_EDGES, job.take_edges)
+    consume(app, context.lag, names.KAFKA_TOPIC_CALLS, job.take_calls)
+    consume(app, context.lag, names.KAFKA_TOPIC_EDGES, job.take_edges)
     runner.every(app, context.settings.class_period, job.decide)
     follow(app, job.keep, lambda _: None)
     return app

@@ -245,7 +245,6 @@ class Curves:
 
     async def _insert(self, table: str, columns: tuple[str, ...], rows: list[tuple]) -> None:
         await self._context.store.insert(table, columns, rows, self._reader.letters.refused)
-        self._context.counters.add(f"rows: {table}", len(rows))
 
     def assigned(self, partitions: set[TP]) -> None:
         self.shares.assigned(partitions)
@@ -259,9 +258,9 @@ class Curves:
 def build(context: runner.Context) -> faust.App:
     app = runner.app(JOB, context.settings)
     job = Curves(app, context)
-    consume(app, names.KAFKA_TOPIC_CALLS, job.take_calls)
-    consume(app, names.KAFKA_TOPIC_OTLP_METRICS, job.take_metrics)
-    consume(app, names.KAFKA_TOPIC_ARRIVALS, job.take_arrivals)
+    consume(app, context.lag, names.KAFKA_TOPIC_CALLS, job.take_calls)
+    consume(app, context.lag, names.KAFKA_TOPIC_OTLP_METRICS, job.take_metrics)
+    consume(app, context.lag, names.KAFKA_TOPIC_ARRIVALS, job.take_arrivals)
     runner.every(app, context.settings.board_period, job.board)
     runner.every(app, context.settings.store_period, job.store)
     runner.every(app, context.settings.fit_period, job.fit)

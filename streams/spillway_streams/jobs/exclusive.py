@@ -230,7 +230,7 @@ def _arrivals(source: int, batch: Batch) -> list[Message]:
 def build(context: runner.Context) -> faust.App:
     app = runner.app("exclusive", context.settings)
     job = Exclusive(app, context)
-    consume(app, names.KAFKA_TOPIC_OTLP_SPANS, job.take, acks=False)
+    consume(app, context.lag, names.KAFKA_TOPIC_OTLP_SPANS, job.take, acks=False)
     app.transport.opener = job.open
     runner.every(app, context.settings.flush_period, job.flush)
     runner.every(app, context.settings.arrivals_period, job.send_arrivals)

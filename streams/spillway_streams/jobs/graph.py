@@ -162,7 +162,6 @@ class Graph:
 
     async def _insert(self, table: str, names_: tuple[str, ...], rows: list[tuple]) -> None:
         await self._context.store.insert(table, names_, rows, self._reader.letters.refused)
-        self._context.counters.add(f"rows: {table}", len(rows))
 
     def assigned(self, partitions: set[TP]) -> None:
         self.shares.assigned(partitions)
@@ -177,10 +176,10 @@ class Graph:
 def build(context: runner.Context) -> faust.App:
     app = runner.app(JOB, context.settings)
     job = Graph(app, context)
-    consume(app, names.KAFKA_TOPIC_CALLS, job.take_calls)
-    consume(app, names.KAFKA_TOPIC_EDGES, job.take_edges)
-    consume(app, names.KAFKA_TOPIC_NETWORK, job.take_network)
-    consume(app, names.KAFKA_TOPIC_ARRIVALS, job.take_arrivals)
+    consume(app, context.lag, names.KAFKA_TOPIC_CALLS, job.take_calls)
+    consume(app, context.lag, names.KAFKA_TOPIC_EDGES, job.take_edges)
+    consume(app, context.lag, names.KAFKA_TOPIC_NETWORK, job.take_network)
+    consume(app, context.lag, names.KAFKA_TOPIC_ARRIVALS, job.take_arrivals)
     follow(app, job.assigned, job.revoked)
     runner.every(app, context.settings.board_period, job.board)
     runner.every(app, context.settings.store_period, job.store)

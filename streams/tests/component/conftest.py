@@ -15,6 +15,7 @@ from pathlib import Path
 import broker
 import pytest
 from clickhouse_driver import Client
+from prometheus_client.parser import text_string_to_metric_families
 from spillway_lab.testing.kafka import kafka_server
 from spillway_lab.testing.servers import clickhouse_server, free_port, redis_server
 from spillway_lab.testing.waiting import STOP_S, eventually
@@ -76,6 +77,16 @@ class Job:
             return None if "health" in state["problems"] else state
 
         return eventually(answer, "an answer of the health endpoint", seen=self.tail)["counters"]
+
+    def metrics(self) -> dict[tuple[str, ...], float]:
+        """Samples of /metrics: (name without its prefix, values of labels in order of the labels' names)."""
+        with urllib.request.urlopen(self.health.replace("/healthz", "/metrics"), timeout=30) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        return {
+            (sample.name.removeprefix("spillway_streams_"), *sample.labels.values()): sample.value
+            for family in families
+            for sample in family.samples
+        }
 
     def tail(self) -> str:
         """The end of its log."""

@@ -1,9 +1,12 @@
 """exclusive against real Kafka and ClickHouse."""
 
+import time
+
 import broker
 from spillway_contracts import names
 from spillway_lab.testing.waiting import eventually
 from spillway_streams import columns, jaeger
+from truth import World
 
 
 def _count(clickhouse, table: str, cluster: str) -> int:
@@ -73,6 +76,30 @@ def test_real_traces_reach_both_outputs_and_garbage_does_not_stop_them(
     headers = dict(letter.headers)
     assert b"ExportTraceServiceRequest" in headers[names.KAFKA_HEADER_DEAD_LETTER_REASON]
     assert headers[names.KAFKA_HEADER_DEAD_LETTER_TOPIC] == names.KAFKA_TOPIC_OTLP_SPANS.encode()
+
+
+def test_metrics_tell_the_lag(jobs, send):
+    """While a worker takes nothing, records wait in its partition, longer and longer; one that takes them has none
+    waiting, and says what it stored."""
+    world = World(seed=17)
+    traces = [world.trace(int(time.time() * 1e6)) for _ in range(800)]
+    payloads = [request.SerializeToString() for request in world.messages(traces, 40)]
+    send(names.KAFKA_TOPIC_OTLP_SPANS, payloads, partition=0)
+    full = {"SPILLWAY_FLUSH_PERIOD": "10", "SPILLWAY_MAX_UNSTORED_ROWS": "1000"}
+    waits = ("consumer_lag_records", "0", names.KAFKA_TOPIC_OTLP_SPANS)
+    for_s = ("consumer_lag_seconds", "0", names.KAFKA_TOPIC_OTLP_SPANS)
+    slow = jobs("exclusive", **full)
+    eventually(lambda: slow.metrics().get(waits, 0) > 0, "records that wait", seen=slow.tail)
+    before = slow.metrics()[for_s]
+    eventually(lambda: slow.metrics()[for_s] > before + 1, "a wait that grows")
+    slow.process.kill()
+    slow.process.wait()
+    job = jobs("exclusive")
+    eventually(lambda: job.metrics().get(("stored_rows_total", "calls"), 0) > 800, "calls", seen=job.tail)
+    eventually(lambda: job.metrics().get(waits) == 0, "none that waits", seen=job.tail)
+    metrics = job.metrics()
+    assert metrics[for_s] == 0
+    assert metrics["newest_record_timestamp_seconds", names.KAFKA_TOPIC_OTLP_SPANS] > time.time() - 600
 
 
 def test_a_killed_worker_loses_nothing(jobs, send, clickhouse, hotel_reservation):

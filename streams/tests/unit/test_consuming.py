@@ -15,6 +15,7 @@ from spillway_streams.jobs import batches
 from spillway_streams.jobs.curves import Curves
 from spillway_streams.jobs.graph import Graph
 from spillway_streams.jobs.graph_share import Share
+from spillway_streams.lag import Lag
 from spillway_streams.parts import Parts
 from spillway_streams.positions import Batch
 
@@ -80,7 +81,7 @@ async def test_an_unforeseen_error_stops_the_worker_at_its_message():
         seen.append(event)
         raise KeyError("unforeseen")
 
-    batches.consume(app, "calls", take)
+    batches.consume(app, Lag(), "calls", take)
     with pytest.raises(KeyError):
         await app.run(Stream(_event("calls"), _event("calls")))
     assert len(seen) == len(app.crashed_with) == 1

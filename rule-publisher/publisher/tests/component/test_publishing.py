@@ -1,6 +1,7 @@
 """Proposals and reports through a real publisher: what reaches NATS, Redis and ClickHouse."""
 
 import time
+import urllib.request
 
 import pytest
 from spillway.v1.acknowledgement_pb2 import Acknowledgement
@@ -71,6 +72,11 @@ async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_publi
         counters["proposals.refused"],
         counters["proposals.published"],
     ) == (1, 2, 1)
+    with urllib.request.urlopen(process.url.replace("/healthz", "/metrics"), timeout=30) as answer:
+        metrics = answer.read().decode()
+    assert 'spillway_publisher_refused_proposals_total{by="contract"} 1.0' in metrics
+    assert 'spillway_publisher_refused_proposals_total{by="undecodable"} 1.0' in metrics
+    assert 'spillway_publisher_ruleset_version{cluster="north"} 1.0' in metrics
 
 
 async def test_guardrails_file_is_enforced(world, make):

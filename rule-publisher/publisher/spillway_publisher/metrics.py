@@ -1,0 +1,75 @@
+"""GET /metrics of the publisher: its counters, its servers, and what is in force. The table is in README.md."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts.metrics import Exposition, Family, Sample
+
+from spillway_publisher.telemetry import Telemetry
+
+_P = "spillway_publisher_"
+
+FAMILIES = (
+    Family(_P + "ready", "1 while it is able to publish, as `/healthz` says. Publishers share the work: each may be."),
+    Family(_P + "server_up", "1 while the server answers; `clickhouse` and `redis` do not hold up publishing.", ("server",)),
+    Family(_P + "ruleset_version", "Version that the cluster's key in NATS holds.", ("cluster",)),
+    Family(_P + "ruleset_expiry_timestamp_seconds", "Unix time at which that ruleset expires.", ("cluster",)),
+    Family(_P + "proposals_total", "Proposals by outcome: `published`, `refused`, `duplicate`, `conflict`.", ("outcome",)),
+    Family(_P + "refused_proposals_total", "Of these the refused, by what refused them.", ("by",)),
+    Family(_P + "guardrails_wrong_total", "Changes of the guardrail file that were refused; the last good one stays."),
+    Family(_P + "acknowledgements_total", "Answers of Envoys that ClickHouse has: `ack`, `nack`.", ("cluster", "outcome")),
+    Family(_P + "heartbeats_total", "Heartbeats of relays that went to Redis."),
+    Family(_P + "late_heartbeats_total", "Heartbeats that had lapsed when they came."),
+    Family(_P + "malformed_total", "Messages that mean nothing, by kind and reason.", ("reason",)),
+    Family(_P + "history_rows_waiting", "Rows that wait for ClickHouse; bound: SPILLWAY_HISTORY_ROWS."),
+    Family(_P + "history_rows_total", "Rows that ClickHouse has."),
+    Family(_P + "history_dropped_rows_total", "Rows dropped because too many waited."),
+    Family(_P + "history_recovered_total", "Versions recorded from the bucket after a restart."),
+    Family(_P + "counted_total", "All else that is counted, under its name in `/healthz`.", ("name",)),
+)  # fmt: skip
+
+# What counters are called here; of a name that ends in a dot the rest is the label.
+_COUNTERS = {
+    "proposals.": "proposals_total",
+    "refused.": "refused_proposals_total",
+    "malformed.": "malformed_total",
+    "guardrails.wrong": "guardrails_wrong_total",
+    "heartbeats": "heartbeats_total",
+    "heartbeats.late": "late_heartbeats_total",
+    "history.rows": "history_rows_total",
+    "history.dropped_rows": "history_dropped_rows_total",
+    "history.recovered": "history_recovered_total",
+}
+
+
+def exposition(
+    telemetry: Telemetry, in_force: Callable[[], Mapping[str, Ruleset]], waiting: Callable[[], int]
+) -> Exposition:
+    """in_force: by cluster; waiting: rows that wait for ClickHouse."""
+
+    def read() -> Iterator[Sample]:
+        yield Sample(_P + "ready", telemetry.health()[0])
+        for server, state in dict(telemetry.servers).items():
+            yield Sample(_P + "server_up", state == "up", (server,))
+        for cluster, ruleset in in_force().items():
+            yield Sample(_P + "ruleset_version", ruleset.version, (cluster,))
+            expiry = ruleset.expires_at.ToMilliseconds() / 1000
+            yield Sample(_P + "ruleset_expiry_timestamp_seconds", expiry, (cluster,))
+        yield Sample(_P + "history_rows_waiting", waiting())
+        for name, value in dict(telemetry.counters).items():
+            if name != "acks":  # the sum of those by cluster
+                yield _counted(name, value)
+
+    return Exposition(FAMILIES, read)
+
+
+def _counted(name: str, value: int) -> Sample:
+    if name in _COUNTERS:
+        return Sample(_P + _COUNTERS[name], value)
+    kind, _, rest = name.partition(".")
+    if kind == "acks":
+        outcome, _, cluster = rest.partition(".")
+        return Sample(_P + "acknowledgements_total", value, (cluster, outcome))
+    if f"{kind}." in _COUNTERS:
+        return Sample(_P + _COUNTERS[f"{kind}."], value, (rest,))
+    return Sample(_P + "counted_total", value, (name,))

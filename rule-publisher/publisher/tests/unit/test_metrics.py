@@ -1,0 +1,71 @@
+"""GET /metrics of the publisher."""
+
+import urllib.request
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts.metrics import table
+from spillway_lab.testing import servers
+from spillway_publisher import metrics
+from spillway_publisher.telemetry import Telemetry, serve_health
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_metrics_and_the_readme_agree():
+    """The listener serves exactly the families of the README's table, before anything has happened."""
+    port = servers.free_port()
+    telemetry = Telemetry()
+    server = serve_health(f"127.0.0.1:{port}", telemetry, metrics.exposition(telemetry, dict, lambda: 0))
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert table(metrics.FAMILIES) in README.read_text(), f"paste:\n{table(metrics.FAMILIES)}"
+    served = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE spillway_")}
+    assert served == {family.name for family in metrics.FAMILIES}
+
+
+def test_every_counter_is_served_once_with_what_is_in_force():
+    """Refusals by what refused, answers by cluster though its name has a dot, versions, expiry and what waits."""
+    telemetry = Telemetry()
+    telemetry.up("nats")
+    telemetry.down("clickhouse", "away")
+    for n, name in enumerate(
+        (
+            "proposals.refused",
+            "refused.guardrails",
+            "acks.nack.eu.west",
+            "malformed.acks.time",
+            "nats.errors",
+        ),
+        1,
+    ):
+        telemetry.counters[name] += n
+    telemetry.counters["acks"] += 3
+    ruleset = Ruleset(version=12)
+    ruleset.expires_at.FromMilliseconds(1_800_000_000_500)
+    text = metrics.exposition(telemetry, lambda: {"eu.west": ruleset}, lambda: 44).text().decode()
+    samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
+    found = {
+        (s.name.removeprefix("spillway_publisher_"), ",".join(s.labels.values())): s.value for s in samples
+    }
+    expected = {
+        ("ready", ""): 1,
+        ("server_up", "nats"): 1,
+        ("server_up", "clickhouse"): 0,
+        ("proposals_total", "refused"): 1,
+        ("refused_proposals_total", "guardrails"): 2,
+        ("acknowledgements_total", "eu.west,nack"): 3,
+        ("malformed_total", "acks.time"): 4,
+        ("counted_total", "nats.errors"): 5,
+        ("ruleset_version", "eu.west"): 12,
+        ("ruleset_expiry_timestamp_seconds", "eu.west"): 1_800_000_000.5,
+        ("history_rows_waiting", ""): 44,
+        ("history_dropped_rows_total", ""): 0,
+    }
+    assert {key: found.get(key) for key in expected} == expected
+    assert sum(name == "counted_total" for name, _ in found) == 1

@@ -1,0 +1,85 @@
+"""GET /metrics of a job."""
+
+import asyncio
+import urllib.request
+from pathlib import Path
+
+import pytest
+from faust.types import TP
+from prometheus_client.parser import text_string_to_metric_families
+from spillway_contracts.metrics import table
+from spillway_lab.testing import servers
+from spillway_streams import health, metrics
+from spillway_streams.counters import Counters
+from spillway_streams.health import Status
+from spillway_streams.lag import Lag
+
+README = Path(__file__).parents[2] / "README.md"
+TP0, TP1 = TP("calls", 0), TP("calls", 1)
+
+
+async def test_metrics_and_the_readme_agree():
+    """The job's listener serves exactly the families of the README's table, before anything has happened."""
+    port = servers.free_port()
+    exposition = metrics.exposition(Status("kafka"), Counters(), Lag())
+    runner = await health.serve(("127.0.0.1", port), Status("kafka"), Counters(), exposition)
+    try:
+        answer = await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{port}/metrics", None, 30)
+        with answer:
+            text = answer.read().decode()
+    finally:
+        await runner.cleanup()
+    assert table(metrics.FAMILIES) in README.read_text(), f"paste:\n{table(metrics.FAMILIES)}"
+    served = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE spillway_")}
+    assert served == {family.name for family in metrics.FAMILIES}
+
+
+def _samples(counters: Counters, lag: Lag | None = None) -> dict[tuple[str, str], float]:
+    status = Status("kafka", "clickhouse")
+    status.ok("kafka")
+    text = metrics.exposition(status, counters, lag or Lag()).text().decode()
+    return {
+        (sample.name.removeprefix("spillway_streams_"), ",".join(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_every_counter_is_served_once():
+    """What has a family of its own is there with its label, all else under its name; nothing is there twice."""
+    counters = Counters()
+    for n, name in enumerate(
+        ("dead_letters: oversized", "stored_rows: calls", "fits_failed", "late_trace", "traces"), start=1
+    ):
+        counters.add(name, n)
+    counters.gauge("open_spans", 7)
+    found = _samples(counters)
+    assert found["dead_letters_total", "oversized"] == 1
+    assert found["stored_rows_total", "calls"] == 2
+    assert found["errors_total", "fits_failed"] == 3
+    assert found["counted_total", "late_trace"] == 4
+    assert found["traces_total", ""] == 5
+    assert found["state", "open_spans"] == 7
+    assert [name for name, _ in found].count("counted_total") == 1
+    assert (found["dependency_up", "kafka"], found["dependency_up", "clickhouse"]) == (1, 0)
+
+
+def test_lag_is_what_waits_and_for_how_long():
+    """Records between what was taken and the end; the oldest came after the last one taken, or after the last look
+    that found none."""
+    lag = Lag()
+    lag.starts({TP0: 10, TP1: 0}, 1000.0)
+    lag.ends({TP0: 30, TP1: 0}, 1001.0)
+    assert dict(lag.records()) == {TP0: 20, TP1: 0}
+    assert dict(lag.seconds(1005.0)) == {TP0: 5.0, TP1: 0.0}
+    lag.took(TP0, 10, 400.0)  # a backlog of long ago
+    assert dict(lag.seconds(1005.0))[TP0] == 605.0
+    lag.took(TP0, 29, 990.0)
+    assert dict(lag.records())[TP0] == 0
+    assert lag.newest() == {"calls": 990.0}
+    lag.ends({TP0: 30, TP1: 1}, 2000.0)  # idle for long, then one record
+    assert dict(lag.seconds(2000.5)) == {TP0: 0.0, TP1: pytest.approx(999.5)}
+    lag.starts({TP1: 0}, 2001.0)
+    assert dict(lag.records()) == {TP1: 0}
+    lag.took(TP0, 40, 1.0)  # another worker's by now
+    assert lag.newest() == {}
