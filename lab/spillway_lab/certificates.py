@@ -1,14 +1,17 @@
-"""X.509 of the lab: an authority of its own, and short-lived certificates that name what holds them.
+"""X.509 of the lab: an authority per cluster, and short-lived certificates that name what holds them.
 
 A certificate's identity is its one URI, a SPIFFE ID (https://github.com/spiffe/spiffe, X.509-SVID):
 
     spiffe://spillway.local/cluster/<cluster>/service/<service>   a pod: what it may ask its relay for
     spiffe://spillway.local/cluster/<cluster>/relay               a relay: what its Envoys look for
+    spiffe://spillway.local/cluster/<cluster>/collector           a collector: likewise
+    spiffe://spillway.local/cluster/<cluster>/sender              who sends spans that no pod has made
 
 The time is an argument; keys and serial numbers are the operating system's chance.
 """
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -21,10 +24,14 @@ TRUST_DOMAIN = "spiffe://spillway.local"
 # SPILLWAY_XDS_IDENTITY of the relays.
 SERVICE_PATTERN = TRUST_DOMAIN + "/cluster/{cluster}/service/{service}"
 RELAY_PATTERN = TRUST_DOMAIN + "/cluster/{cluster}/relay"
+COLLECTOR_PATTERN = TRUST_DOMAIN + "/cluster/{cluster}/collector"
+_SENDER_PATTERN = TRUST_DOMAIN + "/cluster/{cluster}/sender"
+_CLUSTER = re.compile(re.escape(TRUST_DOMAIN) + "/cluster/([^/]+)/")
 
 LIFETIME = timedelta(days=7)
 AUTHORITY_LIFETIME = timedelta(days=30)
 _CLOCK_SKEW = timedelta(minutes=5)
+_COMMON_NAME_MAX = 64  # RFC 5280, appendix A.1
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,13 @@ class Identity:
     name: str  # folder of its files
     uri: str
     hosts: tuple[str, ...] = ()  # DNS names and IP addresses
+
+    @property
+    def cluster(self) -> str:
+        """Whose authority signs it. ValueError for a URI that is not one of the lab's."""
+        if found := _CLUSTER.match(self.uri):
+            return found[1]
+        raise ValueError(f"{self.name}: {self.uri!r} names no cluster; allowed: {_CLUSTER.pattern}…")
 
 
 @dataclass(frozen=True)
@@ -56,14 +70,23 @@ def relay(cluster: str, hosts: tuple[str, ...]) -> Identity:
     return Identity(f"relay-{cluster}", RELAY_PATTERN.format(cluster=cluster), hosts)
 
 
+def collector(cluster: str, hosts: tuple[str, ...]) -> Identity:
+    return Identity(f"collector-{cluster}", COLLECTOR_PATTERN.format(cluster=cluster), hosts)
+
+
+def sender(cluster: str) -> Identity:
+    """A client of the collector, and of no relay."""
+    return Identity(f"sender-{cluster}", _SENDER_PATTERN.format(cluster=cluster))
+
+
 def pod(name: str, cluster: str, service: str) -> Identity:
     return Identity(name, SERVICE_PATTERN.format(cluster=cluster, service=service))
 
 
-def authority(now: datetime) -> Issued:
-    """A self-signed authority that can sign no other authority."""
+def authority(cluster: str, now: datetime) -> Issued:
+    """A cluster's self-signed authority; it can sign no other authority."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "spillway lab")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"spillway lab {cluster}"[:_COMMON_NAME_MAX])])
     builder = (
         _builder(name, name, key, now, AUTHORITY_LIFETIME)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -1,8 +1,9 @@
 """Keys and certificates on disk, laid out as Kubernetes mounts a TLS secret, so that what is tried here
 is what runs there:
 
-    tls/authority/ca.crt, ca.key               who signs; ca.crt: every authority that is still valid, newest first
-    tls/<name>/tls.crt, tls.key, ca.crt        one pod or relay, and whom it trusts
+    tls/authority/<cluster>/ca.crt, ca.key     who signs for a cluster; ca.crt: each of its authorities that is
+                                               still valid, newest first
+    tls/<name>/tls.crt, tls.key, ca.crt        one pod, relay or collector, and whom it trusts: its cluster's alone
     tls/<folder>/<file> -> ..data/<file>
     tls/<folder>/..data -> ..<serial number>   the issue in force: renamed over, so that all files change at once
 """
@@ -36,11 +37,15 @@ class Keystore:
         """New keys and certificates, whatever was there. LabError when they cannot be written."""
         now = now or datetime.now(UTC)
         try:
-            signer, trust = self._authority(now)
+            authorities: dict[str, tuple[Issued, bytes]] = {}
             for identity in identities:
+                cluster = identity.cluster
+                if cluster not in authorities:
+                    authorities[cluster] = self._authority(cluster, now)
+                signer, trust = authorities[cluster]
                 issued = certificates.issue(signer, identity, now)
                 files = {CERTIFICATE: issued.certificate_pem, KEY: issued.key_pem, TRUST: trust}
-                self._put(identity.name, issued, files)
+                self._put(self.folder / identity.name, issued, files)
         except (OSError, ValueError) as error:
             raise LabError(f"{self.folder}: certificates cannot be issued: {error}") from error
 
@@ -57,9 +62,13 @@ class Keystore:
         found = sorted(self.folder.glob(f"*/{CERTIFICATE}"))
         return {path.parent.name: x509.load_pem_x509_certificate(path.read_bytes()) for path in found}
 
-    def _authority(self, now: datetime) -> tuple[Issued, bytes]:
-        """Who signs now, and everyone whose certificates may still be about."""
-        certificate, key = (self.folder / _AUTHORITY / name for name in (TRUST, _AUTHORITY_KEY))
+    def authority(self, cluster: str) -> Path:
+        """Folder of a cluster's authority."""
+        return self.folder / _AUTHORITY / cluster
+
+    def _authority(self, cluster: str, now: datetime) -> tuple[Issued, bytes]:
+        """Who signs for a cluster now, and everyone of it whose certificates may still be about."""
+        certificate, key = (self.authority(cluster) / name for name in (TRUST, _AUTHORITY_KEY))
         known = x509.load_pem_x509_certificates(certificate.read_bytes()) if certificate.exists() else []
         valid = [one for one in known if one.not_valid_after_utc > now]
         if valid and valid[0].not_valid_after_utc >= now + certificates.LIFETIME:
@@ -69,14 +78,13 @@ class Keystore:
                     f"{key}: not the key of {certificate}; without these files a new authority is made"
                 )
             return signer, _pem(valid)
-        signer = certificates.authority(now)
+        signer = certificates.authority(cluster, now)
         trust = _pem([signer.certificate, *valid])
-        self._put(_AUTHORITY, signer, {TRUST: trust, _AUTHORITY_KEY: signer.key_pem})
+        self._put(self.authority(cluster), signer, {TRUST: trust, _AUTHORITY_KEY: signer.key_pem})
         return signer, trust
 
-    def _put(self, name: str, issued: Issued, files: Mapping[str, bytes]) -> None:
+    def _put(self, folder: Path, issued: Issued, files: Mapping[str, bytes]) -> None:
         """All files of a folder at once: whoever reads them, also after a crash, finds those of one issue."""
-        folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         before = (folder / _DATA).readlink() if (folder / _DATA).is_symlink() else None
         version = folder / f"..{issued.certificate.serial_number:x}"

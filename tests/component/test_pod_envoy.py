@@ -167,10 +167,20 @@ def test_envoy_shows_its_relay_the_pods_certificate(envoy: PodEnvoy):
 
 
 def test_envoy_refuses_another_clusters_relay(envoy: PodEnvoy):
-    """A valid certificate of the same authority with another relay's identity is not enough."""
+    """The other cluster's authority is not the pod's, whatever name it has signed."""
     with relay(envoy, OTHER) as server, envoy.running():
-        eventually(lambda: envoy.count("ssl.fail_verify_san") > 0, "Envoy refuses the name")
+        eventually(lambda: envoy.count("ssl.fail_verify_error") > 0, "Envoy refuses the authority")
         assert server.clients == []
+
+
+def test_envoy_refuses_another_server_of_its_cluster(envoy: PodEnvoy):
+    """A valid certificate of the pod's own authority with another identity than the relay's is not enough."""
+    envoy.store.issue([certificates.collector(CLUSTER, (HOST,))])
+    with relay(envoy, CLUSTER) as server:
+        server.folder = envoy.store.folder / f"collector-{CLUSTER}"
+        with envoy.running():
+            eventually(lambda: envoy.count("ssl.fail_verify_san") > 0, "Envoy refuses the name")
+    assert server.clients == []
 
 
 def test_envoy_refuses_a_relay_of_another_authority(envoy: PodEnvoy, tmp_path: Path):
@@ -206,7 +216,7 @@ def test_a_new_authority_is_taken_up_without_a_restart(envoy: PodEnvoy):
     with relay(envoy, CLUSTER) as server, envoy.running():
         before = envoy.store.held()[envoy.pod.name]
         eventually(lambda: server.saw(before), "Envoy connects")
-        (envoy.store.folder / "authority/ca.crt").unlink()
+        (envoy.store.authority(CLUSTER) / "ca.crt").unlink()
         envoy.store.renew()
         after = envoy.store.held()[envoy.pod.name]
         assert after.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier) != (

@@ -140,7 +140,7 @@ def test_relays_have_the_same_identity_and_settings_in_both(compose, local):
 
 
 def test_private_keys_are_mounted_by_their_owners_alone(compose):
-    """`render` alone sees the authority's key and all certificates; each relay and each Envoy sees its own, where
+    """`render` alone sees the authorities' keys and all certificates; each relay and each Envoy sees its own, where
     its configuration looks for them, and nobody else any."""
     owners = {f"relay-{cluster}": f"relay-{cluster}" for cluster in SCENARIO.clusters}
     owners |= {f"{pod.name}-envoy": pod.name for pod in pods.plan(SCENARIO, 20_100).pods}

@@ -118,7 +118,8 @@ def test_certificates_are_renewed_under_load(loop: Loop):
     before = {cluster: counter(loop, cluster, name) for cluster in clusters}
     background = Background(loop.stack, "renewed", 40)
     store = Keystore(loop.stack.run / "tls")
-    (store.folder / "authority/ca.crt").unlink()
+    for cluster in clusters:
+        (store.authority(cluster) / "ca.crt").unlink()
     store.renew()
     for cluster in clusters:
         eventually(lambda c=cluster: counter(loop, c, name) > before[c], "the relay takes the new files")

@@ -18,9 +18,11 @@ RELAY = certificates.relay("a", ("relay-a", "10.0.0.1"))
 POD = certificates.pod("a-cart-0", "a", "cart")
 
 
-def verified(folder: Path, now: datetime, host: str | None = None) -> list[x509.Certificate]:
-    """The chain of the folder's certificate as a peer with the folder's trust bundle builds it."""
-    bundle = x509.load_pem_x509_certificates((folder / "ca.crt").read_bytes())
+def verified(
+    folder: Path, now: datetime, host: str | None = None, trust: bytes | None = None
+) -> list[x509.Certificate]:
+    """The chain of the folder's certificate as a peer with that trust bundle, or the folder's, builds it."""
+    bundle = x509.load_pem_x509_certificates(trust or (folder / "ca.crt").read_bytes())
     leaf = x509.load_pem_x509_certificate((folder / "tls.crt").read_bytes())
     builder = x509.verification.PolicyBuilder().store(x509.verification.Store(bundle)).time(now)
     if host:
@@ -124,7 +126,7 @@ def test_a_crash_leaves_certificates_that_fit_their_keys(tmp_path: Path, monkeyp
         crashing(patched, after)
         with contextlib.suppress(LabError):
             store.issue([POD], later)
-    for name, files in (("authority", ("ca.crt", "ca.key")), (POD.name, ("tls.crt", "tls.key"))):
+    for name, files in (("authority/a", ("ca.crt", "ca.key")), (POD.name, ("tls.crt", "tls.key"))):
         certificate, key = ((tmp_path / name / file).read_bytes() for file in files)
         held = x509.load_pem_x509_certificates(certificate)[0]
         assert serialization.load_pem_private_key(key, password=None).public_key() == held.public_key()
@@ -137,10 +139,50 @@ def test_an_authority_with_another_key_signs_nothing(tmp_path: Path) -> None:
     """Files that do not belong together are an error that names them, not certificates that nobody trusts."""
     Keystore(tmp_path / "one").issue([POD], NOW)
     Keystore(tmp_path / "two").issue([POD], NOW)
-    foreign = (tmp_path / "two/authority/ca.key").read_bytes()
-    (tmp_path / "one/authority/ca.key").write_bytes(foreign)
-    with pytest.raises(LabError, match="authority/ca.key: not the key of"):
+    foreign = (tmp_path / "two/authority/a/ca.key").read_bytes()
+    (tmp_path / "one/authority/a/ca.key").write_bytes(foreign)
+    with pytest.raises(LabError, match="authority/a/ca.key: not the key of"):
         Keystore(tmp_path / "one").issue([POD], NOW)
+
+
+def test_a_cluster_trusts_no_other_clusters_authority(tmp_path: Path) -> None:
+    """Each cluster has an authority of its own, also after a renewal: what one has signed is refused by a peer with
+    another's bundle, as a client and as a server, and each bundle holds one authority."""
+    store = Keystore(tmp_path)
+    ours = [RELAY, POD, certificates.collector("a", ("host",)), certificates.sender("a")]
+    theirs = [certificates.relay("b", ("relay-a",)), certificates.pod("b-cart-0", "b", "cart")]
+    store.issue([*ours, *theirs], NOW)
+    for renewed in (False, True):
+        if renewed:
+            store.renew(NOW)
+        bundles = {one.name: (tmp_path / one.name / "ca.crt").read_bytes() for one in [*ours, *theirs]}
+        assert len({bundles[one.name] for one in ours}) == len({bundles[one.name] for one in theirs}) == 1
+        assert all(len(x509.load_pem_x509_certificates(bundle)) == 1 for bundle in bundles.values())
+        for one, host in ((POD, None), (RELAY, "relay-a")):
+            verified(tmp_path / one.name, NOW, host)
+        for one, host in ((theirs[1], None), (theirs[0], "relay-a")):
+            verified(tmp_path / one.name, NOW, host)
+            with pytest.raises(x509.verification.VerificationError):
+                verified(tmp_path / one.name, NOW, host, trust=bundles[POD.name])
+
+
+def test_collectors_are_servers_and_senders_clients(tmp_path: Path) -> None:
+    """A collector's certificate is for its host, a sender's for clients, and each says so by its URI."""
+    collector, sender = certificates.collector("a", ("collector-a",)), certificates.sender("a")
+    Keystore(tmp_path).issue([collector, sender], NOW)
+    leaf = verified(tmp_path / collector.name, NOW, host="collector-a")[0]
+    assert certificates.identity_of(collector.name, leaf) == collector
+    assert collector.uri == "spiffe://spillway.local/cluster/a/collector"
+    leaf = verified(tmp_path / sender.name, NOW)[0]
+    assert certificates.identity_of(sender.name, leaf) == sender
+    with pytest.raises(x509.verification.VerificationError):
+        verified(tmp_path / collector.name, NOW)
+
+
+def test_a_certificate_of_no_cluster_is_not_issued(tmp_path: Path) -> None:
+    """The error names the URI."""
+    with pytest.raises(LabError, match="'spiffe://elsewhere/x' names no cluster"):
+        Keystore(tmp_path).issue([certificates.Identity("x", "spiffe://elsewhere/x")], NOW)
 
 
 def test_a_folder_without_certificates_cannot_be_renewed(tmp_path: Path) -> None:
