@@ -23,7 +23,7 @@ def test_every_metric_of_the_readme_is_served(running, kafka):
     assert named
 
     def missing() -> set[str]:
-        return named - set(re.findall(r"^(\w+)\{", running.metrics(), re.MULTILINE))
+        return named - set(re.findall(r"^(\w+)[{ ]", running.metrics(), re.MULTILINE))
 
     eventually(
         lambda: not missing(), "every metric of the README", seen=lambda: f"{missing()}\n{running.metrics()}"
