@@ -1,0 +1,177 @@
+"""Charts as helm renders them, held against the API server's schemas, and against what every pod here must be.
+
+objects = charts.render(CHART, {"image": {...}})      # a mapping, or files; later ones win
+charts.conform(objects)                               # kubeconform -strict; AssertionError with every problem
+assert charts.insecure(objects) == []
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from spillway_lab.testing.servers import ROOT
+
+SCHEMAS = ROOT / ".spillway/schemas"
+BIN = ROOT / ".spillway/bin"
+WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "Job"}
+_LIMITS = {"requests": ("cpu", "memory"), "limits": ("memory",)}
+
+
+def build() -> None:
+    """Brings helm, kubeconform and the schemas; seconds when they are there."""
+    subprocess.run([ROOT / "tools/deploy/build", "helm", "kubeconform"], check=True)
+    subprocess.run([sys.executable, ROOT / "tools/charts/schemas.py", SCHEMAS], check=True)
+
+
+def helm(
+    command: str, *arguments: str | Path, values: Mapping[str, Any] | None = None
+) -> subprocess.CompletedProcess:
+    """Runs helm; `values` go in by standard input."""
+    told = ["--values", "-"] if values is not None else []
+    return subprocess.run(
+        [BIN / "helm", command, *arguments, *told],
+        input=yaml.safe_dump(values or {}), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def render(
+    chart: Path, values: Mapping[str, Any] | None = None, files: tuple[Path, ...] = (), *flags: str
+) -> list[dict]:
+    """Every object of the chart, hooks too. AssertionError with helm's words when it refuses."""
+    told = [f"--values={file}" for file in files]
+    done = helm("template", "spillway", chart, "--namespace", "spillway", *told, *flags, values=values)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def conform(objects: list[dict], skip: tuple[str, ...] = ()) -> None:
+    """AssertionError unless each object has exactly keys and types that the API server knows. `skip`: kinds whose
+    definitions no registry here carries."""
+    group = "{{if eq .Group .ResourceAPIVersion}}core{{else}}{{.Group}}{{end}}"
+    template = f"{{{{.ResourceKind}}}}-{group}-{{{{.ResourceAPIVersion}}}}.json"
+    command = [BIN / "kubeconform", "-strict", "-schema-location", f"{SCHEMAS}/{template}"]
+    command += ["-skip", ",".join(skip)] if skip else []
+    done = subprocess.run(
+        [*command, "-"], input=yaml.safe_dump_all(objects), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def name(thing: dict) -> str:
+    return f"{thing['kind']} {thing['metadata']['name']}"
+
+
+def of(objects: list[dict], kind: str) -> dict[str, dict]:
+    """Objects of one kind, by name."""
+    return {o["metadata"]["name"]: o for o in objects if o["kind"] == kind}
+
+
+def pods(objects: list[dict]) -> Iterator[tuple[dict, dict]]:
+    """(workload, its pod template)."""
+    for thing in objects:
+        if thing["kind"] in WORKLOADS:
+            yield thing, thing["spec"]["template"]
+
+
+def containers(template: dict) -> list[dict]:
+    return [*template["spec"].get("initContainers", []), *template["spec"]["containers"]]
+
+
+def _of_pod(workload: dict, spec: dict) -> Iterator[str]:
+    who, context = name(workload), spec.get("securityContext", {})
+    if not context.get("runAsNonRoot"):
+        yield f"{who}: runAsNonRoot is not set"
+    if context.get("seccompProfile") != {"type": "RuntimeDefault"}:
+        yield f"{who}: seccompProfile is not RuntimeDefault"
+    if "serviceAccountName" not in spec and spec.get("automountServiceAccountToken") is not False:
+        yield f"{who}: has a service account's token, and no account of its own"
+
+
+def _of_container(workload: dict, container: dict) -> Iterator[str]:
+    who, context = f"{name(workload)}/{container['name']}", container.get("securityContext", {})
+    if context.get("allowPrivilegeEscalation") is not False:
+        yield f"{who}: allowPrivilegeEscalation is not false"
+    if context.get("readOnlyRootFilesystem") is not True:
+        yield f"{who}: readOnlyRootFilesystem is not true"
+    if context.get("capabilities") != {"drop": ["ALL"]}:
+        yield f"{who}: capabilities are not dropped"
+    resources = container.get("resources", {})
+    for part, wanted in _LIMITS.items():
+        for resource in wanted:
+            if resource not in resources.get(part, {}):
+                yield f"{who}: resources.{part}.{resource} is not set"
+    tag = container["image"].rpartition("/")[2].partition(":")[2]
+    if tag in ("", "latest"):
+        yield f"{who}: image {container['image']} has no tag of its own"
+
+
+def _probes(workload: dict, container: dict) -> Iterator[str]:
+    for probe in ("readinessProbe", "livenessProbe"):
+        if probe not in container:
+            yield f"{name(workload)}/{container['name']}: has no {probe}"
+        elif port := container[probe].get("httpGet", container[probe].get("tcpSocket", {})).get("port"):
+            known = {p.get("name") for p in container.get("ports", [])} | {
+                p["containerPort"] for p in container.get("ports", [])
+            }
+            if port not in known:
+                yield f"{name(workload)}/{container['name']}: {probe} asks port {port}, which it has not"
+
+
+def insecure(objects: list[dict]) -> list[str]:
+    """What a pod lacks: security contexts, resources, a tag, probes; and secrets that the chart would make."""
+    found = [f"{name(o)}: charts make no Secret" for o in objects if o["kind"] == "Secret"]
+    for workload, template in pods(objects):
+        found += _of_pod(workload, template["spec"])
+        for container in containers(template):
+            found += _of_container(workload, container)
+        if workload["kind"] != "Job":
+            for container in template["spec"]["containers"]:
+                found += _probes(workload, container)
+    return found
+
+
+def _selects(selector: Mapping, labels: Mapping) -> bool:
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def adrift(objects: list[dict]) -> list[str]:
+    """Selectors that select nothing of the chart, ports that nobody listens on, names that occur twice."""
+    templates = [(w, t, t["metadata"]["labels"]) for w, t in pods(objects)]
+    keys = [(o["apiVersion"], name(o)) for o in objects]
+    found = [f"{key[1]}: occurs twice" for key in sorted({k for k in keys if keys.count(k) > 1})]
+    for workload, _, labels in templates:
+        if workload["kind"] != "Job" and not _selects(workload["spec"]["selector"]["matchLabels"], labels):
+            found.append(f"{name(workload)}: does not select its own pods")
+    for thing in objects:
+        selector, ports = _selector_and_ports(thing)
+        if selector is None:
+            continue
+        selected = [t for _, t, labels in templates if _selects(selector, labels)]
+        if not selected:
+            found.append(f"{name(thing)}: selects no pod")
+        open_ports = {
+            p for t in selected for c in containers(t) for q in c.get("ports", [])
+            for p in (q["containerPort"], q.get("name"))
+        }  # fmt: skip
+        found += [f"{name(thing)}: nobody listens on {p}" for p in ports if p not in open_ports]
+    return found
+
+
+def _selector_and_ports(thing: dict) -> tuple[dict | None, list]:
+    """The pods that a thing selects, and the ports that it expects them to listen on."""
+    spec = thing.get("spec", {})
+    match thing["kind"]:
+        case "PodDisruptionBudget":
+            return spec["selector"]["matchLabels"], []
+        case "Service" if spec.get("selector"):
+            return spec["selector"], [p.get("targetPort", p["port"]) for p in spec["ports"]]
+        case "NetworkPolicy" if spec["podSelector"].get("matchLabels"):
+            rules = spec.get("ingress", [])
+            return spec["podSelector"]["matchLabels"], [p["port"] for r in rules for p in r.get("ports", [])]
+        case "PodMonitor":
+            return spec["selector"]["matchLabels"], [e["port"] for e in spec["podMetricsEndpoints"]]
+        case _:
+            return None, []
