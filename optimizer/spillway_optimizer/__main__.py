@@ -38,7 +38,8 @@ def main() -> int:
 
 
 async def _policy(name: str) -> int:
-    redis = hot.connect(config.read(config.Redis).redis_url)
+    settings = config.read(config.Redis)
+    redis = hot.connect(settings.redis_url, settings.redis_options())
     try:
         await redis.set(names.REDIS_KEY_POLICY, name)
     except (OSError, RedisError) as error:
@@ -66,16 +67,23 @@ async def _serve(role: str) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    redis, history = hot.connect(settings.redis_url), History(settings.clickhouse_url)
+    redis = hot.connect(settings.redis_url, settings.redis_options())
+    history, tls = History(settings.clickhouse_address), settings.nats_tls()
     if role == "run":
         try:
-            service = Service(settings, topology, redis, history, Proposals(settings.nats_url, "optimizer"))
+            service = Service(
+                settings,
+                topology,
+                redis,
+                history,
+                Proposals(settings.nats_url, "optimizer", tls),
+            )
         except ContractError as error:
             print(f"SPILLWAY_GUARDRAILS: {error}", file=sys.stderr)
             return config.EXIT_CONFIG
         await service.run(stop)
     else:
-        await Worker(settings, topology, redis, history, Proposals(settings.nats_url, "papa")).run(stop)
+        await Worker(settings, topology, redis, history, Proposals(settings.nats_url, "papa", tls)).run(stop)
     return 0
 
 

@@ -9,6 +9,7 @@ import redis.connection
 from clickhouse_driver import Client
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from spillway_contracts.wires import ClickHouseWire, NatsWire, RedisWire
 
 from spillway_optimizer.policies import REGISTRY
 
@@ -53,17 +54,19 @@ def clickhouse_url(value: str) -> str:
     return value
 
 
-class Redis(BaseSettings):
+class Redis(RedisWire, BaseSettings):
     """What `policy` needs."""
 
-    model_config = SettingsConfigDict(env_prefix="SPILLWAY_", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="SPILLWAY_", extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
+    )
     redis_url: Annotated[str, AfterValidator(redis_url)]
 
 
 ClickHouseUrl = Annotated[str, AfterValidator(clickhouse_url)]
 
 
-class Servers(Redis):
+class Servers(Redis, ClickHouseWire, NatsWire):
     """What every long-running role needs."""
 
     topology: Path

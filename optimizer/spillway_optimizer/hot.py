@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf import json_format
 from redis.asyncio import Redis
@@ -18,9 +19,11 @@ from spillway_optimizer.triggers import Pulse
 _TIMEOUT_S = 2.0
 
 
-def connect(url: str) -> Redis:
+def connect(url: str, options: Mapping[str, Any] | None = None) -> Redis:
+    """`options`: of the connection, beside the url."""
     return Redis.from_url(
         url,
+        **(options or {}),
         decode_responses=True,
         socket_timeout=_TIMEOUT_S,
         socket_connect_timeout=_TIMEOUT_S,

@@ -1,5 +1,7 @@
 """NATS JetStream: proposals out, each with the server's acknowledgement."""
 
+import ssl
+
 import nats
 from nats.js.api import StorageType, StreamConfig
 from nats.js.errors import BadRequestError
@@ -13,7 +15,8 @@ _ACK_TIMEOUT_S = 2.0
 class Proposals:
     """Connects when first used and by itself after every loss."""
 
-    def __init__(self, url: str, origin: str):
+    def __init__(self, url: str, origin: str, tls: ssl.SSLContext | None = None):
+        self._tls = {"tls": tls} if tls else {}
         self._url, self._subject = url, names.NATS_SUBJECT_PROPOSALS.format(origin=origin)
         self._client: nats.NATS | None = None
 
@@ -22,6 +25,7 @@ class Proposals:
         if self._client is None or self._client.is_closed:
             self._client = await nats.connect(
                 self._url,
+                **self._tls,
                 inbox_prefix=names.NATS_INBOX_PROPOSER,
                 connect_timeout=2,
                 allow_reconnect=True,

@@ -4,7 +4,6 @@ list|pin|unpin|explain"""
 import argparse
 import asyncio
 import importlib
-import os
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -59,24 +58,21 @@ def _run(job: str) -> NoReturn:
     ]
     status = health.Status(*dependencies)
     counters = Counters()
-    context = runner.Context(settings, status, counters, Store(settings.clickhouse_url, status, counters))
+    context = runner.Context(settings, status, counters, Store(settings.clickhouse_address, status, counters))
     build = importlib.import_module(f"spillway_streams.jobs.{job}").build
     asyncio.run(runner.run(context, build))
 
 
 def _declare(file: Path) -> int:
-    brokers = os.environ.get("SPILLWAY_KAFKA", "")
-    if not brokers:
-        print("SPILLWAY_KAFKA: Field required", file=sys.stderr)
-        return config.EXIT_USAGE
+    settings = config.load(config.TopicsSettings)
     try:
         wanted = topics.read(file, default_partitions=4)
-        created = asyncio.run(topics.create(brokers.split(","), wanted, replicas=1))
+        created = asyncio.run(topics.create(settings, wanted, replicas=1))
     except StreamsError as error:
         print(f"error: {error}", file=sys.stderr)
         return config.EXIT_USAGE
     except Exception as error:
-        print(f"error: {brokers}: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"error: {settings.kafka}: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     print(f"topics created: {', '.join(created) or 'none, all were there'}", file=sys.stderr)
     return 0

@@ -2,45 +2,54 @@
 
 import sys
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from spillway_contracts.wires import ClickHouseWire, KafkaWire, RedisWire
 
 EXIT_USAGE = 64
 TICK_MS = 500  # log time is cut into these
 
 
-class Settings(BaseSettings):
+_ENVIRONMENT = SettingsConfigDict(
+    env_prefix="SPILLWAY_", extra="ignore", frozen=True, env_ignore_empty=True, hide_input_in_errors=True
+)
+
+
+class TopicsSettings(KafkaWire, BaseSettings):
+    """What `topics` needs."""
+
+    model_config = _ENVIRONMENT
+
+    @property
+    def brokers(self) -> list[str]:
+        return self.kafka.split(",")
+
+
+class ClickHouseSettings(ClickHouseWire, BaseSettings):
+    """What `classes` needs."""
+
+    model_config = _ENVIRONMENT
+
+    clickhouse_url: str = Field(description="clickhouse://user:pass@host:port/database")
+
+
+class Settings(TopicsSettings, ClickHouseSettings):
     """What every job needs. Addresses and identities have no default."""
 
-    model_config = SettingsConfigDict(env_prefix="SPILLWAY_", extra="ignore", frozen=True)
-
-    kafka: str = Field(description="host:port[,host:port...]")
-    clickhouse_url: str = Field(description="clickhouse://user:pass@host:port/database")
     state_dir: Path
     health_listen: str = Field(description="host:port")
     topic_partitions: int = Field(4, ge=1, le=1024)
     topic_replicas: int = Field(1, ge=1, le=10)
 
-    @field_validator("kafka", "health_listen")
+    @field_validator("health_listen")
     @classmethod
     def _host_port(cls, value: str) -> str:
-        for part in value.split(","):
-            host, _, port = part.rpartition(":")
-            if not host or not port.isdigit() or not 0 < int(port) < 65536:
-                raise ValueError(f"{value!r}: must be host:port with a port in 1..65535")
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"{value!r}: must be host:port with a port in 1..65535")
         return value
-
-    @field_validator("clickhouse_url")
-    @classmethod
-    def _clickhouse(cls, value: str) -> str:
-        if not value.startswith(("clickhouse://", "clickhouses://")):
-            raise ValueError("must start with clickhouse:// or clickhouses://")
-        return value
-
-    @property
-    def brokers(self) -> list[str]:
-        return self.kafka.split(",")
 
     @property
     def health_address(self) -> tuple[str, int]:
@@ -48,7 +57,7 @@ class Settings(BaseSettings):
         return host, int(port)
 
 
-class _HotSettings(Settings):
+class _HotSettings(RedisWire, Settings):
     """Jobs that also write boards. Seconds, of event time unless said otherwise."""
 
     redis_url: str = Field(description="redis://:pass@host:port/0")
@@ -65,13 +74,6 @@ class _HotSettings(Settings):
     lateness: float = Field(
         2.0, ge=0, le=60, description="seconds behind the newest call that are still filling"
     )
-
-    @field_validator("redis_url")
-    @classmethod
-    def _redis(cls, value: str) -> str:
-        if not value.startswith(("redis://", "rediss://")):
-            raise ValueError("must start with redis:// or rediss://")
-        return value
 
 
 class ExclusiveSettings(Settings):
@@ -144,8 +146,11 @@ class ClassifySettings(Settings):
     classes_per_service: int = Field(200, ge=1, le=10_000)
 
 
-def load(kind: type[Settings]) -> Settings:
-    """Settings of one job; exits with status 64 after a line for every variable that is wrong."""
+S = TypeVar("S", bound=BaseSettings)
+
+
+def load(kind: type[S]) -> S:
+    """Settings of one job or tool; exits with status 64 after a line for every variable that is wrong."""
     try:
         return kind()
     except ValidationError as error:

@@ -7,6 +7,7 @@ behind is pruned by its age. A board that cannot be written is dropped, the next
 import json
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -30,8 +31,11 @@ return removed"""
 class Boards:
     NAME = "redis"
 
-    def __init__(self, url: str, expiry_s: float, status: Status) -> None:
-        self._redis = Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2)
+    def __init__(
+        self, url: str, expiry_s: float, status: Status, options: Mapping[str, Any] | None = None
+    ) -> None:
+        """`options`: of the connection, beside the url."""
+        self._redis = Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2, **(options or {}))
         self._expiry_s = expiry_s
         self._status = status
         self._mine: dict[str, set[str]] = {}

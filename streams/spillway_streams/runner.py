@@ -50,6 +50,7 @@ def app(name: str, settings: Settings) -> faust.App:
     made = faust.App(
         f"spillway-{name}",
         broker=[f"kafka://{broker}" for broker in settings.brokers],
+        broker_credentials=transport.credentials(settings.kafka_client()),
         store="memory://",
         datadir=str(settings.state_dir),
         web_enabled=False,
@@ -140,7 +141,7 @@ async def _work(context: Context, build: Callable[[Context], faust.App]) -> None
     declared = dict.fromkeys(topics.KNOWN, settings.topic_partitions)
     declared[names.KAFKA_TOPIC_DEAD_LETTERS] = 1
     _, layout = await backoff.until_done(
-        lambda: topics.prepare(settings.brokers, declared, settings.topic_replicas), KAFKA, context.status
+        lambda: topics.prepare(settings, declared, settings.topic_replicas), KAFKA, context.status
     )
     await context.store.reach()
     app = build(replace(context, layout=layout))

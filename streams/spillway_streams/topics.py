@@ -10,6 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 from spillway_contracts import names
+from spillway_contracts.wires import KafkaWire
 
 from spillway_streams import StreamsError
 
@@ -77,15 +78,17 @@ def check_partitions(partitions: dict[str, int]) -> None:
         raise TopicsError(f"partitions differ: {counts}; they must be equal, services are spread by hash")
 
 
-async def create(brokers: list[str], partitions: dict[str, int], replicas: int) -> list[str]:
+async def create(kafka: KafkaWire, partitions: dict[str, int], replicas: int) -> list[str]:
     """Creates the topics that are missing and returns their names; existing ones stay as they are. TopicsError when
     the jobs could not work with what is then there."""
-    return (await prepare(brokers, partitions, replicas))[0]
+    return (await prepare(kafka, partitions, replicas))[0]
 
 
-async def prepare(brokers: list[str], partitions: dict[str, int], replicas: int) -> tuple[list[str], Layout]:
+async def prepare(kafka: KafkaWire, partitions: dict[str, int], replicas: int) -> tuple[list[str], Layout]:
     """As create; also says what is there. A missing co-partitioned topic gets as many partitions as an existing one."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=brokers, request_timeout_ms=10_000)
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=kafka.kafka.split(","), request_timeout_ms=10_000, **kafka.kafka_client()
+    )
     try:
         await admin.start()
         existing = await _partitions(admin, partitions)

@@ -17,10 +17,26 @@ from typing import Any
 
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from faust.auth import SASLCredentials, SSLCredentials
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from spillway_streams.lag import Lag
+
+
+def credentials(client: dict[str, Any]) -> SASLCredentials | SSLCredentials | None:
+    """The same as Faust takes it: `client` are keyword arguments for a client of aiokafka."""
+    match client["security_protocol"]:
+        case "SASL_SSL":
+            return SASLCredentials(
+                username=client["sasl_plain_username"],
+                password=client["sasl_plain_password"],
+                mechanism=client["sasl_mechanism"],
+                ssl_context=client["ssl_context"],
+            )
+        case "SSL":
+            return SSLCredentials(client["ssl_context"])
+    return None
 
 
 @dataclass(frozen=True)

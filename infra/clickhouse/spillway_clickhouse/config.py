@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from spillway_contracts.wires import ClickHouseWire
 
 from .variants import VariantName
 
@@ -53,10 +54,10 @@ class ServerConfig(_Settings):
     clickhouse_max_connections: int = Field(128, ge=1, le=4096)
 
 
-class MigrateConfig(_Settings):
+class MigrateConfig(ClickHouseWire, _Settings):
     """What `spillway_clickhouse.migrate` needs; the wait is in seconds."""
 
-    clickhouse_url: str = Field(pattern=r"^clickhouses?://.+")
+    clickhouse_url: str
     clickhouse_wait: float = Field(60, ge=0)
     clickhouse_variant: VariantName = "single"
     # Quoted in DDL; braces for a macro such as {cluster}.

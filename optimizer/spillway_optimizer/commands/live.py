@@ -6,6 +6,7 @@ import time
 from urllib.parse import urlsplit
 
 from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.wires import ClickHouseWire
 
 from spillway_optimizer import config, hot
 from spillway_optimizer.commands import UnavailableError
@@ -14,7 +15,7 @@ from spillway_optimizer.history import History
 from spillway_optimizer.reading import CLICKHOUSE_AWAY, REDIS_AWAY
 
 
-class Live(config.Redis):
+class Live(config.Redis, ClickHouseWire):
     """SPILLWAY_REDIS_URL and SPILLWAY_CLICKHOUSE_URL."""
 
     clickhouse_url: config.ClickHouseUrl
@@ -25,11 +26,11 @@ def read(topology: Topology) -> Told:
     settings = config.read(Live)
     clusters = tuple(cluster.name for cluster in topology.clusters)
     try:
-        boards, in_force = asyncio.run(_hot(settings.redis_url, clusters))
+        boards, in_force = asyncio.run(_hot(settings, clusters))
     except REDIS_AWAY as error:
         raise UnavailableError(_away("SPILLWAY_REDIS_URL", settings.redis_url, error)) from None
     try:
-        history = History(settings.clickhouse_url)
+        history = History(settings.clickhouse_address)
         rows = history.model()
         history.close()
     except CLICKHOUSE_AWAY as error:
@@ -49,8 +50,8 @@ def read(topology: Topology) -> Told:
     return Told("the running mesh", telemetry, topology, now, rules, told_by, notes)
 
 
-async def _hot(url: str, clusters: tuple[str, ...]):
-    redis = hot.connect(url)
+async def _hot(settings: Live, clusters: tuple[str, ...]):
+    redis = hot.connect(settings.redis_url, settings.redis_options())
     try:
         return await hot.boards(redis, clusters), await hot.in_force(redis, clusters)
     finally:

@@ -213,7 +213,7 @@ def test_an_address_that_is_none_is_refused_with_its_form(url):
     """As an option with 1, as a variable with 64; what may be a password is not repeated."""
     topology = ("--topology", str(GOLDEN / "topology.yaml"))
     option = _run("plan", *topology, "--clickhouse", url)
-    variable = _run("plan", *topology, SPILLWAY_REDIS_URL="redis://h", SPILLWAY_CLICKHOUSE_URL=url)
+    variable = _run("plan", *topology, SPILLWAY_REDIS_URL="redis://localhost", SPILLWAY_CLICKHOUSE_URL=url)
     redis = _run("policy", "local", SPILLWAY_REDIS_URL="http://u:secret@h")
     port = _run("policy", "local", SPILLWAY_REDIS_URL="redis://h:secret")
     assert [done.returncode for done in (option, variable, redis, port)] == [1, 64, 64, 64]

@@ -365,8 +365,8 @@ def test_rules_that_have_expired_are_not_in_force(monkeypatch, told, left_s, rul
 
     monkeypatch.setattr(live, "_hot", boards)
     monkeypatch.setattr(live.History, "model", lambda self: history.ModelRows((), (), (), ()))
-    monkeypatch.setenv("SPILLWAY_REDIS_URL", "redis://h")
-    monkeypatch.setenv("SPILLWAY_CLICKHOUSE_URL", "clickhouse://h")
+    monkeypatch.setenv("SPILLWAY_REDIS_URL", "redis://localhost")
+    monkeypatch.setenv("SPILLWAY_CLICKHOUSE_URL", "clickhouse://localhost")
     found = live.read(told.topology)
     assert found.in_force == rules
     assert ("rules: version 7 is the newest, and has expired" in found.notes) == (rules is None)

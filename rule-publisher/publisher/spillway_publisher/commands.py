@@ -22,7 +22,7 @@ WAIT_S = 15.0
 @contextlib.asynccontextmanager
 async def _jetstream(settings: OperatorSettings):
     try:
-        client = await jetstream.connect(settings.nats_url.get_secret_value(), Telemetry())
+        client = await jetstream.connect(settings, Telemetry())
     except jetstream.TROUBLE as error:
         raise operator.OperatorError(
             f"SPILLWAY_NATS_URL: cannot connect: {Telemetry.describe(error)}"
@@ -59,7 +59,7 @@ async def _acknowledged(
 ) -> dict[tuple[str, int], tuple[int, int]] | None:
     if settings.clickhouse_url is None or not versions:
         return None
-    clickhouse = ClickHouse(settings.clickhouse_url.get_secret_value())
+    clickhouse = ClickHouse(settings.clickhouse_address)
     try:
         found = await clickhouse.select(rows.sql("acknowledged"), {"versions": tuple(sorted(versions))})
     except CLICKHOUSE_TROUBLE as error:

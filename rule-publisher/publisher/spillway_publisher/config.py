@@ -3,32 +3,19 @@
 import sys
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from spillway_contracts.wires import ClickHouseWire, NatsWire, RedisWire
 
 EXIT_CONFIGURATION = 64
-_SCHEMES = {
-    "nats_url": ("nats", "tls"),
-    "redis_url": ("redis", "rediss"),
-    "clickhouse_url": ("clickhouse", "clickhouses"),
-}
 S = TypeVar("S", bound=BaseSettings)
 
 
 class _Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="SPILLWAY_", frozen=True, hide_input_in_errors=True)
-
-    @field_validator("nats_url", "redis_url", "clickhouse_url", check_fields=False)
-    @classmethod
-    def _check_url(cls, value: SecretStr | None, info) -> SecretStr | None:
-        schemes = _SCHEMES[info.field_name]
-        if value is not None:
-            url = urlsplit(value.get_secret_value())
-            if url.scheme not in schemes or not url.hostname or not url.port:
-                raise ValueError(f"must be {schemes[0]}://user:password@host:port")
-        return value
+    model_config = SettingsConfigDict(
+        env_prefix="SPILLWAY_", frozen=True, env_ignore_empty=True, hide_input_in_errors=True
+    )
 
 
 class TopologySettings(_Settings):
@@ -38,14 +25,14 @@ class TopologySettings(_Settings):
     guardrails: Path | None = None
 
 
-class OperatorSettings(_Settings):
+class OperatorSettings(NatsWire, ClickHouseWire, _Settings):
     """`status` and `rollback`. ClickHouse is asked for acknowledgements when it is given."""
 
     nats_url: SecretStr
     clickhouse_url: SecretStr | None = None
 
 
-class RunSettings(TopologySettings):
+class RunSettings(NatsWire, RedisWire, ClickHouseWire, TopologySettings):
     """`run`. URLs carry secrets: they are never logged."""
 
     nats_url: SecretStr

@@ -7,6 +7,7 @@ everything is whole again within one period.
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import redis.asyncio
 from google.protobuf import json_format
@@ -29,8 +30,12 @@ class Value:
 class HotState:
     """`in_force` and `heartbeat` only note what should be there; `run` writes it."""
 
-    def __init__(self, url: str, telemetry: Telemetry, refresh_s: float) -> None:
-        self._redis = redis.asyncio.from_url(url, socket_timeout=2, socket_connect_timeout=2)
+    def __init__(
+        self, url: str, telemetry: Telemetry, refresh_s: float, options: dict[str, Any] | None = None
+    ) -> None:
+        """`options`: of the connection, beside the url."""
+        more = options or {}
+        self._redis = redis.asyncio.from_url(url, socket_timeout=2, socket_connect_timeout=2, **more)
         self._telemetry, self._refresh_s = telemetry, refresh_s
         self._values: dict[str, Value] = {}
         self._rulesets: dict[str, Ruleset] = {}

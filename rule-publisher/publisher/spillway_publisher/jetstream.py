@@ -9,6 +9,7 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import BadRequestError
 from nats.js.kv import KeyValue
 from spillway_contracts import names
+from spillway_contracts.wires import NatsWire
 
 from spillway_publisher.bucket import HISTORY
 from spillway_publisher.telemetry import Telemetry, log
@@ -42,7 +43,7 @@ def stream_configs(reports_bytes: int) -> list[api.StreamConfig]:
     ]
 
 
-async def connect(url: str, telemetry: Telemetry) -> Client:
+async def connect(settings: NatsWire, telemetry: Telemetry) -> Client:
     """One attempt; afterwards the client reconnects by itself for ever. Raises one of TROUBLE."""
 
     async def disconnected() -> None:
@@ -58,8 +59,10 @@ async def connect(url: str, telemetry: Telemetry) -> Client:
         latest = telemetry.describe(error)
         telemetry.counters["nats.errors"] += 1
 
+    tls = settings.nats_tls()
     attempt = nats.connect(
-        url,
+        settings.nats_url.get_secret_value(),
+        **({"tls": tls} if tls else {}),
         name="spillway-publisher",
         inbox_prefix=names.NATS_INBOX_PUBLISHER,
         connect_timeout=2,

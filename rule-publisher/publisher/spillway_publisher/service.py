@@ -36,9 +36,14 @@ class Service:
         self._settings, self._guardrails, self._telemetry = settings, guardrails, telemetry
         self._clusters = sorted(cluster.name for cluster in topology.clusters)
         self._bucket = Bucket(self._clusters, telemetry)
-        self._clickhouse = ClickHouse(settings.clickhouse_url.get_secret_value())
+        self._clickhouse = ClickHouse(settings.clickhouse_address)
         self._history = History(self._clickhouse, telemetry, settings.history_rows)
-        self._hot_state = HotState(settings.redis_url.get_secret_value(), telemetry, settings.refresh_seconds)
+        self._hot_state = HotState(
+            settings.redis_url.get_secret_value(),
+            telemetry,
+            settings.refresh_seconds,
+            settings.redis_options(),
+        )
         self._proposals = Proposals(
             topology, guardrails.current, self._bucket, self._hot_state, self._history, telemetry
         )
@@ -77,9 +82,7 @@ class Service:
             while True:
                 try:
                     if client is None or client.is_closed:
-                        client = await jetstream.connect(
-                            self._settings.nats_url.get_secret_value(), self._telemetry
-                        )
+                        client = await jetstream.connect(self._settings, self._telemetry)
                         self._proposals.forget()
                     await self._session(client)
                 except* jetstream.TROUBLE as errors:

@@ -3,7 +3,6 @@
 import argparse
 import getpass
 import json
-import os
 import sys
 from dataclasses import asdict, astuple
 
@@ -11,7 +10,7 @@ from clickhouse_driver import Client
 from clickhouse_driver.errors import Error
 from spillway_contracts import ContractError, traffic_class
 
-from spillway_streams import StreamsError, store
+from spillway_streams import StreamsError, config, store
 from spillway_streams.classes import findings, pattern, rules, tables
 from spillway_streams.classes.rules import Rule
 from spillway_streams.config import EXIT_USAGE
@@ -43,12 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit status: 0 done, 1 the store or the rule is not there, 64 what was asked for cannot be."""
-    url = os.environ.get("SPILLWAY_CLICKHOUSE_URL", "")
-    if not url.startswith(("clickhouse://", "clickhouses://")):
-        print("SPILLWAY_CLICKHOUSE_URL: must start with clickhouse:// or clickhouses://", file=sys.stderr)
-        return EXIT_USAGE
+    settings = config.load(config.ClickHouseSettings)
+    url = settings.clickhouse_url
     try:
-        client = store.connect(url)
+        client = store.connect(settings.clickhouse_address)
         answer, text = _ACTIONS[args.action](client, args)
     except (StreamsError, ContractError) as error:
         print(f"error: {error}", file=sys.stderr)

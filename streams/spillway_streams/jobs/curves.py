@@ -111,7 +111,7 @@ class Curves:
         self.shares = Shares(app, self._make, self._restore)
         self._unstored = Unstored(app)
         self._reader = Reader(app, context)
-        redis = Boards(settings.redis_url, settings.board_expiry, context.status)
+        redis = Boards(settings.redis_url, settings.board_expiry, context.status, settings.redis_options())
         self._live = Live(app, redis, self.shares, self._window.memory, self._reader)
 
     def _make(self, _: int) -> Share:

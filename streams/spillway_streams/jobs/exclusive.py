@@ -42,7 +42,7 @@ class Exclusive:
         self._counters = context.counters
         self._sender = Sender(app, context.status)
         self._letters = letters_of(app, context)
-        self._rules = RulesReader(Store(settings.clickhouse_url, context.status), context.layout.oldest_s)
+        self._rules = RulesReader(Store(settings.clickhouse_address, context.status), context.layout.oldest_s)
         self._maker = Shards(settings, context.layout.partitions)
         self._shards: dict[TP, Shard] = {}
         self._room = asyncio.Event()

@@ -52,7 +52,7 @@ class Graph:
         self._unstored = Unstored(app)
         self._requests = Trailing(settings.graph_window + _TRACE_S)
         self._reader = Reader(app, context)
-        redis = Boards(settings.redis_url, settings.board_expiry, context.status)
+        redis = Boards(settings.redis_url, settings.board_expiry, context.status, settings.redis_options())
         self._live = Live(app, redis, self.shares, self._window.memory, self._reader)
 
     def _make(self, _: int) -> Share:

@@ -45,6 +45,8 @@ def test_a_store_that_is_away_is_named_without_its_password(run, monkeypatch):
     assert status == 1 and "127.0.0.1:1" in text and "secret" not in text
 
 
-def test_the_store_has_no_default(run, monkeypatch):
+def test_the_store_has_no_default(run, monkeypatch, capsys):
     monkeypatch.delenv("SPILLWAY_CLICKHOUSE_URL")
-    assert run("list") == (64, "SPILLWAY_CLICKHOUSE_URL: must start with clickhouse:// or clickhouses://\n")
+    with pytest.raises(SystemExit) as exit_:
+        run("list")
+    assert exit_.value.code == 64 and capsys.readouterr().err == "SPILLWAY_CLICKHOUSE_URL: Field required\n"

@@ -35,7 +35,7 @@ class Store:
 
 @pytest.fixture
 def job(tmp_path) -> Classify:
-    address = {"kafka": "h:1", "health_listen": "h:2", "clickhouse_url": "clickhouse://h"}
+    address = {"kafka": "h:1", "health_listen": "h:2", "clickhouse_url": "clickhouse://localhost"}
     settings = ClassifySettings(**address, state_dir=tmp_path)
     app = SimpleNamespace(consumer=None, consumer_generation_id=7)
     made = Classify(app, runner.Context(settings, Status("clickhouse"), Counters(), Store()))
@@ -95,7 +95,7 @@ async def test_rules_take_effect_a_while_after_they_are_stored_however_long_that
 
     client = SimpleNamespace(execute=execute, disconnect=lambda: None)
     monkeypatch.setattr(store, "connect", lambda _: client)
-    job._context = replace(job._context, store=store.Store("clickhouse://h", Status("clickhouse")))
+    job._context = replace(job._context, store=store.Store("clickhouse://localhost", Status("clickhouse")))
     ends = rules.Rule(5, 5 + rules.DELAY_MS + 7000, "s", "", "", "", rules.RETIRED)
     await job._store([rules.Rule(5, 5 + rules.DELAY_MS, "s", "", "", "/other", rules.BOUNDED), ends], [])
     times = [[row[:2] for row in rows] for rows in seen]

@@ -22,8 +22,8 @@ from spillway_streams.positions import Batch
 ADDRESS = {
     "kafka": "h:1",
     "health_listen": "h:2",
-    "clickhouse_url": "clickhouse://h",
-    "redis_url": "redis://h",
+    "clickhouse_url": "clickhouse://localhost",
+    "redis_url": "redis://localhost",
 }
 
 

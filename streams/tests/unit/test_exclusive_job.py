@@ -57,7 +57,7 @@ class Rules:
 
 @pytest.fixture
 async def job(tmp_path) -> Exclusive:
-    address = {"kafka": "h:1", "health_listen": "h:2", "clickhouse_url": "clickhouse://h"}
+    address = {"kafka": "h:1", "health_listen": "h:2", "clickhouse_url": "clickhouse://localhost"}
     settings = ExclusiveSettings(**address, state_dir=tmp_path)
     consumer = SimpleNamespace(progress=lambda _: None)
     context = runner.Context(settings, Status("kafka", "clickhouse"), Counters(), None)

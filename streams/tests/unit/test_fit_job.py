@@ -61,8 +61,8 @@ async def job(tmp_path) -> Curves:
     address = {
         "kafka": "h:1",
         "health_listen": "h:2",
-        "clickhouse_url": "clickhouse://h",
-        "redis_url": "redis://h",
+        "clickhouse_url": "clickhouse://localhost",
+        "redis_url": "redis://localhost",
     }
     settings = CurvesSettings(**address, state_dir=tmp_path, min_samples=5)
     made = Curves(SimpleNamespace(), runner.Context(settings, Status("redis"), Counters(), Store()))

@@ -30,7 +30,7 @@ async def test_a_cancelled_query_keeps_its_connection_to_itself(monkeypatch):
             return []
 
     monkeypatch.setattr(store, "Client", SimpleNamespace(from_url=lambda _: Client()))
-    one = Store("clickhouse://h", Status(Store.NAME))
+    one = Store("clickhouse://localhost", Status(Store.NAME))
     await one.select("first")
     restoring = asyncio.create_task(one.select("slow"))
     await asyncio.to_thread(began.wait, 30)
@@ -48,7 +48,7 @@ async def test_a_cancelled_query_keeps_its_connection_to_itself(monkeypatch):
 
 async def test_fields_that_were_given_away_while_a_board_was_written_are_not_removed(monkeypatch):
     """The partitions are revoked while Redis has not answered yet: the next board leaves their fields alone."""
-    boards, removed = Boards("redis://h", 15.0, Status(Boards.NAME)), []
+    boards, removed = Boards("redis://localhost", 15.0, Status(Boards.NAME)), []
     entries = {"k": {"mine": DemandEntry(1.0, 1.0, 0.0, 1.0)}}
 
     async def write(_: dict, silent: dict) -> None:

@@ -71,7 +71,7 @@ def test_times_that_do_not_fit_together_are_refused_by_name(monkeypatch, capsys,
     """Exit status 64 before anything is read."""
     good = {
         "KAFKA": "h:1",
-        "CLICKHOUSE_URL": "clickhouse://h",
+        "CLICKHOUSE_URL": "clickhouse://localhost",
         "STATE_DIR": "/tmp",
         "HEALTH_LISTEN": "h:2",
     }

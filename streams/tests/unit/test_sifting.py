@@ -130,5 +130,5 @@ async def test_only_what_a_row_alone_can_cause_ends_the_attempts(monkeypatch, er
     monkeypatch.setattr(store, "Client", SimpleNamespace(from_url=lambda _: Client()))
     monkeypatch.setattr(backoff, "_FIRST_S", 0.0)
     status = Status(Store.NAME)
-    await Store("clickhouse://h", status).insert("t", ["a"], [(1,)], tell)
+    await Store("clickhouse://localhost", status).insert("t", ["a"], [(1,)], tell)
     assert len(told) == is_of_the_row and not errors and not status.problems()

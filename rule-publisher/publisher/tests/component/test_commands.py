@@ -56,7 +56,7 @@ def test_configuration_errors_name_every_variable(world):
     done = world.command("run", SPILLWAY_NATS_URL="http://x", SPILLWAY_HEALTH_LISTEN="here")
     assert done.returncode == 64
     assert done.stderr.splitlines() == [
-        "SPILLWAY_NATS_URL: must be nats://user:password@host:port",
+        "SPILLWAY_NATS_URL: must be nats://user:password@host:port, or tls:// for TLS",
         "SPILLWAY_HEALTH_LISTEN: 'here' must be host:port",
     ]
     policy = world.folder / "guardrails.yaml"

@@ -1,0 +1,243 @@
+"""What every box asks of its connections, as fields for its settings (prefix SPILLWAY_) and checks at the start.
+
+TLS is the rule. Towards Kafka it is off by SPILLWAY_KAFKA_TLS=off, or where every broker is this machine and nothing of
+TLS or SASL is set. A URL in clear (nats, redis, clickhouse) is taken towards this machine, or anywhere with
+SPILLWAY_PLAINTEXT=allow: a network that is a host's own. No error repeats a value that may be a secret.
+"""
+
+import ipaddress
+import os
+import ssl
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from pydantic import BaseModel, SecretStr, ValidationInfo, field_validator
+
+from spillway_contracts import tls
+
+PLAINTEXT = "SPILLWAY_PLAINTEXT"
+# scheme in clear -> scheme over TLS
+_SECURE = {"nats": "tls", "redis": "rediss", "clickhouse": "clickhouses"}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host of a URL or an address is this machine, as far as its name tells."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_url(value: str, plain: str) -> None:
+    """ValueError unless it is a URL of `plain` or of its scheme over TLS, and allowed in clear if it is in clear. Several,
+    separated by commas, are checked one by one."""
+    secure = _SECURE[plain]
+    form = f"must be {plain}://user:password@host:port, or {secure}:// for TLS"
+    for one in value.split(",") if plain == "nats" else [value]:
+        try:
+            parts = urlsplit(one)
+            sound = parts.scheme in (plain, secure) and parts.hostname and parts.port != 0
+        except ValueError:
+            raise ValueError(form) from None
+        if not sound:
+            raise ValueError(form)
+        if parts.scheme == plain and not is_loopback(parts.hostname) and not _plaintext_allowed():
+            raise ValueError(
+                f"{plain}:// in clear to another host; must be {secure}://, or {PLAINTEXT}=allow in a network of its own"
+            )
+
+
+def _plaintext_allowed() -> bool:
+    choice = os.environ.get(PLAINTEXT, "")
+    if choice not in ("", "allow"):
+        raise ValueError(f"{PLAINTEXT} is {choice!r}; must be allow, or not set")
+    return choice == "allow"
+
+
+def _text(value: Any) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+
+
+def _url(value: Any, plain: str) -> Any:
+    if value is not None:
+        check_url(_text(value), plain)
+    return value
+
+
+def _authority(value: Path | None, info: ValidationInfo, url: str, plain: str) -> Path | None:
+    """An authority's file, which is read, beside a URL over TLS."""
+    if value is not None:
+        tls.check(value)
+        given = info.data.get(url)
+        if given is not None and _text(given).startswith(f"{plain}://") and plain != "nats":
+            raise ValueError(f"set, although SPILLWAY_{url.upper()} is {plain}://, without TLS")
+    return value
+
+
+class RedisWire(BaseModel):
+    """Over rediss:// the server's certificate is checked against the authority, unset: the system's, and its name."""
+
+    redis_url: Any
+    redis_ca: Path | None = None
+
+    @field_validator("redis_url", check_fields=False)
+    @classmethod
+    def _redis_url(cls, value: Any) -> Any:
+        return _url(value, "redis")
+
+    @field_validator("redis_ca")
+    @classmethod
+    def _redis_ca(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        return _authority(value, info, "redis_url", "redis")
+
+    def redis_options(self) -> dict[str, Any]:
+        """Keyword arguments for Redis.from_url; the file is read at every connection."""
+        if not _text(self.redis_url).startswith("rediss://"):
+            return {}
+        given = {"ssl_ca_certs": str(self.redis_ca)} if self.redis_ca else {}
+        return {"ssl_cert_reqs": "required", "ssl_check_hostname": True, **given}
+
+
+class ClickHouseWire(BaseModel):
+    """Over clickhouses:// as RedisWire. `address` is the URL with the authority, for clickhouse-driver."""
+
+    clickhouse_url: Any
+    clickhouse_ca: Path | None = None
+
+    @field_validator("clickhouse_url", check_fields=False)
+    @classmethod
+    def _clickhouse_url(cls, value: Any) -> Any:
+        return _url(value, "clickhouse")
+
+    @field_validator("clickhouse_ca")
+    @classmethod
+    def _clickhouse_ca(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        return _authority(value, info, "clickhouse_url", "clickhouse")
+
+    @property
+    def clickhouse_address(self) -> str:
+        return with_authority(_text(self.clickhouse_url), self.clickhouse_ca)
+
+
+def with_authority(url: str, authority: Path | None) -> str:
+    """A URL of ClickHouse with the file of the server's authority among its options."""
+    if authority is None:
+        return url
+    parts = urlsplit(url)
+    query = [*parse_qsl(parts.query), ("ca_certs", str(authority))]
+    return urlunsplit(parts._replace(query=urlencode(query)))
+
+
+class NatsWire(BaseModel):
+    """As the relay: an authority demands TLS, the client's certificate and key come together."""
+
+    nats_url: Any
+    nats_ca: Path | None = None
+    nats_cert: Path | None = None
+    nats_key: Path | None = None
+
+    @field_validator("nats_url", check_fields=False)
+    @classmethod
+    def _nats_url(cls, value: Any) -> Any:
+        return _url(value, "nats")
+
+    @field_validator("nats_ca")
+    @classmethod
+    def _nats_ca(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        return _authority(value, info, "nats_url", "nats")
+
+    @field_validator("nats_key", mode="after")
+    @classmethod
+    def _nats_pair(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        tls.check_pair(info.data.get("nats_cert"), value)
+        return value
+
+    model_config = {"validate_default": True}
+
+    def nats_tls(self) -> ssl.SSLContext | None:
+        """None: a connection in clear. Its files are read again when they change."""
+        wanted = any(one.startswith("tls://") for one in _text(self.nats_url).split(","))
+        if not wanted and self.nats_ca is None and self.nats_cert is None:
+            return None
+        return tls.context(self.nats_ca, self.nats_cert, self.nats_key)
+
+
+class KafkaWire(BaseModel):
+    """The names and rules of the collector's `run`."""
+
+    model_config = {"validate_default": True}
+
+    kafka: str
+    kafka_tls: Literal["on", "off"] | None = None
+    kafka_tls_ca: Path | None = None
+    kafka_tls_cert: Path | None = None
+    kafka_tls_key: Path | None = None
+    kafka_sasl: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    kafka_sasl_user: str | None = None
+    kafka_sasl_password_file: Path | None = None
+
+    @field_validator("kafka")
+    @classmethod
+    def _brokers(cls, value: str) -> str:
+        for part in value.split(","):
+            host, _, port = part.rpartition(":")
+            if not host or not port.isdigit() or not 0 < int(port) < 65536:
+                raise ValueError(f"{value!r}: must be host:port with a port in 1..65535")
+        return value
+
+    @field_validator("kafka_tls_ca", "kafka_tls_cert", "kafka_tls_key", "kafka_sasl")
+    @classmethod
+    def _over_tls(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and info.data.get("kafka_tls") == "off":
+            raise ValueError("set, although SPILLWAY_KAFKA_TLS is off")
+        if info.field_name == "kafka_tls_ca" and value is not None:
+            tls.check(value)
+        if info.field_name == "kafka_tls_key":
+            tls.check_pair(info.data.get("kafka_tls_cert"), value)
+        return value
+
+    @field_validator("kafka_sasl_user", "kafka_sasl_password_file")
+    @classmethod
+    def _with_sasl(cls, value: Any, info: ValidationInfo) -> Any:
+        sasl = info.data.get("kafka_sasl")
+        if bool(value) != bool(sasl) and "kafka_sasl" in info.data:
+            raise ValueError(
+                "not set; needed with SPILLWAY_KAFKA_SASL" if sasl else "set without SPILLWAY_KAFKA_SASL"
+            )
+        if info.field_name == "kafka_sasl_password_file" and value:
+            _password(value)
+        return value
+
+    @property
+    def kafka_is_secure(self) -> bool:
+        """Whether TLS is spoken: always with SASL, a password goes over nothing else."""
+        if self.kafka_tls is not None:
+            return self.kafka_tls == "on"
+        asked = (self.kafka_tls_ca, self.kafka_tls_cert, self.kafka_tls_key, self.kafka_sasl)
+        return any(asked) or not all(is_loopback(one.rpartition(":")[0]) for one in self.kafka.split(","))
+
+    def kafka_client(self) -> dict[str, Any]:
+        """Keyword arguments for a client of aiokafka. The password is read now, certificates whenever they change."""
+        if not self.kafka_is_secure:
+            return {"security_protocol": "PLAINTEXT"}
+        context = tls.context(self.kafka_tls_ca, self.kafka_tls_cert, self.kafka_tls_key)
+        if not self.kafka_sasl:
+            return {"security_protocol": "SSL", "ssl_context": context}
+        return {
+            "security_protocol": "SASL_SSL",
+            "ssl_context": context,
+            "sasl_mechanism": self.kafka_sasl,
+            "sasl_plain_username": self.kafka_sasl_user,
+            "sasl_plain_password": _password(self.kafka_sasl_password_file),
+        }
+
+
+def _password(file: Path) -> str:
+    try:
+        found = file.read_text().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{str(file)!r} is not a readable file: {type(error).__name__}") from None
+    if not found:
+        raise ValueError(f"{str(file)!r} is empty; must hold the password")
+    return found

@@ -1,0 +1,166 @@
+"""What settings of connections are refused, and what clients are then given."""
+
+import datetime
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from pydantic import ValidationError
+from spillway_contracts import tls
+from spillway_contracts.wires import ClickHouseWire, KafkaWire, NatsWire, RedisWire
+
+BROKERS = "kafka-1.test:9093,kafka-2.test:9093"
+
+
+@pytest.fixture(autouse=True)
+def _by_default(monkeypatch):
+    monkeypatch.delenv("SPILLWAY_PLAINTEXT", raising=False)
+
+
+def pair(folder: Path, name: str = "one") -> tuple[Path, Path]:
+    """A self-signed certificate and its key, as PEM files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject, now = (
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+        datetime.datetime.now(datetime.UTC),
+    )
+    made = x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+    hour = datetime.timedelta(hours=1)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    signed = made.not_valid_before(now - hour).not_valid_after(now + hour).sign(key, hashes.SHA256())
+    files = folder / f"{name}.crt", folder / f"{name}.key"
+    files[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
+    return files
+
+
+def wrong(kind: type, **given) -> dict[str, str]:
+    """Field -> why it is refused."""
+    with pytest.raises(ValidationError) as refused:
+        kind(**given)
+    assert all("top-secret" not in error["msg"] for error in refused.value.errors())
+    return {str(error["loc"][0]): error["msg"] for error in refused.value.errors()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "plain", "secure"),
+    [(NatsWire, "nats_url", "nats", "tls"), (RedisWire, "redis_url", "redis", "rediss"),
+     (ClickHouseWire, "clickhouse_url", "clickhouse", "clickhouses")],
+)  # fmt: skip
+def test_in_clear_only_to_this_machine(kind, field, plain, secure, monkeypatch):
+    """A password goes in clear to no other host, unless the operator says that the network is the host's own."""
+    rest = "://u:top-secret@{}:1/x"
+    for here in ("127.0.0.1", "localhost", "[::1]"):
+        kind(**{field: plain + rest.format(here)})
+    kind(**{field: secure + rest.format("far.test")})
+    for far in ("far.test", "10.0.0.1", "127.0.0.1.far.test"):
+        assert f"must be {secure}://" in wrong(kind, **{field: plain + rest.format(far)})[field]
+    for nonsense in ("http://u:top-secret@h:1", f"{plain}://", f"{plain}://u:p@h:top-secret"):
+        assert f"must be {plain}://" in wrong(kind, **{field: nonsense})[field]
+    monkeypatch.setenv("SPILLWAY_PLAINTEXT", "yes")
+    assert "SPILLWAY_PLAINTEXT" in wrong(kind, **{field: plain + rest.format("far.test")})[field]
+    monkeypatch.setenv("SPILLWAY_PLAINTEXT", "allow")
+    kind(**{field: plain + rest.format("far.test")})
+
+
+def test_one_of_several_nats_servers_in_clear_is_refused():
+    assert "nats_url" in wrong(NatsWire, nats_url="tls://a.test:1,nats://b.test:1")
+
+
+def test_kafka_speaks_tls_unless_told_otherwise_or_at_home():
+    """As the collector's `run`: on by default, off where no packet leaves the machine or by choice."""
+    secure = {
+        ("127.0.0.1:1,localhost:2", None): False, (BROKERS, None): True, ("127.0.0.1:1,far.test:2", None): True,
+        (BROKERS, "off"): False, ("127.0.0.1:1", "on"): True,
+    }  # fmt: skip
+    for (brokers, choice), wanted in secure.items():
+        assert KafkaWire(kafka=brokers, kafka_tls=choice).kafka_is_secure is wanted
+
+
+def test_every_wrong_variable_of_kafka_is_named(tmp_path):
+    """All at once, whichever way they contradict each other."""
+    certificate, key = pair(tmp_path)
+    empty = tmp_path / "empty"
+    empty.touch()
+    found = wrong(KafkaWire, kafka="nowhere", kafka_tls="yes", kafka_tls_ca="/nowhere", kafka_sasl="GSSAPI")
+    assert set(found) >= {"kafka", "kafka_tls", "kafka_tls_ca", "kafka_sasl"}
+    off = {"kafka": BROKERS, "kafka_tls": "off"}
+    assert set(wrong(KafkaWire, **off, kafka_tls_ca=certificate)) == {"kafka_tls_ca"}
+    assert set(wrong(KafkaWire, **off, kafka_sasl="PLAIN")) >= {"kafka_sasl"}
+    both = {"kafka_sasl_user", "kafka_sasl_password_file"}
+    assert set(wrong(KafkaWire, kafka=BROKERS, kafka_sasl="PLAIN")) == both
+    assert set(wrong(KafkaWire, kafka=BROKERS, kafka_sasl_user="me")) == {"kafka_sasl_user"}
+    assert set(wrong(KafkaWire, kafka=BROKERS, kafka_tls_cert=certificate)) == {"kafka_tls_key"}
+    assert set(wrong(KafkaWire, kafka=BROKERS, kafka_tls_key=key)) == {"kafka_tls_key"}
+    swapped = wrong(KafkaWire, kafka=BROKERS, kafka_tls_cert=key, kafka_tls_key=certificate)
+    assert set(swapped) == {"kafka_tls_key"}
+    sasl = {"kafka_sasl": "PLAIN", "kafka_sasl_user": "me", "kafka_sasl_password_file": empty}
+    assert "empty" in wrong(KafkaWire, kafka=BROKERS, **sasl)["kafka_sasl_password_file"]
+
+
+def test_the_client_of_kafka_gets_user_and_password_over_tls_alone(tmp_path):
+    """The password is the file's without its line end; a broker at home is spoken to over TLS too, with a password."""
+    password = tmp_path / "password"
+    password.write_text("pass word $1\r\n")
+    given = KafkaWire(
+        kafka="127.0.0.1:1",
+        kafka_sasl="SCRAM-SHA-512",
+        kafka_sasl_user="me",
+        kafka_sasl_password_file=password,
+    ).kafka_client()
+    assert (given["security_protocol"], given["sasl_mechanism"]) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert (given["sasl_plain_username"], given["sasl_plain_password"]) == ("me", "pass word $1")
+    assert given["ssl_context"].verify_mode == ssl.CERT_REQUIRED and given["ssl_context"].check_hostname
+    assert KafkaWire(kafka="127.0.0.1:1").kafka_client() == {"security_protocol": "PLAINTEXT"}
+
+
+def test_an_authority_goes_with_tls_alone(tmp_path):
+    """A file that would silently not be used is refused; one that is used is read."""
+    certificate, _ = pair(tmp_path)
+    for kind, field, plain in ((RedisWire, "redis", "redis"), (ClickHouseWire, "clickhouse", "clickhouse")):
+        here, far = f"{plain}://127.0.0.1:1", f"{plain}s://far.test:1/x?a=b"
+        assert set(wrong(kind, **{f"{field}_url": here, f"{field}_ca": certificate})) == {f"{field}_ca"}
+        assert set(wrong(kind, **{f"{field}_url": far, f"{field}_ca": tmp_path / "no"})) == {f"{field}_ca"}
+    made = ClickHouseWire(clickhouse_url=far, clickhouse_ca=certificate)
+    assert made.clickhouse_address.startswith(far) and "ca_certs=" in made.clickhouse_address
+    made = RedisWire(redis_url="rediss://far.test:1", redis_ca=certificate)
+    assert (
+        made.redis_options()["ssl_ca_certs"] == str(certificate)
+        and made.redis_options()["ssl_check_hostname"]
+    )
+    assert RedisWire(redis_url="redis://127.0.0.1:1").redis_options() == {}
+
+
+def test_an_authority_or_a_certificate_makes_nats_speak_tls(tmp_path):
+    """As the relay: what is set for TLS is never left unused."""
+    certificate, key = pair(tmp_path)
+    here = "nats://127.0.0.1:1"
+    assert NatsWire(nats_url=here).nats_tls() is None
+    assert NatsWire(nats_url="tls://far.test:1").nats_tls().check_hostname
+    assert NatsWire(nats_url=here, nats_ca=certificate).nats_tls().get_ca_certs()
+    assert NatsWire(nats_url=here, nats_cert=certificate, nats_key=key).nats_tls()
+    assert set(wrong(NatsWire, nats_url=here, nats_cert=certificate)) == {"nats_key"}
+
+
+def test_files_that_change_are_read_again(tmp_path):
+    """A new connection sees authorities and certificates of now; a half written file leaves what was there."""
+    (authority, key), (other, _) = pair(tmp_path, "one"), pair(tmp_path, "two")
+    context = tls.context(authority, authority, key)
+    names = lambda: {dict(s[0] for s in ca["subject"])["commonName"] for ca in context.get_ca_certs()}  # noqa: E731
+
+    def connect() -> None:
+        context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="far.test")
+
+    both, at = authority.read_text() + other.read_text(), authority.stat().st_mtime_ns
+    for text, wanted in (("half", {"one"}), (both, {"one", "two"})):
+        authority.write_text(text)
+        at += 1_000_000_000
+        os.utime(authority, ns=(at, at))
+        connect()
+        assert names() == wanted
