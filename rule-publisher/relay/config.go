@@ -21,6 +21,7 @@ type config struct {
 	XDSListen    string           // SPILLWAY_XDS_LISTEN: host:port of ADS
 	XDS          identity.Files   // SPILLWAY_XDS_CERT, _XDS_KEY, _XDS_CLIENT_CA: PEM files
 	Identity     identity.Pattern // SPILLWAY_XDS_IDENTITY: URI SAN of an Envoy
+	Mesh         identity.Mesh    // SPILLWAY_XDS_MESH: optional, URI SANs of an Istio mesh's sidecars
 	HealthListen string           // SPILLWAY_HEALTH_LISTEN: host:port of health, status and metrics
 	StateDir     string           // SPILLWAY_STATE_DIR: own writable folder
 	Topology     string           // SPILLWAY_TOPOLOGY: path of the topology YAML
@@ -76,6 +77,10 @@ func readConfig(getenv func(string) string) (config, error) {
 	c.XDS.ClientCA = r.need("SPILLWAY_XDS_CLIENT_CA", "the path of the authorities of Envoys' certificates (PEM)", nil)
 	r.need("SPILLWAY_XDS_IDENTITY", "the URI SAN of an Envoy's certificate with {cluster} and {service}", func(value string) (err error) {
 		c.Identity, err = identity.ParsePattern(value)
+		return err
+	})
+	r.may("SPILLWAY_XDS_MESH", "URI SANs of sidecars of Istio, separated by commas", func(value string) (err error) {
+		c.Mesh, err = identity.ParseMesh(value)
 		return err
 	})
 	c.HealthListen = r.need("SPILLWAY_HEALTH_LISTEN", "host:port", checkHostPort)

@@ -117,7 +117,7 @@ func (r *relay) assemble(network *table.Network) {
 		Counters: r.counters, Log: r.log}, network, r.kept())
 	r.rulesets = &source.Rulesets{Conn: r.conn, Cluster: r.conf.Cluster, Log: r.log,
 		Taken: func(value []byte) { r.loop.Ruleset(value) }}
-	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Observer: r.loop.Observer(),
+	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Mesh: r.conf.Mesh, Observer: r.loop.Observer(),
 		Counters: r.counters, Log: r.log, PushToAck: r.metrics.pushToAck}
 	r.xds = serve.NewServer(r.cache, r.streams, r.keeper.TLS(), r.handshakeRefused())
 }

@@ -15,20 +15,28 @@ type Pattern string
 // ParsePattern refuses a pattern that would let one certificate speak for several services or
 // clusters, or that can never be a URI SAN.
 func ParsePattern(text string) (Pattern, error) {
-	for _, part := range []string{"{cluster}", "{service}"} {
+	if err := placed(text, "{cluster}", "{service}"); err != nil {
+		return "", err
+	}
+	return Pattern(text), nil
+}
+
+// placed is nil when the text has the parts, once each and no others, and is a URI when they are filled in.
+func placed(text string, parts ...string) error {
+	for _, part := range parts {
 		if strings.Count(text, part) != 1 {
-			return "", fmt.Errorf("%q has %s %d times, must have it once", text, part, strings.Count(text, part))
+			return fmt.Errorf("%q has %s %d times, must have it once", text, part, strings.Count(text, part))
 		}
 	}
-	pattern := Pattern(text)
-	example, err := url.Parse(pattern.Fill("c", "s"))
+	filled := Pattern(text).Fill("c", "s")
+	example, err := url.Parse(filled)
 	if err != nil || example.Scheme == "" || example.Host == "" {
-		return "", fmt.Errorf("%q is no URI with a scheme and a host", text)
+		return fmt.Errorf("%q is no URI with a scheme and a host", text)
 	}
-	if strings.ContainsAny(pattern.Fill("c", "s"), "{}") {
-		return "", fmt.Errorf("%q has braces beside {cluster} and {service}", text)
+	if strings.ContainsAny(filled, "{}") {
+		return fmt.Errorf("%q has braces beside %s", text, strings.Join(parts, " and "))
 	}
-	return pattern, nil
+	return nil
 }
 
 // Fill in the pattern. Both values are filled in at once: a service named "{cluster}" gains nothing.

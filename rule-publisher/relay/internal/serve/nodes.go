@@ -14,7 +14,10 @@ import (
 )
 
 // identified is who a node said that it is; a stream keeps it for life.
-type identified struct{ service, envoy, cluster string }
+type identified struct {
+	service, envoy, cluster string
+	mesh                    bool // of Istio: the service is its certificate's word
+}
 
 // caller is the other end of a connection. Of its certificate only the names are kept.
 type caller struct {
@@ -42,7 +45,10 @@ func (s *Streams) identify(st *stream, node *core.Node) error {
 	if node == nil && st.node.envoy != "" {
 		return nil
 	}
-	said := identified{node.GetCluster(), node.GetId(), node.GetLocality().GetZone()}
+	said, err := s.said(st, node)
+	if err != nil {
+		return s.refuse("", count.StreamsRefusedIdentity, err)
+	}
 	if said == st.node {
 		return nil
 	}
@@ -51,6 +57,20 @@ func (s *Streams) identify(st *stream, node *core.Node) error {
 	}
 	st.node = said
 	return nil
+}
+
+// said is what the node says of itself; a sidecar of Istio, sidecar~<address>~<pod>.<namespace>~<domain>, is of the
+// service that its certificate names.
+func (s *Streams) said(st *stream, node *core.Node) (identified, error) {
+	parts := strings.Split(node.GetId(), "~")
+	if len(s.Mesh) == 0 || len(parts) != 4 || parts[0] != "sidecar" {
+		return identified{service: node.GetCluster(), envoy: node.GetId(), cluster: node.GetLocality().GetZone()}, nil
+	}
+	service, err := s.Mesh.Service(st.from.presented)
+	if err != nil {
+		return identified{}, status.Error(codes.PermissionDenied, err.Error())
+	}
+	return identified{service, s.Cluster + "/" + service + "/" + parts[2], s.Cluster, true}, nil
 }
 
 func (s *Streams) problem(st *stream, said identified) (error, count.Counter) {
@@ -72,6 +92,9 @@ func (s *Streams) problem(st *stream, said identified) (error, count.Counter) {
 	case st.node.envoy != "":
 		return status.Errorf(codes.PermissionDenied, "node: was %q of %q, is now %q of %q; a stream keeps its node",
 			st.node.envoy, st.node.service, said.envoy, said.service), count.StreamsRefusedIdentity
+	}
+	if said.mesh {
+		return nil, 0
 	}
 	if err := s.Identity.Check(st.from.presented, said.cluster, said.service); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error()), count.StreamsRefusedIdentity

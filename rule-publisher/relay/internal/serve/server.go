@@ -6,6 +6,8 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	endpoints "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	routes "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
@@ -22,7 +24,7 @@ const (
 	forceAfter      = 500 * time.Millisecond
 )
 
-// Server is the gRPC server of ADS, delta and state-of-the-world, over mutual TLS.
+// Server is the gRPC server of ADS, delta and state-of-the-world, over mutual TLS; routes and endpoints also alone.
 type Server struct {
 	grpc    *grpc.Server
 	streams *Streams
@@ -40,7 +42,10 @@ func NewServer(resources *Cache, streams *Streams, config *tls.Config, refused f
 			MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)...)
-	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, &ads{cache: resources, streams: streams})
+	aggregated := &ads{cache: resources, streams: streams}
+	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, aggregated)
+	routes.RegisterRouteDiscoveryServiceServer(s.grpc, &routeService{ads: aggregated})
+	endpoints.RegisterEndpointDiscoveryServiceServer(s.grpc, &endpointService{ads: aggregated})
 	return s
 }
 

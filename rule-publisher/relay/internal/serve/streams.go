@@ -38,6 +38,7 @@ type Observer interface {
 type Streams struct {
 	Cluster  string
 	Identity identity.Pattern
+	Mesh     identity.Mesh // of an Istio mesh whose sidecars are let in; nil: none
 	Observer Observer
 	Counters *count.Counters
 	Log      *slog.Logger

@@ -1,0 +1,118 @@
+{{- define "spillway.labels" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: spillway
+{{- end }}
+
+{{- define "spillway.selector" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end }}
+
+{{- define "spillway.image" -}}
+{{ .root.Values.image.registry }}/{{ .image }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- end }}
+
+{{/* Full DNS name of a service of this release. */}}
+{{- define "spillway.host" -}}
+{{ .name }}.{{ .root.Release.Namespace }}.svc.{{ .root.Values.cluster.dnsDomain }}
+{{- end }}
+
+{{/* SPILLWAY_XDS_MESH: sidecars of the named namespaces of an Istio mesh. */}}
+{{- define "spillway.mesh" -}}
+{{- $all := list -}}
+{{- range .Values.istio.namespaces }}{{ $all = append $all (printf "spiffe://%s/ns/%s/sa/{service}" $.Values.istio.trustDomain .) }}{{ end -}}
+{{ join "," $all }}
+{{- end }}
+
+{{- define "spillway.podAnnotations" -}}
+{{- with .Values.credentialsRevision }}
+spillway.dev/credentials-revision: {{ . | quote }}
+{{- end }}
+{{- with .Values.podAnnotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What every pod of the chart has, whatever runs in it. */}}
+{{- define "spillway.pod" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "spillway.confined" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "spillway.spread" -}}
+topologySpreadConstraints:
+  {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "spillway.selector" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+
+{{- define "spillway.volumeClaim" -}}
+metadata: {name: state}
+spec:
+  accessModes: [ReadWriteOnce]
+  {{- with .className }}
+  storageClassName: {{ . }}
+  {{- end }}
+  resources:
+    requests: {storage: {{ .size }}}
+{{- end }}
+
+{{/* `to` of a NetworkPolicy's rule; nothing (any address) where none is said. */}}
+{{- define "spillway.cidrs" -}}
+{{- with . }}
+to:
+  {{- range . }}
+  - {ipBlock: {cidr: {{ . }}}}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A value as a CEL literal. Each part is `dyn`: CEL's lists and maps hold one type. */}}
+{{- define "spillway.cel" -}}
+{{- if kindIs "map" . -}}
+{{- $fields := list }}{{ range $key, $value := . }}{{ $fields = append $fields (printf "%s: dyn(%s)" ($key | toJson) (include "spillway.cel" $value)) }}{{ end -}}
+{ {{- join ", " $fields -}} }
+{{- else if kindIs "slice" . -}}
+{{- $items := list }}{{ range . }}{{ $items = append $items (printf "dyn(%s)" (include "spillway.cel" .)) }}{{ end -}}
+[ {{- join ", " $items -}} ]
+{{- else -}}
+{{ toJson . }}
+{{- end -}}
+{{- end }}
+
+{{/* Namespaces of the applications, as a list in JSON. */}}
+{{- define "spillway.namespaces" -}}
+{{- $all := list }}{{ range .Values.sidecar.applications }}{{ $all = append $all .namespace }}{{ end -}}
+{{ $all | uniq | sortAlpha | toJson }}
+{{- end }}

@@ -1,0 +1,46 @@
+{{/* infra/envoy/pod.yaml of one application, filled in. The pod's name comes by --service-node. */}}
+{{- define "spillway.envoy.fill" -}}
+{{- $v := .root.Values -}}
+{{- $values := dict
+  "SPILLWAY_CLUSTER" $v.cluster.name
+  "SPILLWAY_SERVICE" .application.service
+  "SPILLWAY_POD" "named-by-service-node"
+  "SPILLWAY_FILTER_WASM" "/etc/spillway/spillway_filter.wasm"
+  "SPILLWAY_TLS_DIR" "/etc/spillway-tls"
+  "SPILLWAY_SDS_DIR" "/etc/spillway-envoy"
+  "XDS_IDENTITY" (printf "spiffe://%s/cluster/%s/relay" $v.trustDomain $v.cluster.name)
+  "ENVOY_ADMIN_HOST" "127.0.0.1"
+  "ENVOY_ADMIN_PORT" $v.sidecar.ports.admin
+  "ENVOY_INBOUND_HOST" "0.0.0.0"
+  "ENVOY_INBOUND_PORT" $v.sidecar.ports.inbound
+  "ENVOY_OUTBOUND_HOST" "127.0.0.1"
+  "ENVOY_OUTBOUND_PORT" $v.sidecar.ports.outbound
+  "APP_HOST" "127.0.0.1"
+  "APP_PORT" .application.appPort
+  "XDS_HOST" (include "spillway.host" (dict "root" .root "name" "spillway-relay"))
+  "XDS_PORT" 18000
+  "COLLECTOR_HOST" (include "spillway.host" (dict "root" .root "name" "spillway-collector"))
+  "COLLECTOR_PORT" 4317
+-}}
+{{- $text := .root.Files.Get (printf "files/envoy/%s" .file) -}}
+{{- range $name, $value := $values }}{{ $text = replace (printf "${%s}" $name) (toString $value) $text }}{{ end -}}
+{{- with regexFind "\\$\\{[A-Z_]+\\}" $text }}{{ fail (printf "files/envoy: placeholder %s has no value in the chart" .) }}{{ end -}}
+{{ $text }}
+{{- end }}
+
+{{/* The bootstrap, with the collector's cluster on mutual TLS: the pod's certificate goes to it as to the relay. */}}
+{{- define "spillway.envoy.bootstrap" -}}
+{{- $config := include "spillway.envoy.fill" (merge (dict "file" "pod.yaml") .) | fromYaml -}}
+{{- $clusters := dict -}}
+{{- range $config.static_resources.clusters }}{{ $_ := set $clusters .name . }}{{ end -}}
+{{- $collector := index $clusters "spillway-collector" -}}
+{{- if not (hasKey $collector "transport_socket") -}}
+{{- $socket := deepCopy (index $clusters "spillway-xds").transport_socket -}}
+{{- $names := list
+  (dict "san_type" "URI" "matcher" (dict "exact" (printf "spiffe://%s/cluster/%s/collector" .root.Values.trustDomain .root.Values.cluster.name)))
+  (dict "san_type" "DNS" "matcher" (dict "exact" (include "spillway.host" (dict "root" .root "name" "spillway-collector")))) -}}
+{{- $_ := set $socket.typed_config.common_tls_context.combined_validation_context.default_validation_context "match_typed_subject_alt_names" $names -}}
+{{- $_ := set $collector "transport_socket" $socket -}}
+{{- end -}}
+{{ toYaml $config }}
+{{- end }}

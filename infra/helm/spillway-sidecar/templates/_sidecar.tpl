@@ -1,0 +1,67 @@
+{{/* Envoy as a native sidecar: an entry of `initContainers`. It is started, and has its listeners open, before the
+application starts, and ends after it. Takes a dict:
+  cluster, service   names; service may be empty where the pod's label spillway.dev/service tells it
+  image              of spillway-envoy, with its tag
+  pullPolicy, concurrency, resources, ports {admin, inbound, outbound}   optional */}}
+{{- define "spillway-sidecar.container" -}}
+{{- $ports := .ports | default (dict "inbound" 15006) -}}
+name: spillway-proxy
+image: {{ required "spillway-sidecar.container: image is not given" .image }}
+imagePullPolicy: {{ .pullPolicy | default "IfNotPresent" }}
+restartPolicy: Always
+args:
+  - -c
+  - /etc/spillway-envoy/envoy.yaml
+  - --service-node
+  - {{ required "spillway-sidecar.container: cluster is not given" .cluster }}/$(SPILLWAY_SERVICE)/$(SPILLWAY_POD)
+  - --concurrency
+  - {{ .concurrency | default 2 | quote }}
+  - --disable-hot-restart
+  - --drain-time-s
+  - "5"
+  - --log-level
+  - warning
+env:
+  - name: SPILLWAY_POD
+    valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  - name: SPILLWAY_SERVICE
+    {{- if .service }}
+    value: {{ .service }}
+    {{- else }}
+    valueFrom: {fieldRef: {fieldPath: "metadata.labels['spillway.dev/service']"}}
+    {{- end }}
+ports:
+  - {name: spillway, containerPort: {{ $ports.inbound }}}
+# The listeners open when the relay has answered, or has been away for two seconds.
+startupProbe:
+  tcpSocket: {port: {{ $ports.inbound }}}
+  periodSeconds: 1
+  failureThreshold: 60
+readinessProbe:
+  tcpSocket: {port: {{ $ports.inbound }}}
+  periodSeconds: 5
+# Callers' relays drop a terminating pod within a second or two; until then it serves, and the last spans leave.
+lifecycle:
+  preStop: {sleep: {seconds: 5}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  runAsNonRoot: true
+  runAsUser: 10001
+  capabilities: {drop: [ALL]}
+  seccompProfile: {type: RuntimeDefault}
+resources:
+  {{- toYaml (.resources | default (dict "requests" (dict "cpu" "100m" "memory" "128Mi") "limits" (dict "memory" "1200Mi"))) | nindent 2 }}
+volumeMounts:
+  - {name: spillway-envoy, mountPath: /etc/spillway-envoy, readOnly: true}
+  - {name: spillway-tls, mountPath: /etc/spillway-tls, readOnly: true}
+{{- end }}
+
+{{/* Its volumes: the ConfigMap and the Secret that spillway-cluster's sidecar.applications name. The Secret may be read
+by Envoy's user whatever the pod's fsGroup is; no other container mounts it. */}}
+{{- define "spillway-sidecar.volumes" -}}
+- name: spillway-envoy
+  configMap: {name: spillway-envoy-{{ .service }}}
+- name: spillway-tls
+  secret: {secretName: spillway-envoy-{{ .service }}-tls, defaultMode: 0444}
+{{- end }}

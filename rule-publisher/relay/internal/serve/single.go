@@ -1,0 +1,39 @@
+package serve
+
+import (
+	endpoints "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	routes "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
+)
+
+// An Envoy whose aggregated stream leads to somebody else (Istio's control plane) asks the relay for routes and
+// endpoints by services of their own. A stream is the same on each: who asks says which type is meant.
+
+type routeService struct {
+	ads *ads
+	routes.UnimplementedRouteDiscoveryServiceServer
+}
+
+// StreamRoutes is the state-of-the-world variant.
+func (s *routeService) StreamRoutes(grpc routes.RouteDiscoveryService_StreamRoutesServer) error {
+	return s.ads.follow(&stream{ServerStream: grpc})
+}
+
+// DeltaRoutes is the delta variant.
+func (s *routeService) DeltaRoutes(grpc routes.RouteDiscoveryService_DeltaRoutesServer) error {
+	return s.ads.follow(&stream{ServerStream: grpc, delta: true})
+}
+
+type endpointService struct {
+	ads *ads
+	endpoints.UnimplementedEndpointDiscoveryServiceServer
+}
+
+// StreamEndpoints is the state-of-the-world variant.
+func (s *endpointService) StreamEndpoints(grpc endpoints.EndpointDiscoveryService_StreamEndpointsServer) error {
+	return s.ads.follow(&stream{ServerStream: grpc})
+}
+
+// DeltaEndpoints is the delta variant.
+func (s *endpointService) DeltaEndpoints(grpc endpoints.EndpointDiscoveryService_DeltaEndpointsServer) error {
+	return s.ads.follow(&stream{ServerStream: grpc, delta: true})
+}

@@ -1,0 +1,82 @@
+"""The charts of infra/helm/ as helm renders them, and the parts of a rendered pod that a test runs itself."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from spillway_lab.testing.servers import ROOT
+
+CHARTS = ROOT / "infra/helm"
+# What has no default, and one application.
+REQUIRED: dict[str, Any] = {
+    "cluster": {"name": "west"},
+    "image": {"registry": "registry.example/spillway"},
+    "collector": {"kafka": {"brokers": "kafka-0.example:9093,kafka-1.example:9094"}},
+}
+CART = {"service": "cart", "namespace": "shop", "appPort": 8080}
+EVERYTHING: dict[str, Any] = REQUIRED | {
+    "credentialsRevision": "abc",
+    "relay": {"namespaces": ["shop", "pay"]},
+    "agent": {"enabled": True},
+    "sidecar": {
+        "applications": [CART],
+        "certManager": {"enabled": True, "issuer": {"name": "west"}},
+        "injection": {"enabled": True},
+    },
+    "monitoring": {"serviceMonitors": True, "labels": {"release": "prometheus"}},
+}
+
+
+def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess:
+    """helm with the values on standard input."""
+    program = shutil.which("helm", path=f"{ROOT}/.spillway/bin:{os.environ['PATH']}")
+    assert program, "helm: not found; tools/deploy/build makes it"
+    command = [program, *arguments, *(["-f", "-"] if values is not None else [])]
+    return subprocess.run(
+        command, input=yaml.safe_dump(values), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def render(values: Mapping[str, Any], chart: Path = CHARTS / "spillway-cluster", namespace: str = "spillway"):
+    """Every object of the chart; AssertionError with helm's words when it cannot be rendered."""
+    done = helm("template", "release", str(chart), "--namespace", namespace, values=values)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def one(objects: list[dict], kind: str, name: str) -> dict:
+    found = [o for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
+    assert len(found) == 1, f"{kind} {name}: {len(found)} of them"
+    return found[0]
+
+
+def pods(objects: list[dict]) -> dict[str, dict]:
+    """Pod specs of workloads by name."""
+    kinds = {"Deployment", "StatefulSet", "DaemonSet"}
+    return {o["metadata"]["name"]: o["spec"]["template"]["spec"] for o in objects if o["kind"] in kinds}
+
+
+def environment(container: dict, secrets: Mapping[str, str], moved: Mapping[str, str]) -> dict[str, str]:
+    """What a container finds in its environment: values of secrets by "<name>/<key>", the beginnings of paths and
+    the addresses that are elsewhere on this machine in place of those of a pod."""
+    found = {}
+    for variable in container["env"]:
+        if "value" in variable:
+            value = str(variable["value"])
+        else:
+            reference = variable["valueFrom"]["secretKeyRef"]
+            value = secrets[f"{reference['name']}/{reference['key']}"]
+        for there, here in moved.items():
+            value = here + value[len(there) :] if value.startswith(there) else value
+        found[variable["name"]] = value
+    return found
+
+
+def arguments(container: dict, variables: Mapping[str, str]) -> list[str]:
+    """Arguments as the kubelet expands them."""
+    return [re.sub(r"\$\((\w+)\)", lambda match: variables[match[1]], a) for a in container["args"]]

@@ -1,0 +1,194 @@
+"""infra/helm/spillway-cluster as helm renders it: what every pod must be, what may speak to whom, and what is refused."""
+
+import copy
+import json
+import re
+from typing import Any
+
+import cluster_chart
+import pytest
+import yaml
+from cluster_chart import CHARTS, EVERYTHING, REQUIRED, helm, one, pods, render
+
+pytestmark = pytest.mark.component
+CHART = CHARTS / "spillway-cluster"
+
+
+@pytest.fixture(scope="module")
+def everything() -> list[dict]:
+    return render(EVERYTHING)
+
+
+@pytest.mark.parametrize("values", [REQUIRED, EVERYTHING], ids=["required", "everything"])
+def test_helm_finds_nothing_to_complain_of(values: dict):
+    """`helm lint --strict` with the least values, and with all features."""
+    done = helm("lint", "--strict", str(CHART), values=values)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def without(path: str) -> dict:
+    values: dict[str, Any] = copy.deepcopy(REQUIRED)
+    *parents, last = path.split(".")
+    place = values
+    for name in parents:
+        place = place[name]
+    del place[last]
+    return values
+
+
+@pytest.mark.parametrize("path", ["cluster.name", "image.registry", "collector.kafka.brokers"])
+def test_what_has_no_default_is_asked_for(path: str):
+    """Without the cluster's name, the registry or the brokers nothing is rendered, and the message names the value."""
+    done = helm("template", "release", str(CHART), values=without(path))
+    assert done.returncode != 0
+    assert "/" + path.replace(".", "/") in done.stderr
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cluster": {"name": "true"}},
+        {"relay": {"replica": 3}},
+        {"collector": {"kafka": {"sasl": "GSSAPI"}}},
+        {"istio": {"filter": {"sha256": "abc"}}},
+        {"sidecar": {"applications": [{"service": "cart", "namespace": "shop"}]}},
+        {"unknown": 1},
+    ],
+    ids=str,
+)
+def test_wrong_values_are_refused(wrong: dict):
+    """A misspelt key, a name that YAML takes for something else, and what a program would refuse later."""
+    for key in REQUIRED:
+        wrong = {key: REQUIRED[key] | wrong.get(key, {})} | {k: v for k, v in wrong.items() if k != key}
+    if "kafka" in wrong["collector"]:
+        wrong["collector"]["kafka"] = REQUIRED["collector"]["kafka"] | wrong["collector"]["kafka"]
+    done = helm("template", "release", str(CHART), values=wrong)
+    assert done.returncode != 0
+    assert "schema" in done.stderr
+
+
+def test_pods_are_confined(everything: list[dict]):
+    """No pod runs as root, writes to its image, gains privileges, or mounts a token that it does not use."""
+    found = pods(everything)
+    assert set(found) == {"spillway-relay", "spillway-collector", "spillway-agent"}
+    for name, pod in found.items():
+        assert pod["securityContext"]["runAsNonRoot"], name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        for container in pod["containers"]:
+            confined = container["securityContext"]
+            assert confined["readOnlyRootFilesystem"] and not confined["allowPrivilegeEscalation"], name
+            assert confined["capabilities"] == {"drop": ["ALL"]}, name
+            assert container["resources"]["requests"] and container["resources"]["limits"]["memory"], name
+            assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container), name
+            assert not container["image"].endswith(":latest"), name
+    assert not found["spillway-collector"]["automountServiceAccountToken"]
+    assert not pods(render(REQUIRED))["spillway-relay"]["automountServiceAccountToken"]
+
+
+def test_nothing_makes_or_holds_a_secret(everything: list[dict]):
+    """The chart refers to Secrets and makes none; no variable called a password or key holds one."""
+    assert not [o for o in everything if o["kind"] == "Secret"]
+    for pod in pods(everything).values():
+        for variable in pod["containers"][0]["env"]:
+            if re.search("PASSWORD|NATS_URL|SASL_USER", variable["name"]):
+                assert "valueFrom" in variable or variable["value"].startswith("/etc/"), variable
+
+
+def test_the_relay_may_read_endpointslices_and_nothing_else(everything: list[dict]):
+    """Its rights are those that the relay's own tests run it with, once for each namespace."""
+    (allowed,) = [
+        document["rules"]
+        for document in yaml.safe_load_all(
+            (cluster_chart.ROOT / "rule-publisher/relay/kubernetes/rbac.yaml").read_text()
+        )
+        if document["kind"] == "Role"
+    ]
+    roles = [o for o in everything if o["kind"] == "Role"]
+    assert {role["metadata"]["namespace"] for role in roles} == {"shop", "pay"}
+    assert all(role["rules"] == allowed for role in roles)
+    (agent,) = [o for o in everything if o["kind"] == "ClusterRole"]
+    assert agent["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes/stats", "nodes/pods"], "verbs": ["get"]}
+    ]
+
+
+def test_what_is_not_said_is_denied(everything: list[dict]):
+    """Every pod falls under the default policy, and beyond it only these ports are open."""
+    policies = {o["metadata"]["name"]: o["spec"] for o in everything if o["kind"] == "NetworkPolicy"}
+    default = policies["spillway-cluster-default-deny"]
+    assert default["policyTypes"] == ["Ingress", "Egress"] and "ingress" not in default
+    chosen = default["podSelector"]["matchLabels"].items()
+    for workload in everything:
+        if workload["metadata"]["name"] in pods(everything) and workload["kind"].endswith("Set"):
+            assert chosen <= workload["spec"]["template"]["metadata"]["labels"].items()
+
+    def ports(name: str, way: str) -> list[int]:
+        return sorted(port["port"] for rule in policies[name][way] for port in rule["ports"])
+
+    assert ports("spillway-relay", "ingress") == [18000, 18001]
+    assert ports("spillway-relay", "egress") == [443, 4222, 6443]
+    assert ports("spillway-collector", "ingress") == [4317, 4318, 8888]
+    assert ports("spillway-collector", "egress") == [9093, 9094]
+    assert ports("spillway-agent", "egress") == [4317, 10250]
+
+
+def test_selectors_find_their_pods(everything: list[dict]):
+    """Every Service, budget, policy and autoscaler of the chart is about pods or workloads that it has."""
+    sets = [o for o in everything if o["kind"] in {"StatefulSet", "DaemonSet"}]
+    labels = [o["spec"]["template"]["metadata"]["labels"] for o in sets]
+    for o in everything:
+        spec = o.get("spec", {})
+        selector = {"Service": spec.get("selector"), "PodDisruptionBudget": spec.get("selector", {})}.get(
+            o["kind"]
+        )
+        if selector is not None:
+            wanted = selector.get("matchLabels", selector)
+            assert [found for found in labels if wanted.items() <= found.items()], o["metadata"]["name"]
+        if o["kind"] == "HorizontalPodAutoscaler":
+            assert one(everything, "StatefulSet", spec["scaleTargetRef"]["name"])
+            assert "replicas" not in one(everything, "StatefulSet", "spillway-collector")["spec"]
+        if o["kind"] == "ServiceMonitor":
+            wanted = spec["selector"]["matchLabels"].items()
+            (service,) = [
+                s for s in everything if s["kind"] == "Service" and wanted <= s["metadata"]["labels"].items()
+            ]
+            names = {port["name"] for port in service["spec"]["ports"]}
+            assert spec["endpoints"][0]["port"] in names
+
+
+def test_new_credentials_roll_the_pods(everything: list[dict]):
+    """The hash of the environment's secrets is an annotation of every pod."""
+    for name in ("spillway-relay", "spillway-collector"):
+        template = one(everything, "StatefulSet", name)["spec"]["template"]
+        assert template["metadata"]["annotations"]["spillway.dev/credentials-revision"] == "abc"
+
+
+def test_a_certificate_names_its_cluster_and_service(everything: list[dict]):
+    """cert-manager issues the identity that the relay asks of the pod's Envoy, into the Secret that the pod mounts."""
+    certificate = one(everything, "Certificate", "spillway-envoy-cart")["spec"]
+    (relay,) = pods(everything)["spillway-relay"]["containers"]
+    pattern = next(v["value"] for v in relay["env"] if v["name"] == "SPILLWAY_XDS_IDENTITY")
+    assert certificate["uris"] == [pattern.format(cluster="west", service="cart")]
+    example = render(
+        {"cluster": "west", "image": "c:1", "envoyImage": "e:1"}, CHARTS / "examples/cart", "shop"
+    )
+    volumes = {v["name"]: v for v in pods(example)["cart"]["volumes"]}
+    assert volumes["spillway-tls"]["secret"]["secretName"] == certificate["secretName"]
+    assert one(everything, "ConfigMap", volumes["spillway-envoy"]["configMap"]["name"])
+
+
+def leaves(values: dict, prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and value and not {"requests", "matchLabels"} & set(value):
+            found |= leaves(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found
+
+
+def test_the_readme_tells_every_value_and_its_default():
+    """The table has exactly the values of values.yaml, with the defaults that they have there."""
+    rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \|", (CHART / "README.md").read_text(), re.MULTILINE)
+    known = leaves(yaml.safe_load((CHART / "values.yaml").read_text()))
+    assert dict(rows) == {name: json.dumps(value) for name, value in known.items()}

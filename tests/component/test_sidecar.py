@@ -1,0 +1,260 @@
+"""The sidecar of infra/helm: what helm renders for two applications, run by the real Envoy, relay and collector on real
+certificates, each with the environment and arguments that the charts give it. Only what Kubernetes does is done here:
+names become addresses, volumes become folders."""
+
+import contextlib
+import http.server
+import json
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cluster_chart
+import httpx
+import pytest
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from spillway_lab import certificates
+from spillway_lab.keystore import Keystore
+from spillway_lab.testing.servers import ROOT, Server, free_port, running
+from spillway_lab.testing.waiting import eventually
+
+pytestmark = pytest.mark.component
+HOST = "127.0.0.1"
+ENVOY = os.environ.get("SPILLWAY_ENVOY", str(ROOT / ".spillway/venv/bin/envoy"))
+WASM = os.environ.get("SPILLWAY_FILTER_WASM", str(ROOT / ".spillway/wasm/spillway_filter.wasm"))
+PROGRAMS = ROOT / ".spillway/bin"
+
+
+@dataclass
+class Ports:
+    """Of this machine, where each pod would have its own address."""
+
+    xds: int = field(default_factory=free_port)
+    relay_health: int = field(default_factory=free_port)
+    grpc: int = field(default_factory=free_port)
+    http: int = field(default_factory=free_port)
+    collector_health: int = field(default_factory=free_port)
+    metrics: int = field(default_factory=free_port)
+    cart: int = field(default_factory=free_port)  # the application
+
+
+class Application(http.server.BaseHTTPRequestHandler):
+    """Says which service it is asked as, and what trace it is in."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"path": self.path, "traceparent": self.headers["traceparent"]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+def values(ports: dict[str, int], app_port: int) -> dict:
+    applications = [{"service": s, "namespace": "shop", "appPort": app_port} for s in ("gate", "cart")]
+    return cluster_chart.REQUIRED | {"sidecar": {"applications": applications, "ports": ports}}
+
+
+@dataclass
+class Pod:
+    """One application's Envoy as the charts describe it."""
+
+    service: str
+    folder: Path
+    app_port: int
+    admin: int = field(default_factory=free_port)
+    inbound: int = field(default_factory=free_port)
+    outbound: int = field(default_factory=free_port)
+
+    def prepare(self, tls: Path, ports: Ports) -> list[str]:
+        """Writes the ConfigMap's files; returns Envoy's command."""
+        own = {"admin": self.admin, "inbound": self.inbound, "outbound": self.outbound}
+        objects = cluster_chart.render(values(own, self.app_port))
+        files = cluster_chart.one(objects, "ConfigMap", f"spillway-envoy-{self.service}")["data"]
+        self.folder.mkdir()
+        for name, content in files.items():
+            (self.folder / name).write_text(self._here(content, tls))
+        bootstrap = yaml.safe_load((self.folder / "envoy.yaml").read_text())
+        for cluster in bootstrap["static_resources"]["clusters"]:
+            there = {"spillway-xds": ports.xds, "spillway-collector": ports.grpc}.get(cluster["name"])
+            if there:
+                address = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
+                address["socket_address"] = {"address": HOST, "port_value": there}
+        (self.folder / "envoy.yaml").write_text(yaml.safe_dump(bootstrap))
+        return [ENVOY, *self._arguments(tls)]
+
+    def _arguments(self, tls: Path) -> list[str]:
+        example = cluster_chart.render(
+            {"cluster": "west", "image": "cart:1", "envoyImage": "spillway-envoy:1"},
+            cluster_chart.CHARTS / "examples/cart",
+            "shop",
+        )
+        (sidecar,) = cluster_chart.pods(example)["cart"]["initContainers"]
+        variables = {"SPILLWAY_SERVICE": self.service, "SPILLWAY_POD": f"{self.service}-0"}
+        return [self._here(a, tls) for a in cluster_chart.arguments(sidecar, variables)]
+
+    def _here(self, text: str, tls: Path) -> str:
+        for there, here in (
+            ("/etc/spillway-envoy", str(self.folder)),
+            ("/etc/spillway-tls", str(tls)),
+            ("/etc/spillway/spillway_filter.wasm", WASM),
+        ):
+            text = text.replace(there, here)
+        return text
+
+    def server(self, command: list[str]) -> Server:
+        ready = f"http://{HOST}:{self.admin}/ready"
+        return Server(url=ready, command=command, log=self.folder / "log", ready=lambda: answers(ready))
+
+
+def answers(url: str) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        return httpx.get(url, trust_env=False, timeout=2).status_code == 200
+    return False
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Keystore:
+    made = Keystore(tmp_path / "tls")
+    made.issue([
+        certificates.relay("west", (HOST,)),
+        certificates.Identity("collector", "spiffe://spillway.local/cluster/west/collector", (HOST,)),
+        *(certificates.pod(service, "west", service) for service in ("gate", "cart")),
+    ])  # fmt: skip
+    return made
+
+
+@pytest.fixture
+def application() -> Iterator[int]:
+    server = http.server.ThreadingHTTPServer((HOST, 0), Application)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+def relay(folder: Path, store: Keystore, ports: Ports, endpoints: list[dict]) -> Server:
+    """With the StatefulSet's environment; NATS is away, so it serves local-first."""
+    (folder / "mounted").mkdir()
+    key = Ed25519PrivateKey.generate().public_key()
+    (folder / "mounted/keys.pem").write_bytes(
+        key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    (folder / "mounted/topology.yaml").write_text("clusters: [{name: west, region: r1}]\n")
+    (folder / "mounted/endpoints.yaml").write_text(yaml.safe_dump({"cluster": "west", "services": endpoints}))
+    (container,) = cluster_chart.pods(cluster_chart.render(cluster_chart.REQUIRED))["spillway-relay"][
+        "containers"
+    ]
+    moved = {
+        "/etc/spillway/tls": str(store.folder / "relay-west"),
+        "/etc/spillway/trust": str(store.folder / "relay-west"),
+        **{f"/etc/spillway/{n}": str(folder / "mounted") for n in ("ruleset-keys", "topology", "endpoints")},
+        "/var/lib/spillway": str(folder / "relay-state"),
+        "0.0.0.0:18000": f"{HOST}:{ports.xds}",
+        "0.0.0.0:18001": f"{HOST}:{ports.relay_health}",
+    }
+    secrets = {"spillway-relay/SPILLWAY_NATS_URL": f"tls://relay-west:pass@{HOST}:{free_port()}"}
+    (folder / "relay-state").mkdir()
+    return Server(
+        url="", command=[str(PROGRAMS / "spillway-relay")], log=folder / "relay.log",
+        ready=lambda: answers(f"http://{HOST}:{ports.relay_health}/readyz"),
+        environment=cluster_chart.environment(container, secrets, moved),
+    )  # fmt: skip
+
+
+def collector(folder: Path, store: Keystore, ports: Ports) -> Server:
+    """With the StatefulSet's environment; Kafka is away, so what it accepts waits on its disk."""
+    (folder / "kafka-password").write_text("pass")
+    rendered = cluster_chart.render(
+        cluster_chart.REQUIRED | {"collector": {"kafka": {"brokers": f"{HOST}:{free_port()}"}}}
+    )
+    (container,) = cluster_chart.pods(rendered)["spillway-collector"]["containers"]
+    own = str(store.folder / "collector")
+    moved = {
+        "/etc/spillway-secrets/kafka": str(folder),
+        **{f"/etc/spillway-secrets/{name}": own for name in ("tls", "trust")},
+        "/var/lib/spillway": str(folder / "collector-state"),
+        "0.0.0.0:4317": f"{HOST}:{ports.grpc}",
+        "0.0.0.0:4318": f"{HOST}:{ports.http}",
+        "0.0.0.0:13133": f"{HOST}:{ports.collector_health}",
+        "0.0.0.0:8888": f"{HOST}:{ports.metrics}",
+    }
+    secrets = {"spillway-collector/SPILLWAY_KAFKA_SASL_USER": "collector-west"}
+    (folder / "collector-state").mkdir()
+    path = {"PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
+    return Server(
+        url="", command=[str(ROOT / "collectors/run")], log=folder / "collector.log",
+        ready=lambda: answers(f"http://{HOST}:{ports.collector_health}/healthz"),
+        environment=cluster_chart.environment(container, secrets, moved) | path,
+    )  # fmt: skip
+
+
+def accepted(ports: Ports) -> float:
+    """Spans that the collector has on its disk."""
+    text = httpx.get(f"http://{HOST}:{ports.metrics}/metrics", trust_env=False).text
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if re.match(r"otelcol_receiver_accepted_spans(_total)?[{ ]", line)
+    )
+
+
+def test_envoy_takes_the_rendered_bootstrap_without_a_warning(tmp_path: Path, store: Keystore):
+    """What helm renders for an application is valid, with the filter's configuration, and uses nothing deprecated."""
+    command = Pod("cart", tmp_path / "cart", 8080).prepare(store.folder / "cart", Ports())
+    done = subprocess.run(
+        [*command, "--mode", "validate"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr, done.stderr
+
+
+def test_a_request_goes_through_two_sidecars_and_its_spans_arrive(
+    tmp_path: Path, store: Keystore, application: int
+):
+    """An application that takes its Envoy as HTTP proxy reaches another by the relay's routes; both Envoys' spans come
+    to the collector, which takes them by mutual TLS only."""
+    ports = Ports()
+    gate, cart = Pod("gate", tmp_path / "gate", application), Pod("cart", tmp_path / "cart", application)
+    commands = {pod.service: pod.prepare(store.folder / pod.service, ports) for pod in (gate, cart)}
+    endpoints = [{"service": "cart", "cluster": "west", "addresses": [f"{HOST}:{cart.inbound}"]}]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(running(relay(tmp_path, store, ports, endpoints)))
+        stack.enter_context(running(collector(tmp_path, store, ports)))
+        for pod in (gate, cart):
+            stack.enter_context(running(pod.server(commands[pod.service])))
+        caller = stack.enter_context(httpx.Client(proxy=f"http://{HOST}:{gate.outbound}", trust_env=False))
+        ask = lambda: caller.get("http://cart/items/7", timeout=20)  # noqa: E731
+        answer = eventually(lambda: (a := ask()).status_code == 200 and a, "routes of the relay")
+        assert answer.json()["path"] == "/items/7"
+        assert answer.json()["traceparent"], "the filter began a trace"
+        eventually(lambda: accepted(ports) >= 2, "a client's and a server's span")
+        handshakes = httpx.get(
+            f"http://{HOST}:{gate.admin}/stats?filter=cluster.spillway-collector.ssl.handshake",
+            trust_env=False,
+        ).text
+        assert int(handshakes.rpartition(" ")[2]) > 0
+
+
+def test_envoy_refuses_a_collector_of_another_name(tmp_path: Path, store: Keystore, application: int):
+    """A server of the same authority with another identity gets no spans."""
+    ports = Ports()
+    gate = Pod("gate", tmp_path / "gate", application)
+    command = gate.prepare(store.folder / "gate", ports)
+    stranger = certificates.Identity("collector", "spiffe://spillway.local/cluster/east/collector", (HOST,))
+    store.issue([stranger])
+    stats = f"http://{HOST}:{gate.admin}/stats?filter=cluster.spillway-collector.ssl.fail_verify_san"
+    with running(collector(tmp_path, store, ports)), running(gate.server(command)):
+        httpx.get(f"http://{HOST}:{gate.inbound}/", trust_env=False)  # makes a span
+        eventually(
+            lambda: int(httpx.get(stats, trust_env=False).text.rpartition(" ")[2] or 0) > 0, "a refusal"
+        )
+        assert accepted(ports) == 0
