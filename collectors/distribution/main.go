@@ -18,7 +18,7 @@ func main() {
 	info := component.BuildInfo{
 		Command:     "spillway-collector",
 		Description: "OpenTelemetry Collector distribution of Spillway",
-		Version:     "0.1.0",
+		Version:     "0.2.0",
 	}
 
 	set := otelcol.CollectorSettings{

@@ -116,7 +116,7 @@ def _services(text: str | None, cluster: str, bad: list[str]) -> frozenset[str] 
     if text is None:
         return None
     try:
-        heartbeat = json_format.Parse(text, Heartbeat())
+        heartbeat = json_format.Parse(text, Heartbeat(), ignore_unknown_fields=True)
     except json_format.ParseError as error:
         bad.append(f"placement[{cluster}]: {error}")
         return None

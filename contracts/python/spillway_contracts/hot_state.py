@@ -1,7 +1,7 @@
 """The JSON values of the Redis hashes, one frozen class each. Times are Unix seconds."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Self
 
 from spillway_contracts import ContractError
@@ -16,9 +16,13 @@ class _Entry:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Raises ContractError when keys are missing, unknown, or it is no JSON object."""
+        """Keys that this version does not know are passed over: the next one may add some. Raises ContractError when
+        keys are missing, or it is no JSON object."""
         try:
-            return cls(**json.loads(text))
+            found = json.loads(text)
+            return cls(**{field.name: found[field.name] for field in fields(cls)})
+        except KeyError as error:
+            raise ContractError(f"{cls.__name__}: missing {error}; got {text[:200]!r}") from error
         except (TypeError, ValueError) as error:
             raise ContractError(f"{cls.__name__}: {error}; got {text[:200]!r}") from error
 

@@ -1,0 +1,33 @@
+"""What the publisher makes of that proposal: the bucket's values, Redis's, and its rows for ClickHouse."""
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_publisher import hot_state, rows, slices
+
+OUT = Path(os.environ["SPILLWAY_PREVIOUS"])
+AT = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+proposal = Ruleset.FromString((OUT / "proposal.binpb").read_bytes())
+proposal.denials.add(source_cluster="west", clusters=["east"]).traffic_class.CopyFrom(
+    proposal.traffic_classes[0]
+)
+parts = slices.cut(proposal, ["east", "west"], 7)
+for cluster, part in parts.items():
+    (OUT / f"ruleset_{cluster}.binpb").write_bytes(part.SerializeToString(deterministic=True))
+heartbeat = Heartbeat(cluster="west", ttl_seconds=10, ruleset_version=7)
+heartbeat.at.FromDatetime(AT)
+heartbeat.services.add(service="gateway", connected_envoys=2)
+redis = {"in_force": hot_state.to_json(parts["west"]), "placement": hot_state.to_json(heartbeat)}
+(OUT / "redis_publisher.json").write_text(json.dumps(redis, indent=1) + "\n")
+inserts = [
+    (
+        rows.sql("insert_rulesets"),
+        [rows.ruleset_row(parts["west"], 7, rows.PUBLISHED, "within guardrails", AT)],
+    ),
+    (rows.sql("insert_rules"), rows.rule_rows(parts["west"], 7, AT)),
+]
+(OUT / "inserts_publisher.json").write_text(json.dumps(inserts, default=str, indent=1) + "\n")

@@ -1,0 +1,109 @@
+"""Inner topics' batches of the golden spans, boards, a dead letter, and rows for ClickHouse."""
+
+import asyncio
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+from spillway_contracts import names
+from spillway_native import Partition
+from spillway_streams import callgraph, columns, cpu, modelling, native_batch, offline, outputs, positions
+from spillway_streams.counters import Counters
+from spillway_streams.offline_otlp import otlp_request
+from spillway_streams.sending import DeadLetters, Origin
+
+OUT, TREE = Path(os.environ["SPILLWAY_PREVIOUS"]), Path(os.environ["SPILLWAY_TREE"])
+_spec = importlib.util.spec_from_file_location("golden", TREE / "streams" / "golden.py")
+golden = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(golden)
+TOPICS = {
+    "calls": (columns.CALLS, names.KAFKA_TOPIC_CALLS),
+    "edges": (columns.EDGES, names.KAFKA_TOPIC_EDGES),
+    "network": (columns.NETWORK, names.KAFKA_TOPIC_NETWORK),
+    "arrivals": (columns.ARRIVALS, names.KAFKA_TOPIC_ARRIVALS),
+}
+
+
+def plain(schema: columns.Schema, batch: columns.Columns) -> dict[str, list]:
+    return {name: batch[name].tolist() for name in schema}
+
+
+def batches() -> None:
+    """<topic>.arrow, their headers, and in expected.json what they say."""
+    spans = json.loads((TREE / "contracts/golden/1_spans.json").read_text())
+    engine = Partition(first_offset=0, log_start=True, partitions=1)
+    engine.add(otlp_request(spans).SerializeToString(), 0, timestamp_ms=golden.READ_MS, now_ms=golden.READ_MS)
+    arrivals = engine.arrivals()
+    engine.advance(golden.READ_MS + offline.HORIZON_MS)
+    closed = engine.close()
+    headers, expected = {}, {}
+    for name, (schema, topic) in TOPICS.items():
+        batch = arrivals if name == "arrivals" else getattr(closed, name)
+        rows = native_batch.read(schema, batch)
+        first = next(iter(outputs.to_messages(schema, topic, 3, batch, rows)))
+        (OUT / f"{name}.arrow").write_bytes(first.value)
+        headers[name] = {key: value.decode() for key, value in first.headers}
+        expected[name] = plain(schema, columns.from_ipc(schema, first.value))
+    (OUT / "headers.json").write_text(json.dumps(headers, indent=1) + "\n")
+    (OUT / "expected.json").write_text(
+        json.dumps(expected).replace('"calls"', '\n"calls"').replace("], ", "],\n") + "\n"
+    )
+
+
+class Kept:
+    """Stands where Kafka is: keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.messages = []
+
+    async def send(self, message) -> None:
+        self.messages.append(message)
+
+
+def dead_letter() -> None:
+    kept = Kept()
+    letters = DeadLetters(kept, Counters(), 1_000_000)
+    asyncio.run(
+        letters.bury(Origin(names.KAFKA_TOPIC_OTLP_SPANS, 2, 77), "undecodable", "not protobuf", b"\xff\xfe")
+    )
+    [message] = kept.messages
+    found = {"value": message.value.hex(), "headers": {key: value.decode() for key, value in message.headers}}
+    (OUT / "dead_letter.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def rows() -> None:
+    """Boards as in Redis; statements and rows as in ClickHouse (columns that no row is made of here: none)."""
+    document = golden.calls_document(json.loads((TREE / "contracts/golden/1_spans.json").read_text()))
+    model = golden.model_document(json.loads(json.dumps(document)))
+    boards = {name: model[name] for name in ("load", "demand", "network")}
+    (OUT / "redis_streams.json").write_text(json.dumps(boards, indent=1) + "\n")
+    tables = {
+        "calls": (tuple(columns.CALLS), document["calls"]),
+        "edges": (tuple(columns.EDGES), document["edges"]),
+        "curves": (modelling.CURVES, model["curves"]),
+        "capacities": (modelling.CAPACITIES, model["capacities"]),
+        "call_ratios": (callgraph.CALL_RATIOS, model["call_ratios"]),
+        "network_times": (callgraph.NETWORK_TIMES, model["network_times"]),
+        "cpu_1s": (
+            cpu.CPU_1S,
+            [dict(zip(cpu.CPU_1S, (1_767_225_616, "west", "shop", "shop-0", 0.5), strict=True))],
+        ),
+        "positions": (
+            positions.POSITIONS,
+            [dict(zip(positions.POSITIONS, ("curves", "spillway_calls", 0, 3, 77), strict=True))],
+        ),
+    }
+    inserts = [
+        [
+            f"INSERT INTO {table} ({', '.join(f'`{name}`' for name in names_)}) VALUES",
+            [[row[name] for name in names_] for row in made[:3]],
+        ]
+        for table, (names_, made) in tables.items()
+    ]
+    (OUT / "inserts_streams.json").write_text(json.dumps(inserts, default=str, indent=1) + "\n")
+
+
+batches()
+dead_letter()
+rows()

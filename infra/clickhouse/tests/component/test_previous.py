@@ -1,0 +1,79 @@
+"""One version of skew at the database: made by the previous version, migrated by today's, written by both."""
+
+import json
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from clickhouse_driver import Client
+from spillway_clickhouse.migrate import migrate
+
+pytestmark = pytest.mark.component
+
+CONTRACTS = Path(__file__).resolve().parents[4] / "contracts"
+[PREVIOUS] = (CONTRACTS / "golden" / "previous").iterdir()
+WAIT_S = 30
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
+
+
+def value(told: object) -> object:
+    """Times are text in the golden files."""
+    if isinstance(told, str) and _TIME.match(told):
+        return datetime.fromisoformat(told).replace(tzinfo=UTC)
+    return told
+
+
+def inserts() -> list[tuple[str, list[tuple]]]:
+    """Statements of the previous version with its rows."""
+    found = []
+    for name in ("inserts_streams.json", "inserts_publisher.json"):
+        for statement, rows in json.loads((PREVIOUS / name).read_text()):
+            found.append((statement, [tuple(map(value, row)) for row in rows]))
+    return found
+
+
+def counts(client: Client) -> dict[str, int]:
+    tables = [re.match(r"INSERT INTO (\w+)", statement)[1] for statement, _ in inserts()]
+    return {table: client.execute(f"SELECT count() FROM {table}")[0][0] for table in tables}
+
+
+def write(client: Client) -> None:
+    for statement, rows in inserts():
+        assert rows, statement
+        client.execute(statement, rows)
+
+
+def test_a_database_of_the_previous_version_is_migrated_with_its_rows(database):
+    """Today's files go on from the previous version's tables; its rows stay, and its statements still write."""
+    made = migrate(database, PREVIOUS / "clickhouse", WAIT_S)
+    assert made == sorted(path.name for path in (PREVIOUS / "clickhouse").iterdir())
+    with Client.from_url(database) as client:
+        write(client)
+        before = counts(client)
+        assert all(before.values())
+        rows = client.execute("SELECT * FROM calls ORDER BY ALL")
+    today = {path.name for path in (CONTRACTS / "clickhouse").glob("*.sql")}
+    assert set(migrate(database, CONTRACTS / "clickhouse", WAIT_S)) == today - set(made)
+    with Client.from_url(database) as client:
+        assert counts(client) == before
+        known = [row[: len(rows[0])] for row in client.execute("SELECT * FROM calls ORDER BY ALL")]
+        assert known == rows
+        client.execute("TRUNCATE TABLE calls")
+        write(client)
+        assert client.execute("SELECT count() FROM calls")[0][0] == before["calls"]
+
+
+def test_a_column_that_is_added_is_no_matter_to_who_does_not_know_it(database, tmp_path):
+    """Jobs of a version before a migration go on inserting after it: statements name their columns."""
+    folder = Path(shutil.copytree(CONTRACTS / "clickhouse", tmp_path / "ddl"))
+    for number, table in enumerate(("calls", "curves", "rules", "positions"), 9000):
+        (folder / f"{number}_{table}.sql").write_text(
+            f"ALTER TABLE {table} ADD COLUMN added_tomorrow String DEFAULT 'x';"
+        )
+    migrate(database, folder, WAIT_S)
+    with Client.from_url(database) as client:
+        write(client)
+        assert all(counts(client).values())
+        assert client.execute("SELECT DISTINCT added_tomorrow FROM rules") == [("x",)]

@@ -1,0 +1,61 @@
+"""One version of skew: proposals of the previous optimizer, reports of the previous relay, the bucket's values."""
+
+from pathlib import Path
+
+from spillway.v1.acknowledgement_pb2 import OUTCOME_NACK, Acknowledgement
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway.v1.ruleset_pb2 import ORIGIN_OPTIMIZER, Ruleset
+from spillway_contracts import names, topology
+from spillway_publisher import bucket, slices
+from spillway_publisher.checks import contract_problems
+from spillway_publisher.reports import read_report
+from spillway_publisher.rows import acknowledgement_row
+
+GOLDEN = Path(__file__).resolve().parents[4] / "contracts" / "golden"
+[PREVIOUS] = (GOLDEN / "previous").iterdir()
+ADDED = b"\xfa\x3f\x01x"  # field 1023, as the next version may have one
+
+
+def read(name: str) -> bytes:
+    return (PREVIOUS / name).read_bytes()
+
+
+def test_a_proposal_of_the_previous_optimizer():
+    """It is read, and is good; with a field of the next version, too."""
+    declared = topology.load(GOLDEN / "topology.yaml")
+    for payload in (read("proposal.binpb"), read("proposal.binpb") + ADDED):
+        proposal = Ruleset.FromString(payload)
+        assert contract_problems(proposal, declared) == []
+        assert (proposal.version, proposal.origin, proposal.policy) == (0, ORIGIN_OPTIMIZER, "spillway")
+        assert proposal.rules and proposal.fencing_token
+
+
+def test_values_of_the_previous_publisher():
+    """The bucket of before is gone on from: the versions and rules that it holds are known."""
+    parts = {c: bucket.decode(read(f"ruleset_{c}.binpb")) for c in ("east", "west")}
+    assert {part.version for part in parts.values()} == {7}
+    whole, proposal = slices.join(parts.values()), Ruleset.FromString(read("proposal.binpb"))
+    assert sorted(r.SerializeToString() for r in whole.rules) == sorted(
+        r.SerializeToString() for r in proposal.rules
+    )
+    assert bucket.decode(read("ruleset_west.binpb") + ADDED).version == 7
+
+
+def test_a_publisher_beside_a_previous_one_writes_what_it_would():
+    """The same proposal cut today gives the rules and denials that the previous publisher wrote."""
+    whole = slices.join(Ruleset.FromString(read(f"ruleset_{c}.binpb")) for c in ("east", "west"))
+    for cluster, part in slices.cut(whole, ["east", "west"], 7).items():
+        assert part == Ruleset.FromString(read(f"ruleset_{cluster}.binpb"))
+
+
+def test_reports_of_the_previous_relay():
+    """Its acknowledgement is a row, its heartbeat a placement; fields of the next version are passed over."""
+    for added in (b"", ADDED):
+        ack = read_report(Acknowledgement, read("acknowledgement.binpb") + added, "spillway.acks.west",
+                          names.NATS_SUBJECT_ACKS, {"west"})  # fmt: skip
+        assert ack.outcome == OUTCOME_NACK
+        assert acknowledgement_row(ack)[1:5] == ("west", "gateway", "west~gateway~1", 7)
+        heartbeat = read_report(Heartbeat, read("heartbeat.binpb") + added, "spillway.heartbeats.west",
+                                names.NATS_SUBJECT_HEARTBEATS, {"west"})  # fmt: skip
+        assert (heartbeat.ruleset_version, heartbeat.ttl_seconds) == (7, 10)
+        assert {s.service: s.connected_envoys for s in heartbeat.services} == {"gateway": 2, "frontend": 3}
