@@ -1,0 +1,85 @@
+"""Which metrics the boxes serve, and which ones a PromQL expression reads.
+
+The tables of the READMEs are the list: each box's own test holds its table against what it serves.
+"""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_TABLES = ("streams", "optimizer", "rule-publisher/publisher", "rule-publisher/relay", "collectors")
+_ROW = re.compile(r"^\| `([a-z_]+)` \| (.*?) ?\|", re.MULTILINE)
+_DOCUMENTED = re.compile(r"^### (otelcol_\w+)$", re.MULTILINE)
+# What Prometheus says of every target, and of itself.
+TARGET = {"job", "instance", "cluster", "namespace", "pod"}
+_ALWAYS = ("up", "process_start_time_seconds", "process_resident_memory_bytes", "process_cpu_seconds_total")
+_KEYWORDS = {
+    "and",
+    "or",
+    "unless",
+    "by",
+    "on",
+    "without",
+    "ignoring",
+    "bool",
+    "offset",
+    "group_left",
+    "group_right",
+}
+_GROUPING = re.compile(r"\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+
+
+def served() -> dict[str, set[str]]:
+    """Labels of every metric that a box serves, without those of its target."""
+    found: dict[str, set[str]] = {name: set() for name in _ALWAYS}
+    for folder in _TABLES:
+        for name, labels in _ROW.findall((ROOT / folder / "README.md").read_text()):
+            if name.startswith(("spillway_", "otelcol_")):
+                found[name] = set(re.findall(r"`(\w+)`", labels))
+    own = (ROOT / "collectors/kafkapartitionexporter/documentation.md").read_text()
+    for name in _DOCUMENTED.findall(own):
+        found.setdefault(name, {"topic", "reason"})
+    for name in [
+        name for name in found if name.startswith("spillway_relay_") and name.endswith("ack_seconds")
+    ]:
+        for part in ("_bucket", "_count", "_sum"):
+            found[name + part] = found[name] | {"le"}
+    return found
+
+
+def read(expression: str) -> dict[str, set[str]]:
+    """Every metric of the expression, and the labels that its selectors name."""
+    text = re.sub(r'"(?:[^"\\]|\\.)*"', '""', expression)
+    text = re.sub(r"\[[^\]]*\]|\boffset\s+\w+", "", _GROUPING.sub("", text))
+    found: dict[str, set[str]] = {}
+    for name, after in re.findall(r"(?<![\w.])([a-zA-Z_:][\w:]*)\s*(\{[^}]*\}|\()?", text):
+        if after == "(" or name in _KEYWORDS or _in_braces(text, name):
+            continue
+        found.setdefault(name, set()).update(re.findall(r"(\w+)\s*[=!]", after))
+    return found
+
+
+def _in_braces(text: str, name: str) -> bool:
+    """Whether the word stands nowhere but among the labels of a selector."""
+    return not re.search(rf"(?<![\w.]){re.escape(name)}\b", re.sub(r"\{[^}]*\}", "{}", text))
+
+
+def grouped(expression: str) -> set[str]:
+    """Labels that the expression groups by."""
+    return {label.strip() for labels in _GROUPING.findall(expression) for label in labels.split(",")}
+
+
+def wrong(expression: str) -> list[str]:
+    """What the expression reads and nobody serves; empty when all of it exists."""
+    known, problems = served(), []
+    for name, labels in read(expression).items():
+        if name not in known:
+            problems.append(f"{name}: no box serves it")
+        elif strange := labels - known[name] - TARGET:
+            problems.append(f"{name}: has no label {', '.join(sorted(strange))}")
+    labels = set().union(*(known.get(name, set()) for name in read(expression)))
+    problems += [
+        f"{label}: no metric of the expression has it"
+        for label in grouped(expression) - labels - TARGET - {""}
+    ]
+    return problems
