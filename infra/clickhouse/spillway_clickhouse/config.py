@@ -6,10 +6,21 @@ import sys
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+import yaml
+from pydantic import (
+    AfterValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from spillway_contracts.wires import ClickHouseWire
 
+from . import grants
+from .grants import Role
 from .variants import VariantName
 
 EXIT_USAGE = 64  # sysexits.h EX_USAGE
@@ -52,6 +63,56 @@ class ServerConfig(_Settings):
     clickhouse_max_threads: int = Field(2, ge=1, le=256)
     clickhouse_max_memory: int = Field(4 << 30, ge=256 << 20)
     clickhouse_max_connections: int = Field(128, ge=1, le=4096)
+    clickhouse_grants: Path | None = None
+    clickhouse_users: Path | None = None
+
+    @field_validator("clickhouse_grants")
+    @classmethod
+    def _grants(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            _roles(value)
+        return value
+
+    @field_validator("clickhouse_users")
+    @classmethod
+    def _users(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        roles = info.data.get("clickhouse_grants")
+        if value is not None:
+            if roles is None:
+                raise ValueError("set without SPILLWAY_CLICKHOUSE_GRANTS")
+            if unknown := set(_accounts(value)) - set(_roles(roles)):
+                raise ValueError(f"{value}: {min(unknown)}: no role of {roles}")
+        return value
+
+    @property
+    def roles(self) -> dict[str, Role]:
+        return _roles(self.clickhouse_grants) if self.clickhouse_grants else {}
+
+    @property
+    def accounts(self) -> dict[str, str]:
+        """Passwords by user; a user has the role of its name."""
+        return _accounts(self.clickhouse_users) if self.clickhouse_users else {}
+
+
+def _roles(path: Path) -> dict[str, Role]:
+    try:
+        return grants.read(path)
+    except grants.GrantsError as error:
+        raise ValueError(str(error)) from None
+
+
+def _accounts(path: Path) -> dict[str, str]:
+    """ValueError without what the file says: it holds passwords."""
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ValueError(f"{path}: cannot be read: {type(error).__name__}") from None
+    sound = isinstance(found, dict) and all(
+        isinstance(one, str) and one for pair in found.items() for one in pair
+    )
+    if not sound:
+        raise ValueError(f"{path}: must map users to passwords, texts that are not empty")
+    return found
 
 
 class MigrateConfig(ClickHouseWire, _Settings):

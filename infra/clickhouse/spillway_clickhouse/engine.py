@@ -16,11 +16,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 from urllib.parse import quote
+from xml.sax.saxutils import escape
+
+from . import grants
+from .grants import Role
 
 _DEEPBIND = 0x00008  # RTLD_DEEPBIND: the extension must use its own allocator
 _ERROR = re.compile(r"Code: (\d+)\. (DB::.*)", re.DOTALL)
@@ -50,12 +54,19 @@ class EngineError(Exception):
 class Engine:
     """The engine of one data directory. `close` ends it; all connections must be closed before."""
 
-    def __init__(self, folder: Path, max_threads: int, max_memory: int):
+    def __init__(
+        self, folder: Path, max_threads: int, max_memory: int, roles: Mapping[str, Role] | None = None
+    ):
+        """`roles`: what connections may be restricted to; without any of them all may do everything."""
+        self._roles = roles or {}
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         data = (folder / "data").resolve()
         configuration = folder / "config.xml"
-        configuration.write_text(_configuration(max_memory))
+        users = (folder / "users.xml").resolve()
+        if self._roles:
+            users.write_text(grants.users_xml(self._roles.values()))
+        configuration.write_text(_configuration(max_memory, users if self._roles else None))
         arguments = {"config-file": str(configuration.resolve()), "max_threads": str(max_threads)}
         arguments |= _SERVER_SETTINGS
         self.defaults = {"max_threads": str(max_threads)} | _SERVER_SETTINGS
@@ -65,14 +76,16 @@ class Engine:
         self._admin = self.connect("")
         self.version = str(self._admin.rows("SELECT version()")[0][0])
 
-    def connect(self, mark: str) -> EngineConnection:
-        """A new connection; `mark` names its queries for `kill`."""
+    def connect(self, mark: str, role: str = grants.ADMIN) -> EngineConnection:
+        """A new connection; `mark` names its queries for `kill`, `role` is what it may do."""
         try:
             connection = EngineConnection(self._extension.connect(self._address), self._folder)
         except RuntimeError as error:
             raise EngineError.of(error) from error
         if mark:
             connection.run(f"SET log_comment = '{mark}'")
+        if self._roles:
+            connection.restrict(role, self._roles[role].settings if role in self._roles else ())
         return connection
 
     def kill(self, mark: str) -> None:
@@ -95,6 +108,19 @@ class EngineConnection:
 
     def __init__(self, connection: Any, spool: Path):
         self._connection, self._spool = connection, spool
+        self._role = ""  # none: everything is allowed
+
+    def restrict(self, role: str, settings: Iterable[tuple[str, str]]) -> None:
+        """From now on only what the role may, with these settings."""
+        self._role = role
+        self.enter_role()
+        for name, value in settings:
+            self.run(f"SET {name} = {value}")
+
+    def enter_role(self) -> None:
+        """Before every statement of a client: the one before may have been a SET ROLE."""
+        if self._role:
+            self.run(f"SET ROLE {self._role}")
 
     def run(self, text: str, form: str = "Native") -> Any:
         """The whole result of a statement; `.bytes()` is in the format named."""
@@ -190,10 +216,11 @@ def _load_extension() -> ModuleType:
     return module
 
 
-def _configuration(max_memory: int) -> str:
+def _configuration(max_memory: int, users: Path | None) -> str:
     cache = max_memory // 8
+    access = f"  <users_config>{escape(str(users))}</users_config>\n" if users else ""
     return (
-        "<clickhouse>\n"
+        f"<clickhouse>\n{access}"
         f"  <max_server_memory_usage>{max_memory}</max_server_memory_usage>\n"
         f"  <mark_cache_size>{cache}</mark_cache_size>\n"
         f"  <uncompressed_cache_size>{cache}</uncompressed_cache_size>\n"

@@ -16,8 +16,9 @@ import threading
 from . import packets
 from .config import ServerConfig, load, split_host_port
 from .engine import Engine, EngineError
+from .grants import ADMIN
 from .health import Health
-from .session import Credentials, Session
+from .session import Account, Session
 from .watchdog import Watchdog
 
 log = logging.getLogger("spillway_clickhouse")
@@ -32,7 +33,10 @@ class Server:
 
     def __init__(self, config: ServerConfig, engine: Engine):
         password = config.clickhouse_password.get_secret_value()
-        self._credentials = Credentials(config.clickhouse_user, password)
+        self._accounts = [
+            Account(config.clickhouse_user, password, ADMIN),
+            *(Account(user, secret, user) for user, secret in config.accounts.items()),
+        ]
         self._engine, self._limit = engine, config.clickhouse_max_connections
         self._watchdog = Watchdog()
         self._lock = threading.Lock()
@@ -65,7 +69,7 @@ class Server:
 
     def _serve(self, client: socket.socket) -> None:
         try:
-            Session(client, self._engine, self._credentials, self._watchdog).serve()
+            Session(client, self._engine, self._accounts, self._watchdog).serve()
         finally:
             with self._lock:
                 del self._clients[client]
@@ -117,7 +121,10 @@ def main() -> None:
         signal.signal(number, lambda *_: ended.set())
     try:
         engine = Engine(
-            config.state_dir / "clickhouse", config.clickhouse_max_threads, config.clickhouse_max_memory
+            config.state_dir / "clickhouse",
+            config.clickhouse_max_threads,
+            config.clickhouse_max_memory,
+            config.roles,
         )
         server = Server(config, engine)
     except (EngineError, OSError) as error:

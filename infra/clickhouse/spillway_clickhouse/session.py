@@ -7,12 +7,14 @@ import logging
 import re
 import socket
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import packets, sql
 from .channel import Channel, ClientCancelled
 from .engine import Engine, EngineConnection, EngineError
 from .execute import execute
+from .grants import ADMIN
 from .native import Block, UnsupportedType
 from .packets import Query
 from .watchdog import Watchdog
@@ -22,16 +24,17 @@ log = logging.getLogger(__name__)
 
 # ClickHouse's codes (src/Common/ErrorCodes.cpp)
 UNKNOWN_DATABASE, UNEXPECTED_PACKET, UNKNOWN_SETTING = 81, 99, 115
-READONLY, CANCELLED, AUTHENTICATION_FAILED = 164, 394, 516
+READONLY, CANCELLED, ACCESS_DENIED, AUTHENTICATION_FAILED = 164, 394, 497, 516
 _HELLO_TIMEOUT = 10.0  # seconds
 _SETTING = re.compile(r"[A-Za-z_][\w.]*")
 _OFF = ("0", "false", "False")
 
 
 @dataclass(frozen=True)
-class Credentials:
+class Account:
     user: str
     password: str
+    role: str
 
     def match(self, user: str, password: str) -> bool:
         given, wanted = f"{user}\0{password}".encode(), f"{self.user}\0{self.password}".encode()
@@ -41,10 +44,13 @@ class Credentials:
 class Session:
     """Serves one connected socket until the client leaves. `serve` never raises."""
 
-    def __init__(self, client: socket.socket, engine: Engine, credentials: Credentials, watchdog: Watchdog):
+    def __init__(
+        self, client: socket.socket, engine: Engine, accounts: Sequence[Account], watchdog: Watchdog
+    ):
         self._channel = Channel(client)
         self._reader = self._channel.reader
-        self._engine, self._credentials, self._watchdog = engine, credentials, watchdog
+        self._engine, self._accounts, self._watchdog = engine, accounts, watchdog
+        self._role = ""  # of the account, known once it has greeted
         self._mark = uuid.uuid4().hex
         self._settings = dict(engine.defaults)  # name -> literal that a query's own setting gives way to
         self._database = ""  # not entered yet
@@ -69,14 +75,16 @@ class Session:
         if (packet := self._reader.varint()) != ClientPacket.HELLO:
             raise WireError(f"packet {packet} before Hello; is the client speaking another protocol?")
         hello = packets.read_hello(self._reader)
-        if not self._credentials.match(hello.user, hello.password):
+        matching = [account for account in self._accounts if account.match(hello.user, hello.password)]
+        if not matching:
             text = "Authentication failed: password is incorrect, or there is no user with such name."
             return self._refuse(AUTHENTICATION_FAILED, f"{hello.user}: {text}")
         if hello.revision < packets.MIN_CLIENT_REVISION:
             text = f"client revision {hello.revision} is older than {packets.MIN_CLIENT_REVISION}"
             return self._refuse(sql.UNSUPPORTED, text)
+        self._role = matching[0].role
         try:
-            self._connection = self._engine.connect(self._mark)
+            self._connection = self._engine.connect(self._mark, self._role)
         except EngineError as error:
             self._channel.send(packets.exception(error.code, error.message))
             return False
@@ -122,6 +130,8 @@ class Session:
         if not query.complete:
             raise sql.Unsupported("query stages other than Complete")
         found = sql.tokens(query.text)
+        self._check_role(found)
+        self._connection.enter_role()
         self._use_database(found)
         changed: list[str] = []
         try:
@@ -130,6 +140,13 @@ class Session:
         finally:
             for name in changed:
                 self._connection.run(f"SET {name} = {self._settings.get(name, 'DEFAULT')}")
+
+    def _check_role(self, found: list[sql.Token]) -> None:
+        """All sessions are one user of the engine, which therefore lets each kill any other's queries."""
+        words = [token.upper for token in found]
+        if self._role != ADMIN and ("KILL" in words[:3] or "ROLE" in words[1:3]):
+            text = f"{self._role}: Not enough privileges: {' '.join(words[:2])} is not for this user."
+            raise EngineError(ACCESS_DENIED, f"DB::Exception: {text}")
 
     def _use_database(self, found: list[sql.Token]) -> None:
         """Enters the Hello's database before the first query; only its creation may come before that."""

@@ -17,6 +17,12 @@ _spec.loader.exec_module(server_process)
 
 
 @pytest.fixture(scope="session")
+def make_server():
+    """A server in a folder, not started."""
+    return server_process.ServerProcess
+
+
+@pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """One embedded server for all tests that do not end it."""
     process = server_process.ServerProcess(tmp_path_factory.mktemp("clickhouse"))

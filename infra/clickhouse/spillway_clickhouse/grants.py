@@ -1,0 +1,122 @@
+"""Roles and what they may do: grants.yaml, for the embedded engine and as SQL for a server.
+
+    python -m spillway_clickhouse.grants --file infra/clickhouse/grants.yaml
+
+prints statements for a server's operator. They make no user: CREATE USER streams IDENTIFIED ... DEFAULT ROLE streams.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import yaml
+
+ADMIN = "spillway_admin"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEYS = {"owns", "select", "insert", "settings"}
+
+
+class GrantsError(Exception):
+    """A file that is none; names the key."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """`rights`: 'SELECT ON db.table', without GRANT and TO. `settings` in the order to set them in."""
+
+    name: str
+    rights: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+def read(path: Path) -> dict[str, Role]:
+    """Roles by name; GrantsError with the key that is wrong."""
+    try:
+        document = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise GrantsError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(document, dict) or set(document) != {"database", "roles"}:
+        raise GrantsError(f"{path}: must have the keys database and roles")
+    try:
+        database = _name(document["database"], "database")
+        return {name: _role(database, name, rights) for name, rights in document["roles"].items()}
+    except GrantsError as error:
+        raise GrantsError(f"{path}: {error}") from None
+
+
+def _role(database: str, name: str, rights: dict) -> Role:
+    _name(name, "roles")
+    if unknown := set(rights) - _KEYS:
+        raise GrantsError(f"roles.{name}.{min(unknown)}: must be one of {', '.join(sorted(_KEYS))}")
+    found = []
+    if rights.get("owns"):
+        found.append(f"ALL ON {database}.*")
+    for right in ("select", "insert"):
+        for table in rights.get(right, ()):
+            where = "*" if table == "*" else _name(table, f"roles.{name}.{right}")
+            found.append(f"{right.upper()} ON {database}.{where}")
+    settings = rights.get("settings", {})
+    return Role(
+        name,
+        tuple(found),
+        tuple((_name(key, f"roles.{name}.settings"), str(int(value))) for key, value in settings.items()),
+    )
+
+
+def _name(value: object, key: str) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise GrantsError(f"{key}: {value!r} must be a name of letters, digits and '_'")
+    return value
+
+
+def users_xml(roles: Iterable[Role]) -> str:
+    """The engine's one user, who may do nothing but take a role: ADMIN, or one of these."""
+    roles = list(roles)
+    made = [Role(ADMIN, ("ALL ON *.*",)), *roles]
+    queries = {
+        role.name: "".join(f"<query>{escape('GRANT ' + right)}</query>" for right in role.rights)
+        for role in made
+    }
+    return (
+        "<clickhouse><profiles><default/></profiles><quotas><default/></quotas><roles>"
+        + "".join(f"<{name}><grants>{text}</grants></{name}>" for name, text in queries.items())
+        + "</roles><users><default><no_password/><networks><ip>::/0</ip></networks><profile>default</profile>"
+        + f"<quota>default</quota><grants><query>GRANT {', '.join(queries)}</query></grants></default></users>"
+        + "</clickhouse>\n"
+    )
+
+
+def statements(roles: Iterable[Role]) -> list[str]:
+    """SQL that brings a server's roles to these, whatever they were."""
+    made = []
+    for role in roles:
+        made += [f"CREATE ROLE IF NOT EXISTS {role.name}", f"REVOKE ALL ON *.* FROM {role.name}"]
+        made += [f"GRANT {right} TO {role.name}" for right in role.rights]
+        if role.settings:
+            fixed = ", ".join(f"{name} = {value} READONLY" for name, value in role.settings)
+            made += [
+                f"CREATE SETTINGS PROFILE OR REPLACE {role.name} SETTINGS {fixed}",
+                f"ALTER ROLE {role.name} SETTINGS PROFILE '{role.name}'",
+            ]
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="spillway_clickhouse.grants", description=__doc__)
+    parser.add_argument("--file", type=Path, required=True, help="grants.yaml")
+    try:
+        for statement in statements(read(parser.parse_args().file).values()):
+            print(statement + ";")
+    except GrantsError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

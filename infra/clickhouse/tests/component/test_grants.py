@@ -1,0 +1,179 @@
+"""Every role of grants.yaml on the real engine: what it may do it can, what it may not is refused by the engine."""
+
+import os
+import secrets
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from clickhouse_driver import Client
+from clickhouse_driver.errors import ServerException
+from spillway_clickhouse import grants
+
+pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
+ROOT = Path(__file__).resolve().parents[4]
+GRANTS = ROOT / "infra" / "clickhouse" / "grants.yaml"
+ROLES = grants.read(GRANTS)
+TABLES = {
+    line.split()[5]
+    for file in (ROOT / "contracts" / "clickhouse").glob("*.sql")
+    for line in file.read_text().splitlines()
+    if line.startswith("CREATE TABLE IF NOT EXISTS ")
+}
+DENIED, READONLY = 497, 164
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, make_server):
+    """A server with all roles as users, migrated by the user `migrate`."""
+    folder = tmp_path_factory.mktemp("grants")
+    process = make_server(folder)
+    passwords = {role: "p" + secrets.token_hex(8) for role in ROLES}
+    users = folder / "users.yaml"
+    users.touch(mode=stat.S_IRUSR | stat.S_IWUSR)
+    users.write_text("".join(f"{user}: {password}\n" for user, password in passwords.items()))
+    process.environment |= {
+        "SPILLWAY_CLICKHOUSE_GRANTS": str(GRANTS),
+        "SPILLWAY_CLICKHOUSE_USERS": str(users),
+    }
+    process.passwords = passwords
+    process.start()
+    url = f"clickhouse://migrate:{passwords['migrate']}@127.0.0.1:{process.port}/spillway"
+    done = subprocess.run(
+        [sys.executable, "-m", "spillway_clickhouse.migrate", "--ddl", str(ROOT / "contracts" / "clickhouse")],
+        env=os.environ | {"SPILLWAY_CLICKHOUSE_URL": url}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    yield process
+    process.end()
+
+
+@pytest.fixture
+def connect(server):
+    """A connection of a role."""
+    opened = []
+
+    def _connect(role: str) -> Client:
+        client = Client("127.0.0.1", server.port, "spillway", role, server.passwords[role])
+        opened.append(client)
+        return client
+
+    yield _connect
+    for client in opened:
+        client.disconnect()
+
+
+def code(client: Client, text: str, *rows) -> int:
+    """0, or the code of the server's refusal."""
+    try:
+        client.execute(text, *rows)
+    except ServerException as error:
+        return error.code
+    return 0
+
+
+def allowed(role: str, right: str) -> set[str]:
+    found = {one.rpartition(".")[2] for one in ROLES[role].rights if one.startswith(right)}
+    return TABLES if "*" in found else found
+
+
+@pytest.mark.parametrize("role", ["streams", "optimizer", "publisher", "analyst"])
+def test_a_role_reads_and_writes_its_tables_and_no_other(connect, role):
+    """Every table is tried both ways by every role: as grants.yaml has it, and not one more."""
+    client = connect(role)
+    reads = {table for table in TABLES if code(client, f"SELECT * FROM {table} LIMIT 1") == 0}
+    writes = {
+        table for table in TABLES if code(client, f"INSERT INTO {table} SELECT * FROM {table} WHERE 0") == 0
+    }
+    assert reads == allowed(role, "SELECT")
+    assert writes <= allowed(role, "INSERT") & allowed(role, "SELECT")
+    blocked = {table for table in TABLES if code(client, f"INSERT INTO {table} VALUES", []) != 0}
+    assert TABLES - blocked == allowed(role, "INSERT")
+
+
+@pytest.mark.parametrize("role", ["streams", "optimizer", "publisher", "analyst"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP TABLE rules", "TRUNCATE TABLE calls", "ALTER TABLE calls DELETE WHERE 1", "ALTER TABLE rules ADD COLUMN a Int8",
+        "CREATE TABLE mine (a Int8) ENGINE = Memory", "CREATE DATABASE mine", "DROP DATABASE spillway",
+        "CREATE USER mine", "GRANT ALL ON *.* TO analyst", "SYSTEM SHUTDOWN", "OPTIMIZE TABLE calls",
+        "SELECT * FROM file('/etc/passwd', 'LineAsString')", "SELECT * FROM url('http://127.0.0.1:1', 'LineAsString')",
+        "SELECT * FROM remote('127.0.0.1:1', 'spillway', 'rules')", "KILL QUERY WHERE 1", "/* */ KILL QUERY WHERE 1",
+        "CREATE VIEW mine AS SELECT * FROM rules", "RENAME TABLE rules TO mine", "SET ROLE spillway_admin",
+        "SET DEFAULT ROLE spillway_admin TO default", "EXECUTE AS default", "SELECT * FROM schema_migrations_of_nobody",
+    ],
+)  # fmt: skip
+def test_no_role_of_a_program_owns_anything(connect, role, text):
+    """Definitions, other users, the server, its files and its network are nobody's but `migrate`'s and the operator's."""
+    assert code(connect(role), text) != 0
+
+
+def test_a_role_taken_behind_the_servers_back_lasts_no_statement(connect):
+    """Whatever a client finds to make the engine change its role, the next statement begins in its own."""
+    client = connect("publisher")
+    for spelling in (
+        "SET ROLE spillway_admin",
+        "SET/**/ROLE streams",
+        "-- x\nSET ROLE streams",
+        "# x\nSET ROLE streams",
+    ):
+        code(client, spelling)
+        assert code(client, "SELECT * FROM calls LIMIT 1") == DENIED
+        assert client.execute("SELECT currentRoles()") == [(["publisher"],)]
+
+
+def test_an_analyst_changes_no_setting_and_meets_its_bounds(connect):
+    """Bounds on time, rows and memory hold: they are read-only for who is bound."""
+    client = connect("analyst")
+    for text in ("SET max_execution_time = 0", "SET readonly = 0", "SELECT 1 SETTINGS max_result_rows = 0"):
+        assert code(client, text) == READONLY
+    with pytest.raises(ServerException) as refused:
+        client.execute("SELECT 1", settings={"readonly": 0})
+    assert refused.value.code == READONLY
+    assert code(client, "SELECT count() FROM calls") == 0
+    assert code(client, "SELECT number FROM numbers(1000001)") != 0
+    wanted = dict(ROLES["analyst"].settings)
+    told = dict(client.execute("SELECT name, value FROM system.settings WHERE changed"))
+    assert {name: told[name] for name in wanted} == wanted
+
+
+def test_migrate_owns_its_database_alone(connect):
+    """It makes and drops tables there, and nothing elsewhere, nor users."""
+    client = connect("migrate")
+    assert code(client, "CREATE TABLE mine (a Int8) ENGINE = Memory") == 0
+    assert code(client, "DROP TABLE mine") == 0
+    for text in (
+        "CREATE DATABASE mine",
+        "CREATE USER mine",
+        "SYSTEM SHUTDOWN",
+        "GRANT ALL ON *.* TO analyst",
+    ):
+        assert code(client, text) != 0
+
+
+def test_a_wrong_password_or_another_roles_is_refused(server):
+    for user, password in (
+        ("streams", "wrong"), ("streams", server.passwords["publisher"]), ("nobody", server.passwords["streams"]),
+        ("default", ""), (grants.ADMIN, ""),
+    ):  # fmt: skip
+        with pytest.raises(ServerException) as refused:
+            Client("127.0.0.1", server.port, "spillway", user, password).execute("SELECT 1")
+        assert refused.value.code == 516
+
+
+def test_the_sql_for_a_server_is_valid_and_says_the_same(server, connect):
+    """What an operator runs on a real server parses there, one statement each, and has every right of the file."""
+    made = grants.statements(ROLES.values())
+    with Client.from_url(server.url()) as client:
+        for statement in made:
+            try:
+                client.execute(statement)  # there is nowhere to keep it: read, and refused
+            except ServerException as error:
+                assert error.code != 62, statement  # SYNTAX_ERROR
+    for role in ROLES.values():
+        assert [s for s in made if s.endswith(f" TO {role.name}")] == [
+            f"GRANT {r} TO {role.name}" for r in role.rights
+        ]
