@@ -1,8 +1,7 @@
 """The charts of infra/helm/ as helm renders them, and the parts of a rendered pod that a test runs itself."""
 
-import os
+import functools
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,11 +31,16 @@ EVERYTHING: dict[str, Any] = REQUIRED | {
 }
 
 
+@functools.cache
+def _program() -> str:
+    """helm, built when it is not there."""
+    subprocess.run([ROOT / "tools/deploy/build", "helm", "kubeconform"], check=True)
+    return str(ROOT / ".spillway/bin/helm")
+
+
 def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess:
     """helm with the values on standard input."""
-    program = shutil.which("helm", path=f"{ROOT}/.spillway/bin:{os.environ['PATH']}")
-    assert program, "helm: not found; tools/deploy/build makes it"
-    command = [program, *arguments, *(["-f", "-"] if values is not None else [])]
+    command = [_program(), *arguments, *(["-f", "-"] if values is not None else [])]
     return subprocess.run(
         command, input=yaml.safe_dump(values), capture_output=True, text=True, timeout=120, check=False
     )
