@@ -11,7 +11,7 @@ _TABLES = ("streams", "optimizer", "rule-publisher/publisher", "rule-publisher/r
 _ROW = re.compile(r"^\| `([a-z_]+)` \| (.*?) ?\|", re.MULTILINE)
 _DOCUMENTED = re.compile(r"^### (otelcol_\w+)$", re.MULTILINE)
 # What Prometheus says of every target, and of itself.
-TARGET = {"job", "instance", "cluster", "namespace", "pod"}
+TARGET = {"job", "instance", "spillway_cluster", "namespace", "pod"}
 _ALWAYS = ("up", "process_start_time_seconds", "process_resident_memory_bytes", "process_cpu_seconds_total")
 _KEYWORDS = {
     "and",
@@ -67,6 +67,13 @@ def _in_braces(text: str, name: str) -> bool:
 def grouped(expression: str) -> set[str]:
     """Labels that the expression groups by."""
     return {label.strip() for labels in _GROUPING.findall(expression) for label in labels.split(",")}
+
+
+def shown(expression: str) -> set[str]:
+    """Labels that the expression's result may have."""
+    if " by (" in expression:
+        return grouped(expression)
+    return TARGET.union(*(served()[name] for name in read(expression)))
 
 
 def wrong(expression: str) -> list[str]:

@@ -6,6 +6,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts.metrics import Exposition, Family, Sample
 
 from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.weights import TOTAL
 
 _P = "spillway_publisher_"
 
@@ -14,6 +15,7 @@ FAMILIES = (
     Family(_P + "server_up", "1 while the server answers; `clickhouse` and `redis` do not hold up publishing.", ("server",)),
     Family(_P + "ruleset_version", "Version that the cluster's key in NATS holds.", ("cluster",)),
     Family(_P + "ruleset_expiry_timestamp_seconds", "Unix time at which that ruleset expires.", ("cluster",)),
+    Family(_P + "ruleset_local_share_ratio", "Mean of what its rules keep in the cluster, each rule alike.", ("cluster",)),
     Family(_P + "proposals_total", "Proposals by outcome: `published`, `refused`, `duplicate`, `conflict`.", ("outcome",)),
     Family(_P + "refused_proposals_total", "Of these the refused, by what refused them.", ("by",)),
     Family(_P + "guardrails_wrong_total", "Changes of the guardrail file that were refused; the last good one stays."),
@@ -53,6 +55,7 @@ def exposition(
             yield Sample(_P + "server_up", state == "up", (server,))
         for cluster, ruleset in in_force().items():
             yield Sample(_P + "ruleset_version", ruleset.version, (cluster,))
+            yield Sample(_P + "ruleset_local_share_ratio", _local_share(ruleset), (cluster,))
             expiry = ruleset.expires_at.ToMilliseconds() / 1000
             yield Sample(_P + "ruleset_expiry_timestamp_seconds", expiry, (cluster,))
         yield Sample(_P + "history_rows_waiting", waiting())
@@ -61,6 +64,14 @@ def exposition(
                 yield _counted(name, value)
 
     return Exposition(FAMILIES, read)
+
+
+def _local_share(ruleset: Ruleset) -> float:
+    """1 without rules: relays serve local-first then."""
+    local = [
+        d.weight for rule in ruleset.rules for d in rule.destinations if d.cluster == rule.source_cluster
+    ]
+    return sum(local) / (TOTAL * len(ruleset.rules)) if ruleset.rules else 1.0
 
 
 def _counted(name: str, value: int) -> Sample:

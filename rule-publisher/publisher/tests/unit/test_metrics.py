@@ -48,6 +48,10 @@ def test_every_counter_is_served_once_with_what_is_in_force():
     telemetry.counters["acks"] += 3
     ruleset = Ruleset(version=12)
     ruleset.expires_at.FromMilliseconds(1_800_000_000_500)
+    rules = [ruleset.rules.add(source_cluster="eu.west") for _ in range(2)]
+    rules[0].destinations.add(cluster="eu.west", weight=5000)
+    rules[0].destinations.add(cluster="us", weight=5000)
+    rules[1].destinations.add(cluster="us", weight=10_000)
     text = metrics.exposition(telemetry, lambda: {"eu.west": ruleset}, lambda: 44).text().decode()
     samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
     found = {
@@ -64,6 +68,7 @@ def test_every_counter_is_served_once_with_what_is_in_force():
         ("counted_total", "nats.errors"): 5,
         ("ruleset_version", "eu.west"): 12,
         ("ruleset_expiry_timestamp_seconds", "eu.west"): 1_800_000_000.5,
+        ("ruleset_local_share_ratio", "eu.west"): 0.25,
         ("history_rows_waiting", ""): 44,
         ("history_dropped_rows_total", ""): 0,
     }
