@@ -140,7 +140,7 @@ def _selects(selector: Mapping, labels: Mapping) -> bool:
 def adrift(objects: list[dict]) -> list[str]:
     """Selectors that select nothing of the chart, ports that nobody listens on, names that occur twice."""
     templates = [(w, t, t["metadata"]["labels"]) for w, t in pods(objects)]
-    keys = [(o["apiVersion"], name(o)) for o in objects]
+    keys = [(o["apiVersion"], name(o), o["metadata"].get("namespace")) for o in objects]
     found = [f"{key[1]}: occurs twice" for key in sorted({k for k in keys if keys.count(k) > 1})]
     for workload, _, labels in templates:
         if workload["kind"] != "Job" and not _selects(workload["spec"]["selector"]["matchLabels"], labels):

@@ -1,6 +1,7 @@
 """The charts of infra/helm/ as helm renders them, and the parts of a rendered pod that a test runs itself."""
 
 import functools
+import json
 import re
 import subprocess
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ EVERYTHING: dict[str, Any] = REQUIRED | {
         "certManager": {"enabled": True, "issuer": {"name": "west"}},
         "injection": {"enabled": True},
     },
-    "monitoring": {"serviceMonitors": True, "labels": {"release": "prometheus"}},
+    "monitoring": {"serviceMonitors": True, "prometheusRules": True, "labels": {"release": "prometheus"}},
 }
 
 
@@ -42,7 +43,7 @@ def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess
     """helm with the values on standard input."""
     command = [_program(), *arguments, *(["-f", "-"] if values is not None else [])]
     return subprocess.run(
-        command, input=yaml.safe_dump(values), capture_output=True, text=True, timeout=120, check=False
+        command, input=json.dumps(values), capture_output=True, text=True, timeout=120, check=False
     )
 
 

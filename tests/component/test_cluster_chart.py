@@ -5,6 +5,7 @@ import json
 import re
 from typing import Any
 
+import charts
 import cluster_chart
 import pytest
 import yaml
@@ -12,6 +13,12 @@ from cluster_chart import CHARTS, EVERYTHING, REQUIRED, helm, one, pods, render
 
 pytestmark = pytest.mark.component
 CHART = CHARTS / "spillway-cluster"
+ISTIO = yaml.safe_load((cluster_chart.ROOT / "rule-publisher/relay/testdata/istio/values.yaml").read_text())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools() -> None:
+    charts.build()
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +31,33 @@ def test_helm_finds_nothing_to_complain_of(values: dict):
     """`helm lint --strict` with the least values, and with all features."""
     done = helm("lint", "--strict", str(CHART), values=values)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("values", [REQUIRED, EVERYTHING, ISTIO], ids=["required", "everything", "istio"])
+def test_the_api_server_would_take_it(values: dict):
+    """Every object has exactly the keys and types of the pinned API server, of Prometheus's operator,
+    of cert-manager and of Istio."""
+    objects = render(values)
+    charts.conform(objects)
+    assert charts.insecure(objects) == []
+    assert charts.adrift(objects) == []
+
+
+def test_the_example_would_be_taken():
+    """The application that uses the library, too: init containers that restart are known there."""
+    values = {"cluster": "west", "image": "cart:1", "envoyImage": "spillway-envoy:1"}
+    charts.conform(render(values, CHARTS / "examples/cart", "shop"))
+
+
+def test_alerts_are_those_of_the_folder(everything: list[dict]):
+    """The PrometheusRule has infra/alerts/cluster.yaml, word for word; metrics carry the cluster's name."""
+    rule = one(everything, "PrometheusRule", "spillway-cluster")
+    assert rule["spec"] == yaml.safe_load((cluster_chart.ROOT / "infra/alerts/cluster.yaml").read_text())
+    for monitor in (o for o in everything if o["kind"] == "ServiceMonitor"):
+        (endpoint,) = monitor["spec"]["endpoints"]
+        assert endpoint["relabelings"] == [
+            {"action": "replace", "targetLabel": "cluster", "replacement": "west"}
+        ]
 
 
 def without(path: str) -> dict:

@@ -1,0 +1,116 @@
+"""The chart's objects for Istio: what the relay's test with a real Envoy is made of, and the filter as Istio would put it
+into a sidecar. rule-publisher/relay/istio_test.go runs the EnvoyFilter."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import cluster_chart
+import pytest
+import yaml
+from cluster_chart import one, pods, render
+from spillway_lab.testing.servers import ROOT
+from test_sidecar import ENVOY, WASM
+
+pytestmark = pytest.mark.component
+TESTDATA = ROOT / "rule-publisher/relay/testdata/istio"
+VALUES = yaml.safe_load((TESTDATA / "values.yaml").read_text())
+_PACKAGE = "type.googleapis.com/envoy.extensions.filters"
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[dict]:
+    return render(VALUES)
+
+
+def test_the_relays_test_runs_what_the_chart_renders(objects: list[dict]):
+    """testdata/istio/envoyfilter.yaml is `helm template … --show-only templates/istio/envoyfilter.yaml` of its values."""
+    kept = yaml.safe_load((TESTDATA / "envoyfilter.yaml").read_text())
+    made = one(objects, "EnvoyFilter", "spillway")
+    assert kept["spec"] == made["spec"], f"stale: render {TESTDATA}/envoyfilter.yaml again"
+
+
+def test_the_relay_is_told_whom_it_lets_in(objects: list[dict]):
+    """The namespaces of the mesh, by the mesh's trust domain; relay and collector trust its root as well as their own."""
+    for name, variable in (
+        ("spillway-relay", "SPILLWAY_XDS_CLIENT_CA"),
+        ("spillway-collector", "SPILLWAY_OTLP_TLS_CLIENT_CA"),
+    ):
+        pod = pods(objects)[name]
+        found = {v["name"]: v.get("value") for v in pod["containers"][0]["env"]}
+        mounts = {m["mountPath"]: m["name"] for m in pod["containers"][0]["volumeMounts"]}
+        volumes = {v["name"]: v for v in pod["volumes"]}
+        volume = volumes[mounts[str(Path(found[variable]).parent)]]
+        assert volume["configMap"]["name"] == "spillway-mesh-authorities"
+    relay = {v["name"]: v.get("value") for v in pods(objects)["spillway-relay"]["containers"][0]["env"]}
+    assert relay["SPILLWAY_XDS_MESH"] == "spiffe://cluster.local/ns/shop/sa/{service}"
+
+
+def sidecar(plugins: list[dict], folder: Path) -> Path:
+    """A bootstrap with a listener per plugin, which has the filter as istiod builds it of a WasmPlugin
+    (pilot/pkg/model/extensions.go): configuration as JSON in a StringValue, no vm_id, pluginName as root id."""
+    listeners = []
+    for plugin in plugins:
+        spec = plugin["spec"]
+        config = {
+            "name": f"{plugin['metadata']['namespace']}.{plugin['metadata']['name']}",
+            "root_id": spec["pluginName"],
+            "failure_policy": spec["failStrategy"],
+            "vm_config": {"runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": WASM}}},
+            "configuration": {
+                "@type": "type.googleapis.com/google.protobuf.StringValue",
+                "value": json.dumps(spec["pluginConfig"]),
+            },
+        }
+        filters = [
+            {
+                "name": config["name"],
+                "typed_config": {"@type": f"{_PACKAGE}.http.wasm.v3.Wasm", "config": config},
+            },
+            {"name": "router", "typed_config": {"@type": f"{_PACKAGE}.http.router.v3.Router"}},
+        ]
+        manager = {
+            "@type": f"{_PACKAGE}.network.http_connection_manager.v3.HttpConnectionManager",
+            "stat_prefix": "x", "route_config": {"name": "x"}, "http_filters": filters,
+        }  # fmt: skip
+        listeners.append({
+            "name": config["root_id"],
+            "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
+            "filter_chains": [{"filters": [{"name": "hcm", "typed_config": manager}]}],
+        })  # fmt: skip
+    path = folder / "envoy.yaml"
+    node = {"id": "sidecar~10.1.1.7~gate-1.shop~shop.svc.cluster.local", "cluster": "gate.shop"}
+    path.write_text(yaml.safe_dump({"node": node, "static_resources": {"listeners": listeners}}))
+    return path
+
+
+def validate(path: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [ENVOY, "-c", str(path), "--mode", "validate"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_filter_takes_what_a_wasmplugin_says(objects: list[dict], tmp_path: Path):
+    """Both directions' pluginConfig, in the real Envoy; one that says less is refused, so it was read."""
+    plugins = [o for o in objects if o["kind"] == "WasmPlugin"]
+    sides = {p["spec"]["match"][0]["mode"]: p["spec"]["pluginConfig"]["direction"] for p in plugins}
+    assert sides == {"CLIENT": "outbound", "SERVER": "inbound"}
+    done = validate(sidecar(plugins, tmp_path))
+    assert done.returncode == 0, done.stderr
+    del plugins[0]["spec"]["pluginConfig"]["service"]
+    done = validate(sidecar(plugins, tmp_path))
+    assert done.returncode != 0
+    assert "service" in done.stderr
+
+
+def test_a_filter_without_its_sum_is_refused():
+    """The module is pinned: an address alone could become other code."""
+    values = json.loads(json.dumps(VALUES))
+    values["istio"]["filter"]["sha256"] = ""
+    done = cluster_chart.helm("template", "r", str(cluster_chart.CHARTS / "spillway-cluster"), values=values)
+    assert done.returncode != 0
+    assert "istio.filter.sha256" in done.stderr
