@@ -1,6 +1,6 @@
 output "topology" {
-  description = "spillway.v1.Topology as an object."
-  value       = local.topology
+  description = "spillway.v1.Topology as an object: without drained clusters."
+  value       = local.topologies[""]
 
   precondition {
     condition = alltrue(flatten([
@@ -11,6 +11,16 @@ output "topology" {
 }
 
 output "yaml" {
-  description = "The topology file's text."
-  value       = yamlencode(local.topology)
+  description = "The topology file's text, for the optimizer and the publisher."
+  value       = yamlencode(local.topologies[""])
+}
+
+output "yaml_of" {
+  description = "The topology file's text by cluster, for its relay: a drained cluster is in its own alone."
+  value       = { for name in keys(var.regions) : name => yamlencode(local.topologies[name]) }
+}
+
+output "endpoints_of" {
+  description = "The endpoints file's text by cluster (spillway.v1.Endpoints), for its relay."
+  value       = { for name, endpoints in local.endpoints : name => yamlencode(endpoints) }
 }

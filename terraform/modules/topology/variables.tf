@@ -1,16 +1,26 @@
 variable "regions" {
-  description = "Clusters by name. Links are directed; `links` of a region lead from it to others."
+  description = "Clusters by name. Links are directed: `links` of a region lead from it to others, with `both_ways` also back, at the same price. A `drained` cluster stays deployed, but the others' topology is without it. `entry` is where other clusters find its services, `<service>.<domain>:<port>`; `namespaces` are those whose EndpointSlices its own relay reads, at `port`."
   type = map(object({
-    region = string
+    region  = string
+    drained = optional(bool, false)
     links = optional(map(object({
       rtt_ms            = number
       egress_usd_per_gb = optional(number, 0)
+      both_ways         = optional(bool, false)
     })), {})
+    entry      = optional(object({ domain = string, port = number }))
+    namespaces = optional(list(string), [])
+    port       = optional(string, "15006")
   }))
 
   validation {
     condition     = length(var.regions) > 0
     error_message = "regions: at least one cluster is needed."
+  }
+
+  validation {
+    condition     = length(var.regions) == 0 || !alltrue([for region in values(var.regions) : region.drained])
+    error_message = "regions: all are drained; at least one takes traffic."
   }
 
   validation {

@@ -43,3 +43,39 @@ run "a_price_has_no_default" {
   }
   expect_failures = [var.usd_per_ms_per_million_requests]
 }
+
+run "a_link_of_both_ways_leads_back" {
+  command = plan
+  variables {
+    regions = {
+      a = { region = "r-a" }
+      b = { region = "r-b", links = { a = { rtt_ms = 30, egress_usd_per_gb = 0.01, both_ways = true } } }
+    }
+  }
+  assert {
+    condition     = [for link in output.topology.links : "${link.source_cluster}>${link.destination_cluster} ${link.rtt_ms}"] == ["a>b 30", "b>a 30"]
+    error_message = "one entry, two directed links"
+  }
+}
+
+run "a_drained_cluster_is_in_its_own_topology_alone" {
+  command = plan
+  variables {
+    regions = {
+      a = { region = "r-a", entry = { domain = "a.example", port = 8443 }, links = { b = { rtt_ms = 25, both_ways = true } } }
+      b = { region = "r-b", drained = true, entry = { domain = "b.example", port = 8443 }, namespaces = ["shop"] }
+    }
+  }
+  assert {
+    condition     = output.yaml == output.yaml_of["a"] && !strcontains(output.yaml, "cluster\": \"b") && strcontains(output.yaml_of["b"], "\"name\": \"b\"")
+    error_message = "a is without b, b knows both"
+  }
+  assert {
+    condition     = length(yamldecode(output.endpoints_of["a"]).services) == 0 && yamldecode(output.endpoints_of["b"]).services[0].names == ["api.a.example:8443"]
+    error_message = "a sends nothing to b, b still finds a"
+  }
+  assert {
+    condition     = yamldecode(output.endpoints_of["b"]).kubernetes[0].namespaces == ["shop"]
+    error_message = "b's own pods are read from its API server"
+  }
+}
