@@ -1,0 +1,52 @@
+# What the relay and the collector show and prove with. The chart refers to these by name and makes none.
+locals {
+  given = nonsensitive(var.identity != null)
+  secrets = !local.given ? {} : merge(
+    {
+      spillway-relay = {
+        SPILLWAY_NATS_URL = "tls://${var.identity.nats.user}:${var.identity.nats.password}@${var.servers.nats}"
+      }
+      spillway-collector = {
+        SPILLWAY_KAFKA_SASL_USER = var.identity.kafka.user
+        kafka-password           = var.identity.kafka.password
+      }
+      spillway-relay-tls = {
+        "tls.crt" = var.identity.relay.certificate
+        "tls.key" = var.identity.relay.key
+        "ca.crt"  = var.identity.authority
+      }
+      spillway-collector-tls = {
+        "tls.crt" = var.identity.collector.certificate
+        "tls.key" = var.identity.collector.key
+        "ca.crt"  = var.identity.authority
+      }
+    },
+    var.issuer_secret ? {
+      spillway-issuer = {
+        "tls.crt" = var.identity.issuer.certificate
+        "tls.key" = var.identity.issuer.key
+        "ca.crt"  = var.identity.authority
+      }
+    } : {},
+  )
+  names = !local.given ? [] : concat(
+    ["spillway-relay", "spillway-collector", "spillway-relay-tls", "spillway-collector-tls"],
+    var.issuer_secret ? ["spillway-issuer"] : [],
+  )
+  # 28 bits of a hash: another content, another revision; nobody guesses 40 random characters from them.
+  revisions = { for name in local.names : name => nonsensitive(1 + parseint(substr(sha256(jsonencode(local.secrets[name])), 0, 7), 16)) }
+}
+
+resource "kubernetes_secret_v1" "this" {
+  for_each = toset(local.names)
+
+  metadata {
+    name      = each.key
+    namespace = local.namespace
+    labels    = local.labels
+  }
+  type             = contains(["spillway-relay", "spillway-collector"], each.key) ? "Opaque" : "kubernetes.io/tls"
+  data             = var.write_only_secrets ? null : local.secrets[each.key]
+  data_wo          = var.write_only_secrets ? local.secrets[each.key] : null
+  data_wo_revision = var.write_only_secrets ? local.revisions[each.key] : null
+}

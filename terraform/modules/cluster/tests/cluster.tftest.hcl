@@ -1,0 +1,68 @@
+mock_provider "kubernetes" {}
+mock_provider "helm" {}
+
+variables {
+  name           = "a"
+  chart          = { name = "infra/helm/spillway-cluster" }
+  image_registry = "registry.example"
+  topology       = { topology_yaml = "clusters: []", endpoints_yaml = "cluster: a" }
+  servers        = { nats = "nats.example:4222", kafka = ["k0.example:9093", "k1.example:9093"] }
+  public         = { trust = "authorities", ruleset_keys = "keys" }
+  identity = {
+    relay     = { certificate = "c1", key = "k1" }
+    collector = { certificate = "c2", key = "k2" }
+    authority = "ca"
+    issuer    = { certificate = "c3", key = "k3" }
+    nats      = { user = "relay-a", password = "p1" }
+    kafka     = { user = "collector-a", password = "p2" }
+  }
+}
+
+run "nothing_of_a_written_secret_stays_in_the_state" {
+  variables {
+    write_only_secrets = true
+  }
+  assert {
+    condition     = alltrue([for secret in values(kubernetes_secret_v1.this) : !strcontains(jsonencode(secret.data), "p1") && secret.data_wo_revision > 0])
+    error_message = "data is in the state"
+  }
+}
+
+run "every_secret_that_the_chart_refers_to_is_made" {
+  assert {
+    condition     = kubernetes_secret_v1.this["spillway-relay"].data["SPILLWAY_NATS_URL"] == "tls://relay-a:p1@nats.example:4222"
+    error_message = "the relay's address holds its password and speaks TLS"
+  }
+  assert {
+    condition     = kubernetes_secret_v1.this["spillway-collector"].data["kafka-password"] == "p2" && length(kubernetes_secret_v1.this) == 5
+    error_message = "five Secrets"
+  }
+  assert {
+    condition     = keys(kubernetes_config_map_v1.this) == ["spillway-endpoints", "spillway-ruleset-keys", "spillway-topology", "spillway-trust"]
+    error_message = "four ConfigMaps"
+  }
+  assert {
+    condition     = yamldecode(helm_release.this.values[0]).collector.kafka.brokers == "k0.example:9093,k1.example:9093" && !strcontains(helm_release.this.values[0], "p1")
+    error_message = "the release knows addresses and no secret"
+  }
+}
+
+run "existing_secrets_are_left_alone" {
+  variables {
+    identity = null
+    public   = null
+  }
+  assert {
+    condition     = length(kubernetes_secret_v1.this) == 0 && keys(kubernetes_config_map_v1.this) == ["spillway-endpoints", "spillway-topology"]
+    error_message = "who brings Secrets gets none"
+  }
+}
+
+run "an_address_holds_no_password" {
+  command = plan
+  variables {
+    servers = { nats = "tls://user:word@nats.example:4222", kafka = [] }
+    name    = "A b"
+  }
+  expect_failures = [var.servers, var.name]
+}

@@ -1,0 +1,21 @@
+locals {
+  # Passwords are in the environment: pods roll when they change. The signing key is a file, read again.
+  revisions_of_pods = [for workload in local.workloads : tostring(lookup(local.revisions, "spillway-${workload}", 0))]
+}
+
+resource "helm_release" "this" {
+  name       = "spillway-global"
+  namespace  = local.namespace
+  chart      = var.chart.name
+  repository = var.chart.repository
+  version    = var.chart.version
+  wait       = var.chart.wait_seconds > 0
+  timeout    = max(var.chart.wait_seconds, 300)
+  values = concat([yamlencode({
+    image               = { registry = var.image_registry }
+    credentialsRevision = substr(sha256(join("-", local.revisions_of_pods)), 0, 16)
+    kafka               = { brokers = join(",", var.servers.kafka) }
+  })], var.values)
+
+  depends_on = [kubernetes_secret_v1.this, kubernetes_config_map_v1.this]
+}

@@ -1,0 +1,63 @@
+# One Secret per workload, with the variables that its process reads. The chart refers to these by name and makes none.
+locals {
+  given = nonsensitive(var.identity != null)
+  roles = local.given ? var.identity.roles : {}
+
+  clickhouse = { for role, password in try(local.roles.clickhouse, {}) : role => {
+    SPILLWAY_CLICKHOUSE_URL = "clickhouses://${role}:${password}@${var.servers.clickhouse}/${var.servers.database}"
+  } }
+  redis = { for role, password in try(local.roles.redis, {}) : role => {
+    SPILLWAY_REDIS_URL = "rediss://${role}:${password}@${var.servers.redis}"
+  } }
+  nats = { for role, password in try(local.roles.nats, {}) : role => {
+    SPILLWAY_NATS_URL = "tls://${role}:${password}@${var.servers.nats}"
+  } }
+  kafka = { for role, password in try(local.roles.kafka, {}) : role => {
+    SPILLWAY_KAFKA_SASL_USER = role
+    kafka-password           = password
+  } }
+
+  secrets = !local.given ? {} : merge(
+    { for job in ["exclusive", "curves", "graph", "classify"] :
+      "spillway-${job}" => merge(local.clickhouse["streams"], local.redis["streams"], local.kafka[job])
+    },
+    {
+      spillway-topics      = local.kafka["topics"]
+      spillway-migrate     = local.clickhouse["migrate"]
+      spillway-optimizer   = merge(local.clickhouse["optimizer"], local.redis["optimizer"], local.nats["optimizer"])
+      spillway-papa        = merge(local.clickhouse["optimizer"], local.redis["papa"], local.nats["papa"])
+      spillway-publisher   = merge(local.clickhouse["publisher"], local.redis["publisher"], local.nats["publisher"])
+      spillway-signing-key = { "signing.key" = var.identity.signing_key }
+    },
+    var.nats_user_files == null ? {} : { spillway-nats-users = { "users.conf" = local.users_conf } },
+    { for name in local.server_names : "spillway-${name}-tls" => {
+      "tls.crt" = var.identity.servers[name].certificate
+      "tls.key" = var.identity.servers[name].key
+      "ca.crt"  = var.trust
+    } },
+  )
+  server_names = !local.given ? [] : nonsensitive(keys(var.identity.servers))
+  workloads    = ["exclusive", "curves", "graph", "classify", "topics", "migrate", "optimizer", "papa", "publisher"]
+  names = !local.given ? [] : concat(
+    [for workload in local.workloads : "spillway-${workload}"],
+    ["spillway-signing-key"],
+    var.nats_user_files == null ? [] : ["spillway-nats-users"],
+    [for name in local.server_names : "spillway-${name}-tls"],
+  )
+  # 28 bits of a hash: another content, another revision; nobody guesses 40 random characters from them.
+  revisions = { for name in local.names : name => nonsensitive(1 + parseint(substr(sha256(jsonencode(local.secrets[name])), 0, 7), 16)) }
+}
+
+resource "kubernetes_secret_v1" "this" {
+  for_each = toset(local.names)
+
+  metadata {
+    name      = each.key
+    namespace = local.namespace
+    labels    = local.labels
+  }
+  type             = endswith(each.key, "-tls") ? "kubernetes.io/tls" : "Opaque"
+  data             = var.write_only_secrets ? null : local.secrets[each.key]
+  data_wo          = var.write_only_secrets ? local.secrets[each.key] : null
+  data_wo_revision = var.write_only_secrets ? local.revisions[each.key] : null
+}

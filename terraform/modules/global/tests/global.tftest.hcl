@@ -1,0 +1,87 @@
+mock_provider "kubernetes" {}
+mock_provider "helm" {}
+
+variables {
+  chart           = { name = "infra/helm/spillway-global" }
+  image_registry  = "registry.example"
+  topology_yaml   = "clusters: []"
+  trust           = "authorities"
+  clusters        = ["a", "b"]
+  nats_user_files = "../../../infra/nats/users"
+  servers = {
+    nats       = "nats.example:4222"
+    kafka      = ["kafka.example:9093"]
+    redis      = "redis.example:6379"
+    clickhouse = "clickhouse.example:9440"
+  }
+  identity = {
+    roles = {
+      nats       = { optimizer = "p1", papa = "p2", publisher = "p3", operator = "p4" }
+      kafka      = { exclusive = "p5", curves = "p6", graph = "p7", classify = "p8", topics = "p9" }
+      redis      = { streams = "p10", optimizer = "p11", papa = "p12", publisher = "p13" }
+      clickhouse = { migrate = "p14", streams = "p15", optimizer = "p16", publisher = "p17", analyst = "p18" }
+    }
+    signing_key = "k"
+    nats_users  = { publisher = "$2a$10$hash-of-p3", relay-a = "$2a$10$hash-of-a", relay-b = "$2a$10$hash-of-b" }
+    servers     = { nats = { certificate = "c", key = "k" } }
+  }
+}
+
+run "nothing_of_a_written_secret_stays_in_the_state" {
+  variables {
+    write_only_secrets = true
+  }
+  assert {
+    condition     = alltrue([for secret in values(kubernetes_secret_v1.this) : !strcontains(jsonencode(secret.data), "p1") && secret.data_wo_revision > 0])
+    error_message = "data is in the state"
+  }
+}
+
+run "every_workload_has_its_own_secret" {
+  assert {
+    condition     = kubernetes_secret_v1.this["spillway-curves"].data["SPILLWAY_CLICKHOUSE_URL"] == "clickhouses://streams:p15@clickhouse.example:9440/spillway" && kubernetes_secret_v1.this["spillway-curves"].data["kafka-password"] == "p6"
+    error_message = "curves: its own Kafka user, the streams' ClickHouse user"
+  }
+  assert {
+    condition     = keys(kubernetes_secret_v1.this["spillway-topics"].data) == tolist(["SPILLWAY_KAFKA_SASL_USER", "kafka-password"]) && keys(kubernetes_secret_v1.this["spillway-migrate"].data) == tolist(["SPILLWAY_CLICKHOUSE_URL"])
+    error_message = "a job has what it needs, and no more"
+  }
+  assert {
+    condition     = kubernetes_secret_v1.this["spillway-publisher"].data["SPILLWAY_NATS_URL"] == "tls://publisher:p3@nats.example:4222" && kubernetes_secret_v1.this["spillway-publisher"].data["SPILLWAY_REDIS_URL"] == "rediss://publisher:p13@redis.example:6379"
+    error_message = "publisher"
+  }
+  assert {
+    condition     = !can(regex("p[0-9]+[@\"]", join("", helm_release.this.values)))
+    error_message = "the release knows no secret"
+  }
+}
+
+run "the_bus_knows_each_clusters_relay_by_a_hash" {
+  assert {
+    condition     = strcontains(kubernetes_secret_v1.this["spillway-nats-users"].data["users.conf"], "user: \"relay-a\", password: \"$2a$10$hash-of-a\"") && strcontains(kubernetes_secret_v1.this["spillway-nats-users"].data["users.conf"], "spillway.acks.b")
+    error_message = "a user per cluster, with its own subjects"
+  }
+  assert {
+    condition     = !can(regex("@|password: \\$", kubernetes_secret_v1.this["spillway-nats-users"].data["users.conf"]))
+    error_message = "a placeholder is left"
+  }
+}
+
+run "existing_secrets_are_left_alone" {
+  variables {
+    identity = null
+    trust    = null
+  }
+  assert {
+    condition     = length(kubernetes_secret_v1.this) == 0 && keys(kubernetes_config_map_v1.this) == ["spillway-topology"]
+    error_message = "who brings Secrets gets none"
+  }
+}
+
+run "an_address_holds_no_password" {
+  command = plan
+  variables {
+    servers = { nats = "tls://nats.example:4222", kafka = [], redis = "r:1", clickhouse = "c:1" }
+  }
+  expect_failures = [var.servers]
+}
