@@ -1,0 +1,42 @@
+# The global part, and every identity: applied first. It needs no region to be alive.
+locals {
+  map      = yamldecode(file(var.map_file))
+  existing = try(local.map.secrets.existing, false)
+}
+
+module "topology" {
+  source = "../../../modules/topology"
+
+  regions                         = local.map.regions
+  services                        = local.map.services
+  usd_per_ms_per_million_requests = local.map.global.usd_per_ms_per_million_requests
+}
+
+module "identity" {
+  source = "../../../modules/identity"
+  count  = local.existing ? 0 : 1
+
+  clusters     = { for name, region in local.map.regions : name => try(region.identity, {}) }
+  signing_keys = try(local.map.global.signing_keys, {})
+  servers      = merge(try(local.map.global.server_authority, {}), { certificates = try(local.map.global.server_certificates, {}) })
+}
+
+module "global" {
+  source = "../../../modules/global"
+
+  chart              = { name = local.map.charts.global }
+  values             = [yamlencode(try(local.map.global.values, {}))]
+  image_registry     = local.map.global.image_registry
+  topology_yaml      = module.topology.yaml
+  servers            = local.map.global.servers
+  clusters           = keys(local.map.regions)
+  nats_user_files    = "${path.root}/../../../../infra/nats/users"
+  write_only_secrets = try(local.map.secrets.write_only, false)
+  trust              = one(module.identity[*].trust)
+  identity = local.existing ? null : {
+    roles       = module.identity[0].roles
+    signing_key = module.identity[0].signing_key
+    nats_users  = module.identity[0].nats_users
+    servers     = module.identity[0].servers
+  }
+}

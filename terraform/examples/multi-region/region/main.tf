@@ -1,0 +1,31 @@
+# One region, from the same map as all others, with a state of its own: a region that is dead holds nobody up.
+locals {
+  map    = yamldecode(file(var.map_file))
+  region = local.map.regions[var.region]
+}
+
+module "topology" {
+  source = "../../../modules/topology"
+
+  regions                         = local.map.regions
+  services                        = local.map.services
+  usd_per_ms_per_million_requests = local.map.global.usd_per_ms_per_million_requests
+}
+
+module "cluster" {
+  source = "../../../modules/cluster"
+
+  name               = var.region
+  chart              = { name = local.map.charts.cluster }
+  values             = [yamlencode(try(local.map.cluster_values, {})), yamlencode(try(local.region.values, {}))]
+  image_registry     = local.map.global.image_registry
+  servers            = { nats = local.map.global.servers.nats, kafka = local.map.global.servers.kafka }
+  namespaces         = try(local.region.namespaces, [])
+  public             = var.public
+  identity           = var.identity
+  write_only_secrets = try(local.map.secrets.write_only, false)
+  topology = {
+    topology_yaml  = module.topology.yaml_of[var.region]
+    endpoints_yaml = module.topology.endpoints_of[var.region]
+  }
+}
