@@ -7,7 +7,7 @@ export SPILLWAY_ENVOY := $(HOME_DIR)/venv/bin/envoy
 export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
-.PHONY: help setup demo test test-unit test-component test-e2e check replay generate lock stack clean accuracy-traces accuracy-lab bench-optimizer bench-streams bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
+.PHONY: help setup demo test test-unit test-component test-e2e test-deploy check replay generate lock stack clean accuracy-traces accuracy-lab bench-optimizer bench-streams bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
 
 help: ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -28,7 +28,7 @@ stack: setup ## the two-cluster stack and its pods, until interrupted
 test: check test-unit test-component test-e2e ## everything CI runs
 
 test-unit: setup ## no server, seconds
-	python -m pytest -q -m "not component and not e2e" contracts infra collectors wasm streams optimizer rule-publisher/publisher lab tests
+	python -m pytest -q -m "not component and not e2e and not deploy" contracts infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd collectors/kafkapartitionexporter && go test ./...
 	cd collectors/kubeletcpureceiver && go test ./...
 	cd collectors/queueguardextension && go test ./...
@@ -47,6 +47,11 @@ test-component: setup ## each box against the real servers beside it
 
 test-e2e: setup ## the whole loop, and its faults: real processes are killed under load
 	python -m pytest -q -m e2e tests/e2e
+
+test-deploy: setup ## the Terraform modules, and the example applied to real API servers (minutes; the first time builds tools)
+	tools/kubernetes/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
+	tools/deploy/build helm tofu terraform-provider-kubernetes terraform-provider-helm terraform-provider-tls terraform-provider-random kwok
+	python -m pytest -q -m deploy tests/deploy
 
 check: setup ## formatting, lint, stale generated code, imports between boxes, artefacts
 	@tools/check

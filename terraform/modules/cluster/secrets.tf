@@ -3,30 +3,30 @@ locals {
   given = nonsensitive(var.identity != null)
   secrets = !local.given ? {} : merge(
     {
-      spillway-relay = {
+      spillway-relay = tomap({
         SPILLWAY_NATS_URL = "tls://${var.identity.nats.user}:${var.identity.nats.password}@${var.servers.nats}"
-      }
-      spillway-collector = {
+      })
+      spillway-collector = tomap({
         SPILLWAY_KAFKA_SASL_USER = var.identity.kafka.user
         kafka-password           = var.identity.kafka.password
-      }
-      spillway-relay-tls = {
+      })
+      spillway-relay-tls = tomap({
         "tls.crt" = var.identity.relay.certificate
         "tls.key" = var.identity.relay.key
         "ca.crt"  = var.identity.authority
-      }
-      spillway-collector-tls = {
+      })
+      spillway-collector-tls = tomap({
         "tls.crt" = var.identity.collector.certificate
         "tls.key" = var.identity.collector.key
         "ca.crt"  = var.identity.authority
-      }
+      })
     },
     var.issuer_secret ? {
-      spillway-issuer = {
+      spillway-issuer = tomap({
         "tls.crt" = var.identity.issuer.certificate
         "tls.key" = var.identity.issuer.key
         "ca.crt"  = var.identity.authority
-      }
+      })
     } : {},
   )
   names = !local.given ? [] : concat(

@@ -19,22 +19,22 @@ locals {
 
   secrets = !local.given ? {} : merge(
     { for job in ["exclusive", "curves", "graph", "classify"] :
-      "spillway-${job}" => merge(local.clickhouse["streams"], local.redis["streams"], local.kafka[job])
+      "spillway-${job}" => tomap(merge(local.clickhouse["streams"], local.redis["streams"], local.kafka[job]))
     },
     {
-      spillway-topics      = local.kafka["topics"]
-      spillway-migrate     = local.clickhouse["migrate"]
-      spillway-optimizer   = merge(local.clickhouse["optimizer"], local.redis["optimizer"], local.nats["optimizer"])
-      spillway-papa        = merge(local.clickhouse["optimizer"], local.redis["papa"], local.nats["papa"])
-      spillway-publisher   = merge(local.clickhouse["publisher"], local.redis["publisher"], local.nats["publisher"])
-      spillway-signing-key = { "signing.key" = var.identity.signing_key }
+      spillway-topics      = tomap(local.kafka["topics"])
+      spillway-migrate     = tomap(local.clickhouse["migrate"])
+      spillway-optimizer   = tomap(merge(local.clickhouse["optimizer"], local.redis["optimizer"], local.nats["optimizer"]))
+      spillway-papa        = tomap(merge(local.clickhouse["optimizer"], local.redis["papa"], local.nats["papa"]))
+      spillway-publisher   = tomap(merge(local.clickhouse["publisher"], local.redis["publisher"], local.nats["publisher"]))
+      spillway-signing-key = tomap({ "signing.key" = var.identity.signing_key })
     },
-    var.nats_user_files == null ? {} : { spillway-nats-users = { "users.conf" = local.users_conf } },
-    { for name in local.server_names : "spillway-${name}-tls" => {
+    var.nats_user_files == null ? {} : { spillway-nats-users = tomap({ "users.conf" = local.users_conf }) },
+    { for name in local.server_names : "spillway-${name}-tls" => tomap({
       "tls.crt" = var.identity.servers[name].certificate
       "tls.key" = var.identity.servers[name].key
       "ca.crt"  = var.trust
-    } },
+    }) },
   )
   server_names = !local.given ? [] : nonsensitive(keys(var.identity.servers))
   workloads    = ["exclusive", "curves", "graph", "classify", "topics", "migrate", "optimizer", "papa", "publisher"]

@@ -1,0 +1,70 @@
+"""What a namespace of Spillway must be once it is applied."""
+
+import time
+
+from kube_region import Region
+
+READY_S = 240
+
+
+def wait_ready(region: Region) -> set[str]:
+    """Waits until every workload is ready and every Job is done; returns their names, e.g. deployment/x."""
+    deadline = time.monotonic() + READY_S
+    while waiting := [name for name, ready in workloads(region).items() if not ready]:
+        assert time.monotonic() < deadline, f"{region.name}: not ready: {waiting}"
+        time.sleep(1)
+    return set(workloads(region))
+
+
+def workloads(region: Region) -> dict[str, bool]:
+    found = {}
+    for kind in ("deployment", "statefulset"):
+        for one in region.items(kind):
+            wanted, status = one["spec"]["replicas"], one["status"]
+            current = status.get("observedGeneration", 0) >= one["metadata"]["generation"]
+            ready = status.get("readyReplicas", 0) == status.get("updatedReplicas", 0) == wanted
+            found[f"{kind}/{one['metadata']['name']}"] = current and ready and wanted > 0
+    for job in region.items("job"):
+        found[f"job/{job['metadata']['name']}"] = job["status"].get("succeeded", 0) > 0
+    return found
+
+
+def pods(region: Region) -> dict[str, str]:
+    """Name -> identity of each pod: another identity, another pod."""
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in region.items("pod")}
+
+
+def missing_references(region: Region) -> list[str]:
+    """Secrets, ConfigMaps and their keys that a pod names and nobody made: kwok's pods run without them."""
+    have = {
+        f"{kind}/{one['metadata']['name']}": set(one.get("data", {})) | set(one.get("binaryData", {}))
+        for kind in ("secret", "configmap")
+        for one in region.items(kind)
+    }
+    missing = set()
+    for pod in region.items("pod"):
+        for kind, name, keys in references(pod["spec"]):
+            there = have.get(f"{kind}/{name}")
+            if there is None or not keys <= there:
+                missing.add(f"{pod['metadata']['name']}: {kind} {name} {sorted(keys)}")
+    return sorted(missing)
+
+
+def references(spec: dict) -> list[tuple[str, str, set[str]]]:
+    """(kind, name, keys) of what volumes and environments need; what is optional is left out."""
+    found = []
+    for volume in spec.get("volumes", []):
+        for source in [volume, *volume.get("projected", {}).get("sources", [])]:
+            for kind, entry, name in (("secret", "secret", "secretName"), ("configmap", "configMap", "name")):
+                if entry in source and not source[entry].get("optional"):
+                    one = source[entry]
+                    keys = {item["key"] for item in one.get("items", [])}
+                    found.append((kind, one.get(name) or one["name"], keys))
+    for container in [*spec["containers"], *spec.get("initContainers", [])]:
+        for kind, entry in (("secret", "secretRef"), ("configmap", "configMapRef")):
+            froms = [one[entry] for one in container.get("envFrom", []) if entry in one]
+            found += [(kind, one["name"], set()) for one in froms if not one.get("optional")]
+        for kind, entry in (("secret", "secretKeyRef"), ("configmap", "configMapKeyRef")):
+            refs = [one.get("valueFrom", {}).get(entry) for one in container.get("env", [])]
+            found += [(kind, one["name"], {one["key"]}) for one in refs if one and not one.get("optional")]
+    return found
