@@ -7,7 +7,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_OF_CLUSTER = 'spillway_cluster=~"$cluster"'
+_OF_CLUSTER = 'cluster=~"$cluster"'
 Panel = tuple[str, str, dict[str, str]]  # title, unit of Grafana, query by legend
 
 OVERVIEW: list[Panel] = [
@@ -39,14 +39,14 @@ OVERVIEW: list[Panel] = [
 
 PIPELINE: list[Panel] = [
     ("Spans accepted by collectors", "ops", {
-        "{{spillway_cluster}}": f"sum by (spillway_cluster) (rate(otelcol_receiver_accepted_spans{{{_OF_CLUSTER}}}[5m]))",
+        "{{cluster}}": f"sum by (cluster) (rate(otelcol_receiver_accepted_spans{{{_OF_CLUSTER}}}[5m]))",
     }),
     ("Collector queue", "percentunit", {
-        "{{spillway_cluster}} {{data_type}}": "max by (spillway_cluster, data_type) "
+        "{{cluster}} {{data_type}}": "max by (cluster, data_type) "
         f"(otelcol_exporter_queue_size{{{_OF_CLUSTER}}} / otelcol_exporter_queue_capacity{{{_OF_CLUSTER}}})",
     }),
     ("Oldest message on its way to Kafka", "s", {
-        "{{spillway_cluster}} {{topic}}": "max by (spillway_cluster, topic) "
+        "{{cluster}} {{topic}}": "max by (cluster, topic) "
         f"(otelcol_exporter_kafka_partition_oldest_message_age{{{_OF_CLUSTER}}})",
     }),
     ("Lag", "s", {"{{job}} {{topic}}": "max by (job, topic) (spillway_streams_consumer_lag_seconds)"}),
@@ -124,7 +124,7 @@ def _variables(panels: list[Panel]) -> list[dict[str, Any]]:
         {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     ]
     if any("$cluster" in expr for _, _, queries in panels for expr in queries.values()):
-        query = "label_values(spillway_cluster)"
+        query = "label_values(spillway_relay_ready, cluster)"
         variables.append(
             {"name": "cluster", "label": "Cluster", "type": "query", "datasource": _SOURCE, "query": query,
              "refresh": 2, "includeAll": True, "multi": True, "allValue": ".*",

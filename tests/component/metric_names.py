@@ -4,6 +4,7 @@ The tables of the READMEs are the list: each box's own test holds its table agai
 """
 
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -11,7 +12,7 @@ _TABLES = ("streams", "optimizer", "rule-publisher/publisher", "rule-publisher/r
 _ROW = re.compile(r"^\| `([a-z_]+)` \| (.*?) ?\|", re.MULTILINE)
 _DOCUMENTED = re.compile(r"^### (otelcol_\w+)$", re.MULTILINE)
 # What Prometheus says of every target, and of itself.
-TARGET = {"job", "instance", "spillway_cluster", "namespace", "pod"}
+TARGET = {"job", "instance", "cluster", "namespace", "pod"}
 _ALWAYS = ("up", "process_start_time_seconds", "process_resident_memory_bytes", "process_cpu_seconds_total")
 _KEYWORDS = {
     "and",
@@ -29,6 +30,7 @@ _KEYWORDS = {
 _GROUPING = re.compile(r"\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 
 
+@cache
 def served() -> dict[str, set[str]]:
     """Labels of every metric that a box serves, without those of its target."""
     found: dict[str, set[str]] = {name: set() for name in _ALWAYS}

@@ -70,6 +70,13 @@ def _of(name: str) -> set[str]:
     return {rule["alert"] for group in groups for rule in group["rules"]}
 
 
+def test_the_chart_names_clusters_as_the_alerts_do():
+    """Its ServiceMonitors set the target label that alerts and dashboards of clusters group by."""
+    chart = metric_names.ROOT / "infra" / "helm" / "spillway-cluster" / "templates" / "monitoring.yaml"
+    assert re.findall(r"targetLabel: (\w+)", chart.read_text()) == ["cluster"]
+    assert "by (cluster)" in (ALERTS / "cluster.yaml").read_text()
+
+
 def test_what_nobody_serves_is_noticed():
     """The check itself: unknown metrics, unknown labels and unknown groupings are named."""
     assert metric_names.wrong('sum by (topic) (rate(spillway_streams_nothing{topic="a"}[5m])) > 0') == [
@@ -79,4 +86,4 @@ def test_what_nobody_serves_is_noticed():
     assert metric_names.wrong('up{colour="red"} == 0 and on (job) up offset 5m') == [
         "up: has no label colour"
     ]
-    assert metric_names.wrong("max by (spillway_cluster, type) (spillway_relay_snapshot_resources)") == []
+    assert metric_names.wrong("max by (cluster, type) (spillway_relay_snapshot_resources)") == []
