@@ -67,15 +67,18 @@ def pods(objects: list[dict]) -> dict[str, dict]:
 
 
 def environment(container: dict, secrets: Mapping[str, str], moved: Mapping[str, str]) -> dict[str, str]:
-    """What a container finds in its environment: values of secrets by "<name>/<key>", the beginnings of paths and
-    the addresses that are elsewhere on this machine in place of those of a pod."""
+    """What a container finds in its environment. `secrets`: values by "<secret>/<key>", or by the path of a pod's
+    field. `moved`: beginnings of paths and addresses that are elsewhere on this machine than in a pod."""
     found = {}
     for variable in container["env"]:
         if "value" in variable:
             value = str(variable["value"])
         else:
-            reference = variable["valueFrom"]["secretKeyRef"]
-            value = secrets[f"{reference['name']}/{reference['key']}"]
+            source = variable["valueFrom"]
+            reference = source.get("secretKeyRef")
+            value = secrets[
+                f"{reference['name']}/{reference['key']}" if reference else source["fieldRef"]["fieldPath"]
+            ]
         for there, here in moved.items():
             value = here + value[len(there) :] if value.startswith(there) else value
         found[variable["name"]] = value

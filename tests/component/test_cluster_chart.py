@@ -44,9 +44,11 @@ def test_the_api_server_would_take_it(values: dict):
 
 
 def test_the_example_would_be_taken():
-    """The application that uses the library, too: init containers that restart are known there."""
+    """The application that uses the library, too, and its pod is confined like ours."""
     values = {"cluster": "west", "image": "cart:1", "envoyImage": "spillway-envoy:1"}
-    charts.conform(render(values, CHARTS / "examples/cart", "shop"))
+    objects = render(values, CHARTS / "examples/cart", "shop")
+    charts.conform(objects)
+    assert charts.insecure(objects) == []
 
 
 def test_alerts_are_those_of_the_folder(everything: list[dict]):

@@ -11,14 +11,18 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import cluster_chart
 import httpx
 import pytest
 import yaml
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from spillway_lab import certificates
 from spillway_lab.keystore import Keystore
 from spillway_lab.testing.servers import ROOT, Server, free_port, running
@@ -197,6 +201,55 @@ def collector(folder: Path, store: Keystore, ports: Ports, shown: str = "collect
     )  # fmt: skip
 
 
+def certify_agent(store: Keystore) -> None:
+    """One certificate for both sides: Envoys ask it for the collector's identity, and it is a client of the gateway."""
+    authority, folder = store.folder / "authority/west", store.folder / "agent"
+    issuer = x509.load_pem_x509_certificate((authority / "ca.crt").read_bytes())
+    signer = serialization.load_pem_private_key((authority / "ca.key").read_bytes(), password=None)
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    uri = x509.UniformResourceIdentifier(certificates.collector("west", (HOST,)).uri)
+    builder = x509.CertificateBuilder(
+        issuer.subject, x509.Name([]), key.public_key(), x509.random_serial_number(),
+        now - timedelta(minutes=5), now + timedelta(hours=1),
+    )  # fmt: skip
+    usages = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+    made = (
+        builder.add_extension(x509.SubjectAlternativeName([uri]), critical=True)
+        .add_extension(usages, critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    issued = certificates.Issued(made, key)
+    folder.mkdir()
+    (folder / "tls.crt").write_bytes(issued.certificate_pem)
+    (folder / "tls.key").write_bytes(issued.key_pem)
+    (folder / "ca.crt").write_bytes((authority / "ca.crt").read_bytes())
+
+
+def agent(folder: Path, store: Keystore, ports: Ports, gateway: Ports) -> Server:
+    """With the DaemonSet's environment and arguments; without a kubelet."""
+    rendered = cluster_chart.render(
+        cluster_chart.REQUIRED | {"agent": {"enabled": True, "kubeletCPU": False}}
+    )
+    (container,) = cluster_chart.pods(rendered)["spillway-agent"]["containers"]
+    moved = {
+        "/etc/spillway-secrets/tls": str(store.folder / "agent"),
+        "/var/lib/spillway": str(folder / "agent-state"),
+        "https://spillway-collector.spillway.svc.cluster.local:4317": f"https://{HOST}:{gateway.grpc}",
+        "0.0.0.0:4317": f"{HOST}:{ports.grpc}",
+        "0.0.0.0:4318": f"{HOST}:{ports.http}",
+        "0.0.0.0:13133": f"{HOST}:{ports.collector_health}",
+        "0.0.0.0:8888": f"{HOST}:{ports.metrics}",
+    }
+    (folder / "agent-state").mkdir()
+    arguments = [a.replace("/etc/spillway", str(ROOT / "collectors")) for a in container["args"]]
+    return Server(
+        url="", command=[str(ROOT / "collectors/run"), *arguments], log=folder / "agent.log",
+        ready=lambda: answers(f"http://{HOST}:{ports.collector_health}/healthz"),
+        environment=cluster_chart.environment(container, {"spec.nodeName": "node-1"}, moved)
+        | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}"},
+    )  # fmt: skip
+
+
 def accepted(ports: Ports) -> float:
     """Spans that the collector has on its disk."""
     text = httpx.get(f"http://{HOST}:{ports.metrics}/metrics", trust_env=False).text
@@ -256,3 +309,17 @@ def test_envoy_refuses_a_collector_of_another_name(tmp_path: Path, store: Keysto
             lambda: int(httpx.get(stats, trust_env=False).text.rpartition(" ")[2] or 0) > 0, "a refusal"
         )
         assert accepted(ports) == 0
+
+
+def test_spans_come_by_way_of_an_agent(tmp_path: Path, store: Keystore, application: int):
+    """An agent with the DaemonSet's environment takes an Envoy's spans and hands them to the gateway, by mutual TLS both."""
+    certify_agent(store)
+    ports, gateway = Ports(), Ports()
+    gate = Pod("gate", tmp_path / "gate", application)
+    command = gate.prepare(store.folder / "gate", ports)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(running(collector(tmp_path, store, gateway)))
+        stack.enter_context(running(agent(tmp_path, store, ports, gateway)))
+        stack.enter_context(running(gate.server(command)))
+        httpx.get(f"http://{HOST}:{gate.inbound}/", trust_env=False)  # makes a span
+        eventually(lambda: accepted(gateway) >= 1, "a span at the gateway", seen=lambda: accepted(ports))

@@ -9,6 +9,7 @@
   "SPILLWAY_TLS_DIR" "/etc/spillway-tls"
   "SPILLWAY_SDS_DIR" "/etc/spillway-envoy"
   "XDS_IDENTITY" (printf "spiffe://%s/cluster/%s/relay" $v.trustDomain $v.cluster.name)
+  "COLLECTOR_IDENTITY" (printf "spiffe://%s/cluster/%s/collector" $v.trustDomain $v.cluster.name)
   "ENVOY_ADMIN_HOST" "127.0.0.1"
   "ENVOY_ADMIN_PORT" $v.sidecar.ports.admin
   "ENVOY_INBOUND_HOST" "0.0.0.0"
