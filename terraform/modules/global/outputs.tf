@@ -6,4 +6,9 @@ output "namespace" {
 output "secrets" {
   description = "Names of the Secrets that the module made; empty where they exist already."
   value       = local.names
+
+  precondition {
+    condition     = !local.given || alltrue([for user in keys(local.permissions) : contains(keys(local.hashes), user)])
+    error_message = "nats_user_files: a user there has no password in identity.nats_users; there are: ${join(", ", keys(local.permissions))}."
+  }
 }

@@ -24,11 +24,17 @@ locals {
     {
       spillway-topics      = tomap(local.kafka["topics"])
       spillway-migrate     = tomap(local.clickhouse["migrate"])
-      spillway-optimizer   = tomap(merge(local.clickhouse["optimizer"], local.redis["optimizer"], local.nats["optimizer"]))
-      spillway-papa        = tomap(merge(local.clickhouse["optimizer"], local.redis["papa"], local.nats["papa"]))
+      spillway-optimizer   = tomap(merge(local.clickhouse["optimizer"], local.redis["optimizer"], local.nats["proposer"]))
+      spillway-papa        = tomap(merge(local.clickhouse["optimizer"], local.redis["papa"], local.nats["proposer"]))
       spillway-publisher   = tomap(merge(local.clickhouse["publisher"], local.redis["publisher"], local.nats["publisher"]))
       spillway-signing-key = tomap({ "signing.key" = var.identity.signing_key })
     },
+    {
+      # What brokers and servers are told: a key per user. Strimzi's KafkaUser and Altinity's operator can name it.
+      spillway-kafka-users      = tomap(var.identity.kafka_users)
+      spillway-clickhouse-users = tomap({ for role, password in local.roles.clickhouse : role => sha256(password) })
+    },
+    var.redis_user_file == null ? {} : { spillway-redis-users = tomap({ "users.acl" = local.users_acl }) },
     var.nats_user_files == null ? {} : { spillway-nats-users = tomap({ "users.conf" = local.users_conf }) },
     { for name in local.server_names : "spillway-${name}-tls" => tomap({
       "tls.crt" = var.identity.servers[name].certificate
@@ -40,7 +46,8 @@ locals {
   workloads    = ["exclusive", "curves", "graph", "classify", "topics", "migrate", "optimizer", "papa", "publisher"]
   names = !local.given ? [] : concat(
     [for workload in local.workloads : "spillway-${workload}"],
-    ["spillway-signing-key"],
+    ["spillway-signing-key", "spillway-kafka-users", "spillway-clickhouse-users"],
+    var.redis_user_file == null ? [] : ["spillway-redis-users"],
     var.nats_user_files == null ? [] : ["spillway-nats-users"],
     [for name in local.server_names : "spillway-${name}-tls"],
   )

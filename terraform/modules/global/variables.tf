@@ -66,11 +66,12 @@ variable "trust" {
 }
 
 variable "identity" {
-  description = "Of modules/identity: passwords by server and role, the key that signs, NATS users with bcrypt hashes, server certificates. null: the Secrets exist already, and the state holds none of them."
+  description = "Of modules/identity: passwords by server and role, the key that signs, NATS users with bcrypt hashes, Kafka users with passwords, server certificates. null: the Secrets exist already, and the state holds none of them."
   type = object({
     roles       = map(map(string))
     signing_key = string
     nats_users  = map(string)
+    kafka_users = map(string)
     servers     = optional(map(object({ certificate = string, key = string })), {})
   })
   default   = null
@@ -79,6 +80,12 @@ variable "identity" {
 
 variable "nats_user_files" {
   description = "Folder with the permissions of the NATS users, infra/nats/users: one file per role, relay.conf for every cluster. null: the bus has users of its own making."
+  type        = string
+  default     = null
+}
+
+variable "redis_user_file" {
+  description = "Redis's users with their rights, infra/redis/users.acl. null: Redis has users of its own making."
   type        = string
   default     = null
 }

@@ -1,7 +1,8 @@
 # The global part, and every identity: applied first. It needs no region to be alive.
 locals {
-  map      = yamldecode(file(var.map_file))
-  existing = try(local.map.secrets.existing, false)
+  map         = yamldecode(file(var.map_file))
+  existing    = try(local.map.secrets.existing, false)
+  redis_users = "${path.root}/../../../../infra/redis/users.acl"
 }
 
 module "topology" {
@@ -31,12 +32,14 @@ module "global" {
   servers            = local.map.global.servers
   clusters           = keys(local.map.regions)
   nats_user_files    = "${path.root}/../../../../infra/nats/users"
+  redis_user_file    = fileexists(local.redis_users) ? local.redis_users : null
   write_only_secrets = try(local.map.secrets.write_only, false)
   trust              = one(module.identity[*].trust)
   identity = local.existing ? null : {
     roles       = module.identity[0].roles
     signing_key = module.identity[0].signing_key
     nats_users  = module.identity[0].nats_users
+    kafka_users = module.identity[0].kafka_users
     servers     = module.identity[0].servers
   }
 }

@@ -16,13 +16,14 @@ variables {
   }
   identity = {
     roles = {
-      nats       = { optimizer = "p1", papa = "p2", publisher = "p3", operator = "p4" }
+      nats       = { proposer = "p1", publisher = "p3" }
       kafka      = { exclusive = "p5", curves = "p6", graph = "p7", classify = "p8", topics = "p9" }
       redis      = { streams = "p10", optimizer = "p11", papa = "p12", publisher = "p13" }
       clickhouse = { migrate = "p14", streams = "p15", optimizer = "p16", publisher = "p17", analyst = "p18" }
     }
     signing_key = "k"
-    nats_users  = { publisher = "$2a$10$hash-of-p3", relay-a = "$2a$10$hash-of-a", relay-b = "$2a$10$hash-of-b" }
+    nats_users  = { proposer = "$2a$10$hash-of-p1", publisher = "$2a$10$hash-of-p3", relay-a = "$2a$10$hash-of-a", relay-b = "$2a$10$hash-of-b" }
+    kafka_users = { exclusive = "p5", collector-a = "p20" }
     servers     = { nats = { certificate = "c", key = "k" } }
   }
 }
@@ -65,6 +66,28 @@ run "the_bus_knows_each_clusters_relay_by_a_hash" {
     condition     = !can(regex("@|password: \\$", kubernetes_secret_v1.this["spillway-nats-users"].data["users.conf"]))
     error_message = "a placeholder is left"
   }
+}
+
+run "redis_and_clickhouse_know_passwords_by_their_sums" {
+  variables {
+    redis_user_file = "tests/users.acl"
+  }
+  assert {
+    condition     = kubernetes_secret_v1.this["spillway-redis-users"].data["users.acl"] == "user default off\nuser streams on #${sha256("p10")} resetchannels ~a -@all +get\n"
+    error_message = "a line per user, no comment, and no other user"
+  }
+  assert {
+    condition     = kubernetes_secret_v1.this["spillway-clickhouse-users"].data["analyst"] == sha256("p18")
+    error_message = "analyst"
+  }
+}
+
+run "a_bus_user_without_a_password_is_refused" {
+  command = plan
+  variables {
+    clusters = ["a", "b", "c"]
+  }
+  expect_failures = [output.secrets]
 }
 
 run "existing_secrets_are_left_alone" {
