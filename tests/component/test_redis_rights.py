@@ -1,0 +1,167 @@
+"""Every user of infra/redis/users.acl on a real Redis, by the stack's own starter: its keys and commands, and no other."""
+
+import contextlib
+import os
+import secrets
+import subprocess
+
+import pytest
+import redis
+from spillway_contracts import names
+from spillway_contracts.hot_state import NetworkEntry
+from spillway_lab.testing import servers
+from spillway_lab.testing.servers import ROOT, free_port
+from spillway_optimizer import hot
+from spillway_optimizer.lease import Lease
+from spillway_publisher.hot_state import HotState
+from spillway_publisher.telemetry import Telemetry
+from spillway_streams.health import Status
+from spillway_streams.hot import Boards
+
+pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
+USERS = ("streams", "optimizer", "papa", "publisher")
+RUN = [str(ROOT / "infra" / "redis" / "run")]
+KEYS = {
+    "load": "spillway:load:west", "demand": "spillway:demand:west", "network": names.REDIS_KEY_NETWORK,
+    "placement": "spillway:placement:west", "in_force": "spillway:ruleset:west", "policy": names.REDIS_KEY_POLICY,
+    "lease of optimizer": "spillway:lease:optimizer", "fence of optimizer": "spillway:lease:optimizer:fence",
+    "lease of papa": "spillway:lease:papa", "fence of papa": "spillway:lease:papa:fence",
+    "checkpoint": names.REDIS_KEY_PAPA_CHECKPOINT, "another's": "mine", "none of ours": "spillway:other",
+}  # fmt: skip
+_READ = {"load", "demand", "network", "placement", "in_force"}
+MAY = {
+    "streams": {"load", "demand", "network"},
+    "optimizer": _READ | {"policy", "lease of optimizer", "fence of optimizer"},
+    "papa": _READ | {"checkpoint", "lease of papa", "fence of papa"},
+    "publisher": {"in_force", "placement"},
+}
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory):
+    """A URL for each user, and one for the administrator."""
+    port, passwords = free_port(), {user: secrets.token_hex(12) for user in ("default", *USERS)}
+    environment = {f"REDIS_{user.upper()}_PASSWORD": passwords[user] for user in USERS}
+    environment |= {
+        "REDIS_BIND": "127.0.0.1",
+        "REDIS_PORT": str(port),
+        "REDIS_PASSWORD": passwords["default"],
+    }
+    server = servers.Server(
+        "", RUN, tmp_path_factory.mktemp("redis") / "server.log", lambda: servers.answers(port, b"PING\r\n", b"-NOAUTH"),
+        environment,
+    )  # fmt: skip
+    with servers.running(server):
+        yield {user: f"redis://{user}:{password}@127.0.0.1:{port}/0" for user, password in passwords.items()}
+
+
+@pytest.fixture
+def connect(urls):
+    with contextlib.ExitStack() as open_:
+        yield lambda user: open_.enter_context(redis.Redis.from_url(urls[user]))
+
+
+def refused(client: redis.Redis, *command: str) -> bool:
+    try:
+        client.execute_command(*command)
+    except redis.exceptions.NoPermissionError:
+        return True
+    except redis.exceptions.ResponseError:
+        return False  # wrong type, wrong number of arguments: it was let in
+    return False
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_user_touches_its_keys_alone(connect, user):
+    """Every key of the contract, and others, by every command of the user that names one key: also through a script."""
+    client = connect(user)
+    tries = {
+        "streams": [("HSET", "{}", "a", "b"), ("HGETALL", "{}"), ("PEXPIRE", "{}", "1000")],
+        "optimizer": [("GET", "{}"), ("HGETALL", "{}"), ("DEL", "{}")],
+        "papa": [("GET", "{}"), ("HGETALL", "{}"), ("DEL", "{}")],
+        "publisher": [("SET", "{}", "a")],
+    }[user]
+    for name, key in KEYS.items():
+        for command in tries:
+            assert refused(client, *(part.format(key) for part in command)) == (name not in MAY[user]), (
+                name,
+                command,
+            )
+        if user != "publisher":
+            call = ("EVAL", "return redis.call('EXISTS', KEYS[1])", "1", key)
+            assert refused(client, *call) or name in MAY[user]
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize(
+    "command",
+    [("FLUSHALL",), ("FLUSHDB",), ("KEYS", "*"), ("SCAN", "0"), ("CONFIG", "GET", "*"), ("CONFIG", "SET", "maxmemory", "1"),
+     ("ACL", "LIST"), ("ACL", "SETUSER", "default", "nopass"), ("SHUTDOWN", "NOSAVE"), ("SAVE",), ("DEBUG", "SLEEP", "0"),
+     ("REPLICAOF", "127.0.0.1", "1"), ("MONITOR",), ("SUBSCRIBE", "a"), ("PUBLISH", "a", "b"), ("CLIENT", "LIST"),
+     ("MIGRATE", "h", "1", "k", "0", "1"), ("SCRIPT", "FLUSH"), ("RENAME", "spillway:network", "spillway:load:a"),
+     ("MODULE", "LIST"), ("SWAPDB", "0", "1"), ("DUMP", "spillway:network")],
+)  # fmt: skip
+def test_nobody_administers(connect, user, command):
+    """The server, its users, its settings and other clients are the administrator's."""
+    assert refused(connect(user), *command)
+
+
+def test_a_script_may_do_no_more_than_its_user(connect):
+    """A key that is not named to EVAL is refused too, and so is a command that the user does not have."""
+    client = connect("streams")
+    for script in (
+        "redis.call('GET', 'spillway:policy')",
+        "redis.call('HSET', 'spillway:policy', 'a', 'b')",
+        "redis.call('FLUSHALL')",
+    ):
+        with pytest.raises(redis.exceptions.ResponseError, match="(?i)can't run|permission|can't access"):
+            client.eval(script, 0)
+
+
+def test_without_a_password_or_with_anothers_nothing_is_answered(urls):
+    port = urls["default"].rpartition(":")[2]
+    for url in (f"redis://127.0.0.1:{port}", f"redis://streams:wrong@127.0.0.1:{port}",
+                urls["streams"].replace("streams", "publisher"), f"redis://nobody:x@127.0.0.1:{port}"):  # fmt: skip
+        with redis.Redis.from_url(url) as client, pytest.raises(redis.exceptions.AuthenticationError):
+            client.ping()
+
+
+async def test_every_program_does_its_work_as_its_user(urls):
+    """The project's own code against its own rights: boards written and pruned, read, leases held, checkpoint and rules."""
+    status = Status(Boards.NAME)
+    boards, entry = Boards(urls["streams"], 15.0, status), NetworkEntry(1.0, 2.0, 3)
+    await boards.put({KEYS["network"]: {"a>b": entry, "b>a": entry}})
+    await boards.put({KEYS["network"]: {"a>b": NetworkEntry(1000.0, 2.0, 3)}})
+    assert not status.problems()
+    for role in ("optimizer", "papa"):
+        client = hot.connect(urls[role])
+        told = await hot.boards(client, ("west", "east"))
+        assert ("a", "b") in told.network
+        assert await hot.in_force(client, ("west", "east")) is None
+        lease = Lease(client, role, 10)
+        assert await lease.hold() and await lease.hold()
+        await lease.release()
+        await client.aclose()
+    hot_state = HotState(urls["publisher"], Telemetry(), 2)
+    await hot_state._write()
+    await hot_state.close()
+
+
+def test_it_does_not_start_without_its_secrets():
+    """Every variable that is missing is named, and half of the users are none."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("REDIS_")}
+    done = subprocess.run(RUN, env=clean, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 64
+    assert {line.partition(":")[0] for line in done.stderr.splitlines()} == {
+        "REDIS_BIND",
+        "REDIS_PORT",
+        "REDIS_PASSWORD",
+    }
+    given = clean | {
+        "REDIS_BIND": "127.0.0.1",
+        "REDIS_PORT": "1",
+        "REDIS_PASSWORD": "a",
+        "REDIS_PAPA_PASSWORD": "b",
+    }
+    done = subprocess.run(RUN, env=given, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 64 and "REDIS_STREAMS_PASSWORD: not set" in done.stderr

@@ -1,0 +1,111 @@
+"""No default password, key or token anywhere in the repository: python tools/no_secrets.py [FOLDER]
+
+Looks at every file that git knows of for what is written like a secret with a value. What only names one, reads one from
+somewhere else or is made at random is none. EXCEPTIONS have a reason each; one that nothing needs any more is an error.
+"""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_WORD = r"pass(?:word|wd|phrase)?|secret(?:_?key)?|api_?key|access_?key|auth_?token|access_?token|token"
+# A value that is taken from elsewhere or stands for one: variables, templates, paths, calls, attributes, types.
+_ELSEWHERE = r"\$|\{|<|@|%|/|\.\.\.|…|file:|env:"
+_TEST_FOLDERS = ("tests", "testing", "benchmarks", "testdata", "golden")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`skip`: parts of paths where a match is none; `value`: group that holds what may be harmless."""
+
+    name: str
+    pattern: re.Pattern
+    skip: tuple[str, ...] = ()
+
+
+RULES = (
+    # A test's own file that no key was ever made for cannot be told from a real one: nowhere.
+    Rule("private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\\?\s*n?[A-Za-z0-9+/=]{16}")),
+    Rule("placeholder password", re.compile(
+        r"\b(?:ch[a]nge[-_]?me|hunter[2]|passw[0]rd|letm[e]in|p[@]ssw[0]rd)\b", re.IGNORECASE), _TEST_FOLDERS),
+    Rule("token of a known form", re.compile(
+        r"\b(?:AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36}|xox[abprs]-[A-Za-z0-9-]{10,}|glpat-[\w-]{20}|AIza[\w-]{35}"
+        r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}|SU[A-Z2-7]{56})\b")),
+    Rule("URL with a password", re.compile(
+        rf"\b[a-z][a-z0-9+]*://[\w.-]*:(?!{_ELSEWHERE}|pass(?:word)?@)[^\s/:@'\"`,]+@[\w\[]"), _TEST_FOLDERS),
+    Rule("password as a literal", re.compile(
+        rf"(?i)[\"']?(?<![a-z])(?:\w*[_-])?(?:{_WORD})[\"']?\s*(?:=|:|:=)\s*[\"'](?!{_ELSEWHERE})[^\"'\s]{{3,}}[\"']"),
+        _TEST_FOLDERS),
+    Rule("password in a shell or a YAML file", re.compile(
+        rf"(?im)^\s*(?:-\s*)?(?:export\s+)?(?:\w*[_-])?(?:{_WORD})\s*[=:]\s*(?!{_ELSEWHERE}|[\"'|>(&*!]|null\b|true\b|false\b|#)"
+        r"[^\s#(]{4,}\s*$"), _TEST_FOLDERS),
+)  # fmt: skip
+_LINES_OF = {
+    "password in a shell or a YAML file": (
+        ".yaml",
+        ".yml",
+        ".sh",
+        ".env",
+        ".conf",
+        ".toml",
+        ".ini",
+        ".properties",
+    )
+}
+
+# (path, what stands in the line): why it is no secret.
+EXCEPTIONS: dict[tuple[str, str], str] = {}
+
+
+def findings(root: Path, files: list[str], exceptions: dict[tuple[str, str], str]) -> list[str]:
+    """A line for each: path:line: rule. Never the value."""
+    found, used = [], set()
+    for name in files:
+        path = root / name
+        if path.is_symlink() or not path.is_file():
+            continue
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue  # tools/artefacts.py judges those
+        for line, rule in sorted(_of(name, text)):
+            whole = text.splitlines()[line - 1]
+            excused = [key for key in exceptions if key[0] == name and key[1] in whole]
+            used.update(excused)
+            if not excused:
+                found.append(f"{name}:{line}: {rule}")
+    found += [f"{path}: an exception that nothing needs: {text!r}" for path, text in exceptions.keys() - used]
+    return found
+
+
+def _of(name: str, text: str) -> set[tuple[int, str]]:
+    parts, kind = Path(name).parts, Path(name).suffix or Path(name).name
+    return {
+        (text.count("\n", 0, match.start() + len(match[0]) - len(match[0].lstrip())) + 1, rule.name)
+        for rule in RULES
+        if not any(
+            part in rule.skip or part.startswith("test_") or part.endswith("_test.go") for part in parts
+        )
+        or not rule.skip
+        if kind in _LINES_OF.get(rule.name, (kind,))
+        for match in rule.pattern.finditer(text)
+    }
+
+
+def main() -> int:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parents[1])
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        capture_output=True,
+        check=True,
+    )
+    found = findings(root, [name for name in listed.stdout.decode().split("\0") if name], EXCEPTIONS)
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
