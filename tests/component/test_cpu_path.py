@@ -19,7 +19,7 @@ sys.path.insert(0, str(COLLECTORS / "component"))
 from agent_process import agent  # noqa: E402
 from collector_process import CLUSTER, collector  # noqa: E402
 from fake_kubelet import FakeKubelet  # noqa: E402
-from tls_files import tls_files  # noqa: E402
+from spillway_lab.testing.tls_files import tls_files  # noqa: E402
 
 BIN = COLLECTORS.parents[1] / ".spillway" / "bin"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")} | {

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     TraceServiceServicer,
     add_TraceServiceServicer_to_server,
 )
-from tls_files import TlsFiles
+from spillway_lab.testing.tls_files import TlsFiles
 
 NODE = "node-1"
 

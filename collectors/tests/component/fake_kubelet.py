@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tls_files import TlsFiles
+from spillway_lab.testing.tls_files import TlsFiles
 
 RECORDED = Path(__file__).resolve().parents[2] / "kubeletcpureceiver" / "testdata"
 _FILES = {"/stats/summary": "summary.json", "/pods": "pods.json"}

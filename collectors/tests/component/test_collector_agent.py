@@ -10,8 +10,8 @@ from collector_process import CLUSTER, spans_request
 from fake_dns import FakeDns
 from spillway_contracts import names
 from spillway_lab.testing import servers
+from spillway_lab.testing.tls_files import tls_files
 from spillway_lab.testing.waiting import eventually
-from tls_files import tls_files
 from topics import heavy_request
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]

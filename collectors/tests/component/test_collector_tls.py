@@ -11,8 +11,8 @@ import pytest
 from collector_process import Collector, collector, span_keys, spans_request
 from spillway_lab.testing import servers
 from spillway_lab.testing.kafka import kafka_process
+from spillway_lab.testing.tls_files import TlsFiles, tls_files
 from spillway_lab.testing.waiting import eventually
-from tls_files import TlsFiles, tls_files
 from topics import messages_of
 from trace_exports import TRACE_EXPORT
 

@@ -97,7 +97,8 @@ def test_a_role_reads_and_writes_its_tables_and_no_other(connect, role):
 @pytest.mark.parametrize(
     "text",
     [
-        "DROP TABLE rules", "TRUNCATE TABLE calls", "ALTER TABLE calls DELETE WHERE 1", "ALTER TABLE rules ADD COLUMN a Int8",
+        "DROP TABLE rules", "TRUNCATE TABLE calls", "ALTER TABLE calls DELETE WHERE 1",
+        "ALTER TABLE rules ADD COLUMN a Int8",
         "CREATE TABLE mine (a Int8) ENGINE = Memory", "CREATE DATABASE mine", "DROP DATABASE spillway",
         "CREATE USER mine", "GRANT ALL ON *.* TO analyst", "SYSTEM SHUTDOWN", "OPTIMIZE TABLE calls",
         "SELECT * FROM file('/etc/passwd', 'LineAsString')", "SELECT * FROM url('http://127.0.0.1:1', 'LineAsString')",
