@@ -1,0 +1,139 @@
+{{- define "spillway.labels" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: spillway
+{{- end }}
+
+{{- define "spillway.selector" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end }}
+
+{{- define "spillway.metadata" -}}
+name: {{ .name }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "spillway.labels" . | nindent 2 }}
+{{- end }}
+
+{{- define "spillway.image" -}}
+{{ .root.Values.image.registry }}/{{ .image }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- end }}
+
+{{/* What every pod of the chart has, whatever runs in it. */}}
+{{- define "spillway.pod" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "spillway.confined" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "spillway.spread" -}}
+topologySpreadConstraints:
+  {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "spillway.selector" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+
+{{/* A variable from a key of a Secret. */}}
+{{- define "spillway.secret" -}}
+- name: {{ .key }}
+  valueFrom: {secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}}
+{{- end }}
+
+{{- define "spillway.kafkaEnvironment" -}}
+- {name: SPILLWAY_KAFKA, value: {{ .root.Values.kafka.brokers | quote }}}
+{{- if .root.Values.kafka.tls }}
+- {name: SPILLWAY_KAFKA_TLS, value: "on"}
+- {name: SPILLWAY_KAFKA_TLS_CA, value: /run/spillway/trust/ca.crt}
+{{- with .root.Values.kafka.sasl }}
+- {name: SPILLWAY_KAFKA_SASL, value: {{ . }}}
+- {name: SPILLWAY_KAFKA_SASL_PASSWORD_FILE, value: /run/spillway/kafka/kafka-password}
+{{ include "spillway.secret" (dict "secret" $.secret "key" "SPILLWAY_KAFKA_SASL_USER") }}
+{{- end }}
+{{- else }}
+- {name: SPILLWAY_KAFKA_TLS, value: "off"}
+{{- end }}
+{{- end }}
+
+{{/* Variables that are not of one workload: server addresses with their authorities. `servers`: which it speaks to. */}}
+{{- define "spillway.environment" -}}
+{{- if has "kafka" .servers }}
+{{ include "spillway.kafkaEnvironment" . }}
+{{- end }}
+{{- range list "clickhouse" "redis" "nats" }}
+{{- if has . $.servers }}
+{{ include "spillway.secret" (dict "secret" $.secret "key" (printf "SPILLWAY_%s_URL" (upper .))) }}
+{{- if not $.root.Values.plaintext }}
+- {name: {{ printf "SPILLWAY_%s_CA" (upper .) }}, value: /run/spillway/trust/ca.crt}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if .root.Values.plaintext }}
+- {name: SPILLWAY_PLAINTEXT, value: allow}
+{{- end }}
+{{- end }}
+
+{{- define "spillway.kafkaPassword" -}}
+{{- if and (has "kafka" .servers) .root.Values.kafka.tls .root.Values.kafka.sasl }}yes{{ end -}}
+{{- end }}
+
+{{- define "spillway.mounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: trust, mountPath: /run/spillway/trust, readOnly: true}
+{{- if include "spillway.kafkaPassword" . }}
+- {name: kafka, mountPath: /run/spillway/kafka, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "spillway.volumes" -}}
+- {name: tmp, emptyDir: {sizeLimit: 256Mi}}
+- name: trust
+  configMap: {name: {{ .root.Values.trust.configMap }}, optional: {{ and .root.Values.plaintext (not .root.Values.kafka.tls) }}}
+{{- if include "spillway.kafkaPassword" . }}
+- name: kafka
+  secret: {secretName: {{ .secret }}, defaultMode: 0440, items: [{key: kafka-password, path: kafka-password}]}
+{{- end }}
+{{- end }}
+
+{{- define "spillway.annotations" -}}
+{{- with .root.Values.credentialsRevision }}
+spillway.dev/credentials-revision: {{ . | quote }}
+{{- end }}
+{{- if and .topology .root.Values.topologyRevision }}
+spillway.dev/topology-revision: {{ .root.Values.topologyRevision | quote }}
+{{- end }}
+{{- with .root.Values.podAnnotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,326 @@
+"""infra/helm/spillway-global as helm renders it: valid, confined, whole, and its processes start with what it gives."""
+
+import copy
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import charts
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from spillway_lab.testing.servers import ROOT, free_port
+
+pytestmark = pytest.mark.component
+CHART = ROOT / "infra/helm/spillway-global"
+LEAST: dict[str, Any] = {
+    "image": {"registry": "registry.example/spillway"},
+    "kafka": {"brokers": "localhost:19093"},
+}
+MONITORED = LEAST | {
+    "monitoring": {
+        "serviceMonitors": True,
+        "prometheusRules": True,
+        "dashboards": True,
+        "labels": {"a": "b"},
+    },
+    "streams": {"autoscaling": {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"}},
+    "credentialsRevision": "c1",
+    "topologyRevision": "t1",
+    "guardrails": {"maximum_shift": 2000},
+}
+BUNDLED = LEAST | {"bundled": {"nats": {"enabled": True}, "redis": {"enabled": True}}}
+IN_CLEAR = {**LEAST, "plaintext": True, "kafka": LEAST["kafka"] | {"tls": False}}
+REPLICATED = LEAST | {"clickhouse": {"variant": "replicated", "cluster": "{cluster}"}}
+BARE = {**LEAST, "kafka": LEAST["kafka"] | {"createTopics": False, "sasl": ""}}
+BARE |= {"clickhouse": {"migrate": False}, "networkPolicy": {"enabled": False}}
+SETS = {
+    "least": LEAST,
+    "monitored": MONITORED,
+    "bundled": BUNDLED,
+    "in clear": IN_CLEAR,
+    "replicated": REPLICATED,
+    "bare": BARE,
+}
+each_set = pytest.mark.parametrize("values", SETS.values(), ids=SETS)
+BOXES = {"spillway-streams": "spillway_streams", "spillway-optimizer": "spillway_optimizer"}
+BOXES |= {
+    "spillway-publisher": "spillway_publisher",
+    "spillway-clickhouse-migrate": "spillway_clickhouse.migrate",
+}
+SECRETS = {f"spillway-{w}" for w in ("exclusive", "curves", "graph", "classify", "optimizer", "papa")}
+SECRETS |= {"spillway-publisher", "spillway-migrate", "spillway-topics", "spillway-signing-key"}
+SECRETS |= {"spillway-nats-users", "spillway-nats-tls", "spillway-redis-users", "spillway-redis-tls"}
+CONFIG_MAPS = {"spillway-trust", "spillway-topology"}  # made outside
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools() -> None:
+    charts.build()
+
+
+@each_set
+def test_helm_and_the_api_server_accept_it(values: dict):
+    """helm lint --strict finds nothing, and every object is one that Kubernetes, Prometheus' operator or KEDA takes."""
+    done = charts.helm("lint", "--strict", CHART, values=values)
+    assert done.returncode == 0, done.stdout + done.stderr
+    charts.conform(charts.render(CHART, values))
+
+
+@each_set
+def test_every_pod_is_confined_and_selected(values: dict):
+    """Security contexts, resources, probes; selectors select, ports are listened on, no Secret is made."""
+    objects = charts.render(CHART, values)
+    assert charts.insecure(objects) == []
+    assert charts.adrift(objects) == []
+
+
+def references(template: dict) -> Iterator[tuple[str, str]]:
+    """(Secret or ConfigMap, its name) of everything that a pod is given."""
+    for container in charts.containers(template):
+        for variable in container.get("env", []):
+            if source := variable.get("valueFrom", {}).get("secretKeyRef"):
+                yield "Secret", source["name"]
+    for volume in template["spec"].get("volumes", []):
+        for source in [volume, *volume.get("projected", {}).get("sources", [])]:
+            if "secret" in source:
+                yield "Secret", source["secret"].get("secretName") or source["secret"]["name"]
+            if "configMap" in source:
+                yield "ConfigMap", source["configMap"]["name"]
+
+
+@each_set
+def test_what_pods_are_given_is_made_here_or_documented(values: dict):
+    """A Secret or ConfigMap that a pod refers to is the chart's own, or one whose name is agreed with who makes it."""
+    objects = charts.render(CHART, values)
+    own = set(charts.of(objects, "ConfigMap"))
+    for workload, template in charts.pods(objects):
+        for kind, name in references(template):
+            assert name in (SECRETS if kind == "Secret" else CONFIG_MAPS | own), charts.name(workload)
+
+
+@each_set
+def test_each_pod_may_speak_to_the_servers_that_it_is_told_of(values: dict):
+    """Where there are policies, each pod has one of its own, whose egress has the ports of every server it uses."""
+    objects = charts.render(CHART, values)
+    policies = charts.of(objects, "NetworkPolicy")
+    if not values.get("networkPolicy", {}).get("enabled", True):
+        assert policies == {}
+        return
+    ports = {"KAFKA": 9093, "CLICKHOUSE_URL": 9440, "REDIS_URL": 6380, "NATS_URL": 4222}
+    for workload, template in charts.pods(objects):
+        mine = policies[workload["metadata"]["name"]]["spec"]
+        may = {p["port"] for rule in mine.get("egress", []) for p in rule["ports"]}
+        told = {v["name"] for c in charts.containers(template) for v in c.get("env", [])}
+        wanted = {port for name, port in ports.items() if f"SPILLWAY_{name}" in told}
+        assert wanted <= may, charts.name(workload)
+
+
+def test_monitors_alerts_and_scaling():
+    """The ServiceMonitor's labels are on a Service of every Deployment; scaling has its target and stops at the
+    number of partitions; revisions are on the pods that they are to roll."""
+    objects = charts.render(CHART, MONITORED)
+    wanted = charts.of(objects, "ServiceMonitor")["spillway-global"]["spec"]["selector"]["matchLabels"]
+    monitored = {
+        n
+        for n, s in charts.of(objects, "Service").items()
+        if wanted.items() <= s["metadata"]["labels"].items()
+    }
+    deployments = charts.of(objects, "Deployment")
+    assert monitored == set(deployments)
+    for name, scaled in charts.of(objects, "ScaledObject").items():
+        assert scaled["spec"]["scaleTargetRef"]["name"] == name
+        assert "replicas" not in deployments[name]["spec"]
+        assert scaled["spec"]["maxReplicaCount"] == 4
+    assert len(charts.of(objects, "ScaledObject")) == 4
+    for name, deployment in deployments.items():
+        annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+        reads = name in ("spillway-optimizer", "spillway-papa", "spillway-publisher")
+        assert annotations.get("spillway.dev/topology-revision") == ("t1" if reads else None)
+        assert annotations["spillway.dev/credentials-revision"] == "c1"
+
+
+def test_every_alert_and_dashboard_is_in_the_chart():
+    """The copies are those of infra/, and each comes out as an object."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools/charts/copies.py", "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    objects = charts.render(CHART, MONITORED)
+    groups = [g for rule in charts.of(objects, "PrometheusRule").values() for g in rule["spec"]["groups"]]
+    originals = [
+        yaml.safe_load(p.read_text())["groups"] for p in sorted((ROOT / "infra/alerts").glob("*.yaml"))
+    ]
+    assert sorted(g["name"] for g in groups) == sorted(g["name"] for file in originals for g in file)
+    dashboards = {
+        key for c in charts.of(objects, "ConfigMap").values() for key in c["data"] if key.endswith(".json")
+    }
+    assert dashboards == {p.name for p in (ROOT / "infra/grafana").glob("*.json")}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("image.registry", ""),
+        ("kafka.brokers", "kafka"),
+        ("kafka.brokers", "kafka://kafka:9093"),
+        ("kafka.sasl", "GSSAPI"),
+        ("kafka.partitions", 0),
+        ("clickhouse.variant", "replicated"),
+        ("streams.curves.replica", 2),
+        ("streams.exclusive.settings", {"SPILLWAY-WINDOW": "2"}),
+        ("streams.autoscaling.enabled", True),
+        ("optimizer.resources", {"cpu": "1"}),
+        ("networkPolicy.kafka.cidrs", ["kafka.example"]),
+        ("guardrails", "maximum_shift: 1"),
+        ("papas", {}),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(path: str, value: object):
+    """The schema's message names the value, or the group that an unknown one is in."""
+    values = copy.deepcopy(LEAST)
+    *groups, last = path.split(".")
+    place = values
+    for group in groups:
+        place = place.setdefault(group, {})
+    place[last] = value
+    done = charts.helm("template", "spillway", CHART, values=values)
+    assert done.returncode != 0
+    assert groups == [] or f"'/{'/'.join(groups)}" in done.stderr
+    assert last in done.stderr or path in (
+        "clickhouse.variant",
+        "streams.autoscaling.enabled",
+        "optimizer.resources",
+    )
+
+
+def test_nothing_is_rendered_without_what_has_no_default():
+    """The registry and the brokers are asked for, by name."""
+    done = charts.helm("template", "spillway", CHART)
+    assert done.returncode != 0
+    assert "/image/registry" in done.stderr
+    assert "/kafka/brokers" in done.stderr
+
+
+def test_the_readme_has_every_value():
+    """Its table is made from values.yaml and the schema."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools/charts/table.py", "--check", CHART], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what a pod finds mounted: an authority, a signing key, a password, topology and guardrails."""
+    folder = tmp_path_factory.mktemp("pod")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")]), datetime.now(UTC)
+    made = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1)
+    )
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    signing = ed25519.Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    files = {
+        "trust/ca.crt": made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
+        "signing/signing.key": signing,
+        "kafka/kafka-password": b"p",
+        "topology/topology.yaml": (ROOT / "contracts/golden/topology.yaml").read_bytes(),
+    }
+    for file, content in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_bytes(content)
+    return folder
+
+
+SERVERS = {
+    "SPILLWAY_CLICKHOUSE_URL": "clickhouses://u:p@localhost:19440/spillway",
+    "SPILLWAY_REDIS_URL": "rediss://u:p@localhost:16380/0",
+    "SPILLWAY_NATS_URL": "tls://u:p@localhost:14222",
+    "SPILLWAY_KAFKA_SASL_USER": "u",
+}
+
+
+def process(objects: list[dict], template: dict, machine: Path, health: int) -> subprocess.Popen:
+    """The box of a pod, with exactly the pod's arguments and variables; its mounts are below `machine`."""
+    container = template["spec"]["containers"][0]
+    for config_map in charts.of(objects, "ConfigMap").values():
+        for file, text in config_map["data"].items():
+            folder = machine / config_map["metadata"]["name"].removeprefix("spillway-")
+            folder.mkdir(exist_ok=True)
+            (folder / file).write_text(text)
+    moved = {
+        "/run/spillway": str(machine),
+        "/var/lib/spillway": str(machine / "state"),
+        "/app/clickhouse": str(ROOT / "contracts/clickhouse"),
+    }
+
+    def here(text: str) -> str:
+        return next((new + text[len(old) :] for old, new in moved.items() if text.startswith(old)), text)
+
+    given = {v["name"]: here(v["value"]) if "value" in v else SERVERS[v["name"]] for v in container["env"]}
+    if "SPILLWAY_HEALTH_LISTEN" in given:
+        given["SPILLWAY_HEALTH_LISTEN"] = f"127.0.0.1:{health}"
+    around = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
+    module = BOXES[re.split("[/:]", container["image"])[-2]]
+    command = [sys.executable, "-m", module, *map(here, container["args"])]
+    log = (machine / "log").open("w")
+    return subprocess.Popen(command, env=around | given, stdout=log, stderr=subprocess.STDOUT)
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+            return response.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@pytest.mark.parametrize(
+    "name", ["exclusive", "curves", "graph", "classify", "optimizer", "papa", "publisher"]
+)
+def test_the_process_starts_with_what_its_pod_is_given(name: str, machine: Path):
+    """With the Deployment's own variables and files no box finds its configuration wrong, and its liveness probe is
+    answered although every server is away."""
+    objects = charts.render(CHART, LEAST)
+    template = charts.of(objects, "Deployment")[f"spillway-{name}"]["spec"]["template"]
+    port = free_port()
+    running = process(objects, template, machine, port)
+    try:
+        end = time.monotonic() + 120
+        while running.poll() is None and time.monotonic() < end and not answers(port):
+            time.sleep(0.2)
+        assert running.poll() is None, (machine / "log").read_text()
+        assert answers(port)
+    finally:
+        running.kill()
+        running.wait()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("migrate", "waiting for ClickHouse"), ("topics", "error: localhost:19093")]
+)
+def test_the_job_starts_with_what_its_pod_is_given(name: str, says: str, machine: Path):
+    """A Job gets as far as its server, which is not there."""
+    objects = charts.render(CHART, LEAST)
+    running = process(objects, charts.of(objects, "Job")[f"spillway-{name}"]["spec"]["template"], machine, 0)
+    try:
+        end = time.monotonic() + 120
+        while time.monotonic() < end and says not in (machine / "log").read_text() and running.poll() is None:
+            time.sleep(0.2)
+        assert says in (machine / "log").read_text()
+    finally:
+        running.kill()
+        running.wait()
