@@ -67,7 +67,7 @@ def _declare(file: Path) -> int:
     settings = config.load(config.TopicsSettings)
     try:
         wanted = topics.read(file, default_partitions=4)
-        created = asyncio.run(topics.create(settings, wanted, replicas=1))
+        created = asyncio.run(topics.create(settings, wanted, settings.topic_replicas))
     except StreamsError as error:
         print(f"error: {error}", file=sys.stderr)
         return config.EXIT_USAGE

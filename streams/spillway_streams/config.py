@@ -21,6 +21,7 @@ class TopicsSettings(KafkaWire, BaseSettings):
     """What `topics` needs."""
 
     model_config = _ENVIRONMENT
+    topic_replicas: int = Field(1, ge=1, le=10, description="of topics that do not exist yet")
 
     @property
     def brokers(self) -> list[str]:
@@ -41,7 +42,6 @@ class Settings(TopicsSettings, ClickHouseSettings):
     state_dir: Path
     health_listen: str = Field(description="host:port")
     topic_partitions: int = Field(4, ge=1, le=1024)
-    topic_replicas: int = Field(1, ge=1, le=10)
 
     @field_validator("health_listen")
     @classmethod

@@ -12,7 +12,7 @@ GLOBAL = "infra/helm/spillway-global/files"
 # (pattern of the originals, folder of the copies)
 COPIES = (
     ("infra/kafka/topics.yaml", GLOBAL),
-    ("infra/alerts/*.yaml", f"{GLOBAL}/alerts"),
+    ("infra/alerts/global.yaml", f"{GLOBAL}/alerts"),
     ("infra/grafana/*.json", f"{GLOBAL}/grafana"),
 )
 
