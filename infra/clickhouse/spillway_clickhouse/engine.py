@@ -66,7 +66,8 @@ class Engine:
         users = (folder / "users.xml").resolve()
         if self._roles:
             users.write_text(grants.users_xml(self._roles.values()))
-        configuration.write_text(_configuration(max_memory, users if self._roles else None))
+        backups = (folder / "backups").resolve()
+        configuration.write_text(_configuration(max_memory, users if self._roles else None, backups))
         arguments = {"config-file": str(configuration.resolve()), "max_threads": str(max_threads)}
         arguments |= _SERVER_SETTINGS
         self.defaults = {"max_threads": str(max_threads)} | _SERVER_SETTINGS
@@ -216,7 +217,7 @@ def _load_extension() -> ModuleType:
     return module
 
 
-def _configuration(max_memory: int, users: Path | None) -> str:
+def _configuration(max_memory: int, users: Path | None, backups: Path) -> str:
     cache = max_memory // 8
     access = f"  <users_config>{escape(str(users))}</users_config>\n" if users else ""
     return (
@@ -225,5 +226,6 @@ def _configuration(max_memory: int, users: Path | None) -> str:
         f"  <mark_cache_size>{cache}</mark_cache_size>\n"
         f"  <uncompressed_cache_size>{cache}</uncompressed_cache_size>\n"
         "  <background_pool_size>2</background_pool_size>\n"
+        f"  <backups><allowed_path>{escape(str(backups))}/</allowed_path></backups>\n"
         "</clickhouse>\n"
     )

@@ -1,0 +1,46 @@
+"""What the pages of docs/ claim is there: figures are fresh, links lead somewhere, named tests exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("docs/operations.md", "docs/security.md")
+_TEST = re.compile(r"`([\w./-]+(?:test_\w+\.py|_test\.go|\.tftest\.hcl))(?:::(\w+))?`")
+
+
+def test_the_sizing_table_is_made_of_the_measured_figures():
+    """docs/operations.md has the table that docs/measured.json gives."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "sizing.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_test_that_a_page_names_exists(page):
+    """A control or command is shown by the file, and in it the function, that the page says."""
+    named = _TEST.findall((ROOT / page).read_text())
+    assert len(named) >= 5
+    missing = []
+    for file, function in named:
+        path = ROOT / file
+        if not path.is_file() or (function and not re.search(rf"\b(def|func) {function}\(", path.read_text())):
+            missing.append(f"{file}::{function}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_of_a_page_leads_somewhere(page):
+    """Files of the repository, and headings where a link names one."""
+    broken = []
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", (ROOT / page).read_text()):
+        path = ((ROOT / page).parent / target).resolve() if target else ROOT / page
+        headings = re.findall(r"^#+ (.+)$", path.read_text(), re.M) if path.is_file() else []
+        anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        if not path.exists() or (anchor and anchor not in anchors):
+            broken.append(f"{target}#{anchor}")
+    assert broken == []
