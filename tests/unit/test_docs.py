@@ -28,7 +28,9 @@ def test_every_test_that_a_page_names_exists(page):
     missing = []
     for file, function in named:
         path = ROOT / file
-        if not path.is_file() or (function and not re.search(rf"\b(def|func) {function}\(", path.read_text())):
+        if not path.is_file() or (
+            function and not re.search(rf"\b(def|func) {function}\(", path.read_text())
+        ):
             missing.append(f"{file}::{function}")
     assert missing == []
 
@@ -37,7 +39,9 @@ def test_every_test_that_a_page_names_exists(page):
 def test_every_link_of_a_page_leads_somewhere(page):
     """Files of the repository, and headings where a link names one."""
     broken = []
-    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", (ROOT / page).read_text()):
+    for target, anchor in re.findall(
+        r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", (ROOT / page).read_text()
+    ):
         path = ((ROOT / page).parent / target).resolve() if target else ROOT / page
         headings = re.findall(r"^#+ (.+)$", path.read_text(), re.M) if path.is_file() else []
         anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
