@@ -1,7 +1,7 @@
 """A running copy of the local stack: ports, secrets, rendered files and the supervisor.
 
-run/<name>/  secrets.env · tls/ (see keystore) · topology.yaml, endpoints-*.yaml, envoy/, nats/ … (see render) ·
-log/ · data/
+run/<name>/  secrets.env · tls/ (see keystore) · ruleset-keys.pem · topology.yaml, endpoints-*.yaml, envoy/, nats/ …
+(see render) · log/ · data/
 """
 
 import fcntl
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from spillway_lab import bus, certificates, files, pods, ports, templates
+from spillway_lab import bus, certificates, files, pods, ports, signing, templates
 from spillway_lab.errors import LabError
 from spillway_lab.keystore import Keystore
 from spillway_lab.pods import HOST, Plan
@@ -99,6 +99,7 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     rendered = {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()}
     files.write(run, rendered | bus.configuration(clusters, templates.read(ROOT / "infra")))
     Keystore(run / "tls").issue(certificates.relay(cluster, (HOST,)) for cluster in clusters)
+    signing.issue(run / "tls" / signing.OWNER, run / signing.PUBLIC_KEYS)
     environment = _environment(run, clusters, shared, policy)
     compose = [
         ROOT / "infra/local/process-compose.yaml",

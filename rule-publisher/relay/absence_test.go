@@ -32,7 +32,7 @@ func serving(t *testing.T, server *natsserver.Server) (config, *running) {
 func kept(t *testing.T, conf config) {
 	t.Helper()
 	eventually(t, "the ruleset is on disk", func() bool {
-		_, err := os.Stat(filepath.Join(conf.StateDir, "ruleset.state"))
+		_, err := os.Stat(filepath.Join(conf.StateDir, "signed-ruleset.state"))
 		return err == nil
 	})
 }
@@ -50,7 +50,7 @@ func TestRestartWithoutNATS(t *testing.T) {
 		t.Errorf("weights %v after the restart", got)
 	}
 	second.stop()
-	must(t, os.WriteFile(conf.StateDir+"/ruleset.state", []byte("SPILLWAY-STATE 2 rubbish"), 0o600))
+	must(t, os.WriteFile(conf.StateDir+"/signed-ruleset.state", []byte("SPILLWAY-STATE 2 rubbish"), 0o600))
 	third := startRelay(t, conf)
 	if status := third.status(); status.KnownVersion != 0 || status.Counters["state_errors"] != 1 {
 		t.Errorf("status %+v with a damaged file", status)

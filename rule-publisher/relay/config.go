@@ -22,6 +22,7 @@ type config struct {
 	XDS          identity.Files   // SPILLWAY_XDS_CERT, _XDS_KEY, _XDS_CLIENT_CA: PEM files
 	Identity     identity.Pattern // SPILLWAY_XDS_IDENTITY: URI SAN of an Envoy
 	Mesh         identity.Mesh    // SPILLWAY_XDS_MESH: optional, URI SANs of an Istio mesh's sidecars
+	RulesetKeys  string           // SPILLWAY_RULESET_KEYS: path of the public keys of publishers (PEM)
 	HealthListen string           // SPILLWAY_HEALTH_LISTEN: host:port of health, status and metrics
 	StateDir     string           // SPILLWAY_STATE_DIR: own writable folder
 	Topology     string           // SPILLWAY_TOPOLOGY: path of the topology YAML
@@ -83,6 +84,7 @@ func readConfig(getenv func(string) string) (config, error) {
 		c.Mesh, err = identity.ParseMesh(value)
 		return err
 	})
+	c.RulesetKeys = r.need("SPILLWAY_RULESET_KEYS", "the path of the publishers' public keys (PEM, Ed25519)", nil)
 	c.HealthListen = r.need("SPILLWAY_HEALTH_LISTEN", "host:port", checkHostPort)
 	c.StateDir = r.need("SPILLWAY_STATE_DIR", "the path of a writable folder", nil)
 	c.Topology = r.need("SPILLWAY_TOPOLOGY", "the path of the topology YAML", nil)

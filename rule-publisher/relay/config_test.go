@@ -15,7 +15,7 @@ func TestConfigListsEveryProblem(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{`SPILLWAY_CLUSTER: "a.b"`, "SPILLWAY_NATS_URL: not a NATS URL", "SPILLWAY_XDS_LISTEN: ",
-		`SPILLWAY_HEALTH_LISTEN: port "99999"`, "SPILLWAY_STATE_DIR: not set", "SPILLWAY_TOPOLOGY: not set", "SPILLWAY_ENDPOINTS: not set", "SPILLWAY_XDS_CERT: not set", "SPILLWAY_XDS_KEY: not set", "SPILLWAY_XDS_CLIENT_CA: not set",
+		`SPILLWAY_HEALTH_LISTEN: port "99999"`, "SPILLWAY_STATE_DIR: not set", "SPILLWAY_TOPOLOGY: not set", "SPILLWAY_ENDPOINTS: not set", "SPILLWAY_XDS_CERT: not set", "SPILLWAY_XDS_KEY: not set", "SPILLWAY_XDS_CLIENT_CA: not set", "SPILLWAY_RULESET_KEYS: not set",
 		`SPILLWAY_XDS_IDENTITY: "spiffe://x/{service}" has {cluster} 0 times`, "SPILLWAY_LOG_LEVEL: ",
 		"SPILLWAY_NATS_CERT, SPILLWAY_NATS_KEY: one is set"} {
 		if !strings.Contains(err.Error(), want) {
@@ -25,7 +25,7 @@ func TestConfigListsEveryProblem(t *testing.T) {
 	if strings.Contains(err.Error(), "secret") {
 		t.Errorf("the password is shown: %v", err)
 	}
-	if _, err := readConfig(func(string) string { return "" }); strings.Count(err.Error(), "not set") != 11 {
+	if _, err := readConfig(func(string) string { return "" }); strings.Count(err.Error(), "not set") != 12 {
 		t.Errorf("of nothing: %v", err)
 	}
 }

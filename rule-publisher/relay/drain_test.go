@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/state"
@@ -167,7 +168,9 @@ func TestReadinessWithAnExpiredRuleset(t *testing.T) {
 	for name, lasting := range map[string]time.Duration{"good": time.Minute, "expired": -time.Minute} {
 		store, err := state.Open(conf.StateDir, conf.Cluster)
 		must(t, err)
-		must(t, store.Save(ruleset(1, lasting, 5000, 5000)))
+		payload, err := proto.Marshal(ruleset(1, lasting, 5000, 5000))
+		must(t, err)
+		must(t, store.Save(publisherKey.Sign(conf.Cluster, payload)))
 		r := startRelay(t, conf)
 		if reason := r.notReady(r.started); (reason == "") != (lasting > 0) {
 			t.Errorf("with a %s ruleset from disk, at the start: %q", name, reason)

@@ -23,6 +23,8 @@ import (
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/identity/identitytest"
+	"spillway.dev/relay/internal/signing"
+	"spillway.dev/relay/internal/signing/signingtest"
 	"spillway.dev/relay/internal/source"
 	"spillway.dev/relay/internal/testkit"
 )
@@ -37,6 +39,9 @@ var (
 
 // authority signs every certificate of the tests, where nothing else is said.
 var authority = identitytest.NewAuthority()
+
+// publisherKey signs every ruleset of the tests, where nothing else is said.
+var publisherKey = signingtest.NewKey()
 
 const testTopology = `
 clusters: [{name: north, region: r1}, {name: south, region: r2}, {name: far, region: r3}]
@@ -110,9 +115,17 @@ func (p *publisher) put(ruleset *spillwayv1.Ruleset) {
 	p.putBytes(value)
 }
 
+// putBytes as the publisher does, signed.
+
 func (p *publisher) putBytes(value []byte) {
 	p.t.Helper()
-	_, err := p.bucket.Put(p.t.Context(), "north", value)
+	p.putSigned(publisherKey.Sign("north", value))
+}
+
+// putSigned writes the key of north with whatever signature.
+func (p *publisher) putSigned(value signing.Value) {
+	p.t.Helper()
+	_, err := p.js.PublishMsg(p.t.Context(), signingtest.Message("north", value))
 	must(p.t, err)
 }
 
@@ -171,6 +184,8 @@ func testConfig(t *testing.T, natsURL string) config {
 	conf := config{Cluster: "north", NATS: source.NATS{URL: natsURL}, Identity: identitytest.Identity, XDSListen: "127.0.0.1:0", HealthListen: "127.0.0.1:0",
 		StateDir: filepath.Join(folder, "state"), Topology: filepath.Join(folder, "topology.yaml"),
 		Endpoints: filepath.Join(folder, "endpoints.yaml")}
+	conf.RulesetKeys = filepath.Join(folder, "keys.pem")
+	must(t, os.WriteFile(conf.RulesetKeys, publisherKey.PEM, 0o600))
 	must(t, os.WriteFile(conf.Topology, []byte(testTopology), 0o600))
 	must(t, os.WriteFile(conf.Endpoints, []byte(testEndpoints), 0o600))
 	var err error

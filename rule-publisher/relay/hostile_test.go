@@ -42,7 +42,7 @@ var hostileRulesets = []hostile{
 	{name: "another cluster's rules", reason: `source_cluster: "south"`, spoil: func(r *spillwayv1.Ruleset) { first(r).SourceCluster = "south" }},
 	{name: "no source service", reason: "source_service: empty", spoil: func(r *spillwayv1.Ruleset) { first(r).SourceService = "" }},
 	{name: "a rule twice", reason: "a second rule", spoil: func(r *spillwayv1.Ruleset) { r.Rules = append(r.Rules, r.Rules[0]) }},
-	{name: "an expiry that is over", reason: "is over, and version", spoil: func(r *spillwayv1.Ruleset) { r.ExpiresAt = timestamppb.New(time.Now().Add(-time.Hour)) }},
+	{name: "an expiry that is over", reason: "is over", spoil: func(r *spillwayv1.Ruleset) { r.ExpiresAt = timestamppb.New(time.Now().Add(-time.Hour)) }},
 	{name: "no expiry", reason: "expires_at: missing", spoil: func(r *spillwayv1.Ruleset) { r.ExpiresAt = nil }},
 	{name: "an expiry out of range", reason: "expires_at: missing or out of range", spoil: func(r *spillwayv1.Ruleset) { r.ExpiresAt.Nanos = -1 }},
 	{name: "a version that closes the door", reason: "at most 9007199254740992", spoil: func(r *spillwayv1.Ruleset) { r.Version = 1<<64 - 1 }},
@@ -100,12 +100,13 @@ func TestRealEnvoySurvivesHostileRulesets(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			version := uint64(i + 2)
 			p.t = t
-			refused := r.counters.Get(count.RulesetsRefused) + r.counters.Get(count.RulesetsUndecodable)
+			refusals := func() uint64 {
+				return r.counters.Get(count.RulesetsRefused) + r.counters.Get(count.RulesetsUndecodable) + r.counters.Get(count.RulesetsStale)
+			}
+			refused := refusals()
 			p.putBytes(h.make(t, version))
 			if h.reason != "" {
-				eventually(t, "the refusal is counted", func() bool {
-					return r.counters.Get(count.RulesetsRefused)+r.counters.Get(count.RulesetsUndecodable) == refused+1
-				})
+				eventually(t, "the refusal is counted", func() bool { return refusals() == refused+1 })
 				p.ack(func(a *spillwayv1.Acknowledgement) bool {
 					return a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK && a.GetEnvoy() == "north/relay" && strings.Contains(a.GetDetail(), h.reason)
 				})

@@ -4,38 +4,59 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/control"
 	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/signing"
 	"spillway.dev/relay/internal/table"
 )
 
 // keepEvery is how often acknowledgements are looked at that wait for NATS.
 const keepEvery = 5 * time.Second
 
-// kept is the ruleset of before the restart; nil when there is none that can be used.
-func (r *relay) kept() *table.Rules {
-	ruleset, err := r.store.Load()
-	if ruleset == nil && err == nil {
-		return nil
+// kept is what is known of before the restart. The ruleset is verified as one that comes over NATS is:
+// whose key was dropped since steers nothing any more. Its version counts all the same, as the floor
+// below which nothing is taken.
+func (r *relay) kept(clusters []string) (kept control.Kept) {
+	value, err := r.store.Load()
+	if value == nil && err == nil {
+		return kept
 	}
-	var rules *table.Rules
+	ruleset := &spillwayv1.Ruleset{}
 	if err == nil {
-		rules, err = table.ParseRules(ruleset, r.conf.Cluster)
+		err = proto.Unmarshal(value.Payload, ruleset)
+	}
+	if err == nil {
+		kept.Highest = ruleset.GetVersion()
+		err = r.keys.Keys().Verify(r.conf.Cluster, clusters, *value)
+	}
+	if err == nil {
+		kept.Rules, err = table.ParseRules(ruleset, r.conf.Cluster)
 	}
 	if err != nil {
 		r.counters.Add(count.StateErrors)
-		r.log.Error("the ruleset kept on disk cannot be used", "error", err)
-		return nil
+		r.log.Error("the ruleset kept on disk cannot be used", "version", kept.Highest, "error", err)
+		kept.Rules = nil
+		return kept
 	}
-	r.log.Info("the ruleset kept on disk is taken up", "version", rules.Version, "expires_at", rules.ExpiresAt)
-	return rules
+	kept.Signer = value.KeyID
+	r.log.Info("the ruleset kept on disk is taken up", "version", kept.Highest, "expires_at", kept.Rules.ExpiresAt)
+	return kept
+}
+
+// signed is a ruleset to be kept.
+type signed struct {
+	value   signing.Value
+	version uint64
 }
 
 // save the ruleset, which is served already.
-func (r *relay) save(ruleset *spillwayv1.Ruleset) {
-	if err := r.store.Save(ruleset); err != nil {
+func (r *relay) save(ruleset signed) {
+	if err := r.store.Save(ruleset.value); err != nil {
 		r.counters.Add(count.StateErrors)
-		r.log.Error("the ruleset is served but cannot be kept over a restart", "version", ruleset.GetVersion(), "error", err)
+		r.log.Error("the ruleset is served but cannot be kept over a restart", "version", ruleset.version, "error", err)
 	}
 }
 

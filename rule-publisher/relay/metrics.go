@@ -34,7 +34,7 @@ func gauge(name, help string, labels ...string) *prometheus.Desc {
 var (
 	readyGauge       = gauge("ready", "1 when /readyz is 200.")
 	servedGauge      = gauge("served_ruleset_version", "Version of the ruleset that is served; 0: local-first.")
-	knownGauge       = gauge("known_ruleset_version", "Newest version of a ruleset taken, also when it has expired; 0: none.")
+	knownGauge       = gauge("known_ruleset_version", "Highest version of a ruleset ever taken, also when it has expired; 0: none.")
 	expiryGauge      = gauge("ruleset_expiry_timestamp_seconds", "When the newest ruleset expires (Unix time); absent without one.")
 	natsGauge        = gauge("nats_connected", "1 when connected to NATS.")
 	acksGauge        = gauge("acknowledgements_waiting", "Answers of Envoys that NATS has not stored yet.")
@@ -66,7 +66,7 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	set(readyGauge, truth(g.notReady(time.Now()) == ""))
 	set(servedGauge, float64(status.Version))
 	set(knownGauge, float64(status.KnownVersion))
-	if status.KnownVersion != 0 {
+	if !status.ExpiresAt.IsZero() {
 		set(expiryGauge, float64(status.ExpiresAt.UnixMilli())/1000)
 	}
 	set(natsGauge, truth(g.conn.IsConnected()))

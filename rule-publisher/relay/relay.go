@@ -19,14 +19,15 @@ import (
 	"spillway.dev/relay/internal/identity"
 	"spillway.dev/relay/internal/report"
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/signing"
 	"spillway.dev/relay/internal/source"
 	"spillway.dev/relay/internal/state"
 	"spillway.dev/relay/internal/table"
 )
 
 const (
-	tlsEvery = time.Second
-	sayEvery = 10 * time.Second
+	filesEvery = time.Second // of certificates and ruleset keys
+	sayEvery   = 10 * time.Second
 	// An end takes at most these two and half a second for connections that do not close.
 	drainOver = 2500 * time.Millisecond // streams end spread over this time
 	flushFor  = time.Second             // then what waits for NATS gets this time
@@ -40,8 +41,10 @@ type relay struct {
 	counters  *count.Counters
 	endpoints *discovery.Directory
 	store     *state.Store
-	saves     state.Later[*spillwayv1.Ruleset]
+	saves     state.Later[signed]
 	keeper    *identity.Keeper
+	keys      *signing.Keeper
+	rekeyed   chan struct{} // the keys have changed
 	conn      *nats.Conn
 	acks      *report.Acks
 	cache     *serve.Cache
@@ -61,7 +64,7 @@ type relay struct {
 
 // newRelay reads files and disk state and opens the listeners. NATS may be away.
 func newRelay(conf config, log *slog.Logger) (made *relay, err error) {
-	r := &relay{conf: conf, log: log, counters: &count.Counters{}, started: time.Now(), cache: serve.NewCache()}
+	r := &relay{conf: conf, log: log, counters: &count.Counters{}, started: time.Now(), cache: serve.NewCache(), rekeyed: make(chan struct{}, 1)}
 	r.life, r.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -69,14 +72,15 @@ func newRelay(conf config, log *slog.Logger) (made *relay, err error) {
 		}
 	}()
 	var network *table.Network
-	var err2, err3 error
+	var err2, err3, err4 error
 	r.keeper, err = identity.NewKeeper(conf.XDS)
+	r.keys, err4 = signing.NewKeeper(conf.RulesetKeys)
 	if r.store, err2 = state.Open(conf.StateDir, conf.Cluster); err2 == nil {
 		r.endpoints = &discovery.Directory{Cluster: conf.Cluster, Store: r.store, Counters: r.counters, Log: log,
 			Files: &source.Files{Topology: conf.Topology, Endpoints: conf.Endpoints}}
 		network, err3 = r.endpoints.Open(r.life)
 	}
-	if err = errors.Join(err, err2, err3); err != nil {
+	if err = errors.Join(err, err4, err2, err3); err != nil {
 		return nil, err
 	}
 	if r.listener, err = net.Listen("tcp", conf.XDSListen); err != nil {
@@ -113,10 +117,11 @@ func (r *relay) abandon() (err error) {
 func (r *relay) assemble(network *table.Network) {
 	r.metrics = newMetrics(r)
 	r.saves.Write = r.save
-	r.loop = control.NewLoop(r.life, control.Ports{Cache: r.cache, Save: r.saves.Put, Acknowledge: r.acks.Put,
-		Counters: r.counters, Log: r.log}, network, r.kept())
+	r.loop = control.NewLoop(r.life, control.Ports{Cache: r.cache, Keys: r.keys.Keys,
+		Save:        func(value signing.Value, version uint64) { r.saves.Put(signed{value, version}) },
+		Acknowledge: r.acks.Put, Counters: r.counters, Log: r.log}, network, r.kept(network.Clusters))
 	r.rulesets = &source.Rulesets{Conn: r.conn, Cluster: r.conf.Cluster, Log: r.log,
-		Taken: func(value []byte) { r.loop.Ruleset(value) }}
+		Taken: func(value signing.Value) { r.loop.Ruleset(value) }, Again: r.rekeyed}
 	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Mesh: r.conf.Mesh, Observer: r.loop.Observer(),
 		Counters: r.counters, Log: r.log, PushToAck: r.metrics.pushToAck}
 	r.xds = serve.NewServer(r.cache, r.streams, r.keeper.TLS(), r.handshakeRefused())
@@ -144,7 +149,8 @@ func (r *relay) run(asked context.Context) error {
 	serving.Go(func() { r.loop.Run(r.life) })
 	serving.Go(func() { r.rulesets.Run(r.life) })
 	serving.Go(func() { r.endpoints.Run(r.life, func(n *table.Network) { r.loop.Network(n) }) })
-	serving.Go(func() { r.keeper.Watch(r.life, tlsEvery, r.counters, r.log) })
+	serving.Go(func() { r.keeper.Watch(r.life, filesEvery, r.counters, r.log) })
+	serving.Go(func() { r.keys.Watch(r.life, filesEvery, r.counters, r.log, r.judgeAgain) })
 	serving.Go(func() { stop(r.xds.Serve(r.listener)) })
 	serving.Go(func() { stop(health.Serve(r.health)) })
 	// Not while draining: the Envoys that leave are still there, and come to another relay.
@@ -171,6 +177,14 @@ func (r *relay) run(asked context.Context) error {
 		return nil
 	}
 	return context.Cause(ctx)
+}
+
+// judgeAgain what the key holds: a key that had to come first may be there now.
+func (r *relay) judgeAgain() {
+	select {
+	case r.rekeyed <- struct{}{}:
+	default: // one is waiting; it will do for both
+	}
 }
 
 func (r *relay) heartbeat(now time.Time) *spillwayv1.Heartbeat {

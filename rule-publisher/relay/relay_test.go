@@ -106,7 +106,7 @@ func TestRulesetReachesEnvoyAndAckReturns(t *testing.T) {
 		p.put(ruleset(6, time.Minute, 2500, 7500))
 		expect(t, c, map[string]uint32{"shop|north": 2500, "shop|south": 7500})
 		p.put(ruleset(4, time.Minute, 10000))
-		r.counted("rulesets_older", 1)
+		r.counted("rulesets_replayed", 1)
 		p.put(ruleset(6, time.Minute, 10000))
 		r.counted("rulesets_duplicate", 1)
 		silent(t, c)

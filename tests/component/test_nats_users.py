@@ -19,7 +19,11 @@ from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
 
 pytestmark = pytest.mark.component
-INBOXES = {"proposer": names.NATS_INBOX_PROPOSER, "publisher": names.NATS_INBOX_PUBLISHER}
+INBOXES = {
+    "proposer": names.NATS_INBOX_PROPOSER,
+    "publisher": names.NATS_INBOX_PUBLISHER,
+    "operator": names.NATS_INBOX_OPERATOR,
+}
 OWN, OTHER = "one", "two-b"
 BUCKET = names.NATS_BUCKET_RULESETS
 STREAM = f"KV_{BUCKET}"
@@ -89,6 +93,8 @@ async def _prepared(at: Bus) -> None:
             await bucket.put(cluster, f"rules of {cluster}".encode())
         subjects = [names.NATS_SUBJECT_ACKS_ALL, names.NATS_SUBJECT_HEARTBEATS_ALL]
         await js.add_stream(StreamConfig(name=names.NATS_STREAM_REPORTS, subjects=subjects))
+        proposed = [names.NATS_SUBJECT_PROPOSALS_ALL]
+        await js.add_stream(StreamConfig(name=names.NATS_STREAM_PROPOSALS, subjects=proposed))
 
 
 def key(cluster: str) -> str:
@@ -205,9 +211,123 @@ async def test_the_publisher_watches_every_key(server: Bus):
         assert seen == {OWN, OTHER}
 
 
+def proposal(origin: str) -> str:
+    return names.NATS_SUBJECT_PROPOSALS.format(origin=origin)
+
+
+async def test_the_operator_reads_what_is_in_force_and_proposes(server: Bus):
+    """What `status` and `rollback` do: every key, its value and its history, and a proposal in the operator's name."""
+    async with server.user("publisher") as (publisher, _):
+        await (await publisher.jetstream().key_value(BUCKET)).put(OWN, b"newest")
+    async with server.user("operator") as (operator, errors):
+        js = operator.jetstream(timeout=_WAIT_S)
+        info = await js.stream_info(STREAM, subjects_filter=">")
+        assert set(info.state.subjects) == {key(OWN), key(OTHER)}
+        assert (await js.get_msg(STREAM, subject=key(OWN))).data == b"newest"
+        assert (
+            await js.get_msg(STREAM, seq=1, subject=key(OTHER), next=True)
+        ).data == f"rules of {OTHER}".encode()
+        assert (await js.publish(proposal("operator"), b"x")).stream == names.NATS_STREAM_PROPOSALS
+        assert errors == []
+
+
+@pytest.mark.parametrize("origin", ["optimizer", "papa"])
+async def test_the_proposer_proposes(server: Bus, origin: str):
+    """JetStream confirms that the proposal is stored."""
+    async with server.user("proposer") as (client, errors):
+        stored = await client.jetstream().publish(proposal(origin), b"x", timeout=_WAIT_S)
+        assert stored.stream == names.NATS_STREAM_PROPOSALS
+        assert errors == []
+
+
+NOBODYS = {  # what only relays do
+    "acks": report(names.NATS_SUBJECT_ACKS, OWN),
+    "heartbeats": report(names.NATS_SUBJECT_HEARTBEATS, OWN),
+    "answering a relay": f"{names.NATS_INBOX_RELAY.format(cluster=OWN)}.x",
+}
+READS_ONLY = {  # what only the publisher does
+    "a write of a key": key(OWN),
+    "purging the bucket": f"$JS.API.STREAM.PURGE.{STREAM}",
+    "deleting the bucket": f"$JS.API.STREAM.DELETE.{STREAM}",
+    "deleting a message": f"$JS.API.STREAM.MSG.DELETE.{STREAM}",
+    "changing the bucket": f"$JS.API.STREAM.UPDATE.{STREAM}",
+    "making a bucket": "$JS.API.STREAM.CREATE.KV_mine",
+    "a consumer of the bucket": f"$JS.API.CONSUMER.CREATE.{STREAM}.c.{key(OWN)}",
+    "a consumer of proposals": f"$JS.API.CONSUMER.CREATE.{names.NATS_STREAM_PROPOSALS}.c",
+    "reading proposals": f"$JS.API.STREAM.MSG.GET.{names.NATS_STREAM_PROPOSALS}",
+    "reading reports": f"$JS.API.STREAM.MSG.GET.{names.NATS_STREAM_REPORTS}",
+    "taking the publisher's proposals": f"$JS.API.CONSUMER.MSG.NEXT.{names.NATS_STREAM_PROPOSALS}.publisher-proposals",
+    "purging proposals": f"$JS.API.STREAM.PURGE.{names.NATS_STREAM_PROPOSALS}",
+    "answering the publisher": f"{names.NATS_INBOX_PUBLISHER}.x",
+}
+MAY_NOT_PUBLISH = {
+    "operator": {
+        **NOBODYS,
+        **READS_ONLY,
+        "a proposal of the optimizer": proposal("optimizer"),
+        "a proposal of PAPA": proposal("papa"),
+    },
+    "proposer": {
+        **NOBODYS,
+        **READS_ONLY,
+        "a proposal of the operator": proposal("operator"),
+        "reading a key": f"$JS.API.STREAM.MSG.GET.{STREAM}",
+        "reading a key directly": direct_get(OWN),
+        "the bucket's keys": f"$JS.API.STREAM.INFO.{STREAM}",
+    },
+    "publisher": {
+        **NOBODYS,
+        "a proposal of the optimizer": proposal("optimizer"),
+        "a proposal of PAPA": proposal("papa"),
+        "answering the operator": f"{names.NATS_INBOX_OPERATOR}.x",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("user", "subject"),
+    [
+        pytest.param(u, s, id=f"{u}: {what}")
+        for u, all_of in MAY_NOT_PUBLISH.items()
+        for what, s in all_of.items()
+    ],
+)
+async def test_a_role_may_publish_nothing_else(server: Bus, user: str, subject: str):
+    """The server says so."""
+    async with server.user(user) as (client, errors):
+        await client.publish(subject, b"x")
+        await refused(errors, "permissions violation for publish")
+
+
+@pytest.mark.parametrize("user", INBOXES)
+async def test_a_role_may_hear_nothing_else(server: Bus, user: str):
+    """Nobody's replies but its own, nobody's proposals and reports as they pass; but for the publisher, no key."""
+    async with server.user(user) as (client, errors):
+        inboxes = [f"{inbox}.>" for inbox in INBOXES.values() if inbox != INBOXES[user]]
+        keys = [] if user == "publisher" else [key(OWN), "$KV.>", "$JS.>"]
+        subjects = [
+            ">",
+            "_INBOX.>",
+            *inboxes,
+            *keys,
+            names.NATS_SUBJECT_PROPOSALS_ALL,
+            names.NATS_SUBJECT_ACKS_ALL,
+        ]
+        for subject in subjects:
+            errors.clear()
+            await client.subscribe(subject)
+            await refused(errors, f'permissions violation for subscription to "{subject.lower()}"')
+
+
 @pytest.mark.parametrize(
     ("user", "password_of"),
-    [(f"relay-{OWN}", f"relay-{OTHER}"), ("relay", f"relay-{OWN}"), ("relay", "publisher")],
+    [
+        (f"relay-{OWN}", f"relay-{OTHER}"),
+        ("relay", f"relay-{OWN}"),
+        ("relay", "publisher"),
+        ("operator", "publisher"),
+        ("publisher", "operator"),
+    ],
 )
 async def test_passwords_are_not_shared(server: Bus, user: str, password_of: str):
     """Another cluster's password is no password, and there is no user for all relays."""
@@ -227,7 +347,7 @@ def test_the_server_does_not_start_without_a_password(tmp_path: Path):
             "NATS_MONITOR_LISTEN": "127.0.0.1:2",
             "NATS_DATA_DIR": "/x",
         }
-        | {bus.password_variable(user): "s" for user in ("proposer", "publisher")},
+        | {bus.password_variable(user): "s" for user in INBOXES},
         log=tmp_path / "server.log",
         ready=lambda: False,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from spillway_contracts import names
-from spillway_lab import bus, certificates, pods, ports, render, scenario, templates
+from spillway_lab import bus, certificates, pods, ports, render, scenario, signing, templates
 from spillway_lab.stack import _cluster
 
 pytestmark = pytest.mark.component
@@ -140,9 +140,10 @@ def test_relays_have_the_same_identity_and_settings_in_both(compose, local):
 
 
 def test_private_keys_are_mounted_by_their_owners_alone(compose):
-    """`render` alone sees the authorities' keys and all certificates; each relay and each Envoy sees its own, where
-    its configuration looks for them, and nobody else any."""
+    """`render` alone sees the authorities' keys and all certificates; each relay, each Envoy and the publisher sees
+    its own, where its configuration looks for them, and nobody else any."""
     owners = {f"relay-{cluster}": f"relay-{cluster}" for cluster in SCENARIO.clusters}
+    owners["publisher"] = "publisher"
     owners |= {f"{pod.name}-envoy": pod.name for pod in pods.plan(SCENARIO, 20_100).pods}
     mounts = {
         (service, volume["source"], (volume.get("volume") or {}).get("subpath"), volume["target"])
@@ -150,6 +151,8 @@ def test_private_keys_are_mounted_by_their_owners_alone(compose):
         for volume in document.get("volumes") or []
         if volume["source"] in ("certificates", "authority")
     }
+    signing_key = compose["services"]["publisher"]["environment"]["SPILLWAY_SIGNING_KEY"]
+    assert signing_key == str(AROUND_COMPOSE.tls_folder(signing.OWNER) / signing.KEY)
     keystore = AROUND_COMPOSE.tls_folder()
     assert mounts == {
         ("render", "certificates", None, str(keystore)),
@@ -158,6 +161,16 @@ def test_private_keys_are_mounted_by_their_owners_alone(compose):
     }
     assert f"--tls={keystore}" in compose["services"]["render"]["command"]
     assert not keystore.is_relative_to(AROUND_COMPOSE.out)
+
+
+def test_relays_trust_the_key_that_render_makes(compose, local):
+    """Both stacks name the public file that is rendered, to relays and to the publisher."""
+    for service in ("publisher", *(f"relay-{cluster}" for cluster in SCENARIO.clusters)):
+        given = compose["services"][service]["environment"]["SPILLWAY_RULESET_KEYS"]
+        assert given == str(AROUND_COMPOSE.out / signing.PUBLIC_KEYS)
+        assert (
+            f"SPILLWAY_RULESET_KEYS=${{SPILLWAY_RUN}}/{signing.PUBLIC_KEYS}" in local[service]["environment"]
+        )
 
 
 def test_each_user_of_nats_has_a_password_in_compose(compose, secrets):

@@ -4,14 +4,12 @@ import argparse
 import json
 from pathlib import Path
 
-from spillway_lab import files, pods, scenario, templates
+from spillway_lab import files, pods, scenario, signing, templates
 from spillway_lab.keystore import Keystore
 from spillway_lab.render import Surroundings, identities, render
 from spillway_lab.settings import RenderSettings, read
 
-HELP = (
-    "writes a scenario's files: topology, endpoints, Envoys, NATS, WAN, certificates, supervisor's processes"
-)
+HELP = "writes a scenario's files: topology, endpoints, Envoys, NATS, WAN, certificates, signing key, supervisor's processes"
 
 NETWORKS = {"local": pods.LOCAL, "compose": pods.COMPOSE}
 
@@ -44,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     around = surroundings(settings, arguments.out, arguments.tls, NETWORKS[arguments.network])
     rendered = render(loaded, arguments.port_base, around)
     Keystore(around.tls_folder()).issue(identities(loaded, arguments.port_base, around))
+    signing.issue(around.tls_folder(signing.OWNER), around.out / signing.PUBLIC_KEYS)
     written = files.write(around.out, rendered)
     layout = pods.plan(loaded, arguments.port_base)
     if arguments.json:

@@ -12,6 +12,7 @@ from spillway_contracts.guardrails import GuardrailFile
 
 from spillway_publisher import commands, config, operator
 from spillway_publisher.bucket import is_bucket_key
+from spillway_publisher.keys import Keys
 from spillway_publisher.service import Service
 from spillway_publisher.telemetry import Telemetry, log, set_up_logging
 
@@ -67,9 +68,11 @@ def _read(settings: config.TopologySettings) -> tuple[Topology, GuardrailFile]:
 def _run(chosen: argparse.Namespace) -> int:
     settings = config.read(config.RunSettings)
     topology, guardrails = _read(settings)
+    keys = Keys(settings.signing_key, settings.ruleset_keys)
     set_up_logging()
-    log.info("starting", extra={"fields": {"guardrails": guardrails.current.model_dump(mode="json")}})
-    asyncio.run(Service(settings, topology, guardrails, Telemetry()).run())
+    said = {"guardrails": guardrails.current.model_dump(mode="json"), "signing_key": keys.id}
+    log.info("starting", extra={"fields": said})
+    asyncio.run(Service(settings, topology, guardrails, keys, Telemetry()).run())
     log.info("stopped")
     return 0
 

@@ -10,11 +10,12 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 
 from spillway_publisher import jetstream, operator, rows
-from spillway_publisher.bucket import read_history, read_keys, read_latest
 from spillway_publisher.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
 from spillway_publisher.clickhouse import ClickHouse
 from spillway_publisher.config import OperatorSettings
+from spillway_publisher.keys import Keys
 from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.values import REFUSED, Values
 
 WAIT_S = 15.0
 
@@ -22,7 +23,7 @@ WAIT_S = 15.0
 @contextlib.asynccontextmanager
 async def _jetstream(settings: OperatorSettings):
     try:
-        client = await jetstream.connect(settings, Telemetry())
+        client = await jetstream.connect(settings, names.NATS_INBOX_OPERATOR, Telemetry())
     except jetstream.TROUBLE as error:
         raise operator.OperatorError(
             f"SPILLWAY_NATS_URL: cannot connect: {Telemetry.describe(error)}"
@@ -37,17 +38,40 @@ async def _jetstream(settings: OperatorSettings):
         await client.close()
 
 
-async def _history(js) -> dict[str, list[Ruleset]]:
-    keys = await read_keys(js)
-    found = {key: await read_history(js, key, Telemetry()) for key in keys}
-    return {key: [stored.ruleset for stored in values] for key, values in found.items() if values}
+class _Signed:
+    """The bucket as far as SPILLWAY_RULESET_KEYS has signed it; what is not is told."""
+
+    def __init__(self, settings: OperatorSettings) -> None:
+        self._telemetry = Telemetry()
+        self._values = Values(Keys(None, settings.ruleset_keys), self._telemetry)
+
+    async def latest(self, js) -> dict[str, Ruleset]:
+        entries = {key: await self._values.latest(js, key) for key in await self._values.names(js)}
+        return {cluster: entry.ruleset for cluster, entry in entries.items() if entry.ruleset.version}
+
+    async def history(self, js) -> dict[str, list[Ruleset]]:
+        found = {key: await self._values.history(js, key) for key in await self._values.names(js)}
+        return {key: [stored.ruleset for stored in values] for key, values in found.items() if values}
+
+    def tell(self) -> None:
+        prefix = f"malformed.{REFUSED}."
+        refused = {
+            k.removeprefix(prefix): n for k, n in self._telemetry.counters.items() if k.startswith(prefix)
+        }
+        if refused:
+            reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(refused.items()))
+            print(
+                f"left out: values of the bucket that SPILLWAY_RULESET_KEYS did not sign ({reasons})",
+                file=sys.stderr,
+            )
 
 
 async def status(settings: OperatorSettings, as_json: bool) -> int:
     """Prints what is in force in every cluster."""
+    signed = _Signed(settings)
     async with _jetstream(settings) as js:
-        found = {key: await read_latest(js, key) for key in await read_keys(js)}
-        in_force = {cluster: ruleset for cluster, ruleset in found.items() if ruleset is not None}
+        in_force = await signed.latest(js)
+    signed.tell()
     acknowledged = await _acknowledged(settings, {r.version for r in in_force.values()})
     table = operator.status_rows(in_force, acknowledged, time.time_ns())
     print(json.dumps(table) if as_json else operator.format_table(table))
@@ -72,17 +96,20 @@ async def _acknowledged(
 
 async def rollback(settings: OperatorSettings, to: int | None, reason: str, lifetime_s: float) -> int:
     """Proposes an earlier version's rules and waits until the publisher has published them."""
+    signed = _Signed(settings)
     async with _jetstream(settings) as js:
-        history = await _history(js)
+        history = await signed.history(js)
+        signed.tell()
         version = operator.choose_version(history, to)
         proposal = operator.rollback(operator.whole(history, version), reason, lifetime_s, time.time_ns())
         subject = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
         await js.publish(subject, proposal.SerializeToString(), headers={"Nats-Msg-Id": proposal.id})
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
-            published = [await read_latest(js, cluster) for cluster in history]
-            if all(ruleset is not None and ruleset.id == proposal.id for ruleset in published):
-                print(f"version {published[0].version} is in force: the rules of version {version}")
+            published = await signed.latest(js)
+            if all(cluster in published and published[cluster].id == proposal.id for cluster in history):
+                given = min(published[cluster].version for cluster in history)
+                print(f"version {given} is in force: the rules of version {version}")
                 return 0
             await asyncio.sleep(0.2)
     raise operator.OperatorError(

@@ -29,6 +29,7 @@ class OperatorSettings(NatsWire, ClickHouseWire, _Settings):
     """`status` and `rollback`. ClickHouse is asked for acknowledgements when it is given."""
 
     nats_url: SecretStr
+    ruleset_keys: Path  # whose signatures count
     clickhouse_url: SecretStr | None = None
 
 
@@ -38,6 +39,8 @@ class RunSettings(NatsWire, RedisWire, ClickHouseWire, TopologySettings):
     nats_url: SecretStr
     redis_url: SecretStr
     clickhouse_url: SecretStr
+    signing_key: Path
+    ruleset_keys: Path | None = None  # whose signatures count beside its own
     health_listen: str
     refresh_seconds: float = Field(default=2, gt=0, le=60)  # in_force keys are written again this often
     ack_wait_seconds: float = Field(default=5, gt=0.1)  # a proposal of a dead publisher comes again after

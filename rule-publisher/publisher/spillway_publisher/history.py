@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from spillway.v1.ruleset_pb2 import Ruleset
 
 from spillway_publisher import rows
-from spillway_publisher.bucket import Stored
 from spillway_publisher.clickhouse import TROUBLE, ClickHouse
 from spillway_publisher.telemetry import Telemetry, log
+from spillway_publisher.values import Stored
 
 BATCH_RECORDS = 500
 RETRY_S = 1.0

@@ -7,7 +7,6 @@ import nats
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 from nats.js.errors import BadRequestError
-from nats.js.kv import KeyValue
 from spillway_contracts import names
 from spillway_contracts.wires import NatsWire
 
@@ -43,8 +42,9 @@ def stream_configs(reports_bytes: int) -> list[api.StreamConfig]:
     ]
 
 
-async def connect(settings: NatsWire, telemetry: Telemetry) -> Client:
-    """One attempt; afterwards the client reconnects by itself for ever. Raises one of TROUBLE."""
+async def connect(settings: NatsWire, inbox: str, telemetry: Telemetry) -> Client:
+    """One attempt, as the user whose inbox it is; afterwards the client reconnects by itself for ever.
+    Raises one of TROUBLE."""
 
     async def disconnected() -> None:
         telemetry.down("nats", "disconnected")
@@ -64,7 +64,7 @@ async def connect(settings: NatsWire, telemetry: Telemetry) -> Client:
         settings.nats_url.get_secret_value(),
         **({"tls": tls} if tls else {}),
         name="spillway-publisher",
-        inbox_prefix=names.NATS_INBOX_PUBLISHER,
+        inbox_prefix=inbox,
         connect_timeout=2,
         reconnect_time_wait=0.25,
         max_reconnect_attempts=-1,
@@ -83,8 +83,8 @@ async def connect(settings: NatsWire, telemetry: Telemetry) -> Client:
         raise TimeoutError(f"no connection within {CONNECT_S:g} s: {latest}") from None
 
 
-async def ensure(js: JetStreamContext, reports_bytes: int) -> KeyValue:
-    """Creates what is missing and gives the bucket of rulesets; what is there with another
+async def ensure(js: JetStreamContext, reports_bytes: int) -> None:
+    """Creates the streams and the bucket of rulesets where they are missing; what is there with another
     configuration is brought to ours (streams; direct reads of the bucket) or left and said (the
     rest of the bucket). Raises one of TROUBLE."""
     for config in stream_configs(reports_bytes):
@@ -96,7 +96,7 @@ async def ensure(js: JetStreamContext, reports_bytes: int) -> KeyValue:
             await js.update_stream(config)
             log.info("stream %s had another configuration; updated", config.name)
     try:
-        return await js.create_key_value(
+        await js.create_key_value(
             api.KeyValueConfig(
                 bucket=names.NATS_BUCKET_RULESETS,
                 history=HISTORY,
@@ -104,6 +104,7 @@ async def ensure(js: JetStreamContext, reports_bytes: int) -> KeyValue:
                 direct=True,  # relays may read nothing but their own key, and only a direct read names its key
             )
         )
+        return
     except BadRequestError as error:
         if error.err_code != _WRONG_CONFIG:
             raise
@@ -113,7 +114,6 @@ async def ensure(js: JetStreamContext, reports_bytes: int) -> KeyValue:
     if not config.allow_direct:
         await js.update_stream(replace(config, allow_direct=True))
         log.info("bucket %s: direct reads are on now", names.NATS_BUCKET_RULESETS)
-    return bucket
 
 
 async def proposals_consumer(js: JetStreamContext, ack_wait_s: float) -> JetStreamContext.PullSubscription:

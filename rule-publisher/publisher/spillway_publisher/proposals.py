@@ -12,6 +12,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import names
 from spillway_contracts.guardrails import Guardrails
 
 from spillway_publisher import slices
@@ -75,6 +76,10 @@ class Proposals:
             self._refuse(
                 Ruleset(), "undecodable", f"does not decode: {message.subject} sequence {sequence}: {error}"
             )
+            await message.term()
+            return
+        if problem := origin_problem(proposal, message.subject):
+            self._refuse(proposal, "authority", problem)
             await message.term()
             return
         try:
@@ -156,3 +161,13 @@ class Proposals:
         self._telemetry.counters[f"refused.{by}"] += 1
         self._history.refused(proposal, reason)
         log.warning("proposal refused", extra={"fields": {"id": proposal.id, "reason": reason}})
+
+
+def origin_problem(proposal: Ruleset, subject: str) -> str | None:
+    """Who may write a subject speaks for its origin alone; the operator also for what is in force already."""
+    operator = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
+    origin = Origin.Name(proposal.origin) if proposal.origin in Origin.values() else str(proposal.origin)
+    own = names.NATS_SUBJECT_PROPOSALS.format(origin=origin.removeprefix("ORIGIN_").lower())
+    if subject in (own, operator) or not proposal.origin:
+        return None
+    return f"origin: {origin}; proposed by {subject}, which may propose in its own name only"

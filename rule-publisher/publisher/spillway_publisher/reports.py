@@ -16,7 +16,7 @@ from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import names
 
 from spillway_publisher import rows
-from spillway_publisher.bucket import LARGEST_VERSION, Bucket
+from spillway_publisher.bucket import LARGEST_VERSION
 from spillway_publisher.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
 from spillway_publisher.clickhouse import ClickHouse
 from spillway_publisher.hot_state import HotState
@@ -53,7 +53,7 @@ def read_report(kind: type[M], data: bytes, subject: str, pattern: str, clusters
     if subject != pattern.format(cluster=message.cluster):
         raise Malformed("subject", f"cluster: {message.cluster!r} does not belong to subject {subject!r}")
     if message.ruleset_version >= LARGEST_VERSION:
-        raise Malformed("version", f"ruleset_version: {message.ruleset_version}; must be below 2^63")
+        raise Malformed("version", f"ruleset_version: {message.ruleset_version}; must be below 2^53")
     return message
 
 
@@ -63,12 +63,11 @@ class Reports:
     def __init__(
         self,
         clusters: set[str],
-        bucket: Bucket,
         hot_state: HotState,
         clickhouse: ClickHouse,
         telemetry: Telemetry,
     ) -> None:
-        self._clusters, self._bucket = clusters, bucket
+        self._clusters = clusters
         self._hot_state, self._clickhouse, self._telemetry = hot_state, clickhouse, telemetry
 
     async def acks(self, consumer: JetStreamContext.PullSubscription) -> None:
@@ -86,7 +85,6 @@ class Reports:
             for message, heartbeat in await self._sort_out(batch, self._heartbeat):
                 late = not self._hot_state.heartbeat(heartbeat)
                 self._telemetry.counters["heartbeats.late" if late else "heartbeats"] += 1
-                self._bucket.raise_floor(heartbeat.ruleset_version)
                 await message.ack()
 
     async def _sort_out(self, batch: list[Msg], read: Callable[[Msg], object]) -> list[tuple[Msg, object]]:

@@ -13,16 +13,18 @@ from spillway_contracts import ContractError, names
 from spillway_contracts.guardrails import GuardrailFile
 
 from spillway_publisher import denials, jetstream, metrics, slices
-from spillway_publisher.bucket import Bucket, Stored, read_history
+from spillway_publisher.bucket import Bucket
 from spillway_publisher.checks import is_local_first
 from spillway_publisher.clickhouse import ClickHouse
 from spillway_publisher.config import RunSettings
 from spillway_publisher.history import History
 from spillway_publisher.hot_state import HotState
+from spillway_publisher.keys import Keys
 from spillway_publisher.proposals import Proposals
 from spillway_publisher.reports import Reports
 from spillway_publisher.telemetry import Telemetry, log, serve_health
 from spillway_publisher.together import end, together
+from spillway_publisher.values import Stored
 
 RETRY_S = 0.5
 FLUSH_S = 2.0
@@ -31,11 +33,17 @@ FROZEN_EXPIRY_S = 120
 
 class Service:
     def __init__(
-        self, settings: RunSettings, topology: Topology, guardrails: GuardrailFile, telemetry: Telemetry
+        self,
+        settings: RunSettings,
+        topology: Topology,
+        guardrails: GuardrailFile,
+        keys: Keys,
+        telemetry: Telemetry,
     ) -> None:
         self._settings, self._guardrails, self._telemetry = settings, guardrails, telemetry
+        self._keys = keys
         self._clusters = sorted(cluster.name for cluster in topology.clusters)
-        self._bucket = Bucket(self._clusters, telemetry)
+        self._bucket = Bucket(self._clusters, keys, telemetry)
         self._clickhouse = ClickHouse(settings.clickhouse_address)
         self._history = History(self._clickhouse, telemetry, settings.history_rows)
         self._hot_state = HotState(
@@ -47,9 +55,7 @@ class Service:
         self._proposals = Proposals(
             topology, guardrails.current, self._bucket, self._hot_state, self._history, telemetry
         )
-        self._reports = Reports(
-            set(self._clusters), self._bucket, self._hot_state, self._clickhouse, telemetry
-        )
+        self._reports = Reports(set(self._clusters), self._hot_state, self._clickhouse, telemetry)
         self._recovered = False
 
     async def run(self) -> None:
@@ -82,7 +88,9 @@ class Service:
             while True:
                 try:
                     if client is None or client.is_closed:
-                        client = await jetstream.connect(self._settings, self._telemetry)
+                        client = await jetstream.connect(
+                            self._settings, names.NATS_INBOX_PUBLISHER, self._telemetry
+                        )
                         self._proposals.forget()
                     await self._session(client)
                 except* jetstream.TROUBLE as errors:
@@ -95,11 +103,12 @@ class Service:
 
     async def _session(self, client: Client) -> None:
         js = client.jetstream(timeout=3)
-        kv = await jetstream.ensure(js, self._settings.reports_bytes)
-        self._bucket.attach(js, kv)
+        await jetstream.ensure(js, self._settings.reports_bytes)
+        self._bucket.attach(js)
         await self._bucket.load()
+        await self._sign_again()
         if not self._recovered:
-            self._history.recover(await self._stored(js))
+            self._history.recover(await self._stored())
             self._recovered = True
         proposals = await jetstream.proposals_consumer(js, self._settings.ack_wait_seconds)
         acks = await jetstream.acks_consumer(js)
@@ -119,8 +128,11 @@ class Service:
                     await consumer.unsubscribe()
 
     async def _refresh(self, js) -> None:
-        """Redis follows the bucket, whoever wrote it; what is guarded follows the operator's file."""
+        """Redis follows the bucket, whichever publisher wrote it; guards and keys follow their files."""
         while True:
+            if self._keys_changed():
+                await self._bucket.load()
+                await self._sign_again()
             if self._guardrails_changed():
                 self._proposals.policy = self._guardrails.current
                 await self._enforce(js)
@@ -128,17 +140,34 @@ class Service:
             await asyncio.sleep(self._settings.refresh_seconds)
             await self._bucket.refresh()
 
-    async def _stored(self, js) -> list[Stored]:
+    async def _sign_again(self) -> None:
+        if count := await self._bucket.sign_again():
+            log.info("%d values of the bucket signed again, by the present key %s", count, self._keys.id)
+
+    async def _stored(self) -> list[Stored]:
         """The bucket's history, one whole ruleset per version, without one that is still being written."""
         parts: dict[int, list[Stored]] = {}
         for cluster in self._clusters:
-            for stored in await read_history(js, cluster, self._telemetry):
+            for stored in await self._bucket.history(cluster):
                 parts.setdefault(stored.ruleset.version, []).append(stored)
         return [
             Stored(slices.join(part.ruleset for part in found), found[0].at)
             for version, found in sorted(parts.items())
             if not self._bucket.missing(version)
         ]
+
+    def _keys_changed(self) -> bool:
+        """Wrong files are said and counted; the last good keys go on."""
+        try:
+            changed = self._keys.changed()
+        except ContractError as error:
+            self._telemetry.counters["keys.wrong"] += 1
+            log.error("new keys are wrong, the last good ones are kept: %s", error)
+            return False
+        if changed:
+            self._telemetry.counters["keys.taken"] += 1
+            log.info("new keys are in use, signing by %s", self._keys.id)
+        return changed
 
     def _guardrails_changed(self) -> bool:
         """A wrong file is said and counted; the last good one goes on."""

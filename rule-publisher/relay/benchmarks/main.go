@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spillway.dev/relay/internal/identity/identitytest"
+	"spillway.dev/relay/internal/signing/signingtest"
 )
 
 func main() {
@@ -48,7 +49,7 @@ func run(program string, m mesh, envoys, sotwEvery, rounds, pods int) error {
 	}
 	defer server.stop()
 	defer conn.Close()
-	bucket, err := makeStreams(ctx, conn)
+	js, err := makeStreams(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -57,12 +58,13 @@ func run(program string, m mesh, envoys, sotwEvery, rounds, pods int) error {
 	if err != nil {
 		return err
 	}
-	relay, xds, err := startRelay(ctx, program, folder, url, files, m, pods)
+	key := signingtest.NewKey()
+	relay, xds, err := startRelay(ctx, program, folder, url, files, key, m, pods)
 	if err != nil {
 		return err
 	}
 	defer relay.stop()
-	b := &bench{mesh: m, relay: relay, bucket: bucket, seeds: make([]uint64, m.services)}
+	b := &bench{mesh: m, relay: relay, js: js, key: key, seeds: make([]uint64, m.services)}
 	if b.ledger, err = listen(conn, m, envoys); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/signing/signingtest"
 )
 
 // Kinds of publishing.
@@ -88,7 +89,8 @@ type bench struct {
 	fleet  *fleet
 	relay  *process
 	ledger *ledger
-	bucket jetstream.KeyValue
+	js     jetstream.JetStream
+	key    *signingtest.Key // signs as the publisher does
 	seeds  []uint64
 	now    uint64 // version
 }
@@ -105,7 +107,7 @@ func (b *bench) publish(ctx context.Context, kind string) (round, error) {
 	r := round{kind: kind, cpu: -b.relay.cpu().Seconds(), bytes: -b.fleet.bytes.Load()}
 	whole := b.ledger.expect(b.now)
 	began := time.Now()
-	if _, err := b.bucket.Put(ctx, b.mesh.own(), value); err != nil {
+	if _, err := b.js.PublishMsg(ctx, signingtest.Message(b.mesh.own(), b.key.Sign(b.mesh.own(), value))); err != nil {
 		return round{}, err
 	}
 	select {

@@ -21,6 +21,7 @@ import (
 	"spillway.dev/contracts/names"
 	"spillway.dev/relay/internal/identity"
 	"spillway.dev/relay/internal/identity/identitytest"
+	"spillway.dev/relay/internal/signing/signingtest"
 	"spillway.dev/relay/internal/testkit"
 )
 
@@ -124,30 +125,32 @@ func startNATS(ctx context.Context, folder string) (*process, *nats.Conn, string
 }
 
 // makeStreams as the publisher does.
-func makeStreams(ctx context.Context, conn *nats.Conn) (jetstream.KeyValue, error) {
+func makeStreams(ctx context.Context, conn *nats.Conn) (jetstream.JetStream, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, err
 	}
-	bucket, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: names.NatsBucketRulesets, History: 64})
+	_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: names.NatsBucketRulesets, History: 64})
 	_, err2 := js.CreateStream(ctx, jetstream.StreamConfig{Name: names.NatsStreamReports,
 		Subjects: []string{names.NatsSubjectAcksAll, names.NatsSubjectHeartbeatsAll}})
-	return bucket, errors.Join(err, err2)
+	return js, errors.Join(err, err2)
 }
 
 // startRelay with the mesh's files; ready when /healthz answers.
-func startRelay(ctx context.Context, program, folder, natsURL string, files identity.Files, m mesh, pods int) (relay *process, xds string, err error) {
+func startRelay(ctx context.Context, program, folder, natsURL string, files identity.Files, key *signingtest.Key, m mesh, pods int) (relay *process, xds string, err error) {
 	xds, err1 := freeAddress()
 	health, err2 := freeAddress()
 	topology, endpoints := filepath.Join(folder, "topology.yaml"), filepath.Join(folder, "endpoints.yaml")
 	err3 := os.WriteFile(topology, []byte(m.topology()), 0o600)
 	err4 := os.WriteFile(endpoints, []byte(m.endpoints(pods)), 0o600)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	keys := filepath.Join(folder, "keys.pem")
+	err5 := os.WriteFile(keys, key.PEM, 0o600)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, "", err
 	}
 	relay, err = start(folder, "relay", program, []string{"SPILLWAY_CLUSTER=" + m.own(), "SPILLWAY_NATS_URL=" + natsURL,
 		"SPILLWAY_XDS_CERT=" + files.Cert, "SPILLWAY_XDS_KEY=" + files.Key, "SPILLWAY_XDS_CLIENT_CA=" + files.ClientCA,
-		"SPILLWAY_XDS_IDENTITY=" + string(identitytest.Identity),
+		"SPILLWAY_XDS_IDENTITY=" + string(identitytest.Identity), "SPILLWAY_RULESET_KEYS=" + keys,
 		"SPILLWAY_XDS_LISTEN=" + xds, "SPILLWAY_HEALTH_LISTEN=" + health, "SPILLWAY_STATE_DIR=" + filepath.Join(folder, "state"),
 		"SPILLWAY_TOPOLOGY=" + topology, "SPILLWAY_ENDPOINTS=" + endpoints})
 	if err != nil {

@@ -12,9 +12,14 @@ import clickhouse_driver
 import nats
 import pytest
 import redis
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from google.protobuf.message import DecodeError
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
+from spillway_publisher import signing
+from spillway_publisher.keys import Keys
 
 BUCKET = "spillway_rulesets"
 
@@ -31,10 +36,41 @@ class World:
             "SPILLWAY_REDIS_URL": redis_process.url,
             "SPILLWAY_CLICKHOUSE_URL": clickhouse_url,
             "SPILLWAY_TOPOLOGY": str(folder / "topology.yaml"),
+            "SPILLWAY_SIGNING_KEY": str(folder / "signing.key"),
+            "SPILLWAY_RULESET_KEYS": str(folder / "keys.pem"),
             "SPILLWAY_REFRESH_SECONDS": "0.5",
             "SPILLWAY_ACK_WAIT_SECONDS": "1",
         }
         self._client = None
+        self.key = self.new_key()
+        self.trust(self.key)
+
+    def new_key(self) -> Ed25519PrivateKey:
+        """Makes the key by which publishers sign from now on."""
+        key = Ed25519PrivateKey.generate()
+        self.sign_by(key)
+        return key
+
+    def sign_by(self, key: Ed25519PrivateKey) -> None:
+        write_whole(self.folder / "signing.key", private_pem(key))
+
+    def trust(self, *keys: Ed25519PrivateKey) -> None:
+        """Whose signatures publishers and operators take."""
+        write_whole(self.folder / "keys.pem", b"".join(public_pem(key) for key in keys))
+
+    def keys(self) -> Keys:
+        return Keys(self.folder / "signing.key", self.folder / "keys.pem")
+
+    async def put(self, cluster: str, payload: bytes, headers: dict[str, str] | None = None) -> None:
+        """Writes a key past the publisher, signed by its key unless other headers are given."""
+        headers = signing.sign(self.key, cluster, payload) if headers is None else headers
+        await (await self.jetstream()).publish(f"$KV.{BUCKET}.{cluster}", payload, headers=headers or None)
+
+    async def headers(self, cluster: str) -> dict[str, str]:
+        """Of what the bucket holds for a cluster."""
+        return (
+            await (await self.jetstream()).get_msg(f"KV_{BUCKET}", subject=f"$KV.{BUCKET}.{cluster}")
+        ).headers
 
     def publisher(self, ready: bool = True, **environment: str) -> servers.Server:
         """Starts one more publisher; `ready=False` does not wait for its servers."""
@@ -76,12 +112,12 @@ class World:
         )
 
     async def value(self, cluster: str) -> Ruleset:
-        """What the bucket holds for a cluster; empty when nothing."""
+        """What the bucket holds for a cluster; empty when nothing, or rubbish."""
         try:
             return Ruleset.FromString(
                 (await (await (await self.jetstream()).key_value(BUCKET)).get(cluster)).value
             )
-        except (nats.errors.Error, TimeoutError):
+        except (nats.errors.Error, TimeoutError, DecodeError):
             return Ruleset()
 
     async def published(self, proposal: Ruleset, clusters=("north", "south", "island")) -> int:
@@ -121,6 +157,21 @@ class World:
         if self._client is not None:
             await self._client.close()
         self.clickhouse.disconnect()
+
+
+def private_pem(key: Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def public_pem(key: Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """So that who reads now reads the old or the new content."""
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)
 
 
 async def _silent(error: Exception) -> None:

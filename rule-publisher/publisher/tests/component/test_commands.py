@@ -14,18 +14,19 @@ LOCAL = {"north": {"north": 10_000}, "south": {"south": 10_000}}
 async def test_rollback_and_status(world, make):
     """One command brings an earlier version's rules back as a new version, audited, and it holds."""
     world.publisher()
+    versions = []
     for rules in (LOCAL, SPREAD, SPREAD):
         proposal = make(rules)
         await world.propose(proposal)
-        await world.published(proposal)
+        versions.append(await world.published(proposal))
     done = world.command("rollback", "--reason", "checkout is slow")
-    assert (done.returncode, done.stdout) == (0, "version 4 is in force: the rules of version 1\n"), (
-        done.stderr
-    )
     north = await world.value("north")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"version {north.version} is in force: the rules of version {versions[0]}\n"
+    assert north.version > versions[-1] and "left out" not in done.stderr
     assert [(d.cluster, d.weight) for d in north.rules[0].destinations] == [("north", 10_000)]
     audit = "SELECT origin, outcome, reason FROM rulesets WHERE ruleset_id = %(id)s"
-    reason = "rollback to version 1: checkout is slow"
+    reason = f"rollback to version {versions[0]}: checkout is slow"
     assert await world.rows(audit, 1, id=north.id) == [("operator", "published", reason)]
     overtaken = make(SPREAD)
     await world.propose(overtaken)
@@ -33,13 +34,11 @@ async def test_rollback_and_status(world, make):
     done = world.command("status", "--json")
     table = json.loads(done.stdout)
     assert [(row["cluster"], row["version"], row["origin"], row["acks"]) for row in table] == [
-        (cluster, 4, "operator", 0) for cluster in ("island", "north", "south")
+        (cluster, north.version, "operator", 0) for cluster in ("island", "north", "south")
     ]
     assert "operator" in world.command("status").stdout
     done = world.command("rollback", "--to", "99", "--reason", "x")
-    assert (
-        done.returncode == 1 and "--to 99: not in the history of every cluster; versions: 1-3" in done.stderr
-    )
+    assert done.returncode == 1 and "--to 99: not in the history of every cluster; versions: " in done.stderr
 
 
 async def test_commands_without_a_server_say_so(world):

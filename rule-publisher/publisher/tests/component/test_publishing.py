@@ -76,7 +76,7 @@ async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_publi
         metrics = answer.read().decode()
     assert 'spillway_publisher_refused_proposals_total{by="contract"} 1.0' in metrics
     assert 'spillway_publisher_refused_proposals_total{by="undecodable"} 1.0' in metrics
-    assert 'spillway_publisher_ruleset_version{cluster="north"} 1.0' in metrics
+    assert 'spillway_publisher_ruleset_version{cluster="north"}' in metrics
 
 
 async def test_guardrails_file_is_enforced(world, make):
@@ -101,7 +101,8 @@ async def test_the_same_ruleset_twice_is_published_once(world, make):
     await world.propose(last)
     await world.published(last)
     assert world.health(process)["counters"]["proposals.duplicate"] == 1
-    assert (await world.value("north")).version == 2
+    versions = "SELECT DISTINCT version FROM rulesets WHERE ruleset_id IN %(ids)s"
+    assert len(await world.rows(versions, 2, ids=(first.id, last.id))) == 2
     assert len(await world.rows(RULESET, 1, id=first.id)) == 1
 
 
@@ -110,7 +111,7 @@ async def test_kill_switch_replaces_what_is_in_force(world, make):
     process = world.publisher()
     proposal = make(SPREAD)
     await world.propose(proposal)
-    await world.published(proposal)
+    version = await world.published(proposal)
     process.stop()
     (world.folder / "guardrails.yaml").write_text("frozen: true")
     world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
@@ -121,7 +122,7 @@ async def test_kill_switch_replaces_what_is_in_force(world, make):
         ).policy == "frozen"
 
     await eventually_async(frozen, "local-first in force")
-    assert not (await world.value("north")).rules and (await world.value("north")).version == 2
+    assert not (await world.value("north")).rules and (await world.value("north")).version > version
     refused = make(SPREAD)
     await world.propose(refused)
     ((_, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=refused.id)
@@ -188,7 +189,7 @@ async def test_acknowledgements_and_heartbeats(world, make):
     ack.outcome, ack.type_url = 2, "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
     ack.detail = "weights"
     ack.at.GetCurrentTime()
-    beat = Heartbeat(cluster="north", ttl_seconds=10, ruleset_version=41)
+    beat = Heartbeat(cluster="north", ttl_seconds=10, ruleset_version=2**53 - 1)
     beat.at.GetCurrentTime()
     beat.services.add(service="web", connected_envoys=2)
     await js.publish("spillway.acks.north", b"\xff")
@@ -207,9 +208,9 @@ async def test_acknowledgements_and_heartbeats(world, make):
     )
     counters = world.health(process)["counters"]
     assert (counters["malformed.acks.undecodable"], counters["malformed.heartbeats.subject"]) == (1, 1)
-    proposal = make(SPREAD)  # a relay serves 41: versions go on above it
+    proposal = make(SPREAD)  # what a heartbeat says of versions cannot use them up
     await world.propose(proposal)
-    assert await world.published(proposal) == 42
+    assert await world.published(proposal) < 2**52
 
 
 async def test_late_heartbeats_place_nothing(world):

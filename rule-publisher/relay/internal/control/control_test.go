@@ -16,6 +16,8 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/signing"
+	"spillway.dev/relay/internal/signing/signingtest"
 	"spillway.dev/relay/internal/table"
 )
 
@@ -43,15 +45,20 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 func newBed(t *testing.T, n *table.Network) *bed {
 	t.Helper()
 	b := &bed{t: t}
-	b.Loop = NewLoop(t.Context(), Ports{Cache: serve.NewCache(), Save: b.save,
+	b.Loop = NewLoop(t.Context(), Ports{Cache: serve.NewCache(), Keys: publisher.Trusted, Save: b.save,
 		Acknowledge: func(a *spillwayv1.Acknowledgement) { b.acks = append(b.acks, a) },
-		Counters:    &count.Counters{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, n, nil)
+		Counters:    &count.Counters{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, n, Kept{})
 	b.rebuild()
 	return b
 }
 
-func (b *bed) save(ruleset *spillwayv1.Ruleset) {
-	now := saved{version: ruleset.GetVersion()}
+// publisher's key, which every loop of the tests trusts.
+var publisher = signingtest.NewKey()
+
+func signed(payload []byte) signing.Value { return publisher.Sign("north", payload) }
+
+func (b *bed) save(_ signing.Value, version uint64) {
+	now := saved{version: version}
 	if b.services["a"] != nil {
 		now.served = b.version("a")
 	}
@@ -115,7 +122,7 @@ func (b *bed) take(ruleset *spillwayv1.Ruleset) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.takeRuleset(value)
+	b.takeRuleset(signed(value))
 	b.settle()
 }
 

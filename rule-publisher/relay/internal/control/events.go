@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,54 +13,69 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/signing"
 	"spillway.dev/relay/internal/table"
 )
 
 // rulesetType is the type_url under which the relay itself refuses a ruleset.
 const rulesetType = "type.googleapis.com/spillway.v1.Ruleset"
 
-// Ruleset takes a value of this cluster's key: bytes of a spillway.v1.Ruleset. What does not
-// decode, breaks the contract or is not newer is counted by reason, and the old one stays.
-func (l *Loop) Ruleset(value []byte) {
+// Ruleset takes a value of this cluster's key. What no trusted key signed for this cluster is not even
+// decoded; that, and what does not decode, breaks the contract, has expired or is not newer than all that
+// was taken before, is counted by reason, and the old one stays.
+func (l *Loop) Ruleset(value signing.Value) {
 	l.post(func() { l.takeRuleset(value) })
 }
 
-func (l *Loop) takeRuleset(value []byte) {
+func (l *Loop) takeRuleset(value signing.Value) {
+	if err := l.ports.Keys().Verify(l.cluster, l.network.Clusters, value); err != nil {
+		l.refuseRuleset(0, unverified(err), err)
+		return
+	}
 	ruleset := &spillwayv1.Ruleset{}
-	if err := proto.Unmarshal(value, ruleset); err != nil {
-		l.refuseRuleset(0, count.RulesetsUndecodable, fmt.Errorf("%d bytes that are no spillway.v1.Ruleset: %w", len(value), err))
+	if err := proto.Unmarshal(value.Payload, ruleset); err != nil {
+		l.refuseRuleset(0, count.RulesetsUndecodable, fmt.Errorf("%d bytes that are no spillway.v1.Ruleset: %w", len(value.Payload), err))
 		return
 	}
 	rules, err := table.ParseRules(ruleset, l.cluster)
-	if err != nil {
+	switch {
+	case err != nil:
 		l.refuseRuleset(ruleset.GetVersion(), count.RulesetsRefused, err)
-		return
+	case rules.Version < l.highest:
+		// However long that has expired: whoever writes to the bus must not bring back what was.
+		l.refuseRuleset(rules.Version, count.RulesetsReplayed, fmt.Errorf("version: %d; version %d was taken before, only higher ones are", rules.Version, l.highest))
+	case rules.Version == l.highest && l.rules != nil:
+		l.ports.Counters.Add(count.RulesetsDuplicate)
+		l.keep(value)
+	case rules.Expired(time.Now()):
+		l.refuseRuleset(rules.Version, count.RulesetsStale, fmt.Errorf("expires_at: %s is over", rules.ExpiresAt.Format(time.RFC3339)))
+	default:
+		l.rules, l.highest, l.signer = rules, rules.Version, ""
+		l.ports.Counters.Add(count.RulesetsTaken)
+		l.report(nil, rules)
+		l.rebuild()
+		l.keep(value)
 	}
-	if rules.Expired(time.Now()) && l.rules != nil && !l.rules.Expired(time.Now()) {
-		l.refuseRuleset(rules.Version, count.RulesetsRefused,
-			fmt.Errorf("expires_at: %s is over, and version %d is in force", rules.ExpiresAt.Format(time.RFC3339), l.rules.Version))
-		return
-	}
-	// Once the newest has expired any other is better, also a lower one: versions begin anew when
-	// the publisher's store was lost.
-	if l.rules != nil && !l.rules.Expired(time.Now()) && rules.Version <= l.rules.Version {
-		l.ignore(rules.Version)
-		return
-	}
-	l.rules = rules
-	l.ports.Counters.Add(count.RulesetsTaken)
-	l.report(nil, rules)
-	l.rebuild()
-	l.ports.Save(ruleset)
 }
 
-func (l *Loop) ignore(version uint64) {
-	if version == l.rules.Version {
-		l.ports.Counters.Add(count.RulesetsDuplicate)
-		return
+// keep the newest ruleset; once more when another key has signed it, whose signature lasts longer.
+func (l *Loop) keep(value signing.Value) {
+	if value.KeyID != l.signer {
+		l.signer = value.KeyID
+		l.ports.Save(value, l.highest)
 	}
-	l.ports.Counters.Add(count.RulesetsOlder)
-	l.ports.Log.Warn("a ruleset older than the one in force is ignored", "version", version, "in_force", l.rules.Version)
+}
+
+func unverified(err error) count.Counter {
+	switch {
+	case errors.Is(err, signing.ErrUnsigned):
+		return count.RulesetsUnsigned
+	case errors.Is(err, signing.ErrUnknownKey):
+		return count.RulesetsUnknownKey
+	case errors.Is(err, signing.ErrOtherCluster):
+		return count.RulesetsOtherCluster
+	}
+	return count.RulesetsBadSignature
 }
 
 func (l *Loop) refuseRuleset(version uint64, counter count.Counter, err error) {

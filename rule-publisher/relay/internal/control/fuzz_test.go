@@ -47,7 +47,7 @@ func takeAny(t *testing.T, value []byte) {
 	b := newBed(t, mesh(t, "north", "south"))
 	b.connected("a", "a/1")
 	b.connected("b", "b/1")
-	b.takeRuleset(value)
+	b.takeRuleset(signed(value))
 	b.settle()
 	for name, s := range b.services {
 		if err := s.served.Consistent(); err != nil {

@@ -11,24 +11,34 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/signing"
 	"spillway.dev/relay/internal/table"
 )
 
 // Ports are what the loop acts upon.
 type Ports struct {
 	Cache *serve.Cache
-	// Save keeps the ruleset over restarts. It must not wait for a disk.
-	Save func(*spillwayv1.Ruleset)
+	// Keys whose signatures count now.
+	Keys func() signing.Keys
+	// Save keeps the ruleset over restarts, as it was signed. It must not wait for a disk.
+	Save func(value signing.Value, version uint64)
 	// Acknowledge reports an answer.
 	Acknowledge func(*spillwayv1.Acknowledgement)
 	Counters    *count.Counters
 	Log         *slog.Logger
 }
 
+// Kept is what the relay knew before its restart.
+type Kept struct {
+	Rules   *table.Rules // the newest taken; nil: none, or none that can be verified
+	Highest uint64       // version ever taken
+	Signer  string       // key id of what is kept
+}
+
 // Status is what the loop serves now.
 type Status struct {
 	Version      uint64    // 0: local-first
-	KnownVersion uint64    // newest ruleset taken, also when it has expired
+	KnownVersion uint64    // highest version ever taken, also when it has expired
 	ExpiresAt    time.Time // of the newest ruleset
 	InputWindow  string
 	Services     int // that have asked for resources
@@ -43,6 +53,8 @@ type Loop struct {
 	cluster  string
 	network  *table.Network
 	rules    *table.Rules
+	highest  uint64 // version ever taken: only higher ones are
+	signer   string // key id of what was given to be kept
 	services map[string]*service
 	backends serve.Bundle // clusters and endpoints of everything in `reached`
 	reached  *table.Network
@@ -55,11 +67,11 @@ type Loop struct {
 	forgetAfter time.Duration
 }
 
-// NewLoop starts from the network and the ruleset kept from before, if any.
-func NewLoop(ctx context.Context, ports Ports, network *table.Network, rules *table.Rules) *Loop {
+// NewLoop starts from the network and what is kept from before, if anything.
+func NewLoop(ctx context.Context, ports Ports, network *table.Network, kept Kept) *Loop {
 	l := &Loop{ports: ports, events: make(chan func(), 1024), done: ctx.Done(), cluster: network.Cluster,
-		network: network, rules: rules, services: map[string]*service{}, expiry: time.NewTimer(time.Hour), step: time.NewTimer(time.Hour), forgetAfter: forgetAfter}
-	l.report(network, rules)
+		network: network, rules: kept.Rules, highest: kept.Highest, signer: kept.Signer, services: map[string]*service{}, expiry: time.NewTimer(time.Hour), step: time.NewTimer(time.Hour), forgetAfter: forgetAfter}
+	l.report(network, kept.Rules)
 	l.publishStatus(time.Now())
 	return l
 }
@@ -194,9 +206,9 @@ func (l *Loop) announce(version uint64) {
 }
 
 func (l *Loop) publishStatus(now time.Time) {
-	status := Status{Services: len(l.services)}
+	status := Status{Services: len(l.services), KnownVersion: l.highest}
 	if l.rules != nil {
-		status.KnownVersion, status.ExpiresAt, status.InputWindow = l.rules.Version, l.rules.ExpiresAt, l.rules.InputWindow
+		status.ExpiresAt, status.InputWindow = l.rules.ExpiresAt, l.rules.InputWindow
 		if !l.rules.Expired(now) {
 			status.Version = l.rules.Version
 		}

@@ -124,11 +124,9 @@ func (m *model) ruleset(b *bed, random *rand.Rand) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.takeRuleset(value)
+	b.takeRuleset(signed(value))
 	switch {
-	case version == 0, m.south != nil && (lasting < 0 || version <= m.version):
-	case lasting < 0:
-		m.version, m.south = version, nil
+	case version <= m.version, lasting < 0:
 	default:
 		m.version, m.south = version, south
 	}

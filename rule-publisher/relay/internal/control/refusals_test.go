@@ -128,8 +128,8 @@ func TestRefusalAfterARestart(t *testing.T) {
 			before, _ := twoEnvoys(t)
 			before.put(2)
 			b := &bed{t: t}
-			b.Loop = NewLoop(t.Context(), Ports{Cache: serve.NewCache(), Save: b.save, Acknowledge: before.ports.Acknowledge,
-				Counters: before.ports.Counters, Log: before.ports.Log}, before.network, before.rules)
+			b.Loop = NewLoop(t.Context(), Ports{Cache: serve.NewCache(), Keys: publisher.Trusted, Save: b.save, Acknowledge: before.ports.Acknowledge,
+				Counters: before.ports.Counters, Log: before.ports.Log}, before.network, Kept{Rules: before.rules, Highest: before.highest})
 			b.rebuild()
 			b.connected("a", "a/1")
 			b.connected("a", "a/2")

@@ -45,7 +45,7 @@ func TestRoutesWaitForTheirClusters(t *testing.T) {
 		before, noClusters, noEndpoints := b.versions("a")
 		begin := time.Now()
 		value, _ := proto.Marshal(rulesetOf(1, time.Hour, map[string]uint32{"a": 5000}))
-		b.Ruleset(value)
+		b.Ruleset(signed(value))
 		_, clusters, endpoints := b.versions("a")
 		if clusters == noClusters || endpoints == noEndpoints {
 			t.Fatal("the clusters that the rule needs are not out at once")
@@ -84,7 +84,7 @@ func TestClustersStayUntilTheirRoutesHaveLeft(t *testing.T) {
 		b.in(func() { b.connected("a", "a/1") })
 		b.in(func() {
 			value, _ := proto.Marshal(rulesetOf(1, time.Hour, map[string]uint32{"a": 5000}))
-			b.takeRuleset(value)
+			b.takeRuleset(signed(value))
 		})
 		time.Sleep(time.Minute)
 		before, clusters, _ := b.versions("a")
@@ -111,7 +111,7 @@ func TestExpiryIsOnTime(t *testing.T) {
 		b := live(t, mesh(t, "north", "south"))
 		b.in(func() { b.connected("a", "a/1") })
 		value, _ := proto.Marshal(rulesetOf(1, time.Minute, map[string]uint32{"a": 5000}))
-		b.Ruleset(value)
+		b.Ruleset(signed(value))
 		time.Sleep(time.Minute - time.Millisecond)
 		if routes, _, _ := b.versions("a"); serve.RulesetVersion(routes) != 1 || b.Status().Version != 1 {
 			t.Errorf("before its expiry %s is served, status %+v", routes, b.Status())
@@ -121,7 +121,7 @@ func TestExpiryIsOnTime(t *testing.T) {
 			t.Errorf("at its expiry %s is served, status %+v", routes, b.Status())
 		}
 		value, _ = proto.Marshal(rulesetOf(2, time.Minute, map[string]uint32{"a": 5000}))
-		b.Ruleset(value)
+		b.Ruleset(signed(value))
 		if routes, _, _ := b.versions("a"); serve.RulesetVersion(routes) != 2 {
 			t.Errorf("afterwards %s is served", routes)
 		}

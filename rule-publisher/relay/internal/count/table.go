@@ -21,12 +21,19 @@ const (
 	NamesNeverResolved
 	NATSErrors
 	RulesAdapted
+	RulesetKeysRefused
+	RulesetKeysTaken
+	RulesetsBadSignature
 	RulesetsDuplicate
 	RulesetsExpired
-	RulesetsOlder
+	RulesetsOtherCluster
 	RulesetsRefused
+	RulesetsReplayed
+	RulesetsStale
 	RulesetsTaken
 	RulesetsUndecodable
+	RulesetsUnknownKey
+	RulesetsUnsigned
 	SnapshotsRefused
 	StateErrors
 	StreamsOpened
@@ -57,12 +64,19 @@ var table = [declared]struct{ name, help string }{
 	NamesNeverResolved:      {"names_never_resolved", "Names whose first look-up failed."},
 	NATSErrors:              {"nats_errors", "Errors that the NATS server reported, such as a subject that is not permitted."},
 	RulesAdapted:            {"rules_adapted", "Rules that could not be followed to the letter."},
+	RulesetKeysRefused:      {"ruleset_keys_refused", "New files of ruleset keys that were refused; the old keys stayed."},
+	RulesetKeysTaken:        {"ruleset_keys_taken", "New files of ruleset keys taken into use."},
+	RulesetsBadSignature:    {"rulesets_bad_signature", "Rulesets refused because their signature is not of them; the old one stayed."},
 	RulesetsDuplicate:       {"rulesets_duplicate", "Rulesets ignored because their version is in force already."},
 	RulesetsExpired:         {"rulesets_expired", "Rulesets that expired without a successor; local-first was served."},
-	RulesetsOlder:           {"rulesets_older", "Rulesets ignored because a newer version is in force."},
+	RulesetsOtherCluster:    {"rulesets_other_cluster", "Rulesets refused because they were signed for another cluster; the old one stayed."},
 	RulesetsRefused:         {"rulesets_refused", "Rulesets that break the contract; the old one stayed."},
+	RulesetsReplayed:        {"rulesets_replayed", "Rulesets refused because a higher version was taken before."},
+	RulesetsStale:           {"rulesets_stale", "Rulesets refused because they had expired when they came."},
 	RulesetsTaken:           {"rulesets_taken", "Rulesets taken into force."},
 	RulesetsUndecodable:     {"rulesets_undecodable", "Values of the cluster's key that are no ruleset; the old one stayed."},
+	RulesetsUnknownKey:      {"rulesets_unknown_key", "Rulesets refused because no trusted key signed them; the old one stayed."},
+	RulesetsUnsigned:        {"rulesets_unsigned", "Rulesets refused because nobody signed them; the old one stayed."},
 	SnapshotsRefused:        {"snapshots_refused", "Resources that did not fit together and were not served."},
 	StateErrors:             {"state_errors", "Failures to read or write the state on disk."},
 	StreamsOpened:           {"streams_opened", "xDS streams of Envoys that were let in."},

@@ -1,19 +1,18 @@
 package identity
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/watch"
 )
 
 // Files are PEM files.
@@ -22,26 +21,19 @@ type Files struct {
 	ClientCA  string // authorities that an Envoy's certificate must chain to
 }
 
-type contents [3][]byte // of cert, key, client CA
-
 // Keeper holds the newest good content of the files. New connections use it; open ones go on.
 type Keeper struct {
-	files   Files
-	config  atomic.Pointer[tls.Config]
-	leaf    atomic.Pointer[x509.Certificate]
-	loaded  contents // what is in use
-	refused contents // what was told of as refused; a certificate may become valid later
-	before  contents // what was there at the last look
+	paths  Files
+	files  watch.Files
+	config atomic.Pointer[tls.Config]
+	leaf   atomic.Pointer[x509.Certificate]
 }
 
 // NewKeeper reads the files; the error names the file and what is wrong with it.
 func NewKeeper(files Files) (*Keeper, error) {
-	k := &Keeper{files: files}
-	content, err := k.read()
-	if err != nil {
-		return nil, err
-	}
-	return k, k.use(content)
+	k := &Keeper{paths: files}
+	k.files = watch.Files{Paths: []string{files.Cert, files.Key, files.ClientCA}, Use: k.use}
+	return k, k.files.Load()
 }
 
 // NotAfter is when the relay's own certificate expires.
@@ -56,72 +48,30 @@ func (k *Keeper) TLS() *tls.Config {
 // Watch looks at the files until the context ends. Bad new ones are counted and logged once, and the
 // old ones stay.
 func (k *Keeper) Watch(ctx context.Context, every time.Duration, counters *count.Counters, log *slog.Logger) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		switch taken, err := k.look(); {
-		case err != nil:
+	k.files.Watch(ctx, every, func(refused error) {
+		if refused != nil {
 			counters.Add(count.TLSFilesRefused)
-			log.Error("new TLS files are refused; the old ones stay", "error", err, "not_after", k.NotAfter())
-		case taken:
-			counters.Add(count.TLSFilesTaken)
-			log.Info("new TLS files are in use", "subject", k.leaf.Load().Subject.String(), "not_after", k.NotAfter())
+			log.Error("new TLS files are refused; the old ones stay", "error", refused, "not_after", k.NotAfter())
+			return
 		}
-	}
+		counters.Add(count.TLSFilesTaken)
+		log.Info("new TLS files are in use", "subject", k.leaf.Load().Subject.String(), "not_after", k.NotAfter())
+	})
 }
 
-// look takes up content that is new and has been the same for two looks: certificate and key are two
-// files and are not written at one instant.
-func (k *Keeper) look() (taken bool, err error) {
-	content, unreadable := k.read()
-	still := same(content, k.before)
-	k.before = content
-	if !still || same(content, k.loaded) {
-		return false, nil
-	}
-	if err = unreadable; err == nil {
-		err = k.use(content)
-	}
-	if err != nil && same(content, k.refused) {
-		return false, nil
-	}
-	if err != nil {
-		k.refused = content
-	}
-	return err == nil, err
-}
-
-// read gives an unreadable file as empty content, beside the error.
-func (k *Keeper) read() (content contents, err error) {
-	for i, path := range []string{k.files.Cert, k.files.Key, k.files.ClientCA} {
-		data, problem := os.ReadFile(path)
-		content[i], err = data, errors.Join(err, problem)
-	}
-	return content, err
-}
-
-func same(a, b contents) bool {
-	return slices.EqualFunc(a[:], b[:], bytes.Equal)
-}
-
-func (k *Keeper) use(content contents) error {
+// use the content of certificate, key and authorities.
+func (k *Keeper) use(content [][]byte) error {
 	pair, err := tls.X509KeyPair(content[0], content[1])
 	if err != nil {
-		return fmt.Errorf("%s, %s: %w", k.files.Cert, k.files.Key, err)
+		return fmt.Errorf("%s, %s: %w", k.paths.Cert, k.paths.Key, err)
 	}
 	if err := usable(pair.Leaf, time.Now()); err != nil {
-		return fmt.Errorf("%s: %w", k.files.Cert, err)
+		return fmt.Errorf("%s: %w", k.paths.Cert, err)
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(content[2]) {
-		return fmt.Errorf("%s: no PEM certificate in it", k.files.ClientCA)
+		return fmt.Errorf("%s: no PEM certificate in it", k.paths.ClientCA)
 	}
-	k.loaded = content
 	k.leaf.Store(pair.Leaf)
 	k.config.Store(&tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{pair},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,

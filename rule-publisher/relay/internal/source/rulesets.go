@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spillway.dev/contracts/names"
+	"spillway.dev/relay/internal/signing"
 )
 
 const (
@@ -37,7 +38,9 @@ type Rulesets struct {
 	Log     *slog.Logger
 	// Taken is called with each new value of the key, in order. Of values that follow each other
 	// faster than they can be read only the newest is.
-	Taken func(value []byte)
+	Taken func(value signing.Value)
+	// Again makes the newest value be taken once more: what it is judged by has changed.
+	Again <-chan struct{}
 
 	seen     mark
 	waiting  string // why the key cannot be read, as last logged
@@ -76,6 +79,8 @@ func (r *Rulesets) Run(ctx context.Context) {
 			attempt = 0
 			timer.Reset(0)
 			continue
+		case <-r.Again:
+			r.seen = mark{}
 		case <-connected:
 		case <-timer.C:
 		}
@@ -146,6 +151,7 @@ func (r *Rulesets) take(message *nats.Msg) bool {
 		r.Log.Warn("the ruleset's key was deleted; the last one stays until it expires", "key", r.Cluster, "operation", operation)
 		return true
 	}
-	r.Taken(message.Data)
+	r.Taken(signing.Value{Payload: message.Data, Signature: message.Header.Get(names.NatsHeaderSignature),
+		KeyID: message.Header.Get(names.NatsHeaderKeyId)})
 	return true
 }

@@ -12,14 +12,14 @@ import (
 	"path/filepath"
 
 	"google.golang.org/protobuf/encoding/protodelim"
-	"google.golang.org/protobuf/proto"
 
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/signing"
 )
 
 // Kinds of files: <kind>.state in the folder.
 const (
-	rulesetKind = "ruleset"
+	rulesetKind = "signed-ruleset"
 	acksKind    = "acknowledgements"
 )
 
@@ -39,23 +39,22 @@ func Open(folder, cluster string) (*Store, error) {
 }
 
 // Save replaces the ruleset: after a crash at any instant the old one or the new one is there, whole.
-func (s *Store) Save(ruleset *spillwayv1.Ruleset) error {
-	payload, err := proto.Marshal(ruleset)
-	if err != nil {
-		return err
-	}
-	return s.write(rulesetKind, payload)
+func (s *Store) Save(value signing.Value) error {
+	return s.write(rulesetKind, bytes.Join([][]byte{[]byte(value.KeyID), []byte(value.Signature), value.Payload}, []byte("\n")))
 }
 
-// Load the ruleset; nil when there is none. A file that cannot be used is moved aside and told as an
-// error; the relay then goes on without it.
-func (s *Store) Load() (*spillwayv1.Ruleset, error) {
-	ruleset := &spillwayv1.Ruleset{}
-	found, err := s.read(rulesetKind, func(payload []byte) error { return proto.Unmarshal(payload, ruleset) })
-	if !found || err != nil {
-		return nil, err
-	}
-	return ruleset, nil
+// Load the ruleset as it was signed, not verified; nil when there is none. A file that cannot be used is
+// moved aside and told as an error; the relay then goes on without it.
+func (s *Store) Load() (value *signing.Value, err error) {
+	_, err = s.read(rulesetKind, func(content []byte) error {
+		parts := bytes.SplitN(content, []byte("\n"), 3)
+		if len(parts) != 3 {
+			return errors.New("it lacks a key id, a signature or a ruleset")
+		}
+		value = &signing.Value{KeyID: string(parts[0]), Signature: string(parts[1]), Payload: bytes.Clone(parts[2])}
+		return nil
+	})
+	return value, err
 }
 
 // SaveAcks replaces the acknowledgements; none removes the file.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/signing"
 )
 
 func open(t *testing.T, folder, cluster string) *Store {
@@ -31,14 +33,14 @@ func TestSaveAndLoad(t *testing.T) {
 		t.Fatalf("empty store: %v, %v", got, err)
 	}
 	for version := uint64(1); version <= 2; version++ {
-		want := &spillwayv1.Ruleset{Version: version, Policy: "p"}
+		want := signing.Value{Payload: []byte{byte(version), '\n', 0, '\n'}, Signature: "c2ln", KeyID: "k"}
 		if err := store.Save(want); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(folder, "ruleset-1.tmp"), []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := open(t, folder, "north").Load(); err != nil || !proto.Equal(got, want) {
+		if got, err := open(t, folder, "north").Load(); err != nil || !reflect.DeepEqual(*got, want) {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
@@ -72,7 +74,7 @@ func TestAcknowledgements(t *testing.T) {
 // moved aside; the relay that comes after starts clean.
 func TestDamageIsNoticed(t *testing.T) {
 	store := open(t, t.TempDir(), "north")
-	if err := store.Save(&spillwayv1.Ruleset{Version: 9, Policy: "p", Id: "i"}); err != nil {
+	if err := store.Save(signing.Value{Payload: []byte("rules"), Signature: "s", KeyID: "k"}); err != nil {
 		t.Fatal(err)
 	}
 	path := store.path(rulesetKind)
@@ -105,13 +107,14 @@ func TestDamageIsNoticed(t *testing.T) {
 // says what it is.
 func TestForeignFilesAreRefused(t *testing.T) {
 	store := open(t, t.TempDir(), "north")
-	payload, _ := proto.Marshal(&spillwayv1.Ruleset{Version: 9})
+	payload := []byte("k\ns\nrules")
 	newer := bytes.Replace(frame(rulesetKind, "north", payload), []byte(magic+format), []byte(magic+"3"), 1)
 	for want, content := range map[string][]byte{
-		`it is "ruleset south"; must be "ruleset north"`: frame(rulesetKind, "south", payload),
-		`it is "acknowledgements north"`:                 frame(acksKind, "north", payload),
-		`format "3"; this relay reads format 2`:          newer,
-		"not a state file":                               []byte("SPILLWAY-RULESET-1\n"),
+		`it is "signed-ruleset south"; must be "signed-ruleset north"`: frame(rulesetKind, "south", payload),
+		`it is "acknowledgements north"`:                               frame(acksKind, "north", payload),
+		`format "3"; this relay reads format 2`:                        newer,
+		"it lacks a key id, a signature or a ruleset":                  frame(rulesetKind, "north", []byte("k\nrules")),
+		"not a state file":                                             []byte("SPILLWAY-RULESET-1\n"),
 	} {
 		if err := os.WriteFile(store.path(rulesetKind), content, 0o600); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -40,6 +41,7 @@ type Tier struct {
 // Network is what can be reached from one cluster: per service its tiers, nearest first.
 type Network struct {
 	Cluster  string
+	Clusters []string // of the topology, in order of name
 	services map[string][]Tier
 	reports  map[string]bool // services whose backends report their load
 	// Unreachable says which endpoints cannot be routed to, and why.
@@ -74,7 +76,7 @@ func NewNetwork(cluster string, topology *spillwayv1.Topology, endpoints *spillw
 	if err := errors.Join(append(problems, errs...)...); err != nil {
 		return nil, err
 	}
-	network := &Network{Cluster: cluster, services: map[string][]Tier{}, reports: map[string]bool{}}
+	network := &Network{Cluster: cluster, Clusters: slices.Sorted(maps.Keys(regions)), services: map[string][]Tier{}, reports: map[string]bool{}}
 	for _, service := range topology.GetServices() {
 		network.reports[service.GetName()] = service.GetLoadReport() == loadReportORCA
 	}

@@ -1,0 +1,28 @@
+"""The run's own signing key."""
+
+import stat
+
+import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from spillway_lab import signing
+from spillway_lab.errors import LabError
+
+
+def test_a_run_has_a_key_of_its_own(tmp_path):
+    """Readable by its owner alone, never the same in two runs; issued again it stays, and the public half is its."""
+    made = []
+    for run in (tmp_path / "one", tmp_path / "two", tmp_path / "two"):
+        public, private = run / signing.PUBLIC_KEYS, run / "tls/publisher" / signing.KEY
+        signing.issue(private.parent, public)
+        assert stat.S_IMODE(private.stat().st_mode) == 0o600
+        key = load_pem_private_key(private.read_bytes(), password=None)
+        assert load_pem_public_key(public.read_bytes()) == key.public_key()
+        made.append(public.read_bytes())
+    assert made[0] != made[1] == made[2]
+
+
+def test_a_broken_key_is_said(tmp_path):
+    """It is not replaced: relays may trust it still."""
+    (tmp_path / signing.KEY).write_text("rubbish")
+    with pytest.raises(LabError, match=r"signing\.key: the key of rulesets cannot be issued"):
+        signing.issue(tmp_path, tmp_path / signing.PUBLIC_KEYS)

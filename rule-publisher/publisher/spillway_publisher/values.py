@@ -1,0 +1,113 @@
+"""The values of the bucket of rulesets, as far as a trusted key has signed them.
+
+Whoever may write to the bus can put anything into the bucket, also what was there before. So a value
+counts only with a good signature for its key; any other is counted by reason, said once, and nothing.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from google.protobuf.message import DecodeError
+from nats.js import JetStreamContext
+from nats.js.api import RawStreamMsg
+from nats.js.errors import NotFoundError
+from nats.js.kv import KV_DEL, KV_OP, KV_PURGE
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import names
+
+from spillway_publisher.checks import timestamp_problems
+from spillway_publisher.keys import Keys
+from spillway_publisher.signing import UnverifiedError
+from spillway_publisher.telemetry import Telemetry
+
+STREAM = f"KV_{names.NATS_BUCKET_RULESETS}"
+SUBJECT = f"$KV.{names.NATS_BUCKET_RULESETS}."
+REFUSED = "bucket_value"  # of the counters: malformed.bucket_value.<reason>
+_COUNTED = 10_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key now; version 0 when it holds nothing that counts."""
+
+    revision: int
+    ruleset: Ruleset
+    payload: bytes = b""
+    key_id: str = ""  # of the key that signed
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One value of a key's history."""
+
+    ruleset: Ruleset
+    at: datetime
+
+
+class Values:
+    """Reads the bucket. Every method raises jetstream.TROUBLE."""
+
+    def __init__(self, keys: Keys, telemetry: Telemetry) -> None:
+        self._keys, self._telemetry = keys, telemetry
+        self._counted: set[tuple[str, int, datetime | None]] = set()
+
+    async def names(self, js: JetStreamContext) -> list[str]:
+        """Names of the bucket's keys, deleted ones included."""
+        info = await js.stream_info(STREAM, subjects_filter=">")
+        return sorted(subject.removeprefix(SUBJECT) for subject in info.state.subjects or {})
+
+    async def latest(self, js: JetStreamContext, key: str) -> Entry:
+        """What the key holds, with the revision that the next write must name."""
+        try:
+            found = await js.get_msg(STREAM, subject=SUBJECT + key)
+        except NotFoundError:
+            return Entry(0, Ruleset())
+        return self._opened(found, key)
+
+    async def history(self, js: JetStreamContext, key: str) -> list[Stored]:
+        """The key's values by version, each version once: an old value may have been put again."""
+        found_by_version: dict[int, Stored] = {}
+        sequence = 1
+        while True:
+            try:
+                found = await js.get_msg(STREAM, seq=sequence, subject=SUBJECT + key, next=True)
+            except NotFoundError:
+                return [stored for _, stored in sorted(found_by_version.items())]
+            sequence = found.seq + 1
+            ruleset = self._opened(found, key).ruleset
+            if ruleset.version:
+                found_by_version.setdefault(ruleset.version, Stored(ruleset, found.time))
+
+    def _opened(self, found: RawStreamMsg, key: str) -> Entry:
+        payload, nothing = found.data or b"", Entry(found.seq, Ruleset())
+        if (found.headers or {}).get(KV_OP) in (KV_DEL, KV_PURGE):
+            return nothing
+        try:
+            key_id = self._keys.verify(key, payload, found.headers)
+        except UnverifiedError as error:
+            self._count(found, error.reason, str(error))
+            return nothing
+        ruleset = decode(payload)
+        if ruleset is None:
+            self._count(found, "undecodable", "not a spillway.v1.Ruleset with a version")
+            return nothing
+        return Entry(found.seq, ruleset, payload, key_id)
+
+    def _count(self, found: RawStreamMsg, reason: str, detail: str) -> None:
+        """Each value once, however often it is read."""
+        this = (found.subject, found.seq, found.time)
+        if this in self._counted:
+            return
+        if len(self._counted) >= _COUNTED:
+            self._counted.clear()
+        self._counted.add(this)
+        self._telemetry.malformed(f"{REFUSED}.{reason}", found.subject, found.seq, detail)
+
+
+def decode(value: bytes) -> Ruleset | None:
+    """A value of the bucket, or None when it is no Ruleset with a version and valid times."""
+    try:
+        ruleset = Ruleset.FromString(value)
+    except DecodeError:
+        return None
+    return ruleset if ruleset.version and not timestamp_problems(ruleset) else None

@@ -1,0 +1,88 @@
+"""The key files: what is refused by name, and how they change while the publisher runs."""
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from spillway_contracts import ContractError
+from spillway_publisher import signing
+from spillway_publisher.keys import Keys
+
+
+def private_pem(key) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def public_pem(key) -> bytes:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+@pytest.fixture
+def files(tmp_path: Path):
+    """Paths of a signing key and of the keys that are trusted; the key that is in the first."""
+    key = Ed25519PrivateKey.generate()
+    signing_key, ruleset_keys = tmp_path / "signing.key", tmp_path / "keys.pem"
+    signing_key.write_bytes(private_pem(key))
+    ruleset_keys.write_bytes(public_pem(key))
+    return signing_key, ruleset_keys, key
+
+
+def test_wrong_files_are_refused_by_name(files):
+    """Absent, of another kind, with a foreign block, empty: variable, file and what is allowed."""
+    signing_key, ruleset_keys, key = files
+    other = generate_private_key(SECP256R1())
+    for content, problem in (
+        (b"", "must be one Ed25519 private key"),
+        (private_pem(other), "must be one Ed25519 private key"),
+        (public_pem(key), "must be one Ed25519 private key"),
+        (None, "cannot be read: No such file"),
+    ):
+        signing_key.unlink(missing_ok=True)
+        if content is not None:
+            signing_key.write_bytes(content)
+        with pytest.raises(ContractError, match=f"SPILLWAY_SIGNING_KEY: .*signing.key: {problem}"):
+            Keys(signing_key, None)
+    for content, problem in (
+        (b"rubbish", "no PUBLIC KEY block in it"),
+        (public_pem(key) + private_pem(key), "block 2: must be an Ed25519 PUBLIC KEY"),
+        (public_pem(other), "block 1: must be an Ed25519 PUBLIC KEY"),
+    ):
+        ruleset_keys.write_bytes(content)
+        with pytest.raises(ContractError, match=f"SPILLWAY_RULESET_KEYS: .*keys.pem: {problem}"):
+            Keys(None, ruleset_keys)
+
+
+def test_keys_are_rotated_while_running(files):
+    """A new signing key signs from the next look on, and what the old one signed counts as long as it is listed."""
+    signing_key, ruleset_keys, old = files
+    keys = Keys(signing_key, ruleset_keys)
+    before = keys.sign("north", b"rules")
+    assert not keys.changed()
+    new = Ed25519PrivateKey.generate()
+    signing_key.write_bytes(private_pem(new))
+    assert keys.changed() and not keys.changed()
+    assert keys.id == signing.key_id(new.public_key())
+    assert keys.verify("north", b"rules", before) == signing.key_id(old.public_key())
+    assert keys.verify("north", b"rules", keys.sign("north", b"rules")) == keys.id  # though not in the file
+    ruleset_keys.write_bytes(public_pem(new))
+    assert keys.changed()
+    with pytest.raises(signing.UnverifiedError):
+        keys.verify("north", b"rules", before)
+
+
+def test_a_bad_new_file_keeps_the_old_key(files):
+    """It is told once, not at each look; when the file is good again there is nothing new."""
+    signing_key, ruleset_keys, key = files
+    keys, good = Keys(signing_key, ruleset_keys), signing_key.read_bytes()
+    for bad in (b"", None):
+        signing_key.unlink()
+        if bad is not None:
+            signing_key.write_bytes(bad)
+        with pytest.raises(ContractError, match="SPILLWAY_SIGNING_KEY"):
+            keys.changed()
+        assert not keys.changed()
+        assert keys.id == signing.key_id(key.public_key())
+        signing_key.write_bytes(good)
+        assert not keys.changed()

@@ -1,0 +1,98 @@
+// Package signing tells whether a trusted publisher has signed a ruleset for this cluster. Whoever may
+// write to the bus can put anything into the cluster's key; nothing of it is decoded before that.
+//
+// Signed are three parts, each after its length in bytes (8, big-endian): the context, the cluster's
+// name, the value. The publisher signs the same (spillway_publisher/signing.py).
+package signing
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"spillway.dev/contracts/names"
+)
+
+// Value is what the cluster's key holds, with what its headers say of it.
+type Value struct {
+	Payload   []byte
+	Signature string // base64
+	KeyID     string
+}
+
+// Why a value is refused.
+var (
+	ErrUnsigned     = errors.New("not signed")
+	ErrUnknownKey   = errors.New("signed by a key that is not trusted")
+	ErrBadSignature = errors.New("the signature is not of this value")
+	ErrOtherCluster = errors.New("signed for another cluster")
+)
+
+// Keys that are trusted, by their ids.
+type Keys map[string]ed25519.PublicKey
+
+// Verify that one of the keys has signed the value for the cluster. The error is one of the four above;
+// `others`, the other clusters of the mesh, only serve to tell which.
+func (k Keys) Verify(cluster string, others []string, value Value) error {
+	if value.Signature == "" || value.KeyID == "" {
+		return fmt.Errorf("%w: no %s with %s", ErrUnsigned, names.NatsHeaderSignature, names.NatsHeaderKeyId)
+	}
+	key, ok := k[value.KeyID]
+	if !ok {
+		return fmt.Errorf("%w: %.64q; trusted: %s", ErrUnknownKey, value.KeyID, strings.Join(slices.Sorted(maps.Keys(k)), ", "))
+	}
+	signature, err := base64.StdEncoding.Strict().DecodeString(value.Signature)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBadSignature, err)
+	}
+	if ed25519.Verify(key, Message(cluster, value.Payload), signature) {
+		return nil
+	}
+	for _, other := range others {
+		if other != cluster && ed25519.Verify(key, Message(other, value.Payload), signature) {
+			return fmt.Errorf("%w: %s, by key %s", ErrOtherCluster, other, value.KeyID)
+		}
+	}
+	return fmt.Errorf("%w: key %s", ErrBadSignature, value.KeyID)
+}
+
+// Message is what is signed for the payload as the cluster's value.
+func Message(cluster string, payload []byte) []byte {
+	var out []byte
+	for _, part := range [][]byte{[]byte(names.SigningContext), []byte(cluster), payload} {
+		out = append(binary.BigEndian.AppendUint64(out, uint64(len(part))), part...)
+	}
+	return out
+}
+
+// KeyID is the first 16 hex digits of the SHA-256 of the key (SPKI, DER).
+func KeyID(spki []byte) string {
+	sum := sha256.Sum256(spki)
+	return hex.EncodeToString(sum[:])[:16]
+}
+
+// ParseKeys reads a PEM file's content: one or more PUBLIC KEY blocks (SPKI), all of them Ed25519.
+func ParseKeys(content []byte) (Keys, error) {
+	keys := Keys{}
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+		key, ok := parsed.(ed25519.PublicKey)
+		if block.Type != "PUBLIC KEY" || err != nil || !ok {
+			return nil, fmt.Errorf("block %d: must be an Ed25519 PUBLIC KEY (SPKI, PEM)", len(keys)+1)
+		}
+		keys[KeyID(block.Bytes)] = key
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("no PUBLIC KEY block in it; at least one is needed")
+	}
+	return keys, nil
+}
