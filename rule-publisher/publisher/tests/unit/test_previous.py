@@ -6,7 +6,7 @@ from spillway.v1.acknowledgement_pb2 import OUTCOME_NACK, Acknowledgement
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import ORIGIN_OPTIMIZER, Ruleset
 from spillway_contracts import names, topology
-from spillway_publisher import bucket, slices
+from spillway_publisher import slices, values
 from spillway_publisher.checks import contract_problems
 from spillway_publisher.reports import read_report
 from spillway_publisher.rows import acknowledgement_row
@@ -32,13 +32,13 @@ def test_a_proposal_of_the_previous_optimizer():
 
 def test_values_of_the_previous_publisher():
     """The bucket of before is gone on from: the versions and rules that it holds are known."""
-    parts = {c: bucket.decode(read(f"ruleset_{c}.binpb")) for c in ("east", "west")}
+    parts = {c: values.decode(read(f"ruleset_{c}.binpb")) for c in ("east", "west")}
     assert {part.version for part in parts.values()} == {7}
     whole, proposal = slices.join(parts.values()), Ruleset.FromString(read("proposal.binpb"))
     assert sorted(r.SerializeToString() for r in whole.rules) == sorted(
         r.SerializeToString() for r in proposal.rules
     )
-    assert bucket.decode(read("ruleset_west.binpb") + ADDED).version == 7
+    assert values.decode(read("ruleset_west.binpb") + ADDED).version == 7
 
 
 def test_a_publisher_beside_a_previous_one_writes_what_it_would():
