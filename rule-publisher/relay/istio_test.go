@@ -171,6 +171,8 @@ func TestRealSidecarOfIstioFollowsRulesets(t *testing.T) {
 	p := newPublisher(t, server)
 	r := meshRelay(t, conf, mesh)
 	e := startSidecar(t, mesh, meshURI+"gate", portOf(t, r.listener.Addr().String()))
+	// A sidecar does not wait for long before it opens its listeners.
+	eventually(t, "routes and endpoints", func() bool { return e.Call("outbound", "shop", "GET", "/items/7").Status == http.StatusOK })
 	if got := e.Shares(20, "shop", "/items/7"); got["north"] != 20 {
 		t.Errorf("local-first went to %v", got)
 	}

@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import charts
@@ -60,6 +61,14 @@ def test_alerts_are_those_of_the_folder(everything: list[dict]):
         assert endpoint["relabelings"] == [
             {"action": "replace", "targetLabel": "cluster", "replacement": "west"}
         ]
+
+
+def test_the_package_is_whole(everything: list[dict], tmp_path: Path):
+    """Away from the repository, where its symbolic links led, the packaged chart renders the same."""
+    done = helm("package", str(CHART), "--destination", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (packaged,) = tmp_path.glob("*.tgz")
+    assert render(EVERYTHING, packaged) == everything
 
 
 def without(path: str) -> dict:

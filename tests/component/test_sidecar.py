@@ -125,6 +125,11 @@ def answers(url: str) -> bool:
     return False
 
 
+def get(url: str) -> str:
+    """The page; a busy machine has time."""
+    return httpx.get(url, trust_env=False, timeout=60).text
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Keystore:
     made = Keystore(tmp_path / "tls")
@@ -252,7 +257,7 @@ def agent(folder: Path, store: Keystore, ports: Ports, gateway: Ports) -> Server
 
 def accepted(ports: Ports) -> float:
     """Spans that the collector has on its disk."""
-    text = httpx.get(f"http://{HOST}:{ports.metrics}/metrics", trust_env=False).text
+    text = get(f"http://{HOST}:{ports.metrics}/metrics")
     return sum(
         float(line.rpartition(" ")[2])
         for line in text.splitlines()
@@ -285,15 +290,12 @@ def test_a_request_goes_through_two_sidecars_and_its_spans_arrive(
         for pod in (gate, cart):
             stack.enter_context(running(pod.server(commands[pod.service])))
         caller = stack.enter_context(httpx.Client(proxy=f"http://{HOST}:{gate.outbound}", trust_env=False))
-        ask = lambda: caller.get("http://cart/items/7", timeout=20)  # noqa: E731
+        ask = lambda: caller.get("http://cart/items/7", timeout=60)  # noqa: E731
         answer = eventually(lambda: (a := ask()).status_code == 200 and a, "routes of the relay")
         assert answer.json()["path"] == "/items/7"
         assert answer.json()["traceparent"], "the filter began a trace"
         eventually(lambda: accepted(ports) >= 2, "a client's and a server's span")
-        handshakes = httpx.get(
-            f"http://{HOST}:{gate.admin}/stats?filter=cluster.spillway-collector.ssl.handshake",
-            trust_env=False,
-        ).text
+        handshakes = get(f"http://{HOST}:{gate.admin}/stats?filter=cluster.spillway-collector.ssl.handshake")
         assert int(handshakes.rpartition(" ")[2]) > 0
 
 
@@ -304,10 +306,8 @@ def test_envoy_refuses_a_collector_of_another_name(tmp_path: Path, store: Keysto
     command = gate.prepare(store.folder / "gate", ports)
     stats = f"http://{HOST}:{gate.admin}/stats?filter=cluster.spillway-collector.ssl.fail_verify_san"
     with running(collector(tmp_path, store, ports, "relay-west")), running(gate.server(command)):
-        httpx.get(f"http://{HOST}:{gate.inbound}/", trust_env=False)  # makes a span
-        eventually(
-            lambda: int(httpx.get(stats, trust_env=False).text.rpartition(" ")[2] or 0) > 0, "a refusal"
-        )
+        get(f"http://{HOST}:{gate.inbound}/")  # makes a span
+        eventually(lambda: int(get(stats).rpartition(" ")[2] or 0) > 0, "a refusal")
         assert accepted(ports) == 0
 
 
@@ -321,5 +321,5 @@ def test_spans_come_by_way_of_an_agent(tmp_path: Path, store: Keystore, applicat
         stack.enter_context(running(collector(tmp_path, store, gateway)))
         stack.enter_context(running(agent(tmp_path, store, ports, gateway)))
         stack.enter_context(running(gate.server(command)))
-        httpx.get(f"http://{HOST}:{gate.inbound}/", trust_env=False)  # makes a span
+        get(f"http://{HOST}:{gate.inbound}/")  # makes a span
         eventually(lambda: accepted(gateway) >= 1, "a span at the gateway", seen=lambda: accepted(ports))
