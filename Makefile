@@ -50,7 +50,7 @@ test-e2e: setup ## the whole loop, and its faults: real processes are killed und
 
 test-deploy: setup ## the Terraform modules, and the example applied to real API servers (minutes; the first time builds tools)
 	tools/kubernetes/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
-	tools/deploy/build helm tofu terraform-provider-kubernetes terraform-provider-helm terraform-provider-tls terraform-provider-random kwok
+	tools/deploy/build tofu terraform-provider-kubernetes terraform-provider-helm terraform-provider-tls terraform-provider-random kwok
 	python -m pytest -q -m deploy tests/deploy
 
 check: setup ## formatting, lint, stale generated code, imports between boxes, artefacts

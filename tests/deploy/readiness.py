@@ -17,13 +17,18 @@ def wait_ready(region: Region) -> set[str]:
 
 
 def workloads(region: Region) -> dict[str, bool]:
-    found = {}
+    """Name -> whether it is ready, with at least the pods that its autoscaler asks for."""
+    least, found = {}, {}
+    for scaler in region.items("hpa"):
+        target = scaler["spec"]["scaleTargetRef"]
+        least[f"{target['kind'].lower()}/{target['name']}"] = scaler["spec"]["minReplicas"]
     for kind in ("deployment", "statefulset"):
         for one in region.items(kind):
+            name = f"{kind}/{one['metadata']['name']}"
             wanted, status = one["spec"]["replicas"], one["status"]
             current = status.get("observedGeneration", 0) >= one["metadata"]["generation"]
             ready = status.get("readyReplicas", 0) == status.get("updatedReplicas", 0) == wanted
-            found[f"{kind}/{one['metadata']['name']}"] = current and ready and wanted > 0
+            found[name] = current and ready and wanted >= least.get(name, 1)
     for job in region.items("job"):
         found[f"job/{job['metadata']['name']}"] = job["status"].get("succeeded", 0) > 0
     return found

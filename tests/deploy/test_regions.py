@@ -197,3 +197,11 @@ def test_destroy_leaves_nothing(example: Example) -> None:
         assert left == "", name
     for name in ("global", *(f"region-{region}" for region in (*REGIONS, "north"))):
         assert yaml.safe_load(example.state(name))["resources"] == []
+
+
+def test_existing_secrets_stay_out_of_every_state(example: Example) -> None:
+    """Where a secret store makes the Secrets, a plan of the global part makes no key, no password and no Secret."""
+    example.map["secrets"] = {"existing": True}
+    planned = changes(example.run("plan"))["global"]
+    assert "create module.global.helm_release.this" in planned
+    assert [one for one in planned if "secret" in one or "tls_" in one or "password" in one] == []

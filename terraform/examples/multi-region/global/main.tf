@@ -1,8 +1,7 @@
 # The global part, and every identity: applied first. It needs no region to be alive.
 locals {
-  map         = yamldecode(file(var.map_file))
-  existing    = try(local.map.secrets.existing, false)
-  redis_users = "${path.root}/../../../../infra/redis/users.acl"
+  map      = yamldecode(file(var.map_file))
+  existing = try(local.map.secrets.existing, false)
 }
 
 module "topology" {
@@ -32,7 +31,7 @@ module "global" {
   servers            = local.map.global.servers
   clusters           = keys(local.map.regions)
   nats_user_files    = "${path.root}/../../../../infra/nats/users"
-  redis_user_file    = fileexists(local.redis_users) ? local.redis_users : null
+  redis_user_file    = "${path.root}/../../../../infra/redis/users.acl"
   write_only_secrets = try(local.map.secrets.write_only, false)
   trust              = one(module.identity[*].trust)
   identity = local.existing ? null : {
