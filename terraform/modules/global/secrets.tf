@@ -22,11 +22,13 @@ locals {
       "spillway-${job}" => tomap(merge(local.clickhouse["streams"], local.redis["streams"], local.kafka[job]))
     },
     {
-      spillway-topics      = tomap(local.kafka["topics"])
-      spillway-migrate     = tomap(local.clickhouse["migrate"])
-      spillway-optimizer   = tomap(merge(local.clickhouse["optimizer"], local.redis["optimizer"], local.nats["proposer"]))
-      spillway-papa        = tomap(merge(local.clickhouse["optimizer"], local.redis["papa"], local.nats["proposer"]))
-      spillway-publisher   = tomap(merge(local.clickhouse["publisher"], local.redis["publisher"], local.nats["publisher"]))
+      spillway-topics    = tomap(local.kafka["topics"])
+      spillway-migrate   = tomap(local.clickhouse["migrate"])
+      spillway-optimizer = tomap(merge(local.clickhouse["optimizer"], local.redis["optimizer"], local.nats["proposer"]))
+      spillway-papa      = tomap(merge(local.clickhouse["optimizer"], local.redis["papa"], local.nats["proposer"]))
+      spillway-publisher = tomap(merge(local.clickhouse["publisher"], local.redis["publisher"], local.nats["publisher"]))
+      # People's: commands of the operator, questions of the analyst. No workload of the chart has it.
+      spillway-operator    = tomap(merge(local.clickhouse["analyst"], local.nats["operator"]))
       spillway-signing-key = tomap({ "signing.key" = var.identity.signing_key })
     },
     {
@@ -46,7 +48,7 @@ locals {
   workloads    = ["exclusive", "curves", "graph", "classify", "topics", "migrate", "optimizer", "papa", "publisher"]
   names = !local.given ? [] : concat(
     [for workload in local.workloads : "spillway-${workload}"],
-    ["spillway-signing-key", "spillway-kafka-users", "spillway-clickhouse-users"],
+    ["spillway-operator", "spillway-signing-key", "spillway-kafka-users", "spillway-clickhouse-users"],
     var.redis_user_file == null ? [] : ["spillway-redis-users"],
     var.nats_user_files == null ? [] : ["spillway-nats-users"],
     [for name in local.server_names : "spillway-${name}-tls"],
