@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// Config is what one pod is told by its environment. Nothing in it has a default.
+// Config is what one pod is told by its environment. Nothing in it has a default; CollectorTLS may be unset.
 type Config struct {
 	Cluster, Service, Pod string
 	ApplicationPath       string
 	Listen                string // of the application itself
 	Outbound              string // the sidecar's outbound listener
 	Collector             string // OTLP gRPC, metrics
+	CollectorTLS          CollectorTLS
 	HealthListen          string
 }
 
@@ -56,7 +57,9 @@ func ReadConfig(getenv func(string) string) (Config, []string) {
 		Collector:       address("SPILLWAY_COLLECTOR"),
 		HealthListen:    address("SPILLWAY_HEALTH_LISTEN"),
 	}
-	return config, problems
+	files, more := readCollectorTLS(getenv)
+	config.CollectorTLS = files
+	return config, append(problems, more...)
 }
 
 func checkAddress(value string) error {

@@ -30,7 +30,7 @@ func StartTelemetry(ctx context.Context, config Config, utilisation func() float
 	*sdkmetric.MeterProvider, error) {
 	exporter, err := otlpmetricgrpc.New(ctx,
 		otlpmetricgrpc.WithEndpoint(config.Collector),
-		otlpmetricgrpc.WithInsecure(),
+		security(config.CollectorTLS),
 		otlpmetricgrpc.WithTimeout(every),
 		otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{Enabled: false}),
 		// gRPC's own backoff grows to two minutes; a collector that is back must be seen at once.
@@ -59,6 +59,13 @@ func StartTelemetry(ctx context.Context, config Config, utilisation func() float
 			return nil
 		}))
 	return provider, err
+}
+
+func security(files CollectorTLS) otlpmetricgrpc.Option {
+	if files == (CollectorTLS{}) {
+		return otlpmetricgrpc.WithInsecure()
+	}
+	return otlpmetricgrpc.WithTLSCredentials(files.credentials())
 }
 
 func podResource(config Config) *resource.Resource {

@@ -46,6 +46,7 @@ def _values(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, 
         "SPILLWAY_SDS_DIR": str(around.out / "envoy" / pod.name),
         "SPILLWAY_TLS_DIR": str(around.tls_folder(pod.name)),
         "XDS_IDENTITY": certificates.RELAY_PATTERN.format(cluster=pod.cluster),
+        "COLLECTOR_IDENTITY": certificates.COLLECTOR_PATTERN.format(cluster=pod.cluster),
     }
     ports = {"ADMIN": pod.admin_port, "INBOUND": pod.inbound_port, "OUTBOUND": pod.outbound_port}
     addresses = {f"ENVOY_{name}": (around.network.listen, str(port)) for name, port in ports.items()}

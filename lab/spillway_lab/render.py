@@ -24,7 +24,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import topology as topologies
 
 from spillway_lab import application as applications
-from spillway_lab import bootstrap, bus, certificates
+from spillway_lab import bootstrap, bus, certificates, keystore
 from spillway_lab.bootstrap import split
 from spillway_lab.certificates import Identity
 from spillway_lab.compose import compose
@@ -53,7 +53,7 @@ class Surroundings:
     network: Network = LOCAL
 
     def tls_folder(self, name: str = "") -> Path:
-        """The keystore's folder, or in it that of a pod or a relay."""
+        """The keystore's folder, or in it that of a pod, a relay or a collector."""
         return (self.tls or self.out / "tls") / name
 
 
@@ -80,11 +80,14 @@ def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str
 
 
 def identities(scenario: Scenario, port_base: int, around: Surroundings) -> list[Identity]:
-    """Who needs a certificate: every relay, under the host that Envoys know it by, and every pod."""
-    hosts = {c: (split(address)[0],) for c, address in zip(scenario.clusters, around.xds, strict=True)}
-    relays = [certificates.relay(cluster, hosts[cluster]) for cluster in scenario.clusters]
+    """Who needs a certificate: every relay and collector, under the host that Envoys know it by, and every pod."""
+    servers = [
+        of(cluster, (split(address)[0],))
+        for of, addresses in ((certificates.relay, around.xds), (certificates.collector, around.otlp))
+        for cluster, address in zip(scenario.clusters, addresses, strict=True)
+    ]
     pods = plan(scenario, port_base).pods
-    return relays + [certificates.pod(pod.name, pod.cluster, pod.service) for pod in pods]
+    return servers + [certificates.pod(pod.name, pod.cluster, pod.service) for pod in pods]
 
 
 def topology(scenario: Scenario) -> dict:
@@ -155,12 +158,16 @@ def wan(layout: Plan, network: Network = LOCAL) -> list[dict]:
 def environment(scenario: Scenario, pod: Pod, around: Surroundings) -> dict[str, str]:
     """The emulator's environment."""
     index = scenario.clusters.index(pod.cluster)
+    tls = around.tls_folder(pod.name)
     return {
         "SPILLWAY_CLUSTER": pod.cluster,
         "SPILLWAY_SERVICE": pod.service,
         "SPILLWAY_POD": pod.name,
         "SPILLWAY_OUTBOUND": f"{around.network.envoy(pod)}:{pod.outbound_port}",
         "SPILLWAY_COLLECTOR": around.otlp[index],
+        "SPILLWAY_COLLECTOR_CA": str(tls / keystore.TRUST),
+        "SPILLWAY_COLLECTOR_CERT": str(tls / keystore.CERTIFICATE),
+        "SPILLWAY_COLLECTOR_KEY": str(tls / keystore.KEY),
         "SPILLWAY_HEALTH_LISTEN": f"{around.network.listen}:{pod.health_port}",
         "LAB_APPLICATION": str(around.out / f"application-{pod.cluster}.yaml"),
         "LAB_LISTEN": f"{around.network.listen}:{pod.app_port}",

@@ -13,7 +13,7 @@ import yaml
 from clickhouse_driver import Client
 from pydantic import Field, ValidationError
 
-from spillway_lab import questions, stack, tables
+from spillway_lab import keystore, questions, stack, tables
 from spillway_lab.application import Model, read_yaml
 from spillway_lab.errors import InvalidInput, LabError, from_validation
 from spillway_lab.progress import Progress
@@ -110,6 +110,9 @@ def run(setting: Setting, files: list[Recording], name: str) -> None:
 def _send(running: Stack, files: list[Recording], cluster: str) -> None:
     command = ["python", "-m", "spillway_streams.jaeger", "--cluster", cluster]
     command += ["--endpoint", f"127.0.0.1:{running.cluster_ports[cluster]['OTLP_GRPC_PORT']}"]
+    held = running.sender(cluster)
+    command += ["--ca", str(held / keystore.TRUST)]
+    command += ["--cert", str(held / keystore.CERTIFICATE), "--key", str(held / keystore.KEY)]
     sent = subprocess.run(
         [*command, *(str(f.path.resolve()) for f in files)], env=dict(running.environment), cwd=ROOT
     )

@@ -49,6 +49,10 @@ class Stack:
     def port(self, name: str) -> int:
         return int(self.environment[ports.environment_name(name)])
 
+    def sender(self, cluster: str) -> Path:
+        """Folder (see keystore) of the certificate with which to send spans to a cluster's collector."""
+        return self.run / "tls" / certificates.sender(cluster).name
+
     def nats_url(self, user: str) -> str:
         password = self.environment[bus.password_variable(user)]
         return f"nats://{user}:{password}@{HOST}:{self.port('nats')}"
@@ -68,7 +72,9 @@ class LabStack(Stack):
             for name in ("kafka", "nats", "redis", "clickhouse", "toxiproxy")
         }
         for cluster, own in self.cluster_ports.items():
-            found[f"collector-{cluster}"] = f"{HOST}:{own['OTLP_GRPC_PORT']} (OTLP gRPC)"
+            found[f"collector-{cluster}"] = (
+                f"{HOST}:{own['OTLP_GRPC_PORT']} (OTLP gRPC, as tls/sender-{cluster})"
+            )
             found[f"relay-{cluster}"] = f"http://{HOST}:{own['RELAY_HEALTH_PORT']}/status"
         for pod in self.plan.pods:
             admin = f"http://{HOST}:{pod.admin_port}"
@@ -98,7 +104,15 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     shared, per_cluster = ports.assign(ports.free_base(), clusters, ports.declared(PORTS))
     rendered = {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()}
     files.write(run, rendered | bus.configuration(clusters, templates.read(ROOT / "infra")))
-    Keystore(run / "tls").issue(certificates.relay(cluster, (HOST,)) for cluster in clusters)
+    Keystore(run / "tls").issue(
+        identity
+        for cluster in clusters
+        for identity in (
+            certificates.relay(cluster, (HOST,)),
+            certificates.collector(cluster, (HOST,)),
+            certificates.sender(cluster),
+        )
+    )
     signing.issue(run / "tls" / signing.OWNER, run / signing.PUBLIC_KEYS)
     environment = _environment(run, clusters, shared, policy)
     compose = [

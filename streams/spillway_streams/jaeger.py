@@ -1,6 +1,6 @@
 """Jaeger UI JSON traces -> OTLP, and a command that sends them to a collector.
 
-    python -m spillway_streams.jaeger --cluster NAME --endpoint HOST:PORT [--rate N] FILE...
+    python -m spillway_streams.jaeger --cluster NAME --endpoint HOST:PORT [--rate N] [--ca PEM --cert PEM --key PEM] FILE...
 
 Timestamps stay as they are. A trace whose root carries `sampler.param` was kept with that
 probability: every span of it gets the matching tracestate, so that counts can be corrected.

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -17,13 +18,36 @@ _ATTEMPTS = 6
 _RETRY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED}
 
 
-def send(batches: Iterable[ExportTraceServiceRequest], endpoint: str, rate: float, total: int) -> int:
+@dataclass(frozen=True)
+class Tls:
+    """PEM files of a receiver that asks for certificates."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """OSError when a file cannot be read."""
+        return grpc.ssl_channel_credentials(
+            self.ca.read_bytes(), self.key.read_bytes(), self.cert.read_bytes()
+        )
+
+
+def send(
+    batches: Iterable[ExportTraceServiceRequest],
+    endpoint: str,
+    rate: float,
+    total: int,
+    tls: Tls | None = None,
+) -> int:
     """Sends at most `rate` spans per second; returns the number of spans that were accepted.
 
-    Raises grpc.RpcError when a batch is refused, or still unavailable after several attempts.
+    In clear without tls. Raises grpc.RpcError when a batch is refused, or still unavailable after several
+    attempts, and OSError when a file of tls cannot be read.
     """
+    channel = grpc.secure_channel(endpoint, tls.credentials()) if tls else grpc.insecure_channel(endpoint)
     sent, began = 0, time.monotonic()
-    with grpc.insecure_channel(endpoint) as channel:
+    with channel:
         stub = TraceServiceStub(channel)
         for batch in batches:
             _export(stub, batch)
@@ -55,14 +79,24 @@ def main() -> int:
     parser.add_argument("--endpoint", required=True, help="host:port of an OTLP gRPC receiver")
     parser.add_argument("--rate", type=float, default=20_000, help="spans per second at most (default 20000)")
     parser.add_argument("--batch", type=int, default=500, help="spans per request at most (default 500)")
+    for name, what in (
+        ("--ca", "authorities of the receiver; with --cert and --key: mutual TLS, without: in clear"),
+        ("--cert", "certificate to show"),
+        ("--key", "its private key"),
+    ):
+        parser.add_argument(name, type=Path, metavar="PEM", help=what)
     args = parser.parse_args()
+    given = [file for file in (args.ca, args.cert, args.key) if file]
+    if len(given) not in (0, 3):
+        parser.error("--ca, --cert and --key go together; allowed: all three or none")
     if args.rate <= 0 or args.batch <= 0:
         parser.error("--rate and --batch must be above 0")
+    tls = Tls(*given) if given else None
     try:
         traces = jaeger.in_time_order(trace for path in args.files for trace in jaeger.read(path))
         total = sum(len(trace["spans"]) for trace in traces)
-        sent = send(jaeger.batches(traces, args.cluster, args.batch), args.endpoint, args.rate, total)
-    except jaeger.JaegerError as error:
+        sent = send(jaeger.batches(traces, args.cluster, args.batch), args.endpoint, args.rate, total, tls)
+    except (jaeger.JaegerError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except grpc.RpcError as error:

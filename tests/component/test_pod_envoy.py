@@ -1,89 +1,29 @@
 """infra/envoy/ as the lab fills it in, run by the real Envoy, in front of a server that checks certificates."""
 
 import contextlib
-import os
 import socket
 import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 from cryptography import x509
-from spillway_lab import bootstrap, certificates, files, templates
+from pod_envoy import CLUSTER, OTHER, PodEnvoy, prepared
+from spillway_lab import certificates
 from spillway_lab.keystore import Keystore
-from spillway_lab.pods import HOST, LOCAL, Pod
-from spillway_lab.render import Surroundings
-from spillway_lab.testing.servers import ROOT, free_port
+from spillway_lab.pods import HOST
+from spillway_lab.testing.servers import free_port
 from spillway_lab.testing.waiting import STOP_S, eventually
 
 pytestmark = pytest.mark.component
-ENVOY = os.environ.get("SPILLWAY_ENVOY", str(ROOT / ".spillway/venv/bin/envoy"))
-CLUSTER, OTHER = "one", "two"
-
-
-@dataclass
-class PodEnvoy:
-    """A pod's rendered files, and its Envoy while it runs."""
-
-    pod: Pod
-    folder: Path
-    xds_port: int
-
-    @property
-    def store(self) -> Keystore:
-        return Keystore(self.folder / "tls")
-
-    def command(self, *more: str) -> list[str]:
-        path = self.folder / "envoy" / f"{self.pod.name}.yaml"
-        return [ENVOY, "-c", str(path), "--disable-hot-restart", "--concurrency", "1", *more]
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[subprocess.Popen]:
-        log = (self.folder / "envoy.log").open("wb")
-        process = subprocess.Popen(self.command("-l", "warning"), stdout=log, stderr=log)
-        try:
-            eventually(lambda: process.poll() is not None or self.ready(), "Envoy is ready")
-            assert process.poll() is None, (self.folder / "envoy.log").read_text()[-2000:]
-            yield process
-            assert process.poll() is None, (self.folder / "envoy.log").read_text()[-2000:]
-        finally:
-            process.terminate()
-            process.wait(STOP_S)
-
-    def ready(self) -> bool:
-        return self.status(self.pod.admin_port, "/ready") == 200
-
-    def status(self, port: int, path: str) -> int:
-        try:
-            return httpx.get(f"http://{HOST}:{port}{path}", trust_env=False, timeout=2).status_code
-        except httpx.HTTPError:
-            return 0
-
-    def count(self, statistic: str) -> int:
-        """A counter of the cluster that leads to the relay."""
-        name = f"cluster.spillway-xds.{statistic}"
-        text = httpx.get(f"http://{HOST}:{self.pod.admin_port}/stats?filter={name}", trust_env=False).text
-        return sum(int(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(f"{name}: "))
 
 
 @pytest.fixture
 def envoy(tmp_path: Path) -> PodEnvoy:
-    pod = Pod(CLUSTER, "cart", 0, 0, *(free_port() for _ in range(5)))
-    made = PodEnvoy(pod, tmp_path, free_port())
-    around = Surroundings(
-        xds=[], otlp=[], toxiproxy="", templates=templates.read(ROOT / "infra"),
-        filter_wasm=ROOT / ".spillway/wasm/spillway_filter.wasm", out=tmp_path, network=LOCAL,
-    )  # fmt: skip
-    files.write(tmp_path, bootstrap.files(pod, f"{HOST}:{made.xds_port}", f"{HOST}:{free_port()}", around))
-    made.store.issue([
-        certificates.pod(pod.name, pod.cluster, pod.service),
-        *(certificates.relay(cluster, (HOST,)) for cluster in (CLUSTER, OTHER)),
-    ])  # fmt: skip
-    return made
+    return prepared(tmp_path, free_port())
 
 
 class Relay:
@@ -175,7 +115,6 @@ def test_envoy_refuses_another_clusters_relay(envoy: PodEnvoy):
 
 def test_envoy_refuses_another_server_of_its_cluster(envoy: PodEnvoy):
     """A valid certificate of the pod's own authority with another identity than the relay's is not enough."""
-    envoy.store.issue([certificates.collector(CLUSTER, (HOST,))])
     with relay(envoy, CLUSTER) as server:
         server.folder = envoy.store.folder / f"collector-{CLUSTER}"
         with envoy.running():

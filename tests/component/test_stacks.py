@@ -124,14 +124,20 @@ def test_both_use_the_same_files(compose, local):
     assert {"infra/envoy", "infra/nats", "lab/scenarios", "lab/applications"} <= mounted
 
 
-def test_relays_have_the_same_identity_and_settings_in_both(compose, local):
-    """Same variables of collectors and relays, same NATS user, and the certificate that `render` issues it."""
+def test_relays_and_collectors_have_the_same_identity_and_settings_in_both(compose, local):
+    """Same variables of collectors and relays, same NATS user, and the certificates that `render` issues them, whose
+    authority is their own cluster's."""
+    issued = {one.name: one for one in render.identities(SCENARIO, 20_100, AROUND_COMPOSE)}
     for cluster in SCENARIO.clusters:
         relay = compose["services"][f"relay-{cluster}"]["environment"]
         assert relay["SPILLWAY_XDS_IDENTITY"] == certificates.SERVICE_PATTERN
-        folder = AROUND_COMPOSE.tls_folder(certificates.relay(cluster, ()).name)
-        files = [relay[f"SPILLWAY_XDS_{name}"] for name in ("CERT", "KEY", "CLIENT_CA")]
-        assert files == [f"{folder}/{name}" for name in ("tls.crt", "tls.key", "ca.crt")]
+        for role, prefix in (("relay", "SPILLWAY_XDS"), ("collector", "SPILLWAY_OTLP_TLS")):
+            name = f"{role}-{cluster}"
+            environment = compose["services"][name]["environment"]
+            files = [environment[f"{prefix}_{file}"] for file in ("CERT", "KEY", "CLIENT_CA")]
+            folder = AROUND_COMPOSE.tls_folder(name)
+            assert files == [f"{folder}/{file}" for file in ("tls.crt", "tls.key", "ca.crt")]
+            assert (issued[name].cluster, issued[name].hosts) == (cluster, (name,))
         assert f"nats://{bus.relay_user(cluster)}:" in relay["SPILLWAY_NATS_URL"]
         for role in ("collector", "relay"):
             lines = local[f"{role}-{cluster}"]["environment"]
@@ -140,11 +146,12 @@ def test_relays_have_the_same_identity_and_settings_in_both(compose, local):
 
 
 def test_private_keys_are_mounted_by_their_owners_alone(compose):
-    """`render` alone sees the authorities' keys and all certificates; each relay, each Envoy and the publisher sees
-    its own, where its configuration looks for them, and nobody else any."""
-    owners = {f"relay-{cluster}": f"relay-{cluster}" for cluster in SCENARIO.clusters}
-    owners["publisher"] = "publisher"
-    owners |= {f"{pod.name}-envoy": pod.name for pod in pods.plan(SCENARIO, 20_100).pods}
+    """`render` alone sees the authorities' keys and all certificates; each relay, each collector and the publisher sees
+    its own, and a pod's two containers the pod's, where their configuration looks for them, and nobody else any."""
+    servers = [f"{role}-{cluster}" for role in ("relay", "collector") for cluster in SCENARIO.clusters]
+    owners = {name: name for name in (*servers, "publisher")}
+    for pod in pods.plan(SCENARIO, 20_100).pods:
+        owners |= {pod.name: pod.name, f"{pod.name}-envoy": pod.name}
     mounts = {
         (service, volume["source"], (volume.get("volume") or {}).get("subpath"), volume["target"])
         for service, document in compose["services"].items()

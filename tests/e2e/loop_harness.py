@@ -1,11 +1,12 @@
 """What end-to-end tests do with a running stack: load in the background, waiting for the loop to close."""
 
+import ssl
 import threading
 import time
 from dataclasses import dataclass, replace
 
 from clickhouse_driver import Client
-from spillway_lab import demo, load
+from spillway_lab import demo, keystore, load
 from spillway_lab.control import Control, InForce, describe
 from spillway_lab.samples import Samples, concatenate
 from spillway_lab.stack import LabStack
@@ -34,6 +35,15 @@ class Loop:
 
     def clickhouse(self) -> Client:
         return Client.from_url(self.stack.clickhouse_url)
+
+    def sender(self, cluster: str, shows: str | None = "") -> ssl.SSLContext:
+        """How to speak to a cluster's collector: by its own sender's certificate, that of the cluster `shows`, or
+        none (None)."""
+        context = ssl.create_default_context(cafile=str(self.stack.sender(cluster) / keystore.TRUST))
+        if shows is not None:
+            held = self.stack.sender(shows or cluster)
+            context.load_cert_chain(held / keystore.CERTIFICATE, held / keystore.KEY)
+        return context
 
     def believed(self) -> str:
         """The rules in force with their reasons, and the model they follow from."""

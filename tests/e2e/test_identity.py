@@ -1,6 +1,7 @@
 """Who is who, in the running stack: certificates decide what a pod may ask for, and are renewed as it runs."""
 
 import contextlib
+import ssl
 import subprocess
 import time
 from collections import Counter
@@ -9,6 +10,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
+from cryptography import x509
 from loop_harness import Background, Loop
 from spillway_lab import bootstrap, envoys, files, templates
 from spillway_lab.keystore import Keystore
@@ -35,7 +37,7 @@ def counter(loop: Loop, cluster: str, name: str) -> float:
 
 @contextlib.contextmanager
 def stranger(loop: Loop, claimed: Pod, held: Pod) -> Iterator[Pod]:
-    """An Envoy that says it is one pod and has the certificate of another."""
+    """An Envoy that says it is one pod and has the certificate of another; it trusts whom the pod trusts."""
     pod = replace(
         claimed, index=99, admin_port=free_port(), inbound_port=free_port(), outbound_port=free_port()
     )
@@ -46,11 +48,10 @@ def stranger(loop: Loop, claimed: Pod, held: Pod) -> Iterator[Pod]:
     )  # fmt: skip
     xds, otlp = f"{HOST}:{own['XDS_PORT']}", f"{HOST}:{own['OTLP_GRPC_PORT']}"
     rendered = bootstrap.files(pod, xds, otlp, around)
-    held_folder = str(around.tls_folder(held.name))
-    own_folder = str(around.tls_folder(pod.name))
-    files.write(
-        loop.stack.run, {name: text.replace(own_folder, held_folder) for name, text in rendered.items()}
-    )
+    trusts, shows, own_folder = (str(around.tls_folder(one.name)) for one in (claimed, held, pod))
+    for name, text in rendered.items():
+        folder = shows if name.endswith(templates.CERTIFICATE.rpartition("/")[2]) else trusts
+        files.write(loop.stack.run, {name: text.replace(own_folder, folder)})
     command = [str(HOME / "venv/bin/envoy"), "-c", str(loop.stack.run / "envoy" / f"{pod.name}.yaml")]
     with (loop.stack.run / "log/stranger.log").open("wb") as log:
         process = subprocess.Popen(
@@ -98,21 +99,71 @@ def routes_of(pod: Pod) -> dict | None:
         return None
 
 
-def test_a_pod_of_another_cluster_is_refused(loop: Loop):
-    """The same service's certificate from another cluster is another identity."""
+def test_a_pod_of_another_cluster_is_refused_everywhere(loop: Loop):
+    """The same service's certificate from another cluster is by another authority: neither relay nor collector talks to
+    its holder, who gets no routes and whose spans nobody takes."""
     first, second, *_ = loop.stack.scenario.clusters
     claimed, _ = pods_of_two_services(loop, first)
     held = next(p for p in loop.stack.plan.pods if p.cluster == second and p.service == claimed.service)
-    name = "spillway_relay_streams_refused_identity_total"
+    name = "spillway_relay_tls_handshakes_refused_total"
     before = counter(loop, first, name)
     with stranger(loop, claimed, held) as pod:
         eventually(lambda: counter(loop, first, name) > before, "the relay refuses the stranger")
+        eventually(lambda: answers(pod) == 503, "the stranger says that it has no routes")
+        eventually(lambda: stat(pod, "spillway_callout_failures") >= 1, "its spans are refused")
+        assert stat(pod, "spillway_spans_sent") == 0
         assert routes_of(pod) is None
 
 
+def answers(pod: Pod) -> int:
+    try:
+        return httpx.get(f"http://{HOST}:{pod.inbound_port}/", trust_env=False).status_code
+    except httpx.HTTPError:
+        return 0
+
+
+def stat(pod: Pod, name: str) -> int:
+    """One of the filter's stats."""
+    name = f"wasmcustom.{name}"
+    lines = httpx.get(
+        f"http://{HOST}:{pod.admin_port}/stats?filter={name}", trust_env=False
+    ).text.splitlines()
+    return sum(int(line.split(": ")[1]) for line in lines if line.startswith(f"{name}: "))
+
+
+def test_collectors_take_spans_of_their_own_cluster_alone(loop: Loop):
+    """Every collector lets its own cluster's sender in, and refuses the other's, who shows none, and who speaks in
+    clear."""
+    for cluster in loop.stack.scenario.clusters:
+        for other in loop.stack.scenario.clusters:
+            context = loop.sender(cluster, shows=other)
+            if other == cluster:
+                assert export_nothing(loop, cluster, verify=context).status_code == 200
+            else:
+                with pytest.raises(httpx.HTTPError):
+                    export_nothing(loop, cluster, verify=context)
+        with pytest.raises(httpx.HTTPError):
+            export_nothing(loop, cluster, verify=loop.sender(cluster, shows=None))
+        assert export_nothing(loop, cluster, scheme="http").status_code == 400
+
+
+def export_nothing(loop: Loop, cluster: str, scheme: str = "https", **how) -> httpx.Response:
+    """A trace export without spans, as OTLP over HTTP has it."""
+    port = loop.stack.cluster_ports[cluster]["OTLP_HTTP_PORT"]
+    headers = {"content-type": "application/x-protobuf"}
+    url = f"{scheme}://{HOST}:{port}/v1/traces"
+    return httpx.post(url, content=b"", headers=headers, trust_env=False, timeout=30, **how)
+
+
+def shown(loop: Loop, cluster: str) -> int:
+    """Serial number of the certificate that a cluster's collector shows now."""
+    pem = ssl.get_server_certificate((HOST, loop.stack.cluster_ports[cluster]["OTLP_GRPC_PORT"]))
+    return x509.load_pem_x509_certificate(pem.encode()).serial_number
+
+
 def test_certificates_are_renewed_under_load(loop: Loop):
-    """By a new authority: no request fails, every relay takes the new files, and the Envoys, whose streams a
-    relay's restart has closed, come back with new certificates and take new rulesets."""
+    """By a new authority: no request fails, every relay and every collector takes the new files, and the Envoys, whose
+    streams a relay's restart has closed, come back with new certificates and take new rulesets."""
     name = "spillway_relay_tls_files_taken_total"
     clusters = loop.stack.scenario.clusters
     before = {cluster: counter(loop, cluster, name) for cluster in clusters}
@@ -124,6 +175,13 @@ def test_certificates_are_renewed_under_load(loop: Loop):
     for cluster in clusters:
         eventually(lambda c=cluster: counter(loop, c, name) > before[c], "the relay takes the new files")
         loop.stack.supervisor.kill(f"relay-{cluster}")
+    for cluster in clusters:
+        # The collector looks at its files once a minute, when somebody connects.
+        serial = store.held()[f"collector-{cluster}"].serial_number
+        eventually(
+            lambda c=cluster, s=serial: shown(loop, c) == s, "the collector shows its new certificate", 180
+        )
+        assert export_nothing(loop, cluster, verify=loop.sender(cluster)).status_code == 200
     loop.closed_since(time.time())
     samples = background.samples()
     assert samples.ok.all(), set(samples.reason[~samples.ok])

@@ -82,9 +82,15 @@ def test_a_weight_can_be_traced_to_the_spans_that_caused_it(loop: Loop):
 
 def test_spans_that_do_not_decode_are_refused_with_an_error_and_the_rest_goes_on(loop: Loop):
     """The collector answers 400 to garbage; garbage in Kafka becomes a dead letter with its reason."""
-    port = loop.stack.cluster_ports[loop.stack.scenario.clusters[0]]["OTLP_HTTP_PORT"]
+    cluster = loop.stack.scenario.clusters[0]
+    port = loop.stack.cluster_ports[cluster]["OTLP_HTTP_PORT"]
     headers = {"content-type": "application/x-protobuf"}
-    answer = httpx.post(f"http://127.0.0.1:{port}/v1/traces", content=b"\xff" * 50, headers=headers)
+    answer = httpx.post(
+        f"https://127.0.0.1:{port}/v1/traces",
+        content=b"\xff" * 50,
+        headers=headers,
+        verify=loop.sender(cluster),
+    )
     assert answer.status_code == 400
     letters = _dead_letter_after(loop, b"\xff\xfe not a span")
     assert any("ExportTraceServiceRequest" in reason or "decode" in reason.lower() for reason in letters), (

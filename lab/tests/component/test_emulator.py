@@ -18,7 +18,8 @@ import lab_processes as lab
 import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from spillway_contracts import names
-from spillway_lab import load
+from spillway_lab import certificates, load
+from spillway_lab.keystore import Keystore
 from spillway_lab.samples import REMOTE, concatenate, summarise
 from spillway_lab.testing.waiting import WAIT_S, eventually
 
@@ -169,10 +170,17 @@ class _Collector(metrics_service_pb2_grpc.MetricsServiceServicer):
         return metrics_service_pb2.ExportMetricsServiceResponse()
 
 
-def collector(port: int) -> tuple[grpc.Server, _Collector]:
+def collector(port: int, held: Path | None = None) -> tuple[grpc.Server, _Collector]:
+    """In clear, or by mutual TLS with the files of a folder of the keystore."""
     kept, server = _Collector(), grpc.server(futures.ThreadPoolExecutor(2))
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(kept, server)
-    assert server.add_insecure_port(f"127.0.0.1:{port}") == port
+    address = f"127.0.0.1:{port}"
+    if held is None:
+        assert server.add_insecure_port(address) == port
+    else:
+        key, certificate, trust = ((held / name).read_bytes() for name in ("tls.key", "tls.crt", "ca.crt"))
+        credentials = grpc.ssl_server_credentials([(key, certificate)], trust, require_client_auth=True)
+        assert server.add_secure_port(address, credentials) == port
     server.start()
     return server, kept
 
@@ -240,6 +248,49 @@ def test_busy_share_reaches_a_collector_that_was_away(application: Path, tmp_pat
     changes = re.findall("collector (away|back)", log.read_text())
     # Once per change, so never the same twice in a row.
     assert all(first != second for first, second in pairwise(["back", *changes])), changes
+
+
+def test_readings_go_by_mutual_tls_and_renewed_files_are_taken_up(application: Path, tmp_path: Path) -> None:
+    """A collector of another cluster gets nothing; the cluster's own does, also after everything was issued anew by
+    another authority while the pod runs."""
+    store, port, log = Keystore(tmp_path / "tls"), lab.free_port(), tmp_path / "back.log"
+    here = certificates.pod("here-back-0", "here", "back")
+    hosts = ("127.0.0.1",)
+    store.issue([here, certificates.collector("here", hosts), certificates.collector("there", hosts)])
+    env = lab.environment(application, "here", "back", "127.0.0.1:1", f"127.0.0.1:{port}")
+    for name, file in (("CA", "ca.crt"), ("CERT", "tls.crt"), ("KEY", "tls.key")):
+        env[f"SPILLWAY_COLLECTOR_{name}"] = str(store.folder / here.name / file)
+    server, refused = collector(port, store.folder / "collector-there")
+    with lab.pod(env, log):
+        try:
+            eventually(lambda: "unknown authority" in log.read_text(), "the pod refuses another's collector")
+        finally:
+            server.stop(None).wait()
+        for _ in range(2):
+            server, kept = collector(port, store.folder / "collector-here")
+            try:
+                eventually(lambda kept=kept: readings(kept), "readings arrive")
+            finally:
+                server.stop(None).wait()
+            (store.authority("here") / "ca.crt").unlink()
+            store.renew()
+    assert not readings(refused)
+
+
+def test_certificate_files_go_together(application: Path) -> None:
+    """What is missing or wrong is named by its variable, with exit code 64."""
+    env = lab.environment(application, "here", "back", "127.0.0.1:1")
+    for given, told in (
+        ({"CA": str(application)}, ["SPILLWAY_COLLECTOR_CERT: not set", "SPILLWAY_COLLECTOR_KEY: not set"]),
+        (dict.fromkeys(("CA", "CERT", "KEY"), str(application)), ["SPILLWAY_COLLECTOR_CA: "]),
+    ):
+        more = {f"SPILLWAY_COLLECTOR_{name}": value for name, value in given.items()}
+        done = subprocess.run(
+            [lab.emulator()], env=os.environ | env | more, capture_output=True, text=True, timeout=WAIT_S
+        )
+        assert done.returncode == 64
+        lines = done.stderr.splitlines()
+        assert len(lines) == len(told) and all(text in line for text, line in zip(told, lines, strict=True))
 
 
 def test_both_clusters_at_once(pods, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from spillway.v1.topology_pb2 import Endpoints
 from spillway_contracts import topology as topologies
 from spillway_lab import files, pods, scenario, templates
 from spillway_lab.errors import InvalidInput
+from spillway_lab.keystore import Keystore
 from spillway_lab.render import Surroundings, endpoints, identities, render
 
 LAB = Path(__file__).resolve().parents[2]
@@ -104,7 +105,8 @@ def test_supervisor_has_two_processes_a_pod() -> None:
     environment = dict(line.split("=", 1) for line in processes[layout.pods[0].name]["environment"])
     assert set(environment) == {
         "SPILLWAY_CLUSTER", "SPILLWAY_SERVICE", "SPILLWAY_POD", "SPILLWAY_OUTBOUND", "SPILLWAY_COLLECTOR",
-        "SPILLWAY_HEALTH_LISTEN", "LAB_APPLICATION", "LAB_LISTEN",
+        "SPILLWAY_COLLECTOR_CA", "SPILLWAY_COLLECTOR_CERT", "SPILLWAY_COLLECTOR_KEY", "SPILLWAY_HEALTH_LISTEN",
+        "LAB_APPLICATION", "LAB_LISTEN",
     }  # fmt: skip
     assert f"application-{layout.pods[0].cluster}.yaml" in rendered
 
@@ -119,14 +121,26 @@ def test_a_dollar_in_a_path_survives_the_supervisor() -> None:
 
 def test_a_pods_envoy_is_filled_in_completely() -> None:
     """Bootstrap and SDS files need no variable that the lab does not give, and are YAML then; the certificate
-    is the pod's own, and the relay that it looks for is its cluster's."""
+    is the pod's own, and relay and collector are spoken to with it, by TLS 1.3, as those of its cluster alone."""
     rendered = render(SCENARIO, BASE, surroundings())
     for pod in pods.plan(SCENARIO, BASE).pods:
         texts = [rendered[f"envoy/{pod.name}{end}"] for end in (".yaml", "/certificate.yaml", "/trust.yaml")]
         assert not any("${" in text for text in texts)
         bootstrap, certificate, trust = map(yaml.safe_load, texts)
         assert bootstrap["node"]["cluster"] == pod.service
-        assert f"spiffe://spillway.local/cluster/{pod.cluster}/relay" in texts[0]
+        for server, role in (("spillway-xds", "relay"), ("spillway-collector", "collector")):
+            [cluster] = [c for c in bootstrap["static_resources"]["clusters"] if c["name"] == server]
+            tls = cluster["transport_socket"]["typed_config"]["common_tls_context"]
+            trusted = tls["combined_validation_context"]
+            [name] = trusted["default_validation_context"]["match_typed_subject_alt_names"]
+            assert name["matcher"] == {"exact": f"spiffe://spillway.local/cluster/{pod.cluster}/{role}"}
+            files = [
+                trusted["validation_context_sds_secret_config"],
+                *tls["tls_certificate_sds_secret_configs"],
+            ]
+            paths = [one["sds_config"]["path_config_source"]["path"] for one in files]
+            assert paths == [f"/run/lab/envoy/{pod.name}/{file}.yaml" for file in ("trust", "certificate")]
+            assert tls["tls_params"]["tls_minimum_protocol_version"] == "TLSv1_3"
         chain = certificate["resources"][0]["tls_certificate"]["certificate_chain"]["filename"]
         assert chain == f"/run/lab/tls/{pod.name}/tls.crt"
         authorities = trust["resources"][0]["validation_context"]["trusted_ca"]["filename"]
@@ -148,16 +162,28 @@ def test_missing_templates_are_all_named(tmp_path: Path) -> None:
     assert "SPILLWAY_LAB_INFRA" in caught.value.problems[0]
 
 
-def test_every_relay_and_every_pod_gets_an_identity() -> None:
-    """Relays are servers under the host of their address; pods of one service and cluster share an identity."""
+def test_every_relay_collector_and_pod_gets_an_identity() -> None:
+    """Relays and collectors are servers under the host of their address; pods of one service and cluster share one."""
     wanted = {identity.name: identity for identity in identities(SCENARIO, BASE, surroundings())}
     layout = pods.plan(SCENARIO, BASE)
-    relays = {f"relay-{cluster}" for cluster in SCENARIO.clusters}
-    assert set(wanted) == relays | {pod.name for pod in layout.pods}
-    assert all(wanted[name].hosts == ("127.0.0.1",) for name in relays)
+    servers = {f"{role}-{cluster}" for role in ("relay", "collector") for cluster in SCENARIO.clusters}
+    assert set(wanted) == servers | {pod.name for pod in layout.pods}
+    assert all(wanted[name].hosts == ("127.0.0.1",) for name in servers)
     for pod in layout.pods:
         uri = f"spiffe://spillway.local/cluster/{pod.cluster}/service/{pod.service}"
         assert (wanted[pod.name].uri, wanted[pod.name].hosts) == (uri, ())
+
+
+def test_each_cluster_gets_an_authority_of_its_own(tmp_path: Path) -> None:
+    """What the renderer issues: one authority a cluster, and each certificate trusts that of its cluster alone."""
+    store = Keystore(tmp_path)
+    store.issue(identities(SCENARIO, BASE, surroundings()))
+    authorities = {
+        cluster: (store.authority(cluster) / "ca.crt").read_bytes() for cluster in SCENARIO.clusters
+    }
+    assert len(set(authorities.values())) == len(SCENARIO.clusters) > 1
+    for identity in identities(SCENARIO, BASE, surroundings()):
+        assert (tmp_path / identity.name / "ca.crt").read_bytes() == authorities[identity.cluster]
 
 
 def test_addresses_are_checked() -> None:

@@ -7,6 +7,8 @@ from concurrent import futures
 import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from spillway_lab import certificates
+from spillway_lab.keystore import Keystore
 
 
 class _Receiver(trace_service_pb2_grpc.TraceServiceServicer):
@@ -52,6 +54,42 @@ def test_every_span_of_a_file_is_sent_once(receiver, hotel_reservation):
     assert {
         a.value.string_value for r in resources for a in r.resource.attributes if a.key == "spillway.cluster"
     } == {"c1"}
+
+
+def test_a_receiver_that_asks_for_certificates_is_shown_one(tmp_path, hotel_reservation):
+    """With --ca, --cert and --key spans go by mutual TLS; without them that receiver gets nothing."""
+    store = Keystore(tmp_path)
+    store.issue([certificates.collector("c1", ("127.0.0.1",)), certificates.sender("c1")])
+    key, chain, trust = (
+        (tmp_path / "collector-c1" / name).read_bytes() for name in ("tls.key", "tls.crt", "ca.crt")
+    )
+    servicer, server = _Receiver(), grpc.server(futures.ThreadPoolExecutor(2))
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(servicer, server)
+    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(key, chain)], trust, True))
+    server.start()
+    ours, file = ("--cluster", "c1", "--endpoint", f"127.0.0.1:{port}"), str(hotel_reservation[0])
+    try:
+        done = _run(*ours, file)
+        assert done.returncode == 1 and "UNAVAILABLE" in done.stderr and not servicer.requests
+        held = tmp_path / "sender-c1"
+        pem = ("--ca", held / "ca.crt", "--cert", held / "tls.crt", "--key", held / "tls.key")
+        done = _run(*ours, "--rate", "100000", *map(str, pem), file)
+        assert done.returncode == 0 and servicer.requests, done.stderr
+    finally:
+        server.stop(0)
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "told"),
+    [
+        (["--ca", "/nowhere"], 2, "--ca, --cert and --key go together"),
+        (["--ca", "/nowhere", "--cert", "/nowhere", "--key", "/nowhere"], 1, "/nowhere"),
+    ],
+)
+def test_wrong_certificate_files_are_named(hotel_reservation, more, status, told):
+    """All three or none; a file that cannot be read is named in one line."""
+    done = _run("--cluster", "c1", "--endpoint", "127.0.0.1:1", *more, str(hotel_reservation[0]))
+    assert done.returncode == status and told in done.stderr and "Traceback" not in done.stderr
 
 
 def test_errors_are_told_in_one_line(tmp_path):

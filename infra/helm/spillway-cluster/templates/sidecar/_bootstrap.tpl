@@ -29,19 +29,15 @@
 {{ $text }}
 {{- end }}
 
-{{/* The bootstrap, with the collector's cluster on mutual TLS: the pod's certificate goes to it as to the relay. */}}
+{{/* The bootstrap; here the collector may also show the name of its Service instead of its URI. */}}
 {{- define "spillway.envoy.bootstrap" -}}
 {{- $config := include "spillway.envoy.fill" (merge (dict "file" "pod.yaml") .) | fromYaml -}}
-{{- $clusters := dict -}}
-{{- range $config.static_resources.clusters }}{{ $_ := set $clusters .name . }}{{ end -}}
-{{- $collector := index $clusters "spillway-collector" -}}
-{{- if not (hasKey $collector "transport_socket") -}}
-{{- $socket := deepCopy (index $clusters "spillway-xds").transport_socket -}}
-{{- $names := list
-  (dict "san_type" "URI" "matcher" (dict "exact" (printf "spiffe://%s/cluster/%s/collector" .root.Values.trustDomain .root.Values.cluster.name)))
-  (dict "san_type" "DNS" "matcher" (dict "exact" (include "spillway.host" (dict "root" .root "name" "spillway-collector")))) -}}
-{{- $_ := set $socket.typed_config.common_tls_context.combined_validation_context.default_validation_context "match_typed_subject_alt_names" $names -}}
-{{- $_ := set $collector "transport_socket" $socket -}}
+{{- $name := dict "san_type" "DNS" "matcher" (dict "exact" (include "spillway.host" (dict "root" .root "name" "spillway-collector"))) -}}
+{{- range $config.static_resources.clusters -}}
+{{- if eq .name "spillway-collector" -}}
+{{- $expected := .transport_socket.typed_config.common_tls_context.combined_validation_context.default_validation_context -}}
+{{- $_ := set $expected "match_typed_subject_alt_names" (append $expected.match_typed_subject_alt_names $name) -}}
+{{- end -}}
 {{- end -}}
 {{ toYaml $config }}
 {{- end }}
