@@ -55,7 +55,7 @@ func TestRealEnvoyKeepsDenials(t *testing.T) {
 	writeEndpoints(t, conf, north, south, far)
 	r := startRelay(t, conf)
 	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.listener.Addr().String()), north)
-	p.put(residency(1, 4*time.Second))
+	p.put(residency(1, 10*time.Second))
 	eventually(t, "the denials are in the config dump", func() bool { return e.RoutesSay("shop|north|!south") })
 	refused(t, e)
 	if got := e.Shares(20, "shop", "/parts/7"); got["north"] != 20 {

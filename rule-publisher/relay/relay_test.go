@@ -128,7 +128,7 @@ func TestExpiryFallsBackToLocalFirst(t *testing.T) {
 		r := startRelay(t, testConfig(t, server.ClientURL()))
 		c := open(t, r, "a")
 		boot(t, c)
-		p.put(ruleset(1, 5*time.Second, 0, 10000))
+		p.put(ruleset(1, 10*time.Second, 0, 10000))
 		expect(t, c, map[string]uint32{"shop|south": 10000})
 		if u := expect(t, c, local); serve.RulesetVersion(u.version) != 0 {
 			t.Errorf("version %s after expiry, want 0.…", u.version)
