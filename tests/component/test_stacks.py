@@ -231,6 +231,6 @@ def test_an_image_copies_every_module_that_its_build_needs(box):
     for path in needed:
         folder = (ROOT / box / path).resolve().relative_to(ROOT)
         assert any(folder.is_relative_to(source) for source in copied), folder
-    image = re.search(r"^FROM golang:(\d+)\.(\d+)", text, re.MULTILINE)
+    image = re.search(r"^ARG GOLANG=golang:(\d+)\.(\d+)", text, re.MULTILINE)
     assert image is not None
     assert (int(image[1]), int(image[2])) >= tuple(int(part) for part in module["Go"].split(".")[:2])

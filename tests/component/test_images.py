@@ -1,0 +1,112 @@
+"""The images' Dockerfiles, as BuildKit's own parser and linter read them; what can be proven without running any."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from spillway_lab.testing.servers import ROOT
+
+pytestmark = pytest.mark.component
+TOOL = ["go", "run", "."]
+# Exact versions, so that two builds of a commit have the same base; by digest, where one is looked up, just so:
+# docker build --build-arg PYTHON=python@sha256:...
+PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+(\.\d+)?(-[\w.]+)*")
+TRACKED = subprocess.run(
+    ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+).stdout.split()
+DOCKERFILES = [path for path in TRACKED if path.endswith("Dockerfile")]
+BUILD_TOOLS = re.compile(r"\b(apt-get|pip|cargo|rustup|gcc|make|go build)\b")
+
+
+def tool(*arguments: str) -> str:
+    done = subprocess.run(
+        [*TOOL, *arguments], cwd=ROOT / "tools/dockerfile", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, dict]:
+    """What each Dockerfile says, by its path."""
+    said = json.loads(tool(*(str(ROOT / path) for path in DOCKERFILES)))
+    return {str(Path(path).relative_to(ROOT)): file for path, file in said.items()}
+
+
+@pytest.fixture(scope="module")
+def context() -> set[str]:
+    """Tracked files that .dockerignore lets into the build context."""
+    kept_out = set(tool("-ignored", str(ROOT / ".dockerignore"), *TRACKED).split("\n"))
+    return set(TRACKED) - kept_out
+
+
+def steps(stage: dict, name: str) -> list[dict]:
+    return [step for step in stage["instructions"] if step["name"] == name]
+
+
+def sources(step: dict, context: set[str]) -> dict[str, str]:
+    """Where in the image each file of the context goes that a COPY names."""
+    found = {}
+    for source in step["sources"]:
+        pattern = re.compile(re.escape(source).replace(r"\*", "[^/]*"))
+        for path in sorted(context):
+            if pattern.fullmatch(path):
+                into = step["target"].endswith("/")
+                found[path] = step["target"] + Path(path).name if into else step["target"]
+            elif path.startswith(f"{source}/"):
+                found[path] = f"{step['target'].rstrip('/')}/{path.removeprefix(source + '/')}"
+    return found
+
+
+@pytest.mark.parametrize("path", DOCKERFILES)
+def test_an_image_is_lean_and_not_root(files: dict, path: str):
+    """BuildKit's linter finds nothing; builds happen in other stages; the last has a numeric user, which Kubernetes
+    can tell from root, a health check or a reason for none, labels, and no tool that builds."""
+    file = files[path]
+    assert file["warnings"] == []
+    assert len(file["stages"]) > 1
+    last = file["stages"][-1]
+    assert [s["text"] for s in steps(last, "USER")] == ["USER 10001"]
+    assert len(steps(last, "HEALTHCHECK")) == 1
+    labels = " ".join(s["text"] for s in steps(last, "LABEL"))
+    for label in ("title", "description", "licenses"):
+        assert f"org.opencontainers.image.{label}" in labels
+    assert [s["text"] for s in steps(last, "RUN") if BUILD_TOOLS.search(s["text"])] == []
+    assert steps(last, "ADD") == []
+
+
+def test_bases_are_pinned_and_agree(files: dict):
+    """Every base is an argument with an exact tag, and one argument means one tag in all images."""
+    pins: dict[str, str] = {}
+    for path, file in files.items():
+        for stage in file["stages"]:
+            assert re.fullmatch(r"\$\{[A-Z]+\}", stage["base"]), path
+            name = stage["base"][2:-1]
+            assert PINNED.fullmatch(file["arguments"][name]), path
+            assert pins.setdefault(name, file["arguments"][name]) == file["arguments"][name], path
+
+
+@pytest.mark.parametrize("path", DOCKERFILES)
+def test_what_is_copied_is_there(files: dict, context: set[str], path: str):
+    """Each source is tracked and let through by .dockerignore; each stage that is copied from exists."""
+    names = {stage["name"] for stage in files[path]["stages"]}
+    for stage in files[path]["stages"]:
+        for step in steps(stage, "COPY"):
+            if step.get("from"):
+                assert step["from"] in names
+            else:
+                for source in step["sources"]:
+                    assert sources(step | {"sources": [source]}, context), f"{path}: {source}"
+
+
+def test_the_build_context_has_no_secret_and_no_test(context: set[str]):
+    """.dockerignore lists what is allowed: no repository data, documentation, tests of Python, environment files."""
+    odd = [p for p in context if re.match(r"(\.|docs/|tests/|terraform/|infra/(nats|helm))", p)]
+    odd += [
+        p
+        for p in context
+        if re.search(r"(^|/)(tests/.*\.py|.*_test\.go|\.env)$", p) and not p.startswith("collectors")
+    ]
+    assert [p for p in odd if not p.startswith(("wasm/", "streams/native"))] == []
