@@ -1,4 +1,5 @@
-"""python -m spillway_streams exclusive|classify|curves|graph, topics --file FILE, model --traces FILE..., or classes
+"""python -m spillway_streams exclusive|classify|curves|graph, topics --file FILE, acls --file FILE,
+model --traces FILE..., or classes
 list|pin|unpin|explain"""
 
 import argparse
@@ -22,6 +23,7 @@ JOBS = {
 }
 # Commands that run once, each with its own arguments.
 TOOLS = {
+    "acls": ("spillway_streams.acls_cli", "infra/kafka/acls.yaml -> the brokers, as an administrator"),
     "classes": ("spillway_streams.classes.cli", "traffic classes: list, pin, unpin, explain"),
     "model": ("spillway_streams.offline_cli", "recorded traces -> the model that the optimizer plans with"),
 }

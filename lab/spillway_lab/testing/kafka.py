@@ -23,27 +23,30 @@ _API_VERSIONS = struct.pack(">ihh", 10, 18, 0) + _CORRELATION + struct.pack(">h"
 
 def kafka_process(tmp_path: Path) -> contextlib.AbstractContextManager[servers.Server]:
     """A broker in tmp_path/kafka; `url` is its host:port. FileNotFoundError: there are no jars."""
+    return servers.running(kafka_server_of(tmp_path))
+
+
+def kafka_server_of(tmp_path: Path) -> servers.Server:
+    """The same, not started: its settings may be added to."""
     libs = _libs()
     folder, port, controller = tmp_path / "kafka", servers.free_port(), servers.free_port()
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "server.properties"
     config.write_text((servers.ROOT / "infra" / "kafka" / "server.properties").read_text() + _SETTINGS)
-    return servers.running(
-        servers.Server(
-            url=f"127.0.0.1:{port}",
-            command=[str(servers.ROOT / "infra" / "local" / "kafka" / "run")],
-            environment={
-                "KAFKA_LIBS": str(libs),
-                "KAFKA_CONFIG": str(config),
-                "KAFKA_DATA_DIR": str(folder / "data"),
-                "KAFKA_LISTEN": f"127.0.0.1:{port}",
-                "KAFKA_ADVERTISED": f"127.0.0.1:{port}",
-                "KAFKA_CONTROLLER_LISTEN": f"127.0.0.1:{controller}",
-                "KAFKA_CONTROLLER_ADDRESS": f"127.0.0.1:{controller}",
-            },
-            log=folder / "server.log",
-            ready=lambda: servers.answers(port, _API_VERSIONS, _CORRELATION),
-        )
+    return servers.Server(
+        url=f"127.0.0.1:{port}",
+        command=[str(servers.ROOT / "infra" / "local" / "kafka" / "run")],
+        environment={
+            "KAFKA_LIBS": str(libs),
+            "KAFKA_CONFIG": str(config),
+            "KAFKA_DATA_DIR": str(folder / "data"),
+            "KAFKA_LISTEN": f"127.0.0.1:{port}",
+            "KAFKA_ADVERTISED": f"127.0.0.1:{port}",
+            "KAFKA_CONTROLLER_LISTEN": f"127.0.0.1:{controller}",
+            "KAFKA_CONTROLLER_ADDRESS": f"127.0.0.1:{controller}",
+        },
+        log=folder / "server.log",
+        ready=lambda: servers.answers(port, _API_VERSIONS, _CORRELATION),
     )
 
 

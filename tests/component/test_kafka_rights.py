@@ -1,0 +1,282 @@
+"""Every user of infra/kafka/acls.yaml on a real broker (SCRAM over TLS, deny by default): each does its work, and is
+refused everything else; and so is who shows no password, a wrong one, or a certificate of another authority."""
+
+import asyncio
+import os
+import secrets
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    KafkaError,
+    NotCoordinatorForGroupError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
+from aiokafka.protocol.fetch import FetchRequest
+from clickhouse_driver import Client
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from spillway_contracts.wires import KafkaWire
+from spillway_lab.testing import servers
+from spillway_lab.testing.secure_kafka import SecureKafka, secure_kafka
+from spillway_lab.testing.servers import ROOT, clickhouse_server, free_port, redis_server
+from spillway_lab.testing.tls_files import tls_files
+from spillway_lab.testing.waiting import WAIT_S, eventually
+from spillway_streams import acls
+from spillway_streams.topics import KNOWN
+
+pytestmark = [pytest.mark.component, pytest.mark.timeout(900)]
+CLUSTERS = ["west", "east"]
+FILE = ROOT / "infra" / "kafka" / "acls.yaml"
+ACLS = acls.read(FILE, CLUSTERS)
+ROLES = sorted({acl.principal.removeprefix("User:") for acl in ACLS})
+GROUPS = sorted({acl.name for acl in ACLS if acl.resource == "GROUP"})
+REFUSED = (TopicAuthorizationFailedError, GroupAuthorizationFailedError, ClusterAuthorizationFailedError)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory) -> SecureKafka:
+    """The broker with all users; rights by the project's own command, topics by the user `topics` with its own."""
+    with secure_kafka(tmp_path_factory.mktemp("kafka"), [*ROLES, "stranger"]) as made:
+        administrator = {"SPILLWAY_KAFKA": made.clear}
+        streams("acls", "--file", str(FILE), "--clusters", ",".join(CLUSTERS), **administrator)
+        told = streams(
+            "topics", "--file", str(ROOT / "infra/kafka/topics.yaml"), **made.environment("topics")
+        )
+        assert all(topic in told for topic in KNOWN)
+        asyncio.run(_seed(made.clear))
+        yield made
+
+
+def streams(*arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "spillway_streams", *arguments], env=os.environ | environment, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+async def _seed(clear: str) -> None:
+    """A message in every topic, so that who may read it does so at once."""
+    async with AIOKafkaProducer(bootstrap_servers=clear) as producer:
+        for topic in KNOWN:
+            await producer.send_and_wait(topic, b"seed", partition=0)
+
+
+def options(kafka: SecureKafka, user: str) -> dict:
+    """What our own settings give a client."""
+    given = {name.removeprefix("SPILLWAY_").lower(): value for name, value in kafka.environment(user).items()}
+    return {"bootstrap_servers": kafka.address, **KafkaWire(**given).kafka_client()}
+
+
+def may(user: str, operation: str, name: str) -> bool:
+    return any(a.principal == f"User:{user}" and a.operation == operation and a.name == name for a in ACLS)
+
+
+async def verdict(attempt: Callable[[], Awaitable]) -> bool:
+    """Whether it was done; False when the broker refused it. Anything else is an error of the test."""
+    try:
+        await asyncio.wait_for(attempt(), WAIT_S)
+    except REFUSED:
+        return False
+    return True
+
+
+async def _write(kafka: SecureKafka, user: str, topic: str) -> None:
+    async with AIOKafkaProducer(**options(kafka, user)) as producer:
+        await producer.send_and_wait(topic, b"by " + user.encode(), partition=0)
+
+
+async def _read(kafka: SecureKafka, user: str, topic: str) -> None:
+    """A fetch as it goes over the wire: a consumer would wait for ever for a topic that it is not told of."""
+
+    async def fetch(admin: AIOKafkaAdminClient) -> list[int]:
+        request = FetchRequest(1000, 1, 1 << 20, 0, [(topic, [(0, 0, 1 << 20)])])
+        answer = await admin._send_request(request)
+        return [partition[1] for _, partitions in answer.topics for partition in partitions]
+
+    [code] = await _admin(kafka, user, fetch)
+    if code:
+        raise for_code(code)
+
+
+async def _group(kafka: SecureKafka, user: str, group: str) -> None:
+    async def ask(admin: AIOKafkaAdminClient) -> None:
+        while True:
+            try:
+                return await admin.list_consumer_group_offsets(group)
+            except (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError):
+                await asyncio.sleep(0.2)  # a broker that has just begun makes the topic of groups first
+
+    await _admin(kafka, user, ask)
+
+
+async def _admin(
+    kafka: SecureKafka, user: str, work: Callable[[AIOKafkaAdminClient], Awaitable]
+) -> list[int]:
+    """What an administrator's client is answered, mostly error codes."""
+    admin = AIOKafkaAdminClient(**options(kafka, user))
+    try:
+        await admin.start()
+        return await work(admin)
+    finally:
+        await admin.close()
+
+
+@pytest.mark.parametrize("user", [*ROLES, "stranger"])
+async def test_who_writes_and_reads_what(kafka, user):
+    """Every topic, both ways: what acls.yaml allows is done, and everything else is refused."""
+    for topic in sorted(KNOWN):
+        assert await verdict(lambda t=topic: _write(kafka, user, t)) == may(user, "WRITE", topic), (
+            f"write {topic}"
+        )
+        assert await verdict(lambda t=topic: _read(kafka, user, t)) == may(user, "READ", topic), (
+            f"read {topic}"
+        )
+
+
+@pytest.mark.parametrize("user", [*ROLES, "stranger"])
+async def test_who_is_in_which_group(kafka, user):
+    """Nobody sees another job's group; who may not (DESCRIBE) may not join or move it either: READ has that in it."""
+    for group in [*GROUPS, "another"]:
+        assert await verdict(lambda g=group: _group(kafka, user, g)) == may(user, "READ", group), group
+
+
+async def _create_topic(admin: AIOKafkaAdminClient) -> list[int]:
+    return [error[1] for error in (await admin.create_topics([NewTopic("mine", 1, 1)])).topic_errors]
+
+
+async def _alter(admin: AIOKafkaAdminClient) -> list[int]:
+    resource = ConfigResource(ConfigResourceType.TOPIC, "spillway_calls", {"retention.ms": "1"})
+    return [one[0] for answer in await admin.alter_configs([resource]) for one in answer.resources]
+
+
+async def _delete(admin: AIOKafkaAdminClient) -> list[int]:
+    return [error[1] for error in (await admin.delete_topics(["spillway_calls"])).topic_error_codes]
+
+
+async def _grant(admin: AIOKafkaAdminClient) -> list[int]:
+    wanted = [acls.Acl("User:stranger", "TOPIC", "otlp_spans", "READ")]
+    answer = await admin._send_to_controller(acls._Create(wanted))
+    return [code for code, _ in answer.creation_responses]
+
+
+@pytest.mark.parametrize("user", [*ROLES, "stranger"])
+@pytest.mark.parametrize("work", [_create_topic, _alter, _delete, _grant])
+async def test_nobody_administers(kafka, user, work):
+    """Topics of other names, settings, deletion and rights are no program's: the broker names the missing right."""
+    codes = await _admin(kafka, user, work)
+    assert codes and all(issubclass(for_code(code), REFUSED) for code in codes), codes
+
+
+async def _connect(**given) -> None:
+    admin = AIOKafkaAdminClient(request_timeout_ms=10_000, **given)
+    try:
+        await admin.start()
+        await admin.list_topics()
+    finally:
+        await admin.close()
+
+
+async def test_who_is_not_known_gets_no_connection(kafka, tmp_path):
+    """In clear, without a password, with a wrong one or another's, without a certificate or with another authority's."""
+    right, stranger = options(kafka, "exclusive"), tls_files(tmp_path / "stranger")
+    await _connect(**right)
+    none = ssl.create_default_context(cafile=str(kafka.tls.ca))
+    other = ssl.create_default_context(cafile=str(kafka.tls.ca))
+    other.load_cert_chain(stranger.certificate, stranger.key)
+    distrust = ssl.create_default_context(cafile=str(stranger.ca))
+    distrust.load_cert_chain(kafka.tls.certificate, kafka.tls.key)
+    tries = {
+        "in clear": {"bootstrap_servers": kafka.address},
+        "no password": {
+            "bootstrap_servers": kafka.address,
+            "security_protocol": "SSL",
+            "ssl_context": right["ssl_context"],
+        },
+        "wrong password": right | {"sasl_plain_password": "wrong"},
+        "another's password": right | {"sasl_plain_password": options(kafka, "graph")["sasl_plain_password"]},
+        "unknown user": right | {"sasl_plain_username": "nobody"},
+        "other mechanism": right | {"sasl_mechanism": "PLAIN"},
+        "no certificate": right | {"ssl_context": none},
+        "certificate of another authority": right | {"ssl_context": other},
+        "a broker of another authority": right | {"ssl_context": distrust},
+    }
+    for name, given in tries.items():
+        with pytest.raises((KafkaError, OSError)):
+            await asyncio.wait_for(_connect(**given), WAIT_S)
+            pytest.fail(f"{name}: was let in")
+
+
+def span(trace_id: bytes) -> bytes:
+    request = ExportTraceServiceRequest()
+    resource = request.resource_spans.add()
+    resource.resource.attributes.add(key="service.name").value.string_value = "shop"
+    now = time.time_ns()
+    one = resource.scope_spans.add().spans.add(
+        trace_id=trace_id, span_id=b"12345678", name="GET /cart", kind=2
+    )
+    one.start_time_unix_nano, one.end_time_unix_nano = now - 5_000_000, now
+    for key, value in (("http.request.method", "GET"), ("url.path", "/cart"), ("http.route", "/cart")):
+        one.attributes.add(key=key).value.string_value = value
+    return request.SerializeToString()
+
+
+def start(name: str, command: list[str], folder, health: int, environment: dict[str, str]) -> servers.Server:
+    folder.mkdir(parents=True, exist_ok=True)
+    own = {"SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{health}", "SPILLWAY_STATE_DIR": str(folder / "state")}
+    return servers.Server(
+        "", command, folder / f"{name}.log", lambda: servers.healthy(health), own | environment
+    )
+
+
+def test_every_job_works_with_its_rights_alone(kafka, tmp_path):
+    """A span goes from the real collector over SASL and TLS through `exclusive` into ClickHouse; the other three jobs become
+    ready beside it, each as its own user."""
+    trace_id, port = secrets.token_bytes(16), free_port()
+    gateway = {
+        "SPILLWAY_CLUSTER": "west",
+        "SPILLWAY_OTLP_GRPC_LISTEN": f"127.0.0.1:{free_port()}",
+        "SPILLWAY_OTLP_HTTP_LISTEN": f"127.0.0.1:{port}",
+    }
+    with clickhouse_server(tmp_path) as clickhouse, redis_server(tmp_path) as redis:
+        stores = {"SPILLWAY_CLICKHOUSE_URL": clickhouse, "SPILLWAY_REDIS_URL": redis}
+        collector = start(
+            "collector", [str(ROOT / "collectors" / "run")], tmp_path / "collector", free_port(),
+            kafka.environment("collector-west") | gateway,
+        )  # fmt: skip
+        jobs = [
+            start(
+                job, [sys.executable, "-m", "spillway_streams", job], tmp_path / job, free_port(),
+                kafka.environment(job) | stores,
+            )
+            for job in ("exclusive", "classify", "curves", "graph")
+        ]  # fmt: skip
+        try:
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(servers.Server.start, (*jobs, collector)))
+            url, headers = f"http://127.0.0.1:{port}/v1/traces", {"content-type": "application/x-protobuf"}
+            assert httpx.post(url, content=span(trace_id), headers=headers).status_code == 200
+            with Client.from_url(clickhouse) as client:
+                where = f"trace_id = '{trace_id.hex()}'"
+                eventually(
+                    lambda: client.execute(f"SELECT cluster, service FROM calls WHERE {where}") == [("west", "shop")],
+                    "the call in ClickHouse",
+                    seen=lambda: [server.log.read_text()[-1500:] for server in (collector, jobs[0])],
+                )  # fmt: skip
+        finally:
+            for server in (collector, *jobs):
+                server.stop()

@@ -1,0 +1,55 @@
+"""No program has a default identity: started without its environment each ends with 64 and names every variable."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from spillway_lab.testing.servers import ROOT
+
+pytestmark = pytest.mark.component
+PYTHON = [sys.executable, "-m"]
+NEEDS = {
+    "exclusive": ([*PYTHON, "spillway_streams", "exclusive"], ["KAFKA", "CLICKHOUSE_URL", "HEALTH_LISTEN", "STATE_DIR"]),
+    "classify": ([*PYTHON, "spillway_streams", "classify"], ["KAFKA", "CLICKHOUSE_URL"]),
+    "curves": ([*PYTHON, "spillway_streams", "curves"], ["KAFKA", "CLICKHOUSE_URL", "REDIS_URL"]),
+    "graph": ([*PYTHON, "spillway_streams", "graph"], ["KAFKA", "CLICKHOUSE_URL", "REDIS_URL"]),
+    "topics": ([*PYTHON, "spillway_streams", "topics", "--file", "infra/kafka/topics.yaml"], ["KAFKA"]),
+    "acls": ([*PYTHON, "spillway_streams", "acls", "--file", "infra/kafka/acls.yaml"], ["KAFKA"]),
+    "classes": ([*PYTHON, "spillway_streams", "classes", "list"], ["CLICKHOUSE_URL"]),
+    "optimizer": ([*PYTHON, "spillway_optimizer", "run"], ["CLICKHOUSE_URL", "NATS_URL", "REDIS_URL", "HEALTH_LISTEN"]),
+    "papa": ([*PYTHON, "spillway_optimizer", "papa"], ["CLICKHOUSE_URL", "NATS_URL", "REDIS_URL", "HEALTH_LISTEN"]),
+    "policy": ([*PYTHON, "spillway_optimizer", "policy", "local"], ["REDIS_URL"]),
+    "publisher": ([*PYTHON, "spillway_publisher", "run"], ["CLICKHOUSE_URL", "NATS_URL", "REDIS_URL", "HEALTH_LISTEN"]),
+    "rollback": ([*PYTHON, "spillway_publisher", "rollback", "--reason", "r"], ["NATS_URL"]),
+    "migrate": ([*PYTHON, "spillway_clickhouse.migrate", "--ddl", "contracts/clickhouse"], ["CLICKHOUSE_URL"]),
+    "clickhouse": ([*PYTHON, "spillway_clickhouse.server"], ["CLICKHOUSE_USER", "CLICKHOUSE_PASSWORD", "CLICKHOUSE_LISTEN"]),
+    "collector": (["collectors/run"], ["CLUSTER", "KAFKA", "STATE_DIR"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(NEEDS))
+def test_a_program_without_its_environment_says_what_it_lacks(name):
+    """Also with variables that are set and empty, as a chart whose secret is missing would make them."""
+    command, wanted = NEEDS[name]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("SPILLWAY_")}
+    for environment in (clean, clean | {f"SPILLWAY_{one}": "" for one in wanted}):
+        done = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 64, (done.returncode, done.stderr[-2000:])
+        for one in wanted:
+            assert re.search(rf"SPILLWAY_{one}\b", done.stderr), (one, done.stderr)
+        assert "Traceback" not in done.stderr
+
+
+def test_compose_asks_for_every_secret():
+    """Each password of docker-compose.yml is one that Compose refuses to start without, and none has a value there."""
+    text = (ROOT / "docker-compose.yml").read_text()
+    used = set(re.findall(r"\$\{(\w*PASSWORD\w*)", text))
+    assert used and used == set(re.findall(r"\$\{(\w*PASSWORD\w*):\?", text))
+    assert not re.search(r"\$\{\w+:?-", text), "a default value"
+    made = subprocess.run([ROOT / "infra/compose/secrets"], capture_output=True, text=True, check=True).stdout
+    assert {line.partition("=")[0] for line in made.splitlines()} == used
+    assert len({line.partition("=")[2] for line in made.splitlines()}) == len(used)

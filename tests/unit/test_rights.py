@@ -1,0 +1,127 @@
+"""What is declared of rights (infra/*) agrees with the code: everything that a program names is granted, nothing else is."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from spillway_clickhouse import grants
+from spillway_contracts import names
+from spillway_streams import acls
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES = {
+    word
+    for file in (ROOT / "contracts" / "clickhouse").glob("*.sql")
+    for word in re.findall(r"CREATE (?:TABLE|VIEW) IF NOT EXISTS (\w+)", file.read_text())
+}
+BOXES = {
+    "streams": "streams/spillway_streams",
+    "optimizer": "optimizer/spillway_optimizer",
+    "publisher": "rule-publisher/publisher/spillway_publisher",
+}
+# Tables of a box that stand in its code under another name than in a statement, or in no statement.
+_WRITTEN_BY_NAME = {
+    "streams": {"buckets", "call_ratios", "calls", "capacities", "class_findings", "class_rules", "cpu_1s", "curves",
+                "edge_parts", "edges", "load_parts", "network_parts", "network_times", "positions", "spans"},
+    "optimizer": {"papa_steps", "solves"},
+    "publisher": set(),
+}  # fmt: skip
+
+
+def code(folder: str, suffix: str) -> str:
+    return "\n".join(path.read_text() for path in sorted((ROOT / folder).rglob(f"*{suffix}")))
+
+
+def statements(folder: str) -> str:
+    """SQL of a box: its files, and texts within its modules."""
+    texts = re.findall(r'"""(.*?)"""', code(folder, ".py"), re.DOTALL)
+    return code(folder, ".sql") + "\n".join(text for text in texts if re.search(r"\bSELECT\b", text))
+
+
+def named(text: str, words: str) -> set[str]:
+    return {found for found in re.findall(rf"\b(?:{words})\s+(\w+)", text) if found in TABLES}
+
+
+@pytest.mark.parametrize("role", sorted(BOXES))
+def test_clickhouse_grants_are_what_statements_name(role):
+    """FROM and JOIN are reads; INSERT INTO, and tables that a box gives to its inserts by name, are writes."""
+    granted = grants.read(ROOT / "infra" / "clickhouse" / "grants.yaml")[role].rights
+    of = {
+        right: {one.rpartition(".")[2] for one in granted if one.startswith(right)}
+        for right in ("SELECT", "INSERT")
+    }
+    text = statements(BOXES[role])
+    assert of["SELECT"] == named(text, "FROM|JOIN")
+    assert of["INSERT"] == named(text, "INTO") | _WRITTEN_BY_NAME[role]
+    quoted = set(re.findall(r'"(\w+)"', code(BOXES[role], ".py")))
+    assert _WRITTEN_BY_NAME[role] <= quoted
+
+
+def topics(text: str) -> set[str]:
+    return {getattr(names, word) for word in re.findall(r"names\.(KAFKA_TOPIC_\w+)", text)}
+
+
+def test_kafka_rights_are_what_jobs_read_and_write():
+    """What a job consumes, what `exclusive` sends, dead letters for all, and the group that Faust takes from its name."""
+    declared = yaml.safe_load((ROOT / "infra" / "kafka" / "acls.yaml").read_text())
+    folder = ROOT / "streams" / "spillway_streams"
+    sent = topics((folder / "outputs.py").read_text()) | {names.KAFKA_TOPIC_ARRIVALS}
+    for job in ("exclusive", "classify", "curves", "graph"):
+        text = (folder / "jobs" / f"{job}.py").read_text()
+        read = topics("\n".join(re.findall(r"consume\(app, context\.lag, (names\.\w+)", text)))
+        assert set(declared[job]["read"]) == read, job
+        assert set(declared[job]["write"]) == (sent if job == "exclusive" else set()) | {
+            names.KAFKA_TOPIC_DEAD_LETTERS
+        }
+        assert declared[job]["group"] == f"spillway-{job}"
+    collector = yaml.safe_load((ROOT / "collectors" / "config.yaml").read_text())["exporters"][
+        "kafka_partition"
+    ]
+    assert set(declared["collector-{cluster}"]["write"]) == {
+        collector[s]["topic"] for s in ("traces", "metrics")
+    }
+    assert set(declared) == {"exclusive", "classify", "curves", "graph", "topics", "collector-{cluster}"}
+
+
+def test_a_collectors_user_is_made_for_every_cluster(tmp_path):
+    """And none for no cluster; what is misspelt is named."""
+    file = ROOT / "infra" / "kafka" / "acls.yaml"
+    users = lambda clusters: {acl.principal for acl in acls.read(file, clusters)}  # noqa: E731
+    assert {"User:collector-a", "User:collector-b"} <= users(["a", "b"])
+    assert not any("collector" in user for user in users([]))
+    wrong = tmp_path / "acls.yaml"
+    for text, said in (
+        ("a: {read: [otlp_span]}", "otlp_span: unknown topic"),
+        ("a: {reads: []}", "a.reads: must be"),
+        ("x", "map"),
+    ):
+        wrong.write_text(text)
+        with pytest.raises(acls.StreamsError, match=said):
+            acls.read(wrong, [])
+
+
+def keys(text: str) -> set[str]:
+    return {getattr(names, word) for word in re.findall(r"names\.(REDIS_KEY_\w+)", text)}
+
+
+def test_redis_keys_are_what_programs_name():
+    """Keys of the contract with any cluster for {cluster}; leases are each role's own; nobody has more."""
+    folder, any_cluster = ROOT / "optimizer" / "spillway_optimizer", {"cluster": "*"}
+    reads = keys((folder / "hot.py").read_text())
+    lease = keys((folder / "lease.py").read_text())
+    streams, publisher = (keys(code(BOXES[box], ".py")) for box in ("streams", "publisher"))
+    wanted = {
+        "streams": {key.format(**any_cluster) for key in streams},
+        "publisher": {key.format(**any_cluster) for key in publisher},
+        "optimizer": {key.format(**any_cluster) for key in reads} | {key.format(role="optimizer") for key in lease},
+        "papa": {key.format(**any_cluster) for key in reads - {names.REDIS_KEY_POLICY} | {names.REDIS_KEY_PAPA_CHECKPOINT}}
+        | {key.format(role="papa") for key in lease},
+    }  # fmt: skip
+    lines = [
+        line for line in (ROOT / "infra/redis/users.acl").read_text().splitlines() if line.startswith("user ")
+    ]
+    found = {line.split()[1]: {word[1:] for word in line.split() if word.startswith("~")} for line in lines}
+    assert found == wanted
+    for line in lines:
+        assert " -@all " in line and " +@" not in line and "resetchannels" in line and "nopass" not in line
