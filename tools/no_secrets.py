@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _WORD = r"pass(?:word|wd|phrase)?|secret(?:_?key)?|api_?key|access_?key|auth_?token|access_?token|token"
-# A value that is taken from elsewhere or stands for one: variables, templates, paths, calls, attributes, types.
+# A value that is taken from elsewhere or stands for one (in YAML also the name of a Secret, spillway-…): variables, templates, paths, calls, attributes, types.
 _ELSEWHERE = r"\$|\{|<|@|%|/|\.\.\.|…|file:|env:"
 _TEST_FOLDERS = ("tests", "testing", "benchmarks", "testdata", "golden")
 
@@ -39,7 +39,7 @@ RULES = (
         rf"(?i)[\"']?(?<![a-z])(?:\w*[_-])?(?:{_WORD})[\"']?\s*(?:=|:|:=)\s*[\"'](?!{_ELSEWHERE})[^\"'\s]{{3,}}[\"']"),
         _TEST_FOLDERS),
     Rule("password in a shell or a YAML file", re.compile(
-        rf"(?im)^\s*(?:-\s*)?(?:export\s+)?(?:\w*[_-])?(?:{_WORD})\s*[=:]\s*(?!{_ELSEWHERE}|[\"'|>(&*!]|null\b|true\b|false\b|#)"
+        rf"(?im)^\s*(?:-\s*)?(?:export\s+)?(?:\w*[_-])?(?:{_WORD})\s*[=:]\s*(?!{_ELSEWHERE}|[\"'|>(&*!]|spillway-[a-z-]+\s*$|null\b|true\b|false\b|#)"
         r"[^\s#(]{4,}\s*$"), _TEST_FOLDERS),
 )  # fmt: skip
 _LINES_OF = {

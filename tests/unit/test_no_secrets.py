@@ -45,6 +45,7 @@ password = file.read_text()
 "password": generated["redis"],
 password_file: /run/secrets/kafka-password
 passwordFile: ""
+  secret: spillway-exclusive
 password=""
 token: str
 """
