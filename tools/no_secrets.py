@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _WORD = r"pass(?:word|wd|phrase)?|secret(?:_?key)?|api_?key|access_?key|auth_?token|access_?token|token"
-# A value that is taken from elsewhere or stands for one (in YAML also the name of a Secret, spillway-…): variables, templates, paths, calls, attributes, types.
+# A value that is taken from elsewhere or stands for one (in YAML also a Secret's name, spillway-…):
+# variables, templates, paths, calls, attributes, types.
 _ELSEWHERE = r"\$|\{|<|@|%|/|\.\.\.|…|file:|env:"
 _TEST_FOLDERS = ("tests", "testing", "benchmarks", "testdata", "golden")
 
