@@ -107,9 +107,9 @@ def test_no_code_names_a_cluster_or_a_service_of_the_lab():
 
 
 def names_in_code(line: str) -> bool:
-    """Whether a name is there without the line's comment, where they are English words."""
+    """Whether a name is there without the line's comment, where they are English words, and modules' addresses."""
     name, _, text = line.split(":", 2)
-    text = text.partition("#" if name.endswith(".py") else "//")[0]
+    text = re.sub(r'"github\.com/[^"]*"', "", text).partition("#" if name.endswith(".py") else "//")[0]
     return re.search(rf"(?i)\b({NAMES})\b", text) is not None
 
 

@@ -7,8 +7,7 @@ from concurrent import futures
 import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
-from spillway_lab import certificates
-from spillway_lab.keystore import Keystore
+from spillway_lab.testing.tls_files import tls_files
 
 
 class _Receiver(trace_service_pb2_grpc.TraceServiceServicer):
@@ -58,11 +57,8 @@ def test_every_span_of_a_file_is_sent_once(receiver, hotel_reservation):
 
 def test_a_receiver_that_asks_for_certificates_is_shown_one(tmp_path, hotel_reservation):
     """With --ca, --cert and --key spans go by mutual TLS; without them that receiver gets nothing."""
-    store = Keystore(tmp_path)
-    store.issue([certificates.collector("c1", ("127.0.0.1",)), certificates.sender("c1")])
-    key, chain, trust = (
-        (tmp_path / "collector-c1" / name).read_bytes() for name in ("tls.key", "tls.crt", "ca.crt")
-    )
+    own = tls_files(tmp_path)
+    key, chain, trust = (path.read_bytes() for path in (own.key, own.certificate, own.ca))
     servicer, server = _Receiver(), grpc.server(futures.ThreadPoolExecutor(2))
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(servicer, server)
     port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(key, chain)], trust, True))
@@ -71,8 +67,7 @@ def test_a_receiver_that_asks_for_certificates_is_shown_one(tmp_path, hotel_rese
     try:
         done = _run(*ours, file)
         assert done.returncode == 1 and "UNAVAILABLE" in done.stderr and not servicer.requests
-        held = tmp_path / "sender-c1"
-        pem = ("--ca", held / "ca.crt", "--cert", held / "tls.crt", "--key", held / "tls.key")
+        pem = ("--ca", own.ca, "--cert", own.certificate, "--key", own.key)
         done = _run(*ours, "--rate", "100000", *map(str, pem), file)
         assert done.returncode == 0 and servicer.requests, done.stderr
     finally:
