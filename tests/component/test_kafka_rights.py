@@ -243,14 +243,21 @@ def start(name: str, command: list[str], folder, health: int, environment: dict[
     )
 
 
+def health(port: int) -> str:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/healthz").text[:300]
+    except httpx.HTTPError as error:
+        return repr(error)
+
+
 def test_every_job_works_with_its_rights_alone(kafka, tmp_path):
-    """A span goes from the real collector over SASL and TLS through `exclusive` into ClickHouse; the other three jobs become
-    ready beside it, each as its own user."""
-    trace_id, port = secrets.token_bytes(16), free_port()
+    """A span goes from the real collector over SASL and TLS through `exclusive` into ClickHouse; the other three jobs are
+    in order beside it, each as its own user, and the broker refuses none of them anything."""
+    trace_id, otlp = secrets.token_bytes(16), free_port()
     gateway = {
         "SPILLWAY_CLUSTER": "west",
         "SPILLWAY_OTLP_GRPC_LISTEN": f"127.0.0.1:{free_port()}",
-        "SPILLWAY_OTLP_HTTP_LISTEN": f"127.0.0.1:{port}",
+        "SPILLWAY_OTLP_HTTP_LISTEN": f"127.0.0.1:{otlp}",
     }
     with clickhouse_server(tmp_path) as clickhouse, redis_server(tmp_path) as redis:
         stores = {"SPILLWAY_CLICKHOUSE_URL": clickhouse, "SPILLWAY_REDIS_URL": redis}
@@ -258,17 +265,18 @@ def test_every_job_works_with_its_rights_alone(kafka, tmp_path):
             "collector", [str(ROOT / "collectors" / "run")], tmp_path / "collector", free_port(),
             kafka.environment("collector-west") | gateway,
         )  # fmt: skip
+        ports = {job: free_port() for job in ("exclusive", "classify", "curves", "graph")}
         jobs = [
             start(
-                job, [sys.executable, "-m", "spillway_streams", job], tmp_path / job, free_port(),
+                job, [sys.executable, "-m", "spillway_streams", job], tmp_path / job, port,
                 kafka.environment(job) | stores,
             )
-            for job in ("exclusive", "classify", "curves", "graph")
+            for job, port in ports.items()
         ]  # fmt: skip
         try:
             with ThreadPoolExecutor() as pool:
                 list(pool.map(servers.Server.start, (*jobs, collector)))
-            url, headers = f"http://127.0.0.1:{port}/v1/traces", {"content-type": "application/x-protobuf"}
+            url, headers = f"http://127.0.0.1:{otlp}/v1/traces", {"content-type": "application/x-protobuf"}
             assert httpx.post(url, content=span(trace_id), headers=headers).status_code == 200
             with Client.from_url(clickhouse) as client:
                 where = f"trace_id = '{trace_id.hex()}'"
@@ -277,6 +285,13 @@ def test_every_job_works_with_its_rights_alone(kafka, tmp_path):
                     "the call in ClickHouse",
                     seen=lambda: [server.log.read_text()[-1500:] for server in (collector, jobs[0])],
                 )  # fmt: skip
+            eventually(
+                lambda: all(servers.healthy(port) for port in ports.values()), "every job is in order",
+                seen=lambda: [f"{job}: {health(port)}" for job, port in ports.items()],
+            )  # fmt: skip
+            for server in (collector, *jobs):
+                refused = [line for line in server.log.read_text().splitlines() if "uthorization" in line]
+                assert not refused, f"{server.log}: {refused[:3]}"
         finally:
             for server in (collector, *jobs):
                 server.stop()
