@@ -16,9 +16,9 @@ def settings() -> Callable[..., Optimizer]:
 
     def make(**said: object) -> Optimizer:
         servers = {
-            "clickhouse_url": "clickhouse://u:p@h:1/d",
-            "nats_url": "nats://h:1",
-            "redis_url": "redis://h:1/0",
+            "clickhouse_url": "clickhouse://u:p@localhost:1/d",
+            "nats_url": "nats://localhost:1",
+            "redis_url": "redis://localhost:1/0",
             "health_listen": "h:1",
         }
         return Optimizer(**({"topology": "-", "policy": "spillway"} | servers | said))
