@@ -21,7 +21,7 @@ HOUR = 3600.0
 _WRONG_CONFIG = 10058  # JSStreamNameExistErr: same name, other configuration
 
 
-def stream_configs(reports_bytes: int) -> list[api.StreamConfig]:
+def stream_configs(reports_bytes: int, replicas: int) -> list[api.StreamConfig]:
     """Both streams: what is proposed, and what relays report; full reports drop their oldest."""
     return [
         api.StreamConfig(
@@ -30,6 +30,7 @@ def stream_configs(reports_bytes: int) -> list[api.StreamConfig]:
             storage=api.StorageType.FILE,
             max_age=HOUR,
             duplicate_window=120.0,
+            num_replicas=replicas,
         ),
         api.StreamConfig(
             name=names.NATS_STREAM_REPORTS,
@@ -38,6 +39,7 @@ def stream_configs(reports_bytes: int) -> list[api.StreamConfig]:
             max_age=HOUR,
             max_bytes=reports_bytes,
             discard=api.DiscardPolicy.OLD,
+            num_replicas=replicas,
         ),
     ]
 
@@ -83,11 +85,11 @@ async def connect(settings: NatsWire, inbox: str, telemetry: Telemetry) -> Clien
         raise TimeoutError(f"no connection within {CONNECT_S:g} s: {latest}") from None
 
 
-async def ensure(js: JetStreamContext, reports_bytes: int) -> None:
+async def ensure(js: JetStreamContext, reports_bytes: int, replicas: int = 1) -> None:
     """Creates the streams and the bucket of rulesets where they are missing; what is there with another
-    configuration is brought to ours (streams; direct reads of the bucket) or left and said (the
-    rest of the bucket). Raises one of TROUBLE."""
-    for config in stream_configs(reports_bytes):
+    configuration is brought to ours (streams; direct reads and replicas of the bucket) or left and said (the
+    rest of the bucket). `replicas`: how many servers of a NATS cluster hold each. Raises one of TROUBLE."""
+    for config in stream_configs(reports_bytes, replicas):
         try:
             await js.add_stream(config)
         except BadRequestError as error:
@@ -102,6 +104,7 @@ async def ensure(js: JetStreamContext, reports_bytes: int) -> None:
                 history=HISTORY,
                 storage=api.StorageType.FILE,
                 direct=True,  # relays may read nothing but their own key, and only a direct read names its key
+                replicas=replicas,
             )
         )
         return
@@ -111,9 +114,9 @@ async def ensure(js: JetStreamContext, reports_bytes: int) -> None:
         log.warning("bucket %s has another configuration; used as it is", names.NATS_BUCKET_RULESETS)
     bucket = await js.key_value(names.NATS_BUCKET_RULESETS)
     config = (await bucket.status()).stream_info.config
-    if not config.allow_direct:
-        await js.update_stream(replace(config, allow_direct=True))
-        log.info("bucket %s: direct reads are on now", names.NATS_BUCKET_RULESETS)
+    if not config.allow_direct or config.num_replicas != replicas:
+        await js.update_stream(replace(config, allow_direct=True, num_replicas=replicas))
+        log.info("bucket %s: direct reads are on, held by %d servers", names.NATS_BUCKET_RULESETS, replicas)
 
 
 async def proposals_consumer(js: JetStreamContext, ack_wait_s: float) -> JetStreamContext.PullSubscription:

@@ -103,7 +103,7 @@ class Service:
 
     async def _session(self, client: Client) -> None:
         js = client.jetstream(timeout=3)
-        await jetstream.ensure(js, self._settings.reports_bytes)
+        await jetstream.ensure(js, self._settings.reports_bytes, self._settings.nats_replicas)
         self._bucket.attach(js)
         await self._bucket.load()
         await self._sign_again()

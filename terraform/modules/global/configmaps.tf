@@ -2,7 +2,10 @@
 locals {
   files = merge(
     { spillway-topology = { "topology.yaml" = var.topology_yaml } },
-    var.trust == null ? {} : { spillway-trust = { "ca.crt" = var.trust } },
+    var.public == null ? {} : {
+      spillway-trust        = { "ca.crt" = var.public.trust }
+      spillway-ruleset-keys = { "keys.pem" = var.public.ruleset_keys }
+    },
   )
 }
 

@@ -59,9 +59,9 @@ variable "servers" {
   }
 }
 
-variable "trust" {
-  description = "Authorities of the servers (PEM): output `trust` of modules/identity. null: ConfigMap spillway-trust exists already."
-  type        = string
+variable "public" {
+  description = "Public halves: `trust`, the authorities of the servers, and `ruleset_keys`, whose signatures count (PEM). null: the ConfigMaps spillway-trust and spillway-ruleset-keys exist already."
+  type        = object({ trust = string, ruleset_keys = string })
   default     = null
 }
 

@@ -2,6 +2,7 @@
 locals {
   map      = yamldecode(file(var.map_file))
   existing = try(local.map.secrets.existing, false)
+  public   = local.existing ? null : { trust = module.identity[0].trust, ruleset_keys = module.identity[0].ruleset_keys }
 }
 
 module "topology" {
@@ -33,7 +34,7 @@ module "global" {
   nats_user_files    = "${path.root}/../../../../infra/nats/users"
   redis_user_file    = "${path.root}/../../../../infra/redis/users.acl"
   write_only_secrets = try(local.map.secrets.write_only, false)
-  trust              = one(module.identity[*].trust)
+  public             = local.public
   identity = local.existing ? null : {
     roles       = module.identity[0].roles
     signing_key = module.identity[0].signing_key

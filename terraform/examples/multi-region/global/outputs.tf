@@ -5,7 +5,7 @@ output "regions" {
 
 output "public" {
   description = "What every region trusts; null with existing Secrets."
-  value       = local.existing ? null : { trust = module.identity[0].trust, ruleset_keys = module.identity[0].ruleset_keys }
+  value       = local.public
 }
 
 output "identities" {

@@ -5,7 +5,7 @@ variables {
   chart           = { name = "infra/helm/spillway-global" }
   image_registry  = "registry.example"
   topology_yaml   = "clusters: []"
-  trust           = "authorities"
+  public          = { trust = "authorities", ruleset_keys = "keys" }
   clusters        = ["a", "b"]
   nats_user_files = "../../../infra/nats/users"
   servers = {
@@ -93,7 +93,7 @@ run "a_bus_user_without_a_password_is_refused" {
 run "existing_secrets_are_left_alone" {
   variables {
     identity = null
-    trust    = null
+    public   = null
   }
   assert {
     condition     = length(kubernetes_secret_v1.this) == 0 && keys(kubernetes_config_map_v1.this) == ["spillway-topology"]
