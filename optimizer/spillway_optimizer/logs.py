@@ -37,6 +37,14 @@ class States:
         self.counters: Counter[str] = Counter()
         self.gauges: dict[tuple[str, ...], float] = {}  # how things are now, by name and labels
 
+    def away(self, server: str, error: BaseException) -> None:
+        """Says that a server is away and why, once per kind of error; the clients' words hold no password."""
+        state = f"away ({type(error).__name__})"
+        self.counters[f"{server}_away"] += 1
+        if self._said.get(server) != state:
+            self._said[server] = state
+            self._logger.warning("%s: %s: %s", server, state, str(error)[:300])
+
     def say(self, subject: str, state: str, level: int = logging.INFO, count: str | None = None) -> None:
         if count:
             self.counters[count] += 1

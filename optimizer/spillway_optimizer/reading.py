@@ -75,7 +75,7 @@ class Reader:
             self._away(error)
 
     def _away(self, error: BaseException) -> None:
-        self._states.say("clickhouse", f"away ({type(error).__name__})", logging.WARNING, "clickhouse_away")
+        self._states.away("clickhouse", error)
 
     async def flush(self) -> None:
         """Writes queued rows of history; what cannot be written waits, what never can be is dropped and said."""

@@ -58,7 +58,7 @@ class Service:
                 try:
                     await self._tick()
                 except REDIS_AWAY as error:
-                    self.states.say("redis", f"away ({type(error).__name__})", logging.WARNING, "redis_away")
+                    self.states.away("redis", error)
                     self._wait_for("redis")
                 try:
                     await asyncio.wait_for(stop.wait(), _TICK_S)

@@ -203,7 +203,7 @@ class Solving:
                 f"the ruleset's {size} bytes are more than NATS takes; raise its max_payload"
             ) from error
         except NATS_AWAY as error:
-            self.states.say("nats", f"away ({type(error).__name__})", logging.WARNING, "nats_away")
+            self.states.away("nats", error)
             return False
         self.states.say("nats", "reachable")
         return True

@@ -71,7 +71,7 @@ class Worker:
                     health.waiting_for = None
                     self.states.say("papa", f"waiting: {why}")
                 except REDIS_AWAY as error:
-                    self.states.say("redis", f"away ({type(error).__name__})", logging.WARNING, "redis_away")
+                    self.states.away("redis", error)
                 except OptimizerError as error:
                     self.states.say("papa", f"no step: {error}", logging.WARNING, "refused")
                 await self.reader.flush()
@@ -192,7 +192,7 @@ class Worker:
         try:
             await self.proposals.publish(ruleset)
         except NATS_AWAY as error:
-            self.states.say("nats", f"away ({type(error).__name__})", logging.WARNING, "nats_away")
+            self.states.away("nats", error)
             raise Interrupted("nats is away") from error
         self.states.say("nats", "reachable")
 

@@ -45,7 +45,7 @@ class RunSettings(NatsWire, RedisWire, ClickHouseWire, TopologySettings):
     refresh_seconds: float = Field(default=2, gt=0, le=60)  # in_force keys are written again this often
     ack_wait_seconds: float = Field(default=5, gt=0.1)  # a proposal of a dead publisher comes again after
     history_rows: int = Field(default=100_000, ge=1)  # bound of the rows that wait for ClickHouse
-    nats_replicas: int = Field(default=1, ge=1, le=5)  # servers of a NATS cluster that hold each stream and the bucket
+    nats_replicas: int = Field(default=1, ge=1, le=5)  # servers that hold each stream and the bucket
     reports_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)  # bound of SPILLWAY_REPORTS
 
     @field_validator("health_listen")

@@ -41,7 +41,7 @@ locals {
     { for name in local.server_names : "spillway-${name}-tls" => tomap({
       "tls.crt" = var.identity.servers[name].certificate
       "tls.key" = var.identity.servers[name].key
-      "ca.crt"  = var.trust
+      "ca.crt"  = var.public.trust
     }) },
   )
   server_names = !local.given ? [] : nonsensitive(keys(var.identity.servers))
