@@ -32,7 +32,7 @@ ROWS = """INSERT INTO calls (started_at, trace_id, span_id, service, class, adju
 
 
 def main(folder: Path, ddl: Path, variant: str) -> None:
-    engine._configuration = lambda max_memory: CONFIGURATION
+    engine._configuration = lambda *_: CONFIGURATION
     connection = engine.Engine(folder, 1, 1 << 30).connect("")
     made = varied(read_folder(ddl), Target(variant, "mesh", "replicas"))
     texts = [text.replace(" ON CLUSTER 'mesh'", "") for m in made for text in m.statements]
