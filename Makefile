@@ -48,10 +48,11 @@ test-component: setup ## each box against the real servers beside it
 test-e2e: setup ## the whole loop, and its faults: real processes are killed under load
 	python -m pytest -q -m e2e tests/e2e
 
-test-deploy: setup ## the Terraform modules, and the example applied to real API servers (minutes; the first time builds tools)
+CHART_TESTS := charts global_chart cluster_chart istio_chart bundled
+test-deploy: setup ## Terraform's modules, the charts, and the example applied to real API servers (7 min; the first time builds tools)
 	tools/kubernetes/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
 	tools/deploy/build tofu terraform-provider-kubernetes terraform-provider-helm terraform-provider-tls terraform-provider-random kwok
-	python -m pytest -q -m deploy tests/deploy
+	python -m pytest -q tests/deploy $(CHART_TESTS:%=tests/component/test_%.py)
 
 check: setup ## formatting, lint, stale generated code, imports between boxes, artefacts
 	@tools/check

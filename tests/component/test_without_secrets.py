@@ -21,11 +21,12 @@ NEEDS = {
     "optimizer": ([*PYTHON, "spillway_optimizer", "run"], ["CLICKHOUSE_URL", "NATS_URL", "REDIS_URL", "HEALTH_LISTEN"]),
     "papa": ([*PYTHON, "spillway_optimizer", "papa"], ["CLICKHOUSE_URL", "NATS_URL", "REDIS_URL", "HEALTH_LISTEN"]),
     "policy": ([*PYTHON, "spillway_optimizer", "policy", "local"], ["REDIS_URL"]),
-    "publisher": ([*PYTHON, "spillway_publisher", "run"], ["CLICKHOUSE_URL", "NATS_URL", "REDIS_URL", "HEALTH_LISTEN"]),
-    "rollback": ([*PYTHON, "spillway_publisher", "rollback", "--reason", "r"], ["NATS_URL"]),
+    "publisher": ([*PYTHON, "spillway_publisher", "run"], ["CLICKHOUSE_URL", "NATS_URL", "REDIS_URL", "SIGNING_KEY"]),
+    "rollback": ([*PYTHON, "spillway_publisher", "rollback", "--reason", "r"], ["NATS_URL", "RULESET_KEYS"]),
     "migrate": ([*PYTHON, "spillway_clickhouse.migrate", "--ddl", "contracts/clickhouse"], ["CLICKHOUSE_URL"]),
     "clickhouse": ([*PYTHON, "spillway_clickhouse.server"], ["CLICKHOUSE_USER", "CLICKHOUSE_PASSWORD", "CLICKHOUSE_LISTEN"]),
     "collector": (["collectors/run"], ["CLUSTER", "KAFKA", "STATE_DIR"]),
+    "relay": ([ROOT / ".spillway/bin/spillway-relay"], ["CLUSTER", "NATS_URL", "RULESET_KEYS", "XDS_CERT", "XDS_KEY"]),
 }  # fmt: skip
 
 
@@ -42,6 +43,24 @@ def test_a_program_without_its_environment_says_what_it_lacks(name):
         for one in wanted:
             assert re.search(rf"SPILLWAY_{one}\b", done.stderr), (one, done.stderr)
         assert "Traceback" not in done.stderr
+
+
+def test_redis_does_not_start_without_its_password():
+    """Nor with some users' passwords and not others'."""
+    for given, lacking in (
+        ({}, "REDIS_PASSWORD"),
+        ({"REDIS_STREAMS_PASSWORD": "p" * 32}, "REDIS_PAPA_PASSWORD"),
+    ):
+        environment = {"PATH": os.environ["PATH"], "REDIS_BIND": "127.0.0.1", "REDIS_PORT": "1", **given}
+        done = subprocess.run(
+            [ROOT / "infra/redis/run"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 64 and f"{lacking}: not set" in done.stderr
 
 
 def test_compose_asks_for_every_secret():
