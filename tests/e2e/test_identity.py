@@ -155,10 +155,11 @@ def export_nothing(loop: Loop, cluster: str, scheme: str = "https", **how) -> ht
     return httpx.post(url, content=b"", headers=headers, trust_env=False, timeout=30, **how)
 
 
-def shown(loop: Loop, cluster: str) -> int:
-    """Serial number of the certificate that a cluster's collector shows now."""
-    pem = ssl.get_server_certificate((HOST, loop.stack.cluster_ports[cluster]["OTLP_GRPC_PORT"]))
-    return x509.load_pem_x509_certificate(pem.encode()).serial_number
+def shown(loop: Loop, cluster: str) -> set[int]:
+    """Serial numbers of the certificates that a cluster's collector shows now, at both ports."""
+    ports = loop.stack.cluster_ports[cluster]
+    pems = [ssl.get_server_certificate((HOST, ports[f"OTLP_{way}_PORT"])) for way in ("GRPC", "HTTP")]
+    return {x509.load_pem_x509_certificate(pem.encode()).serial_number for pem in pems}
 
 
 def test_certificates_are_renewed_under_load(loop: Loop):
@@ -176,10 +177,10 @@ def test_certificates_are_renewed_under_load(loop: Loop):
         eventually(lambda c=cluster: counter(loop, c, name) > before[c], "the relay takes the new files")
         loop.stack.supervisor.kill(f"relay-{cluster}")
     for cluster in clusters:
-        # The collector looks at its files once a minute, when somebody connects.
+        # The collector looks at its files every ten seconds, when somebody connects, for each port.
         serial = store.held()[f"collector-{cluster}"].serial_number
         eventually(
-            lambda c=cluster, s=serial: shown(loop, c) == s, "the collector shows its new certificate", 180
+            lambda c=cluster, s=serial: shown(loop, c) == {s}, "the collector shows its new certificate", 180
         )
         assert export_nothing(loop, cluster, verify=loop.sender(cluster)).status_code == 200
     loop.closed_since(time.time())
