@@ -42,7 +42,7 @@ def box(tmp_path: Path) -> Path:
     for path in (COLLECTORS / "run", COLLECTORS / "checks.sh", *COLLECTORS.glob("*.yaml")):
         shutil.copy(path, copied)
     for name, was, now in (
-        ("otlp-tls.yaml", "reload_interval: 1m", "reload_interval: 1s"),
+        ("otlp-tls.yaml", "reload_interval: 10s", "reload_interval: 1s"),
         ("config.yaml", "max_connection_age: 5m", "max_connection_age: 2s"),
     ):
         text = (copied / name).read_text()

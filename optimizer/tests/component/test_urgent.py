@@ -9,6 +9,8 @@ import urllib.request
 import uuid
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from optimizer_process import LEASE, TOPOLOGY
 from optimizer_world import west
 from spillway.v1.ruleset_pb2 import Ruleset
@@ -28,7 +30,9 @@ TRIGGERS = "SELECT DISTINCT trigger FROM solves WHERE outcome != 'refused'"
 @contextlib.contextmanager
 def publisher(world):
     """The real one, as a process."""
-    port = servers.free_port()
+    port, key = servers.free_port(), world.folder / "signing.key"
+    signing = Ed25519PrivateKey.generate()
+    key.write_bytes(signing.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     process = servers.Server(
         url=f"http://127.0.0.1:{port}/healthz",
         command=[sys.executable, "-m", "spillway_publisher", "run"],
@@ -37,6 +41,7 @@ def publisher(world):
             "SPILLWAY_REDIS_URL": world.redis_server.url,
             "SPILLWAY_CLICKHOUSE_URL": world.clickhouse_url,
             "SPILLWAY_TOPOLOGY": str(TOPOLOGY),
+            "SPILLWAY_SIGNING_KEY": str(key),
             "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
             "SPILLWAY_REFRESH_SECONDS": "0.5",
         },
