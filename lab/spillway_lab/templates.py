@@ -8,7 +8,7 @@ from spillway_lab.errors import InvalidInput
 
 POD, CERTIFICATE, TRUST = "envoy/pod.yaml", "envoy/certificate.yaml", "envoy/trust.yaml"
 NATS, RELAY_USER = "nats/nats.conf", "nats/users/relay.conf"
-ROLE_USERS = ("nats/users/proposer.conf", "nats/users/publisher.conf", "nats/users/operator.conf")
+ROLE_USERS = tuple(f"nats/users/{role}.conf" for role in ("optimizer", "papa", "publisher", "operator"))
 ALL = (POD, CERTIFICATE, TRUST, NATS, *ROLE_USERS, RELAY_USER)
 
 

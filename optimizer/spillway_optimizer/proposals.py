@@ -10,14 +10,16 @@ from spillway_contracts import names
 
 _MAX_AGE_S = 3600
 _ACK_TIMEOUT_S = 2.0
+_INBOXES = {"optimizer": names.NATS_INBOX_OPTIMIZER, "papa": names.NATS_INBOX_PAPA}
 
 
 class Proposals:
-    """Connects when first used and by itself after every loss."""
+    """Connects when first used and by itself after every loss. Origin: optimizer or papa, also its user's inbox."""
 
     def __init__(self, url: str, origin: str, tls: ssl.SSLContext | None = None):
         self._tls = {"tls": tls} if tls else {}
-        self._url, self._subject = url, names.NATS_SUBJECT_PROPOSALS.format(origin=origin)
+        self._url, self._inbox = url, _INBOXES[origin]
+        self._subject = names.NATS_SUBJECT_PROPOSALS.format(origin=origin)
         self._client: nats.NATS | None = None
 
     async def connect(self) -> None:
@@ -26,7 +28,7 @@ class Proposals:
             self._client = await nats.connect(
                 self._url,
                 **self._tls,
-                inbox_prefix=names.NATS_INBOX_PROPOSER,
+                inbox_prefix=self._inbox,
                 connect_timeout=2,
                 allow_reconnect=True,
                 max_reconnect_attempts=-1,

@@ -10,6 +10,7 @@ from pathlib import Path
 import nats
 import nats.errors
 import pytest
+import yaml
 from nats.aio.client import Client
 from nats.js.api import KeyValueConfig, StreamConfig
 from nats.js.errors import Error as JetStreamError
@@ -20,7 +21,8 @@ from spillway_lab.testing.waiting import eventually_async
 
 pytestmark = pytest.mark.component
 INBOXES = {
-    "proposer": names.NATS_INBOX_PROPOSER,
+    "optimizer": names.NATS_INBOX_OPTIMIZER,
+    "papa": names.NATS_INBOX_PAPA,
     "publisher": names.NATS_INBOX_PUBLISHER,
     "operator": names.NATS_INBOX_OPERATOR,
 }
@@ -38,7 +40,7 @@ class Bus:
 
     @asynccontextmanager
     async def user(
-        self, name: str, password_of: str | None = None
+        self, name: str, password_of: str | None = None, inbox: str = ""
     ) -> AsyncIterator[tuple[Client, list[str]]]:
         """A connection and the errors that the server has sent on it. Users hear their own inbox."""
         errors: list[str] = []
@@ -50,9 +52,8 @@ class Bus:
             self._address,
             user=name,
             password=self._passwords.get(password_of or name, ""),
-            inbox_prefix=INBOXES.get(
-                name, names.NATS_INBOX_RELAY.format(cluster=name.removeprefix("relay-"))
-            ),
+            inbox_prefix=inbox
+            or INBOXES.get(name, names.NATS_INBOX_RELAY.format(cluster=name.removeprefix("relay-"))),
             allow_reconnect=False,
             error_cb=noted,
         )
@@ -180,7 +181,7 @@ async def test_a_relay_may_publish_nothing_else(server: Bus, subject: str):
         f"$KV.{BUCKET}.>",
         ">",
         "_INBOX.>",
-        f"{names.NATS_INBOX_PROPOSER}.>",
+        f"{names.NATS_INBOX_OPTIMIZER}.>",
         f"{names.NATS_INBOX_PUBLISHER}.>",
         f"{names.NATS_INBOX_RELAY.format(cluster=OTHER)}.>",
         names.NATS_SUBJECT_PROPOSALS_ALL,
@@ -232,9 +233,19 @@ async def test_the_operator_reads_what_is_in_force_and_proposes(server: Bus):
 
 
 @pytest.mark.parametrize("origin", ["optimizer", "papa"])
-async def test_the_proposer_proposes(server: Bus, origin: str):
+async def test_an_origin_proposes(server: Bus, origin: str):
     """JetStream confirms that the proposal is stored."""
-    async with server.user("proposer") as (client, errors):
+    async with server.user(origin) as (client, errors):
+        stored = await client.jetstream().publish(proposal(origin), b"x", timeout=_WAIT_S)
+        assert stored.stream == names.NATS_STREAM_PROPOSALS
+        assert errors == []
+
+
+@pytest.mark.parametrize("origin", ["optimizer", "papa"])
+async def test_an_origin_of_the_previous_version_proposes(server: Bus, origin: str):
+    """Optimizer and PAPA of 0.1.0 have one inbox for both; they hear their answers there until they are upgraded."""
+    previous = yaml.safe_load((servers.ROOT / "contracts/golden/previous/0.1.0/names.yaml").read_text())
+    async with server.user(origin, inbox=previous["nats_inbox"]["proposer"]) as (client, errors):
         stored = await client.jetstream().publish(proposal(origin), b"x", timeout=_WAIT_S)
         assert stored.stream == names.NATS_STREAM_PROPOSALS
         assert errors == []
@@ -260,6 +271,13 @@ READS_ONLY = {  # what only the publisher does
     "purging proposals": f"$JS.API.STREAM.PURGE.{names.NATS_STREAM_PROPOSALS}",
     "answering the publisher": f"{names.NATS_INBOX_PUBLISHER}.x",
 }
+READS_NOTHING = {  # of those who only propose
+    **READS_ONLY,
+    "a proposal of the operator": proposal("operator"),
+    "reading a key": f"$JS.API.STREAM.MSG.GET.{STREAM}",
+    "reading a key directly": direct_get(OWN),
+    "the bucket's keys": f"$JS.API.STREAM.INFO.{STREAM}",
+}
 MAY_NOT_PUBLISH = {
     "operator": {
         **NOBODYS,
@@ -267,13 +285,17 @@ MAY_NOT_PUBLISH = {
         "a proposal of the optimizer": proposal("optimizer"),
         "a proposal of PAPA": proposal("papa"),
     },
-    "proposer": {
+    "optimizer": {
         **NOBODYS,
-        **READS_ONLY,
-        "a proposal of the operator": proposal("operator"),
-        "reading a key": f"$JS.API.STREAM.MSG.GET.{STREAM}",
-        "reading a key directly": direct_get(OWN),
-        "the bucket's keys": f"$JS.API.STREAM.INFO.{STREAM}",
+        **READS_NOTHING,
+        "a proposal of PAPA": proposal("papa"),
+        "answering PAPA": f"{names.NATS_INBOX_PAPA}.x",
+    },
+    "papa": {
+        **NOBODYS,
+        **READS_NOTHING,
+        "a proposal of the optimizer": proposal("optimizer"),
+        "answering the optimizer": f"{names.NATS_INBOX_OPTIMIZER}.x",
     },
     "publisher": {
         **NOBODYS,

@@ -148,9 +148,7 @@ def _propose(loop: Loop, ruleset: Ruleset) -> None:
     import nats
 
     async def publish() -> None:
-        connection = await nats.connect(
-            loop.stack.nats_url("proposer"), inbox_prefix=names.NATS_INBOX_PROPOSER
-        )
+        connection = await nats.connect(loop.stack.nats_url("papa"), inbox_prefix=names.NATS_INBOX_PAPA)
         await connection.jetstream().publish(
             names.NATS_SUBJECT_PROPOSALS.format(origin="papa"), ruleset.SerializeToString()
         )

@@ -24,8 +24,8 @@ locals {
     {
       spillway-topics    = tomap(local.kafka["topics"])
       spillway-migrate   = tomap(local.clickhouse["migrate"])
-      spillway-optimizer = tomap(merge(local.clickhouse["optimizer"], local.redis["optimizer"], local.nats["proposer"]))
-      spillway-papa      = tomap(merge(local.clickhouse["optimizer"], local.redis["papa"], local.nats["proposer"]))
+      spillway-optimizer = tomap(merge(local.clickhouse["optimizer"], local.redis["optimizer"], local.nats["optimizer"]))
+      spillway-papa      = tomap(merge(local.clickhouse["optimizer"], local.redis["papa"], local.nats["papa"]))
       spillway-publisher = tomap(merge(local.clickhouse["publisher"], local.redis["publisher"], local.nats["publisher"]))
       # People's: commands of the operator, questions of the analyst. No workload of the chart has it.
       spillway-operator    = tomap(merge(local.clickhouse["analyst"], local.nats["operator"]))

@@ -60,7 +60,7 @@ variable "roles" {
   description = "Users of the global servers by server (nats, kafka, redis, clickhouse), each with its role's name and its password's generation."
   type        = map(map(string))
   default = {
-    nats       = { proposer = "1", publisher = "1", operator = "1" }
+    nats       = { optimizer = "1", papa = "1", publisher = "1", operator = "1" }
     kafka      = { exclusive = "1", curves = "1", graph = "1", classify = "1", topics = "1" }
     redis      = { streams = "1", optimizer = "1", papa = "1", publisher = "1" }
     clickhouse = { migrate = "1", streams = "1", optimizer = "1", publisher = "1", analyst = "1" }

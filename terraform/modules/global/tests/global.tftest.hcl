@@ -16,13 +16,13 @@ variables {
   }
   identity = {
     roles = {
-      nats       = { proposer = "p1", publisher = "p3", operator = "p4" }
+      nats       = { optimizer = "p1", papa = "p2", publisher = "p3", operator = "p4" }
       kafka      = { exclusive = "p5", curves = "p6", graph = "p7", classify = "p8", topics = "p9" }
       redis      = { streams = "p10", optimizer = "p11", papa = "p12", publisher = "p13" }
       clickhouse = { migrate = "p14", streams = "p15", optimizer = "p16", publisher = "p17", analyst = "p18" }
     }
     signing_key = "k"
-    nats_users  = { proposer = "$2a$10$hash-of-p1", operator = "$2a$10$hash-of-p4", publisher = "$2a$10$hash-of-p3", relay-a = "$2a$10$hash-of-a", relay-b = "$2a$10$hash-of-b" }
+    nats_users  = { optimizer = "$2a$10$hash-of-p1", papa = "$2a$10$hash-of-p2", operator = "$2a$10$hash-of-p4", publisher = "$2a$10$hash-of-p3", relay-a = "$2a$10$hash-of-a", relay-b = "$2a$10$hash-of-b" }
     kafka_users = { exclusive = "p5", collector-a = "p20" }
     servers     = { nats = { certificate = "c", key = "k" } }
   }
