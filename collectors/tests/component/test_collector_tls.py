@@ -8,12 +8,12 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
-from collector_process import Collector, collector, span_keys, spans_request
+from collector_process import CLUSTER, Collector, collector, span_keys, spans_request
 from spillway_lab.testing import servers
 from spillway_lab.testing.kafka import kafka_process
 from spillway_lab.testing.tls_files import TlsFiles, tls_files
 from spillway_lab.testing.waiting import eventually
-from topics import messages_of
+from topics import clusters, messages_of
 from trace_exports import TRACE_EXPORT
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
@@ -119,36 +119,54 @@ def test_a_missing_certificate_file_ends_the_start(tls, tmp_path, clean_environm
     assert "tls" in (tmp_path / "collector.log").read_text().lower()
 
 
-def test_senders_must_show_a_certificate_when_asked_to(brokers, tls, tmp_path, clean_environment):
-    """With a client CA both receivers take OTLP over mutual TLS, and nothing in clear or without certificate."""
-    clear, _ = brokers
+@pytest.fixture
+def asking(brokers, tls, tmp_path, clean_environment) -> Iterator[Collector]:
+    """A collector whose senders must show a certificate."""
     environment = {
         "SPILLWAY_OTLP_TLS_CERT": str(tls.certificate),
         "SPILLWAY_OTLP_TLS_KEY": str(tls.key),
         "SPILLWAY_OTLP_TLS_CLIENT_CA": str(tls.ca),
     }
-    running = collector(tmp_path / "collector", clear, clean_environment | environment)
+    running = collector(tmp_path / "collector", brokers[0], clean_environment | environment)
     running.server.start()
+    yield running
+    running.server.stop()
+
+
+def export(running: Collector, payload: bytes, *credentials: bytes) -> None:
+    """Over gRPC and TLS: authority, then the sender's key and certificate or nothing."""
+    secured = grpc.ssl_channel_credentials(*credentials)
+    with grpc.secure_channel(f"127.0.0.1:{running.ports['grpc']}", secured) as channel:
+        channel.unary_unary(TRACE_EXPORT)(payload, timeout=10, wait_for_ready=True)
+
+
+def test_senders_must_show_a_certificate_when_asked_to(asking, tls):
+    """With a client CA both receivers take OTLP over mutual TLS, and nothing in clear or without certificate."""
     payload = spans_request([secrets.token_bytes(16)]).SerializeToString()
     ca, key, certificate = (file.read_bytes() for file in (tls.ca, tls.key, tls.certificate))
-    address = f"127.0.0.1:{running.ports['grpc']}"
-    url = f"https://127.0.0.1:{running.ports['http']}/v1/traces"
+    address = f"127.0.0.1:{asking.ports['grpc']}"
+    url = f"https://127.0.0.1:{asking.ports['http']}/v1/traces"
     pair = (str(tls.certificate), str(tls.key))
     headers = {"content-type": "application/x-protobuf"}
-    try:
-        with grpc.secure_channel(address, grpc.ssl_channel_credentials(ca, key, certificate)) as channel:
-            channel.unary_unary(TRACE_EXPORT)(payload, timeout=10, wait_for_ready=True)
-        assert httpx.post(url, content=payload, headers=headers, verify=context(tls, pair)).status_code == 200
-        for channel in (
-            grpc.insecure_channel(address),
-            grpc.secure_channel(address, grpc.ssl_channel_credentials(ca)),
-        ):
-            with channel, pytest.raises(grpc.RpcError):
-                channel.unary_unary(TRACE_EXPORT)(payload, timeout=10)
-        with pytest.raises(httpx.HTTPError):
-            httpx.post(url, content=payload, headers=headers, verify=context(tls, None))
-    finally:
-        running.server.stop()
+    export(asking, payload, ca, key, certificate)
+    assert httpx.post(url, content=payload, headers=headers, verify=context(tls, pair)).status_code == 200
+    for channel in (
+        grpc.insecure_channel(address),
+        grpc.secure_channel(address, grpc.ssl_channel_credentials(ca)),
+    ):
+        with channel, pytest.raises(grpc.RpcError):
+            channel.unary_unary(TRACE_EXPORT)(payload, timeout=10)
+    with pytest.raises(httpx.HTTPError):
+        httpx.post(url, content=payload, headers=headers, verify=context(tls, None))
+
+
+def test_a_member_of_a_cluster_speaks_for_no_other(asking, brokers, tls):
+    """What comes with a certificate of the cluster's authority is of that cluster, whatever its spans say."""
+    trace_id = secrets.token_bytes(16)
+    payload = spans_request([trace_id], spillway__cluster="elsewhere").SerializeToString()
+    export(asking, payload, *(file.read_bytes() for file in (tls.ca, tls.key, tls.certificate)))
+    for message in messages_of(brokers[0], [trace_id], 1):
+        assert clusters(message) == {CLUSTER}
 
 
 def context(tls: TlsFiles, pair: tuple[str, str] | None) -> ssl.SSLContext:

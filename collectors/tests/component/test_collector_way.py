@@ -13,24 +13,12 @@ from collector_process import (
     spans_request,
 )
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spillway_contracts import names
 from spillway_lab.testing.kafka import PARTITIONS
-from topics import messages_of, partitions_of
+from topics import clusters, messages_of, partitions_of
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 GARBAGE = b"\xff\xffno protobuf"
-
-
-def clusters(message) -> set[str]:
-    """The cluster attributes of every resource in one message; None where it is missing."""
-    request = ExportTraceServiceRequest.FromString(message.value)
-    return {
-        {a.key: a.value.string_value for a in resource_spans.resource.attributes}.get(
-            names.SPAN_ATTRIBUTE_CLUSTER
-        )
-        for resource_spans in request.resource_spans
-    }
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

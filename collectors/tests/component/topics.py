@@ -89,3 +89,14 @@ async def small_topic(kafka: str, name: str, max_bytes: int) -> None:
         await admin.create_topics([NewTopic(name, 2, 1, topic_configs={"max.message.bytes": str(max_bytes)})])
     finally:
         await admin.close()
+
+
+def clusters(message) -> set[str]:
+    """The cluster attributes of every resource in one message; None where it is missing."""
+    request = ExportTraceServiceRequest.FromString(message.value)
+    return {
+        {a.key: a.value.string_value for a in resource_spans.resource.attributes}.get(
+            names.SPAN_ATTRIBUTE_CLUSTER
+        )
+        for resource_spans in request.resource_spans
+    }

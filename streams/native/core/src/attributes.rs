@@ -40,6 +40,12 @@ impl<'a> Slots<'a> {
         (self.found >> group.first) & group.mask != 0
     }
 
+    /// Whether the group's first name, ours, is among them.
+    #[inline]
+    pub fn has_first(&self, group: Group) -> bool {
+        (self.found >> group.first) & 1 != 0
+    }
+
     /// Reads one KeyValue. Of a key that comes twice the last one counts; arrays, lists and bytes are not said.
     #[inline(always)]
     pub fn add(&mut self, pair: &'a [u8]) -> Result<(), Broken> {

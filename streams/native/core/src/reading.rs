@@ -164,14 +164,15 @@ impl Reading<'_> {
         }
     }
 
-    /// The resource's, but a span may name its cluster, and Istio's tracer its service.
+    /// The resource's. Where no collector has said `spillway.cluster` there, a span may name its cluster; and Istio's
+    /// tracer names its service.
     #[inline]
     fn identities(
         &mut self,
         said: &Attributes<'_, '_>,
         resource: &Resource<'_, '_>,
     ) -> Result<(Sym, Sym), Reason> {
-        let cluster = match said.own.has(CLUSTER) {
+        let cluster = match said.own.has(CLUSTER) && !resource.attributes.has_first(CLUSTER) {
             true => self.cluster(said.text(CLUSTER))?,
             false => resource.cluster?,
         };

@@ -168,7 +168,10 @@ fn check(wire: &Wire, resource: &[KeyValue]) -> Result<(), TestCaseError> {
     let decoded = decode(&export(vec![wire.clone()], resource.to_vec()));
     let said = Reference::new([resource, &wire.attributes]);
     let base = Reference::new([resource, &[]]);
-    let cluster = said.text(&["spillway.cluster", "k8s.cluster.name", "istio.cluster_id"]);
+    let cluster = match base.first(&["spillway.cluster"]) {
+        Some(_) => base.text(&["spillway.cluster"]),
+        None => said.text(&["spillway.cluster", "k8s.cluster.name", "istio.cluster_id"]),
+    };
     let service = match base.text(&["service.name"]) {
         "" => said.text(&["istio.canonical_service"]),
         service => service,

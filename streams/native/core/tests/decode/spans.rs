@@ -120,14 +120,18 @@ fn identity_has_no_default() {
     }
 }
 
-/// A span's own cluster is believed before its resource's, its own service name is not.
+/// A span's own cluster is believed where its resource has no `spillway.cluster`, which is the collector's word; its
+/// own service name is not.
 #[test]
-fn a_span_may_name_its_cluster_but_not_its_service() {
+fn a_span_may_name_its_cluster_where_no_collector_did_but_not_its_service() {
     let own =
-        vec![pair("spillway.cluster", "c7"), pair("service.name", "z"), pair("spillway.class", "a GET /")];
-    let decoded = decode_one(server(own));
-    assert_eq!(decoded.text(decoded.span().cluster), "c7");
-    assert_eq!(decoded.text(decoded.span().service), "a");
+        || vec![pair("spillway.cluster", "c7"), pair("service.name", "z"), pair("spillway.class", "a GET /")];
+    for (attribute, cluster) in [("spillway.cluster", "c1"), ("k8s.cluster.name", "c7")] {
+        let resource = vec![pair("service.name", "a"), pair(attribute, "c1")];
+        let decoded = decode(&export(vec![server(own())], resource));
+        assert_eq!(decoded.text(decoded.span().cluster), cluster);
+        assert_eq!(decoded.text(decoded.span().service), "a");
+    }
 }
 
 /// Spans without span.kind still take part by what they say of their direction; messages are no requests.
