@@ -20,10 +20,11 @@ def make_region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[
 
 @pytest.fixture(scope="session")
 def example(tmp_path_factory: pytest.TempPathFactory, make_region: Callable[[str], Region]) -> Example:
-    """The example's own map and charts; the ways to the clusters are this test's, and no Secret stays in a region's
-    state."""
+    """The example's own map and charts; the ways to the clusters are this test's, no Secret stays in a region's
+    state, and south runs the agents."""
     map_ = yaml.safe_load((EXAMPLE / "regions.yaml").read_text())
     map_["secrets"]["write_only"] = True
+    map_["regions"]["south"]["values"] = {"agent": {"enabled": True}}
     one = Example(tmp_path_factory.mktemp("example"), map_)
     for name in ("global", *map_["regions"]):
         one.place(name, make_region(name))

@@ -29,6 +29,12 @@ def workloads(region: Region) -> dict[str, bool]:
             current = status.get("observedGeneration", 0) >= one["metadata"]["generation"]
             ready = status.get("readyReplicas", 0) == status.get("updatedReplicas", 0) == wanted
             found[name] = current and ready and wanted >= least.get(name, 1)
+    for one in region.items("daemonset"):
+        status = one["status"]
+        ready = status.get("numberReady", 0) == status.get("desiredNumberScheduled", 0) > 0
+        found[f"daemonset/{one['metadata']['name']}"] = (
+            ready and status.get("observedGeneration", 0) >= one["metadata"]["generation"]
+        )
     for job in region.items("job"):
         found[f"job/{job['metadata']['name']}"] = job["status"].get("succeeded", 0) > 0
     return found

@@ -1,6 +1,7 @@
-# What the relay and the collector show and prove with. The chart refers to these by name and makes none.
+# What the relay, the collector and the agent show and prove with. The chart refers to these by name and makes none.
 locals {
   given = nonsensitive(var.identity != null)
+  agent = nonsensitive(try(var.identity.agent, null) != null)
   secrets = !local.given ? {} : merge(
     {
       spillway-relay = tomap({
@@ -21,6 +22,13 @@ locals {
         "ca.crt"  = var.identity.authority
       })
     },
+    local.agent ? {
+      spillway-agent-tls = tomap({
+        "tls.crt" = var.identity.agent.certificate
+        "tls.key" = var.identity.agent.key
+        "ca.crt"  = var.identity.authority
+      })
+    } : {},
     var.issuer_secret ? {
       spillway-issuer = tomap({
         "tls.crt" = var.identity.issuer.certificate
@@ -31,6 +39,7 @@ locals {
   )
   names = !local.given ? [] : concat(
     ["spillway-relay", "spillway-collector", "spillway-relay-tls", "spillway-collector-tls"],
+    local.agent ? ["spillway-agent-tls"] : [],
     var.issuer_secret ? ["spillway-issuer"] : [],
   )
   # 28 bits of a hash: another content, another revision; nobody guesses 40 random characters from them.

@@ -77,6 +77,7 @@ variable "identity" {
   type = object({
     relay     = object({ certificate = string, key = string })
     collector = object({ certificate = string, key = string })
+    agent     = optional(object({ certificate = string, key = string }))
     authority = string
     issuer    = object({ certificate = string, key = string })
     nats      = object({ user = string, password = string })

@@ -1,20 +1,27 @@
-# What relays, collectors and global servers show. A new generation, or the authority's, makes a new key.
+# What relays, collectors, agents and global servers show. A new generation, or the authority's, makes a new key.
 locals {
+  in_clusters = concat(
+    [for pair in setproduct(keys(var.clusters), ["relay", "collector"]) : { cluster = pair[0], workload = pair[1] }],
+    [for name, cluster in var.clusters : { cluster = name, workload = "agent" } if cluster.agent],
+  )
   workloads = merge(
-    { for pair in setproduct(keys(var.clusters), ["relay", "collector"]) : "cluster/${pair[0]}/${pair[1]}" => {
-      authority  = "cluster/${pair[0]}/${var.clusters[pair[0]].authorities.active}"
-      generation = var.clusters[pair[0]].certificates
-      uris       = ["spiffe://${var.trust_domain}/cluster/${pair[0]}/${pair[1]}"]
+    { for one in local.in_clusters : "cluster/${one.cluster}/${one.workload}" => {
+      authority  = "cluster/${one.cluster}/${var.clusters[one.cluster].authorities.active}"
+      generation = var.clusters[one.cluster].certificates
+      # An agent is a collector to the Envoys that send it spans: they take that identity alone.
+      uris = ["spiffe://${var.trust_domain}/cluster/${one.cluster}/${one.workload == "agent" ? "collector" : one.workload}"]
       dns_names = [
-        "spillway-${pair[1]}", "spillway-${pair[1]}.${var.namespace}", "spillway-${pair[1]}.${var.namespace}.svc",
-        "spillway-${pair[1]}.${var.namespace}.svc.cluster.local",
+        "spillway-${one.workload}", "spillway-${one.workload}.${var.namespace}", "spillway-${one.workload}.${var.namespace}.svc",
+        "spillway-${one.workload}.${var.namespace}.svc.cluster.local",
       ]
+      uses = concat(["digital_signature", "server_auth"], one.workload == "agent" ? ["client_auth"] : [])
     } },
     { for name, server in var.servers.certificates : "${local.servers}/${name}" => {
       authority  = "${local.servers}/${var.servers.active}"
       generation = server.generation
       uris       = []
       dns_names  = server.dns_names
+      uses       = ["digital_signature", "server_auth"]
     } },
   )
   # Addresses carry the generation: the old key leaves when the new one is there.
@@ -45,5 +52,5 @@ resource "tls_locally_signed_cert" "certificate" {
   ca_cert_pem           = tls_self_signed_cert.authority[local.workloads[each.value].authority].cert_pem
   validity_period_hours = var.validity.certificate_hours
   early_renewal_hours   = var.validity.certificate_early_hours
-  allowed_uses          = ["digital_signature", "server_auth"]
+  allowed_uses          = local.workloads[each.value].uses
 }

@@ -17,6 +17,7 @@ output "clusters" {
   value = { for name, cluster in var.clusters : name => {
     relay     = local.pairs["cluster/${name}/relay"]
     collector = local.pairs["cluster/${name}/collector"]
+    agent     = cluster.agent ? local.pairs["cluster/${name}/agent"] : null
     authority = local.trusted["cluster/${name}"]
     issuer = {
       certificate = tls_self_signed_cert.authority["cluster/${name}/${cluster.authorities.active}"].cert_pem

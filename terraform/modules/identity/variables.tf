@@ -1,5 +1,5 @@
 variable "clusters" {
-  description = "Clusters by name and the generations of their credentials. `authorities`: those that the cluster's pods trust and the one that signs; `certificates` and `passwords`: another word makes new ones."
+  description = "Clusters by name and the generations of their credentials. `authorities`: those that the cluster's pods trust and the one that signs; `certificates` and `passwords`: another word makes new ones; `agent`: also a certificate for the chart's `agent.enabled`."
   type = map(object({
     authorities = optional(object({
       trusted = optional(list(string), ["1"])
@@ -7,6 +7,7 @@ variable "clusters" {
     }), {})
     certificates = optional(string, "1")
     passwords    = optional(string, "1")
+    agent        = optional(bool, false)
   }))
 
   validation {

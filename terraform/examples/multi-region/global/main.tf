@@ -17,7 +17,10 @@ module "identity" {
   source = "../../../modules/identity"
   count  = local.existing ? 0 : 1
 
-  clusters     = { for name, region in local.map.regions : name => try(region.identity, {}) }
+  # A region that runs the agents, by its own values or by everyone's, gets their certificate.
+  clusters = { for name, region in local.map.regions : name => merge(
+    { agent = try(region.values.agent.enabled, local.map.cluster_values.agent.enabled, false) }, try(region.identity, {}),
+  ) }
   signing_keys = try(local.map.global.signing_keys, {})
   servers      = merge(try(local.map.global.server_authority, {}), { certificates = try(local.map.global.server_certificates, {}) })
 }

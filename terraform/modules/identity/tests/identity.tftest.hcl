@@ -68,6 +68,24 @@ run "one_clusters_authority_changes_alone" {
   }
 }
 
+run "an_agent_has_a_certificate_where_it_is_asked_for" {
+  variables {
+    clusters = { a = { agent = true }, b = {} }
+  }
+  assert {
+    condition     = output.clusters["a"].agent.certificate == tls_locally_signed_cert.certificate["cluster/a/agent/1.1"].cert_pem && output.clusters["b"].agent == null
+    error_message = "a's agent alone has one"
+  }
+  assert {
+    condition     = contains(tls_locally_signed_cert.certificate["cluster/a/agent/1.1"].allowed_uses, "client_auth") && !contains(tls_locally_signed_cert.certificate["cluster/a/collector/1.1"].allowed_uses, "client_auth")
+    error_message = "an agent is a client of the collector; a collector is nobody's"
+  }
+  assert {
+    condition     = tls_cert_request.certificate["cluster/a/agent/1.1"].uris == tolist(["spiffe://spillway.local/cluster/a/collector"]) && contains(tls_cert_request.certificate["cluster/a/agent/1.1"].dns_names, "spillway-agent.spillway.svc.cluster.local")
+    error_message = "Envoys take spans to a collector's identity, under the agent's name"
+  }
+}
+
 run "an_active_generation_is_trusted" {
   command = plan
   variables {
