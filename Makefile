@@ -5,6 +5,8 @@ export PATH := $(HOME_DIR)/bin:$(HOME_DIR)/venv/bin:$(PATH)
 export CARGO_TARGET_DIR := $(HOME_DIR)/target
 export SPILLWAY_ENVOY := $(HOME_DIR)/venv/bin/envoy
 export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
+# Tests of servers wait more than they compute: two files at a time, each file's in one process.
+SIDE_BY_SIDE := -n 2 --dist loadfile
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
 .PHONY: help setup demo test test-unit test-component test-e2e test-deploy check replay generate lock stack clean accuracy-traces accuracy-lab bench-optimizer bench-streams bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
@@ -28,7 +30,7 @@ stack: setup ## the two-cluster stack and its pods, until interrupted
 test: check test-unit test-component test-e2e ## everything CI runs
 
 test-unit: setup ## no server, seconds
-	python -m pytest -q -m "not component and not e2e and not deploy" contracts infra collectors wasm streams optimizer rule-publisher/publisher lab tests
+	python -m pytest -q -n 2 --dist worksteal -m "not component and not e2e and not deploy" contracts infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd collectors/kafkapartitionexporter && go test ./...
 	cd collectors/kubeletcpureceiver && go test ./...
 	cd collectors/queueguardextension && go test ./...
@@ -42,7 +44,7 @@ test-unit: setup ## no server, seconds
 test-component: setup ## each box against the real servers beside it
 	tools/kubernetes/build
 	tools/promtool/build
-	python -m pytest -q -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
+	python -m pytest -q $(SIDE_BY_SIDE) -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd rule-publisher/relay && go test -count=1 -timeout 30m . ./component
 
 test-e2e: setup ## the whole loop, and its faults: real processes are killed under load
