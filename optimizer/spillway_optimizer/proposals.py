@@ -6,7 +6,7 @@ import nats
 from nats.js.api import StorageType, StreamConfig
 from nats.js.errors import BadRequestError
 from spillway.v1.ruleset_pb2 import Ruleset
-from spillway_contracts import names
+from spillway_contracts import names, nats_client
 
 _MAX_AGE_S = 3600
 _ACK_TIMEOUT_S = 2.0
@@ -25,7 +25,7 @@ class Proposals:
     async def connect(self) -> None:
         """Raises nats.errors.Error, OSError or TimeoutError when the server is away."""
         if self._client is None or self._client.is_closed:
-            self._client = await nats.connect(
+            self._client = await nats_client.connect(
                 self._url,
                 **self._tls,
                 inbox_prefix=self._inbox,

@@ -64,9 +64,11 @@ func readConfig(getenv func(string) string) (config, error) {
 	var c config
 	r := &reader{getenv: getenv}
 	c.Cluster = r.need("SPILLWAY_CLUSTER", "the name of the relay's own cluster", checkCluster)
-	c.NATS.URL = r.need("SPILLWAY_NATS_URL", "nats://user:pass@host:port, several separated by commas",
-		func(value string) error { return checkNatsURL(value, source.User(c.Cluster)) })
+	plaintext := r.may("SPILLWAY_PLAINTEXT", "allow, or not set", checkPlaintext)
 	c.NATS.CA = r.may("SPILLWAY_NATS_CA", "", nil)
+	c.NATS.URL = r.need("SPILLWAY_NATS_URL", "tls://user:pass@host:port, several separated by commas; nats:// in clear towards this machine only", func(value string) error {
+		return errors.Join(checkNatsURL(value, source.User(c.Cluster)), checkInClear(value, c.NATS.CA != "" || plaintext == "allow"))
+	})
 	c.NATS.Cert = r.may("SPILLWAY_NATS_CERT", "", nil)
 	c.NATS.Key = r.may("SPILLWAY_NATS_KEY", "", nil)
 	if (c.NATS.Cert == "") != (c.NATS.Key == "") {
@@ -112,6 +114,28 @@ func checkNatsURL(value, user string) error {
 		}
 		if parsed.User != nil && parsed.User.Username() != user {
 			return fmt.Errorf("another user than this cluster's relay, %q", user)
+		}
+	}
+	return nil
+}
+
+func checkPlaintext(value string) error {
+	if value != "allow" {
+		return fmt.Errorf("%q", value)
+	}
+	return nil
+}
+
+// checkInClear refuses a URL that would carry the password in clear to another host, unless that is
+// allowed (a network of its own), or an authority is given, which makes the client demand TLS.
+func checkInClear(value string, allowed bool) error {
+	for _, one := range strings.Split(value, ",") {
+		parsed, err := url.Parse(strings.TrimSpace(one))
+		if err != nil || parsed.Scheme != "nats" || allowed {
+			continue
+		}
+		if host := parsed.Hostname(); host != "localhost" && !net.ParseIP(host).IsLoopback() {
+			return errors.New("nats:// in clear to another host; must be tls://, or SPILLWAY_PLAINTEXT=allow in a network of its own")
 		}
 	}
 	return nil

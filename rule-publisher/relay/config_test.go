@@ -30,6 +30,34 @@ func TestConfigListsEveryProblem(t *testing.T) {
 	}
 }
 
+// A password goes in clear to no other host, unless the network is said to be the host's own, or an
+// authority makes the client demand TLS.
+func TestConfigRefusesNATSInClear(t *testing.T) {
+	const clear = "SPILLWAY_NATS_URL: nats:// in clear to another host"
+	for _, test := range []struct {
+		url, ca, plaintext string
+		refused            bool
+	}{
+		{"nats://relay-north:secret@127.0.0.1:4222,nats://relay-north:secret@localhost:1, nats://[::1]:2", "", "", false},
+		{"tls://relay-north:secret@far.test:4222", "", "", false},
+		{"nats://relay-north:secret@far.test:4222", "", "", true},
+		{"nats://relay-north:secret@127.0.0.1.far.test:4222", "", "", true},
+		{"tls://relay-north:secret@a.test:1,nats://relay-north:secret@b.test:1", "", "", true},
+		{"nats://relay-north:secret@far.test:4222", "ca.crt", "", false},
+		{"nats://relay-north:secret@nats:4222", "", "allow", false},
+		{"nats://relay-north:secret@nats:4222", "", "yes", true},
+	} {
+		values := map[string]string{"SPILLWAY_CLUSTER": "north", "SPILLWAY_NATS_URL": test.url, "SPILLWAY_NATS_CA": test.ca, "SPILLWAY_PLAINTEXT": test.plaintext}
+		_, err := readConfig(func(key string) string { return values[key] })
+		if strings.Contains(err.Error(), clear) != test.refused || strings.Contains(err.Error(), "secret@") {
+			t.Errorf("%+v: %v", test, err)
+		}
+		if got := strings.Contains(err.Error(), "SPILLWAY_PLAINTEXT: "); got != (test.plaintext == "yes") {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
 // Credentials of another user than the cluster's own relay are refused, in whatever URL of a list,
 // and without showing them.
 func TestConfigRefusesForeignNATSUsers(t *testing.T) {

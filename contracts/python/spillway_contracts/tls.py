@@ -71,6 +71,8 @@ class _Renewed(ssl.SSLContext):
             if now == self._seen:
                 return
             if self._pair:
+                # A pair that does not fit is tried elsewhere: here its certificate would stay, without the old key.
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*self._pair)
                 self.load_cert_chain(*self._pair)
             if self._authorities:
                 self.load_verify_locations(self._authorities)

@@ -164,3 +164,48 @@ def test_files_that_change_are_read_again(tmp_path):
         os.utime(authority, ns=(at, at))
         connect()
         assert names() == wanted
+
+
+def shown(context: ssl.SSLContext, folder: Path, authority: Path) -> bytes | None:
+    """The certificate that a client of the context shows to a server that asks for one, DER; no network is used."""
+    asking = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    asking.load_cert_chain(*pair(folder, "server"))
+    asking.load_verify_locations(authority)
+    asking.verify_mode = ssl.CERT_OPTIONAL
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    client = context.wrap_bio(to_client, to_server, server_side=False)
+    server = asking.wrap_bio(to_server, to_client, server_side=True)
+    for end in (client, server, client, server):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    return server.getpeercert(binary_form=True)
+
+
+def replace(file: Path, content: bytes) -> None:
+    """A second later: the clock of a file system may not tell two writes apart."""
+    later = file.stat().st_mtime_ns + 1_000_000_000
+    file.write_bytes(content)
+    os.utime(file, ns=(later, later))
+
+
+@pytest.mark.parametrize("torn", ["another key", "half a key", "no certificate"])
+def test_a_pair_that_does_not_fit_leaves_the_old_one_in_use(tmp_path, torn):
+    """Certificate and key are not replaced at one instant: until both are there, and fit, the client shows the old."""
+    certificate, key = pair(tmp_path)
+    old = ssl.PEM_cert_to_DER_cert(certificate.read_text())
+    made = tls.context(None, certificate, key)
+    authority = tmp_path / "clients.crt"
+    authority.write_bytes(certificate.read_bytes())
+    assert shown(made, tmp_path, authority) == old
+    new_certificate, new_key = pair(tmp_path, "one-renewed")
+    replace(certificate, b"" if torn == "no certificate" else new_certificate.read_bytes())
+    if torn == "half a key":
+        replace(key, new_key.read_bytes()[:100])
+    assert shown(made, tmp_path, authority) == old
+    for file, source in ((certificate, new_certificate), (key, new_key)):
+        replace(file, source.read_bytes())
+    authority.write_bytes(certificate.read_bytes())
+    assert shown(made, tmp_path, authority) == ssl.PEM_cert_to_DER_cert(new_certificate.read_text())

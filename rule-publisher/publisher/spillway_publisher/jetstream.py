@@ -7,7 +7,7 @@ import nats
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 from nats.js.errors import BadRequestError
-from spillway_contracts import names
+from spillway_contracts import names, nats_client
 from spillway_contracts.wires import NatsWire
 
 from spillway_publisher.bucket import HISTORY
@@ -62,7 +62,7 @@ async def connect(settings: NatsWire, inbox: str, telemetry: Telemetry) -> Clien
         telemetry.counters["nats.errors"] += 1
 
     tls = settings.nats_tls()
-    attempt = nats.connect(
+    attempt = nats_client.connect(
         settings.nats_url.get_secret_value(),
         **({"tls": tls} if tls else {}),
         name="spillway-publisher",

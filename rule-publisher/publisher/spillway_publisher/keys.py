@@ -103,6 +103,8 @@ def public_keys(path: Path, pem: bytes) -> list[Ed25519PublicKey]:
                 f"{RULESET_KEYS}: {path}: block {number}: must be an Ed25519 PUBLIC KEY (SPKI, PEM)"
             )
         found.append(key)
+    if (begun := pem.count(b"-----BEGIN")) != len(found) and found:
+        raise ContractError(f"{RULESET_KEYS}: {path}: {begun} blocks begin, {len(found)} are whole")
     if not found:
         raise ContractError(f"{RULESET_KEYS}: {path}: no PUBLIC KEY block in it; at least one is needed")
     return found

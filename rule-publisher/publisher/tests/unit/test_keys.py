@@ -32,7 +32,7 @@ def files(tmp_path: Path):
 def test_wrong_files_are_refused_by_name(files):
     """Absent, of another kind, with a foreign block, empty: variable, file and what is allowed."""
     signing_key, ruleset_keys, key = files
-    other = generate_private_key(SECP256R1())
+    other, second = generate_private_key(SECP256R1()), Ed25519PrivateKey.generate()
     for content, problem in (
         (b"", "must be one Ed25519 private key"),
         (private_pem(other), "must be one Ed25519 private key"),
@@ -48,6 +48,7 @@ def test_wrong_files_are_refused_by_name(files):
         (b"rubbish", "no PUBLIC KEY block in it"),
         (public_pem(key) + private_pem(key), "block 2: must be an Ed25519 PUBLIC KEY"),
         (public_pem(other), "block 1: must be an Ed25519 PUBLIC KEY"),
+        (public_pem(key) + public_pem(second)[:60], "2 blocks begin, 1 are whole"),
     ):
         ruleset_keys.write_bytes(content)
         with pytest.raises(ContractError, match=f"SPILLWAY_RULESET_KEYS: .*keys.pem: {problem}"):
@@ -86,3 +87,16 @@ def test_a_bad_new_file_keeps_the_old_key(files):
         assert keys.id == signing.key_id(key.public_key())
         signing_key.write_bytes(good)
         assert not keys.changed()
+
+
+def test_a_file_that_is_cut_off_drops_no_key(files):
+    """Read between two writes of whoever replaces it, a file of two keys does not pass for a file of one."""
+    signing_key, ruleset_keys, key = files
+    second = Ed25519PrivateKey.generate()
+    whole = public_pem(key) + public_pem(second)
+    ruleset_keys.write_bytes(whole)
+    keys, signed = Keys(signing_key, ruleset_keys), signing.sign(second, "north", b"rules")
+    ruleset_keys.write_bytes(whole[:-20])
+    with pytest.raises(ContractError, match="2 blocks begin, 1 are whole"):
+        keys.changed()
+    assert keys.verify("north", b"rules", signed) == signing.key_id(second.public_key())

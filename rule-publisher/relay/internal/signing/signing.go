@@ -6,6 +6,7 @@
 package signing
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
@@ -82,17 +83,22 @@ func KeyID(spki []byte) string {
 
 // ParseKeys reads a PEM file's content: one or more PUBLIC KEY blocks (SPKI), all of them Ed25519.
 func ParseKeys(content []byte) (Keys, error) {
-	keys := Keys{}
+	keys, number := Keys{}, 0
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		number++
 		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 		key, ok := parsed.(ed25519.PublicKey)
 		if block.Type != "PUBLIC KEY" || err != nil || !ok {
-			return nil, fmt.Errorf("block %d: must be an Ed25519 PUBLIC KEY (SPKI, PEM)", len(keys)+1)
+			return nil, fmt.Errorf("block %d: must be an Ed25519 PUBLIC KEY (SPKI, PEM)", number)
 		}
 		keys[KeyID(block.Bytes)] = key
 	}
 	if len(keys) == 0 {
 		return nil, errors.New("no PUBLIC KEY block in it; at least one is needed")
+	}
+	// A block that is cut off or damaged is passed over by the decoder: such a file would drop a key in silence.
+	if begun := bytes.Count(content, []byte("-----BEGIN")); begun != number {
+		return nil, fmt.Errorf("%d blocks begin, %d are whole", begun, number)
 	}
 	return keys, nil
 }

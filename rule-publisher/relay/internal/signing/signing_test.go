@@ -14,6 +14,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/quick"
@@ -129,6 +130,8 @@ func TestKeyFiles(t *testing.T) {
 	for want, content := range map[string][]byte{
 		"no PUBLIC KEY block in it":              []byte("rubbish"),
 		"block 2: must be an Ed25519 PUBLIC KEY": append(bytes.Clone(one.PEM), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki})...),
+		"2 blocks begin, 1 are whole":            append(bytes.Clone(one.PEM), two.PEM[:len(two.PEM)/2]...),
+		"3 blocks begin, 2 are whole":            slices.Concat(one.PEM, two.PEM[:len(two.PEM)/2], []byte("\n"), two.PEM),
 		"block 1: must be an Ed25519 PUBLIC KEY": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: spki}),
 	} {
 		if err := os.WriteFile(path, content, 0o600); err != nil {

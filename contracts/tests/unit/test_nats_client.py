@@ -1,0 +1,45 @@
+"""NATS's TLS as nats-py begins it: by the word of a server that nobody knows yet."""
+
+import asyncio
+import json
+import ssl
+
+import pytest
+from nats.errors import Error
+from spillway_contracts import nats_client
+
+
+async def _told(info: dict, **options) -> tuple[bytes, str]:
+    """What a server that says `info` hears from a client before it hangs up, and why that failed."""
+    heard = bytearray()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO " + json.dumps(info).encode() + b"\r\n")
+        await writer.drain()
+        heard.extend(await reader.read(4096))
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        with pytest.raises((Error, OSError)) as failed:
+            await nats_client.connect(
+                f"tls://user:top-secret@{host}:{port}", allow_reconnect=False, **options
+            )
+        return bytes(heard), str(failed.value)
+
+
+@pytest.mark.parametrize("info", [{}, {"tls_required": False}, {"tls_available": True}])
+def test_a_server_that_asks_for_no_tls_hears_nothing(info):
+    """Whoever stands between and takes the question for TLS out of the server's first line gets no password."""
+    info = {"auth_required": True, "max_payload": 1024} | info
+    heard, why = asyncio.run(_told(info, tls=ssl.create_default_context()))
+    assert heard == b""
+    assert "does not ask for TLS" in why
+
+
+def test_a_server_that_asks_for_tls_hears_its_beginning():
+    """The same client begins a handshake, and sends nothing else before its end."""
+    info = {"auth_required": True, "max_payload": 1024, "tls_required": True}
+    heard, _ = asyncio.run(_told(info, tls=ssl.create_default_context()))
+    assert heard.startswith(b"\x16\x03")  # a TLS record of a handshake
+    assert b"top-secret" not in heard
