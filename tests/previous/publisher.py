@@ -5,6 +5,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+from spillway.v1.acknowledgement_pb2 import OUTCOME_NACK, Acknowledgement
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_publisher import hot_state, rows, slices
@@ -23,11 +24,22 @@ heartbeat.at.FromDatetime(AT)
 heartbeat.services.add(service="gateway", connected_envoys=2)
 redis = {"in_force": hot_state.to_json(parts["west"]), "placement": hot_state.to_json(heartbeat)}
 (OUT / "redis_publisher.json").write_text(json.dumps(redis, indent=1) + "\n")
+acknowledgement = Acknowledgement(
+    cluster="west",
+    service="gateway",
+    envoy="gateway-0",
+    ruleset_version=7,
+    type_url="rds",
+    outcome=OUTCOME_NACK,
+)
+acknowledgement.at.FromDatetime(AT)
+acknowledgement.detail = "weights sum to 0"
 inserts = [
     (
         rows.sql("insert_rulesets"),
         [rows.ruleset_row(parts["west"], 7, rows.PUBLISHED, "within guardrails", AT)],
     ),
     (rows.sql("insert_rules"), rows.rule_rows(parts["west"], 7, AT)),
+    (rows.sql("insert_acknowledgements"), [rows.acknowledgement_row(acknowledgement)]),
 ]
 (OUT / "inserts_publisher.json").write_text(json.dumps(inserts, default=str, indent=1) + "\n")

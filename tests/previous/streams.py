@@ -4,12 +4,29 @@ import asyncio
 import importlib.util
 import json
 import os
+from dataclasses import astuple
 from pathlib import Path
+from types import SimpleNamespace
 
 from spillway_contracts import names
-from spillway_native import Partition
-from spillway_streams import callgraph, columns, cpu, modelling, native_batch, offline, outputs, positions
+from spillway_native import Closed, Partition
+from spillway_streams import (
+    callgraph,
+    columns,
+    cpu,
+    load,
+    modelling,
+    native_batch,
+    offline,
+    outputs,
+    positions,
+)
+from spillway_streams.classes.findings import COLUMNS as FINDINGS
+from spillway_streams.classes.findings import KEPT, Finding
+from spillway_streams.classes.rules import COLUMNS as RULES
+from spillway_streams.classes.rules import Rule
 from spillway_streams.counters import Counters
+from spillway_streams.jobs.batches import parts_columns
 from spillway_streams.offline_otlp import otlp_request
 from spillway_streams.sending import DeadLetters, Origin
 
@@ -29,10 +46,10 @@ def plain(schema: columns.Schema, batch: columns.Columns) -> dict[str, list]:
     return {name: batch[name].tolist() for name in schema}
 
 
-def batches() -> None:
-    """<topic>.arrow, their headers, and in expected.json what they say."""
+def batches() -> Closed:
+    """<topic>.arrow, their headers, and in expected.json what they say. Returns what closed."""
     spans = json.loads((TREE / "contracts/golden/1_spans.json").read_text())
-    engine = Partition(first_offset=0, log_start=True, partitions=1)
+    engine = Partition(first_offset=0, log_start=True, partitions=1, span_sample=1.0)
     engine.add(otlp_request(spans).SerializeToString(), 0, timestamp_ms=golden.READ_MS, now_ms=golden.READ_MS)
     arrivals = engine.arrivals()
     engine.advance(golden.READ_MS + offline.HORIZON_MS)
@@ -49,6 +66,7 @@ def batches() -> None:
     (OUT / "expected.json").write_text(
         json.dumps(expected).replace('"calls"', '\n"calls"').replace("], ", "],\n") + "\n"
     )
+    return closed
 
 
 class Kept:
@@ -72,7 +90,48 @@ def dead_letter() -> None:
     (OUT / "dead_letter.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
-def rows() -> None:
+def statement(table: str, names_) -> str:
+    return f"INSERT INTO {table} ({', '.join(f'`{name}`' for name in names_)}) VALUES"
+
+
+def by_columns(closed: Closed) -> list[list]:
+    """What is written column by column: spans, and parts per second with their batch's identity."""
+    read = {name: columns.from_ipc(TOPICS[name][0], (OUT / f"{name}.arrow").read_bytes()) for name in TOPICS}
+    tables = {"spans": native_batch.read(columns.SPANS, closed.spans)}
+    for table, names_, parts in (
+        ("load_parts", load.LOAD_PARTS, load.parts_of(read["calls"])),
+        ("edge_parts", callgraph.EDGE_PARTS, callgraph.edge_parts(read["edges"])),
+        ("network_parts", callgraph.NETWORK_PARTS, callgraph.network_parts(read["network"])),
+    ):
+        taken = SimpleNamespace(rows=parts, batch=("topic", 0, 3, 77))
+        [tables[table]] = parts_columns([taken], names_)
+    return [
+        [statement(table, of), [[plainly(cell) for cell in row] for row in zip(*first(of), strict=True)]]
+        for table, of in tables.items()
+    ]
+
+
+def first(of: columns.Columns) -> list[list]:
+    return [column.tolist()[:3] for column in of.values()]
+
+
+def plainly(cell: object) -> object:
+    """Ids are bytes until they are written."""
+    return bytes(cell).rstrip(b"\0").decode() if isinstance(cell, list) else cell
+
+
+def class_rows() -> list[list]:
+    at = 1_767_225_630_000
+    rule = Rule(at, at + 60_000, "shop", "GET", "/items/*", "/items/{id}", "merged", reason="alike")
+    far = 4_000_000_000_000  # of findings the TTL counts from found_at
+    finding = Finding(far, "shop", "shop GET /items/{id}", KEPT, "differs", 42.0, 40, 0.0)
+    return [
+        [statement("class_rules", RULES), [list(astuple(rule))]],
+        [statement("class_findings", FINDINGS), [list(astuple(finding))]],
+    ]
+
+
+def rows(closed: Closed) -> None:
     """Boards as in Redis; statements and rows as in ClickHouse (columns that no row is made of here: none)."""
     document = golden.calls_document(json.loads((TREE / "contracts/golden/1_spans.json").read_text()))
     model = golden.model_document(json.loads(json.dumps(document)))
@@ -95,8 +154,11 @@ def rows() -> None:
         ),
     }
     inserts = [
+        *by_columns(closed),
+        *class_rows(),
+    ] + [
         [
-            f"INSERT INTO {table} ({', '.join(f'`{name}`' for name in names_)}) VALUES",
+            statement(table, names_),
             [[row[name] for name in names_] for row in made[:3]],
         ]
         for table, (names_, made) in tables.items()
@@ -104,6 +166,6 @@ def rows() -> None:
     (OUT / "inserts_streams.json").write_text(json.dumps(inserts, default=str, indent=1) + "\n")
 
 
-batches()
+closed = batches()
 dead_letter()
-rows()
+rows(closed)

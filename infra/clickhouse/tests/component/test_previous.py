@@ -28,8 +28,8 @@ def value(told: object) -> object:
 def inserts() -> list[tuple[str, list[tuple]]]:
     """Statements of the previous version with its rows."""
     found = []
-    for name in ("inserts_streams.json", "inserts_publisher.json"):
-        for statement, rows in json.loads((PREVIOUS / name).read_text()):
+    for path in sorted(PREVIOUS.glob("inserts_*.json")):
+        for statement, rows in json.loads(path.read_text()):
             found.append((statement, [tuple(map(value, row)) for row in rows]))
     return found
 
