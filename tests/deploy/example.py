@@ -2,25 +2,36 @@
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
-from kube_region import PROGRAMS, Region
+from kube_region import Region, program
 from spillway_lab.testing.servers import ROOT
 
 EXAMPLE = ROOT / "terraform" / "examples" / "multi-region"
 TIMEOUT_S = 900
+README, OPERATIONS = ROOT / "terraform" / "README.md", ROOT / "docs" / "operations.md"
+
+
+def commands(document: Path) -> list[str]:
+    """The lines of a document's code blocks that call `apply`, as they stand there, without their comment."""
+    lines = re.findall(r"^ *(\./apply\b.*)$", document.read_text(), re.MULTILINE)
+    return [line.partition("#")[0].strip() for line in lines]
 
 
 @dataclass
 class Example:
-    """`map` is what regions.yaml holds; `regions` are the clusters by name, the global one is `global`."""
+    """`map` is what regions.yaml holds; `regions` are the clusters by name, the global one is `global`; `program` is
+    what SPILLWAY_TERRAFORM names; `ran` are the command lines that were run."""
 
     folder: Path
     map: dict
     regions: dict[str, Region] = field(default_factory=dict)
+    program: str = "tofu"
+    ran: set[str] = field(default_factory=set)
 
     def place(self, name: str, region: Region) -> None:
         """Says in the map how the cluster is reached."""
@@ -36,19 +47,29 @@ class Example:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`apply` with arguments, after the map is written; its words are shown when a test fails."""
+        return self.shell(" ".join(["./apply", *arguments]))
+
+    def shell(self, line: str) -> subprocess.CompletedProcess[str]:
+        """A command line as a document has it, in the example's folder, after the map is written."""
         self.write()
+        self.ran.add(line)
         environment = os.environ | {
             "SPILLWAY_MAP": str(self.folder / "regions.yaml"),
-            "SPILLWAY_TERRAFORM": str(PROGRAMS / "tofu"),
+            "SPILLWAY_TERRAFORM": program(self.program),
             "SPILLWAY_BACKEND": f"path={self.folder}/{{name}}.tfstate",
             "SPILLWAY_WORK": str(self.folder / "work"),
             "TF_CLI_CONFIG_FILE": str(ROOT / ".spillway" / "deploy" / "cli.tfrc"),
         }
-        command = [str(EXAMPLE / "apply"), *arguments]
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            ["bash", "-c", line],
+            cwd=EXAMPLE,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
         )
-        print(f"$ apply {' '.join(arguments)} -> {done.returncode}\n{done.stdout}{done.stderr}")
+        print(f"$ {line} -> {done.returncode}\n{done.stdout}{done.stderr}")
         return done
 
     def apply(self) -> None:

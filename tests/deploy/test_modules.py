@@ -1,4 +1,5 @@
-"""The Terraform code by itself: form, validity, each module's own tests with mock providers, and READMEs' examples."""
+"""The Terraform code by itself: form, validity, each module's own tests with mock providers, and READMEs' examples, by the
+oldest and the newest programs that are promised."""
 
 import os
 import re
@@ -15,43 +16,80 @@ pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
 
 TERRAFORM = ROOT / "terraform"
 MODULES = sorted({path.parent.name for path in (TERRAFORM / "modules").glob("*/variables.tf")})
+# Those of tools/deploy/pins, and a Terraform that is on the machine.
+OLDEST = ["tofu-1.8"]
+PROGRAMS = [*OLDEST, "tofu", *(["terraform"] if shutil.which("terraform") else [])]
+WRITE_ONLY = "tests/write_only.tftest.hcl"
 _HCL = re.compile(r"^```hcl\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def tofu(folder: Path, data: Path, *arguments: str) -> str:
+def run(name: str, folder: Path, data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program of PROGRAMS in the folder; what `init` brings goes to `data`."""
     environment = os.environ | {
         "TF_CLI_CONFIG_FILE": str(ROOT / ".spillway" / "deploy" / "cli.tfrc"),
         "TF_DATA_DIR": str(data),
     }
-    command = [program("tofu"), f"-chdir={folder}", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    path = shutil.which("terraform") if name == "terraform" else program(name)
+    command = [path, f"-chdir={folder}", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def good(name: str, folder: Path, data: Path, *arguments: str) -> str:
+    done = run(name, folder, data, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
+def module_tests(folder: Path) -> list[str]:
+    """The module's test files that need no write-only arguments."""
+    return sorted(
+        str(path.relative_to(folder))
+        for path in (folder / "tests").glob("*.tftest.hcl")
+        if not path.match(WRITE_ONLY)
+    )
+
+
 def test_all_of_it_is_formatted(tmp_path: Path) -> None:
     """`tofu fmt` would change no file."""
-    assert tofu(TERRAFORM, tmp_path, "fmt", "-check", "-recursive") == ""
+    assert good("tofu", TERRAFORM, tmp_path, "fmt", "-check", "-recursive") == ""
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("module", MODULES)
-def test_module(module: str, tmp_path: Path) -> None:
+def test_module(module: str, name: str, tmp_path: Path) -> None:
     """The module is valid, and holds what its own tests say of it."""
     folder = TERRAFORM / "modules" / module
-    tofu(folder, tmp_path, "init", "-no-color")
-    tofu(folder, tmp_path, "validate", "-no-color")
-    assert re.search(r"Success! [1-9]\d* passed, 0 failed", tofu(folder, tmp_path, "test", "-no-color"))
+    good(name, folder, tmp_path, "init", "-no-color")
+    good(name, folder, tmp_path, "validate", "-no-color")
+    filters = [f"-filter={file}" for file in module_tests(folder)] if name in OLDEST else []
+    said = good(name, folder, tmp_path, "test", "-no-color", *filters)
+    assert re.search(r"Success! [1-9]\d* passed, 0 failed", said)
 
 
+@pytest.mark.parametrize("name", OLDEST)
+@pytest.mark.parametrize("module", ["cluster", "global"])
+def test_write_only_is_refused_by_the_oldest(module: str, name: str, tmp_path: Path) -> None:
+    """A program without write-only arguments says so, and leaves no Secret in a state in silence."""
+    folder = TERRAFORM / "modules" / module
+    good(name, folder, tmp_path, "init", "-no-color")
+    done = run(name, folder, tmp_path, "test", "-no-color", f"-filter={WRITE_ONLY}")
+    assert done.returncode == 1
+    assert "write_only_secrets: needs Terraform 1.11 or OpenTofu 1.11" in re.sub(
+        r"\s+", " ", done.stdout + done.stderr
+    )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("root", ["multi-region/global", "multi-region/region", "two-regions"])
-def test_example_is_valid(root: str, tmp_path: Path) -> None:
+def test_example_is_valid(root: str, name: str, tmp_path: Path) -> None:
     """Every root of the examples is valid."""
     folder = TERRAFORM / "examples" / root
-    tofu(folder, tmp_path, "init", "-no-color", "-backend=false")
-    tofu(folder, tmp_path, "validate", "-no-color")
+    good(name, folder, tmp_path, "init", "-no-color", "-backend=false")
+    good(name, folder, tmp_path, "validate", "-no-color")
 
 
-def test_examples_of_the_readmes_are_valid_together(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_examples_of_the_readmes_are_valid_together(name: str, tmp_path: Path) -> None:
     """What the modules' READMEs show is one configuration, which is valid."""
     shutil.copytree(TERRAFORM / "modules", tmp_path / "modules", ignore=shutil.ignore_patterns(".terraform*"))
     root = tmp_path / "examples" / "all"
@@ -63,15 +101,11 @@ def test_examples_of_the_readmes_are_valid_together(tmp_path: Path) -> None:
     ]
     assert len(shown) == len(MODULES)
     (root / "main.tf").write_text("\n".join(shown))
-    tofu(root, tmp_path / "data", "init", "-no-color")
-    tofu(root, tmp_path / "data", "validate", "-no-color")
-    assert tofu(root, tmp_path / "data", "fmt", "-check") == ""
+    good(name, root, tmp_path / "data", "init", "-no-color")
+    good(name, root, tmp_path / "data", "validate", "-no-color")
+    assert good("tofu", root, tmp_path / "data", "fmt", "-check") == ""
 
 
-def test_the_readme_names_commands_that_tests_run() -> None:
-    """Each way of calling `apply` that terraform/README.md shows is one that test_regions.py takes."""
-    shown = set(
-        re.findall(r"^\./apply ?(.*?)\s*(?:#.*)?$", (TERRAFORM / "README.md").read_text(), re.MULTILINE)
-    )
-    assert shown == {"", "plan", "remove north", "destroy"}
+def test_apply_is_a_command() -> None:
+    """The documents call it by its path."""
     assert (EXAMPLE / "apply").stat().st_mode & 0o111

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 from cryptography import x509
-from example import Example, changes
+from example import OPERATIONS, README, Example, changes, commands
 from kube_region import Region
 from readiness import missing_references, pods, wait_ready, workloads
 
@@ -35,12 +35,17 @@ def topology(example: Example, region: str) -> set[str]:
 
 
 def test_one_apply_makes_every_region_ready(example: Example) -> None:
-    """Every workload of three regions and the global one runs, and every Secret and file that it names is there."""
-    example.apply()
+    """The commands under Start: every workload of three regions and the global one runs, and every Secret and file that
+    it names is there."""
+    plan, apply = commands(README)[:2]
+    assert example.shell(plan).returncode == 2
+    done = example.shell(apply)
+    assert done.returncode == 0, done.stdout + done.stderr
     ready = {name: wait_ready(region) for name, region in example.regions.items()}
     assert {"deployment/spillway-optimizer", "deployment/spillway-publisher"} <= ready["global"]
     for name in REGIONS:
         assert {"statefulset/spillway-relay", "statefulset/spillway-collector"} <= ready[name]
+    assert [name for name in ready if "daemonset/spillway-agent" in ready[name]] == ["south"]
     for region in example.regions.values():
         assert missing_references(region) == []
 
@@ -123,7 +128,8 @@ def test_a_dead_region_holds_no_other_up(example: Example) -> None:
         assert "77" in example.config_map(name, "spillway-topology", "topology.yaml")
     east.api_server.start()
     assert "77" not in example.config_map("east", "spillway-topology", "topology.yaml")
-    example.apply()
+    for command, code in zip(commands(OPERATIONS), (2, 0), strict=True):
+        assert example.shell(command).returncode == code
     assert "77" in example.config_map("east", "spillway-topology", "topology.yaml")
     assert example.run("plan").returncode == 0
 
@@ -197,6 +203,13 @@ def test_destroy_leaves_nothing(example: Example) -> None:
         assert left == "", name
     for name in ("global", *(f"region-{region}" for region in (*REGIONS, "north"))):
         assert yaml.safe_load(example.state(name))["resources"] == []
+
+
+def test_every_command_of_the_documents_has_been_run(example: Example) -> None:
+    """Each call of `apply` in terraform/README.md and docs/operations.md is one of those above."""
+    shown = commands(README) + commands(OPERATIONS)
+    assert len(shown) == 6
+    assert set(shown) <= example.ran
 
 
 def test_existing_secrets_stay_out_of_every_state(example: Example) -> None:

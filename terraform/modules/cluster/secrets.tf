@@ -1,5 +1,9 @@
 # What the relay, the collector and the agent show and prove with. The chart refers to these by name and makes none.
 locals {
+  # Programs without write-only arguments refuse them even while variables are unknown, so null must be known there: a function
+  # that came with them tells programs apart (not Terraform 1.10, which has the function alone).
+  write_only_known = can(ephemeralasnull(null))
+
   given = nonsensitive(var.identity != null)
   agent = nonsensitive(try(var.identity.agent, null) != null)
   secrets = !local.given ? {} : merge(
@@ -56,6 +60,6 @@ resource "kubernetes_secret_v1" "this" {
   }
   type             = contains(["spillway-relay", "spillway-collector"], each.key) ? "Opaque" : "kubernetes.io/tls"
   data             = var.write_only_secrets ? null : local.secrets[each.key]
-  data_wo          = var.write_only_secrets ? local.secrets[each.key] : null
-  data_wo_revision = var.write_only_secrets ? local.revisions[each.key] : null
+  data_wo          = local.write_only_known ? (var.write_only_secrets ? local.secrets[each.key] : null) : null
+  data_wo_revision = local.write_only_known ? (var.write_only_secrets ? local.revisions[each.key] : null) : null
 }

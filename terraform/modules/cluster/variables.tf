@@ -27,12 +27,18 @@ variable "chart" {
     version      = optional(string)
     wait_seconds = optional(number, 600)
   })
+
+  validation {
+    condition     = length(var.chart.name) > 0 && var.chart.wait_seconds >= 0
+    error_message = "chart: `name` is a path, a packed file or a name; `wait_seconds` is at least 0."
+  }
 }
 
 variable "values" {
   description = "More values of the chart, later ones count: YAML texts."
   type        = list(string)
   default     = []
+  nullable    = false
 }
 
 variable "image_registry" {
@@ -54,6 +60,7 @@ variable "namespaces" {
   description = "Namespaces whose EndpointSlices the relay may read: those of the endpoints file."
   type        = list(string)
   default     = []
+  nullable    = false
 }
 
 variable "servers" {
@@ -91,10 +98,17 @@ variable "issuer_secret" {
   description = "Also make Secret spillway-issuer with the cluster's authority and its key, of which a cert-manager Issuer makes the pods' certificates."
   type        = bool
   default     = true
+  nullable    = false
 }
 
 variable "write_only_secrets" {
   description = "Write Secrets without leaving them in the state: needs Terraform 1.11 or OpenTofu 1.11. Changes that others make to the Secrets are then not seen."
   type        = bool
   default     = false
+  nullable    = false
+
+  validation {
+    condition     = !var.write_only_secrets || can(ephemeralasnull(null))
+    error_message = "write_only_secrets: needs Terraform 1.11 or OpenTofu 1.11; leave it false with older ones."
+  }
 }

@@ -1,5 +1,9 @@
 # One Secret per workload, with the variables that its process reads. The chart refers to these by name and makes none.
 locals {
+  # Programs without write-only arguments refuse them even while variables are unknown, so null must be known there: a function
+  # that came with them tells programs apart (not Terraform 1.10, which has the function alone).
+  write_only_known = can(ephemeralasnull(null))
+
   given = nonsensitive(var.identity != null)
   roles = local.given ? var.identity.roles : {}
 
@@ -67,6 +71,6 @@ resource "kubernetes_secret_v1" "this" {
   }
   type             = endswith(each.key, "-tls") ? "kubernetes.io/tls" : "Opaque"
   data             = var.write_only_secrets ? null : local.secrets[each.key]
-  data_wo          = var.write_only_secrets ? local.secrets[each.key] : null
-  data_wo_revision = var.write_only_secrets ? local.revisions[each.key] : null
+  data_wo          = local.write_only_known ? (var.write_only_secrets ? local.secrets[each.key] : null) : null
+  data_wo_revision = local.write_only_known ? (var.write_only_secrets ? local.revisions[each.key] : null) : null
 }

@@ -17,12 +17,18 @@ variable "chart" {
     version      = optional(string)
     wait_seconds = optional(number, 600)
   })
+
+  validation {
+    condition     = length(var.chart.name) > 0 && var.chart.wait_seconds >= 0
+    error_message = "chart: `name` is a path, a packed file or a name; `wait_seconds` is at least 0."
+  }
 }
 
 variable "values" {
   description = "More values of the chart, later ones count: YAML texts."
   type        = list(string)
   default     = []
+  nullable    = false
 }
 
 variable "image_registry" {
@@ -94,10 +100,17 @@ variable "clusters" {
   description = "Names of the application clusters: each one's relay is a NATS user."
   type        = list(string)
   default     = []
+  nullable    = false
 }
 
 variable "write_only_secrets" {
   description = "Write Secrets without leaving a copy in the state: needs Terraform 1.11 or OpenTofu 1.11. Changes that others make to the Secrets are then not seen."
   type        = bool
   default     = false
+  nullable    = false
+
+  validation {
+    condition     = !var.write_only_secrets || can(ephemeralasnull(null))
+    error_message = "write_only_secrets: needs Terraform 1.11 or OpenTofu 1.11; leave it false with older ones."
+  }
 }

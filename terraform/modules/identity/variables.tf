@@ -67,12 +67,18 @@ variable "roles" {
     clickhouse = { migrate = "1", streams = "1", optimizer = "1", publisher = "1", analyst = "1" }
   }
   nullable = false
+
+  validation {
+    condition     = length(setsubtract(["nats", "kafka", "redis", "clickhouse"], keys(var.roles))) == 0 && length(var.roles) == 4
+    error_message = "roles: needs exactly nats, kafka, redis and clickhouse; there are: ${join(", ", keys(var.roles))}."
+  }
 }
 
 variable "trust_domain" {
   description = "Of the SPIFFE identities: spiffe://<trust_domain>/cluster/<cluster>/…"
   type        = string
   default     = "spillway.local"
+  nullable    = false
 
   validation {
     condition     = can(regex("^[a-z0-9._-]+$", var.trust_domain))
@@ -84,6 +90,7 @@ variable "namespace" {
   description = "Where the relay and the collector run in every cluster: their certificates carry the Services' names."
   type        = string
   default     = "spillway"
+  nullable    = false
 }
 
 variable "validity" {
@@ -97,7 +104,7 @@ variable "validity" {
   nullable = false
 
   validation {
-    condition     = var.validity.certificate_early_hours < var.validity.certificate_hours && var.validity.certificate_hours < var.validity.authority_hours
-    error_message = "validity: certificate_early_hours < certificate_hours < authority_hours."
+    condition     = var.validity.certificate_early_hours >= 0 && var.validity.certificate_early_hours < var.validity.certificate_hours && var.validity.certificate_hours < var.validity.authority_hours
+    error_message = "validity: 0 <= certificate_early_hours < certificate_hours < authority_hours."
   }
 }

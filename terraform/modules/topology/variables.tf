@@ -24,15 +24,29 @@ variable "regions" {
   }
 
   validation {
+    condition     = alltrue([for region in values(var.regions) : length(region.region) > 0])
+    error_message = "regions.*.region: the region's name at its provider, for example us-west."
+  }
+
+  validation {
+    condition = alltrue([
+      for region in values(var.regions) : region.entry == null ? true : (
+        can(regex("^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", region.entry.domain)) && region.entry.port == floor(region.entry.port) && region.entry.port >= 1 && region.entry.port <= 65535
+      )
+    ])
+    error_message = "regions.*.entry: `domain` is a domain name without scheme, `port` a whole number from 1 to 65535."
+  }
+
+  validation {
     condition     = alltrue([for name in keys(var.regions) : can(regex("^[A-Za-z][A-Za-z0-9_-]*$", name))])
-    error_message = "regions: names start with a letter and hold letters, digits, '-' and '_' only."
+    error_message = "regions: names start with a letter and hold letters, digits, '-' and '_' only; there are: ${join(", ", keys(var.regions))}."
   }
 
   validation {
     condition = alltrue(flatten([
       for name, region in var.regions : [for to in keys(region.links) : contains(keys(var.regions), to) && to != name]
     ]))
-    error_message = "regions.*.links: every link leads to another cluster of `regions`."
+    error_message = "regions.*.links: every link leads to another cluster of `regions`; there are: ${join(", ", keys(var.regions))}."
   }
 
   validation {
@@ -47,10 +61,16 @@ variable "services" {
   description = "Declared placement: service name, then cluster name. threshold_rps is Waterfall's static threshold; 0: not declared."
   type        = map(map(object({ threshold_rps = optional(number, 0) })))
   default     = {}
+  nullable    = false
 
   validation {
     condition     = alltrue([for placements in values(var.services) : length(placements) > 0])
     error_message = "services: every service is placed in at least one cluster."
+  }
+
+  validation {
+    condition     = alltrue(flatten([for placements in values(var.services) : [for placement in values(placements) : placement.threshold_rps >= 0]]))
+    error_message = "services.*.*.threshold_rps: at least 0 requests per second; 0: not declared."
   }
 }
 

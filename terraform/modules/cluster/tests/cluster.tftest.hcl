@@ -18,16 +18,6 @@ variables {
   }
 }
 
-run "nothing_of_a_written_secret_stays_in_the_state" {
-  variables {
-    write_only_secrets = true
-  }
-  assert {
-    condition     = alltrue([for secret in values(kubernetes_secret_v1.this) : !strcontains(jsonencode(secret.data), "p1") && secret.data_wo_revision > 0])
-    error_message = "data is in the state"
-  }
-}
-
 run "every_secret_that_the_chart_refers_to_is_made" {
   assert {
     condition     = kubernetes_secret_v1.this["spillway-relay"].data["SPILLWAY_NATS_URL"] == "tls://relay-a:p1@nats.example:4222"
@@ -47,6 +37,24 @@ run "every_secret_that_the_chart_refers_to_is_made" {
   }
 }
 
+run "an_agent_gets_its_certificate" {
+  variables {
+    identity = {
+      relay     = { certificate = "c1", key = "k1" }
+      collector = { certificate = "c2", key = "k2" }
+      agent     = { certificate = "c4", key = "k4" }
+      authority = "ca"
+      issuer    = { certificate = "c3", key = "k3" }
+      nats      = { user = "relay-a", password = "p1" }
+      kafka     = { user = "collector-a", password = "p2" }
+    }
+  }
+  assert {
+    condition     = kubernetes_secret_v1.this["spillway-agent-tls"].data["tls.key"] == "k4" && kubernetes_secret_v1.this["spillway-agent-tls"].data["ca.crt"] == "ca" && kubernetes_secret_v1.this["spillway-agent-tls"].type == "kubernetes.io/tls"
+    error_message = "the Secret that the chart's agent names"
+  }
+}
+
 run "existing_secrets_are_left_alone" {
   variables {
     identity = null
@@ -63,6 +71,7 @@ run "an_address_holds_no_password" {
   variables {
     servers = { nats = "tls://user:word@nats.example:4222", kafka = [] }
     name    = "A b"
+    chart   = { name = "spillway-cluster", wait_seconds = -1 }
   }
-  expect_failures = [var.servers, var.name]
+  expect_failures = [var.servers, var.name, var.chart]
 }

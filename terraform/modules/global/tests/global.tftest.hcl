@@ -28,16 +28,6 @@ variables {
   }
 }
 
-run "nothing_of_a_written_secret_stays_in_the_state" {
-  variables {
-    write_only_secrets = true
-  }
-  assert {
-    condition     = alltrue([for secret in values(kubernetes_secret_v1.this) : !strcontains(jsonencode(secret.data), "p1") && secret.data_wo_revision > 0])
-    error_message = "data is in the state"
-  }
-}
-
 run "every_workload_has_its_own_secret" {
   assert {
     condition     = kubernetes_secret_v1.this["spillway-curves"].data["SPILLWAY_CLICKHOUSE_URL"] == "clickhouses://streams:p15@clickhouse.example:9440/spillway" && kubernetes_secret_v1.this["spillway-curves"].data["kafka-password"] == "p6"

@@ -92,6 +92,8 @@ run "an_active_generation_is_trusted" {
     clusters     = { a = { authorities = { active = "2" } } }
     signing_keys = { trusted = ["1"], active = "2" }
     servers      = { active = "2" }
+    roles        = { nats = {}, kafka = {}, valkey = {} }
+    validity     = { certificate_early_hours = 9000 }
   }
-  expect_failures = [var.clusters, var.signing_keys, var.servers]
+  expect_failures = [var.clusters, var.signing_keys, var.servers, var.roles, var.validity]
 }

@@ -36,6 +36,15 @@ run "a_placement_nowhere_is_refused" {
   expect_failures = [output.topology]
 }
 
+run "an_entry_is_a_domain_and_a_port" {
+  command = plan
+  variables {
+    regions  = { a = { region = "r", entry = { domain = "https://a.example", port = 70000 } } }
+    services = { api = { a = { threshold_rps = -1 } } }
+  }
+  expect_failures = [var.regions, var.services]
+}
+
 run "a_price_has_no_default" {
   command = plan
   variables {
