@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
 TERRAFORM = ROOT / "terraform"
 MODULES = sorted({path.parent.name for path in (TERRAFORM / "modules").glob("*/variables.tf")})
 # Those of tools/deploy/pins, and a Terraform that is on the machine.
-OLDEST = ["tofu-1.8"]
+OLDEST = ["tofu-1.8", "terraform-1.8"]
 PROGRAMS = [*OLDEST, "tofu", *(["terraform"] if shutil.which("terraform") else [])]
 WRITE_ONLY = "tests/write_only.tftest.hcl"
 _HCL = re.compile(r"^```hcl\n(.*?)^```$", re.MULTILINE | re.DOTALL)
