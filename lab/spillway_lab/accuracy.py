@@ -58,7 +58,7 @@ def run(scenario: Scenario, name: str) -> list[Row]:
         prepared.supervisor.wait_ready(_START_S, progress.starting)
         progress.end(f"{len(prepared.supervisor.processes())} processes ready")
         demo.profile(prepared, Control(prepared), progress)
-        learned = _learned(Client.from_url(prepared.clickhouse_url), time.time(), known.calm, progress)
+        learned = _learned(Client.from_url(prepared.clickhouse_url()), time.time(), known.calm, progress)
     rows = compare(known, learned)
     print(report(rows, known, learned), flush=True)
     if reason := known.disturbance(learned):

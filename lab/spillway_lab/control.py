@@ -27,11 +27,11 @@ class InForce:
 
 
 class Control:
-    """Reads the hot state of one stack and sets its policy."""
+    """Reads the hot state of one stack and sets its policy, with the rights of `spillway_optimizer policy`."""
 
     def __init__(self, stack: LabStack) -> None:
         self._stack = stack
-        self._redis = redis.Redis.from_url(stack.redis_url, socket_timeout=5)
+        self._redis = redis.Redis.from_url(stack.redis_url("optimizer"), socket_timeout=5)
 
     def set_policy(self, policy: str) -> None:
         self._redis.set(names.REDIS_KEY_POLICY, policy)
@@ -53,7 +53,7 @@ class Control:
     def demand_rps(self) -> float:
         total = 0.0
         for cluster in self._stack.scenario.clusters:
-            entries = self._redis.hvals(names.REDIS_KEY_DEMAND.format(cluster=cluster))
+            entries = self._redis.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster)).values()
             total += sum(DemandEntry.from_json(entry).rps for entry in entries)
         return total
 

@@ -93,7 +93,7 @@ def _print(running: LabStack, results: Mapping[str, Result], last: InForce) -> N
     print(f"\nRuleset {last.version} ({last.policy}), predicted mean {last.predicted_mean_ms:.1f} ms:\n")
     print(describe(last))
     print(f"\nWhy, in SQL ({_relative(WHY)}):\n\n{WHY.read_text().strip()}\n")
-    client = Client.from_url(running.clickhouse_url)
+    client = Client.from_url(running.clickhouse_url())
     print(tables.answer(client, WHY))
     print(f"\n{report.policies_json(results)}", flush=True)
 

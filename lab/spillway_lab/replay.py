@@ -101,7 +101,7 @@ def run(setting: Setting, files: list[Recording], name: str) -> None:
         prepared.supervisor.wait_ready(_START_S, progress.starting)
         progress.end("collector, Kafka and streams are ready")
         _send(prepared, files, cluster)
-        client = Client.from_url(prepared.clickhouse_url)
+        client = Client.from_url(prepared.clickhouse_url())
         _drain(client, progress)
         _print_learned(client, files)
         _print_plan(client, setting, files, prepared)

@@ -1,7 +1,7 @@
 """A running copy of the local stack: ports, secrets, rendered files and the supervisor.
 
-run/<name>/  secrets.env · tls/ (see keystore) · ruleset-keys.pem · topology.yaml, endpoints-*.yaml, envoy/, nats/ …
-(see render) · log/ · data/
+run/<name>/  secrets.env, clickhouse-users.yaml (passwords) · tls/ (see keystore) · ruleset-keys.pem · log/ · data/ ·
+topology.yaml, endpoints-*.yaml, envoy/, nats/ … (see render)
 """
 
 import fcntl
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from spillway_lab import bus, certificates, files, pods, ports, signing, templates
+from spillway_lab import accounts, bus, certificates, files, pods, ports, signing, templates
 from spillway_lab.errors import LabError
 from spillway_lab.keystore import Keystore
 from spillway_lab.pods import HOST, Plan
@@ -24,8 +24,8 @@ from spillway_lab.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".spillway"
-PORTS = ROOT / "infra/ports.yaml"
-SECRETS = ("REDIS_PASSWORD", "CLICKHOUSE_PASSWORD")  # and one for each user of NATS
+INFRA = ROOT / "infra"
+PORTS = INFRA / "ports.yaml"
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,15 @@ class Stack:
     supervisor: Supervisor
     lock: IO  # held as long as the copy exists
 
-    @property
-    def redis_url(self) -> str:
-        return self.environment["SPILLWAY_REDIS_URL"]
+    def redis_url(self, user: str) -> str:
+        return f"redis://{user}:{self._password(accounts.REDIS, user)}@{HOST}:{self.port('redis')}/0"
 
-    @property
-    def clickhouse_url(self) -> str:
-        return self.environment["SPILLWAY_CLICKHOUSE_URL"]
+    def clickhouse_url(self, user: str = "analyst") -> str:
+        password = self._password(accounts.CLICKHOUSE, user)
+        return f"clickhouse://{user}:{password}@{HOST}:{self.port('clickhouse')}/spillway"
+
+    def _password(self, server: str, user: str) -> str:
+        return self.environment[accounts.password_variable(server, user)]
 
     def port(self, name: str) -> int:
         return int(self.environment[ports.environment_name(name)])
@@ -103,7 +105,7 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
         (run / folder).mkdir(parents=True)
     shared, per_cluster = ports.assign(ports.free_base(), clusters, ports.declared(PORTS))
     rendered = {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()}
-    files.write(run, rendered | bus.configuration(clusters, templates.read(ROOT / "infra")))
+    files.write(run, rendered | bus.configuration(clusters, templates.read(INFRA)))
     Keystore(run / "tls").issue(
         identity
         for cluster in clusters
@@ -115,8 +117,9 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     )
     signing.issue(run / "tls" / signing.OWNER, run / signing.PUBLIC_KEYS)
     environment = _environment(run, clusters, shared, policy)
+    _private(run / "clickhouse-users.yaml", accounts.clickhouse_users(INFRA, environment))
     compose = [
-        ROOT / "infra/local/process-compose.yaml",
+        INFRA / "local/process-compose.yaml",
         *(run / f"cluster-{cluster}.yaml" for cluster in clusters),
     ]
     return Stack(run, environment, per_cluster, Supervisor(run, compose, environment, ROOT), lock)
@@ -151,7 +154,7 @@ def _surroundings(scenario: Scenario, bare: Stack) -> Surroundings:
         xds=[f"{HOST}:{own[cluster]['XDS_PORT']}" for cluster in scenario.clusters],
         otlp=[f"{HOST}:{own[cluster]['OTLP_GRPC_PORT']}" for cluster in scenario.clusters],
         toxiproxy=f"{HOST}:{bare.port('toxiproxy')}",
-        templates=templates.read(ROOT / "infra"),
+        templates=templates.read(INFRA),
         filter_wasm=HOME / "wasm/spillway_filter.wasm",
         out=bare.run,
     )
@@ -160,16 +163,14 @@ def _surroundings(scenario: Scenario, bare: Stack) -> Surroundings:
 def _cluster(cluster: str, own: Mapping[str, int]) -> str:
     user = bus.relay_user(cluster)
     values = {"CLUSTER": cluster, "NATS_USER": user, "NATS_PASSWORD": bus.password_variable(user)}
-    return templates.AtTemplate((ROOT / "infra/local/cluster.yaml").read_text()).substitute(values, **own)
+    return templates.AtTemplate((INFRA / "local/cluster.yaml").read_text()).substitute(values, **own)
 
 
 def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], policy: str) -> dict[str, str]:
-    wanted = (*SECRETS, *map(bus.password_variable, bus.users(clusters)))
+    wanted = (*accounts.variables(INFRA), *map(bus.password_variable, bus.users(clusters)))
     # A letter first: NATS would read a password of digits alone as a number.
     made = {name: f"s{secrets.token_hex(16)}" for name in wanted}
-    secret_file = run / "secrets.env"
-    secret_file.touch(mode=0o600)
-    secret_file.write_text("".join(f"{name}={value}\n" for name, value in made.items()))
+    _private(run / "secrets.env", "".join(f"{name}={value}\n" for name, value in made.items()))
     path = os.pathsep.join([str(HOME / "bin"), str(HOME / "venv/bin"), os.environ["PATH"]])
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")},
@@ -184,11 +185,12 @@ def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], poli
         "SPILLWAY_RUN": str(run),
         "SPILLWAY_POLICY": policy,
         "SPILLWAY_TOPOLOGY": str(run / "topology.yaml"),
-        "SPILLWAY_GUARDRAILS": os.environ.get("SPILLWAY_GUARDRAILS", str(ROOT / "infra/guardrails.yaml")),
+        "SPILLWAY_GUARDRAILS": os.environ.get("SPILLWAY_GUARDRAILS", str(INFRA / "guardrails.yaml")),
         "SPILLWAY_XDS_IDENTITY": certificates.SERVICE_PATTERN,
         "SPILLWAY_KAFKA": f"{HOST}:{shared['KAFKA_PORT']}",
-        "SPILLWAY_REDIS_URL": f"redis://:{made['REDIS_PASSWORD']}@{HOST}:{shared['REDIS_PORT']}/0",
-        "SPILLWAY_CLICKHOUSE_URL": (
-            f"clickhouse://spillway:{made['CLICKHOUSE_PASSWORD']}@{HOST}:{shared['CLICKHOUSE_PORT']}/spillway"
-        ),
     }
+
+
+def _private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from spillway_contracts import names
-from spillway_lab import bus, certificates, pods, ports, render, scenario, signing, templates
+from spillway_lab import accounts, bus, certificates, pods, ports, render, scenario, signing, templates
 from spillway_lab.stack import _cluster
 
 pytestmark = pytest.mark.component
@@ -120,6 +120,8 @@ def test_both_use_the_same_files(compose, local):
     used = set(re.findall(r"(?:infra|contracts|collectors)/[\w./-]+\.(?:yaml|conf|properties)", text))
     used |= set(re.findall(r"infra/[\w/]+/run|contracts/clickhouse", text))
     assert used, "the local stack names its files"
+    # A ClickHouse server takes the same roles as a file of its own, which is made of this one.
+    used = used - {"infra/clickhouse/grants.yaml"} | {"infra/clickhouse/users.xml"}
     assert used <= mounted
     assert {"infra/envoy", "infra/nats", "lab/scenarios", "lab/applications"} <= mounted
 
@@ -189,6 +191,46 @@ def test_each_user_of_nats_has_a_password_in_compose(compose, secrets):
     assert len({given[name] for name in wanted}) == len(wanted)
 
 
+# Who speaks to ClickHouse and to Redis as whom: as terraform/modules/global/secrets.tf has it.
+SPEAKS_AS = {
+    "clickhouse-migrate": ("migrate", None), "streams-exclusive": ("streams", None), "streams-classify": ("streams", None),
+    "streams-curves": ("streams", "streams"), "streams-graph": ("streams", "streams"),
+    "optimizer": ("optimizer", "optimizer"), "papa": ("optimizer", "papa"), "publisher": ("publisher", "publisher"),
+}  # fmt: skip
+_USER = re.compile(r"^(?:clickhouse|redis)://(\w+):\$?{?(\w+)}?@")
+
+
+def speaks_as(environment: dict[str, str]) -> tuple[str | None, str | None]:
+    urls = [environment.get(f"SPILLWAY_{server}_URL") for server in ("CLICKHOUSE", "REDIS")]
+    return tuple(url and _USER.match(url)[1] for url in urls)
+
+
+def test_programs_have_the_users_of_production_in_both(compose, local, secrets):
+    """Each program with its own role's user and password, and no other program any: none is the administrator."""
+    for name, process in local.items():
+        lines = dict(line.split("=", 1) for line in process.get("environment", []))
+        assert speaks_as(lines) == SPEAKS_AS.get(name, (None, None)), name
+        given = compose["services"][name].get("environment") or {}
+        assert speaks_as(given) == SPEAKS_AS.get(name, (None, None)), name
+        for server, user in zip(("CLICKHOUSE", "REDIS"), speaks_as(given), strict=True):
+            if user:
+                variable = accounts.password_variable(server.lower(), user)
+                assert _USER.match(lines[f"SPILLWAY_{server}_URL"])[2] == variable
+                assert _USER.match(given[f"SPILLWAY_{server}_URL"])[2] == secrets[variable]
+
+
+def test_redis_and_clickhouse_have_every_users_password_in_compose(compose, secrets):
+    """The servers alone, and infra/compose/secrets makes all of them."""
+    wanted = set(accounts.variables(ROOT / "infra"))
+    made = {secrets[variable] for variable in wanted}
+    assert len(made) == len(wanted)
+    has = lambda name: {k for k in compose["services"][name].get("environment") or {} if k in wanted}  # noqa: E731
+    assert has("redis") | has("clickhouse") == wanted
+    assert all(variable.startswith("REDIS_") for variable in has("redis"))
+    assert all(variable.startswith("CLICKHOUSE_") for variable in has("clickhouse"))
+    assert not any(has(name) for name in compose["services"] if name not in ("redis", "clickhouse"))
+
+
 def test_topics_are_the_declared_ones():
     """infra/kafka/topics.yaml, which both stacks apply, lists the topics of the contract."""
     declared = {value for key, value in vars(names).items() if key.startswith("KAFKA_TOPIC_")}
@@ -203,7 +245,10 @@ def test_every_box_has_an_image(compose):
             assert re.search(r"^USER (?!root)", dockerfile.read_text(), re.MULTILINE), name
 
 
-@pytest.mark.parametrize("missing", ["REDIS_PASSWORD", "CLICKHOUSE_PASSWORD", "NATS_RELAY_WEST_PASSWORD"])
+@pytest.mark.parametrize(
+    "missing",
+    ["REDIS_PASSWORD", "REDIS_PAPA_PASSWORD", "CLICKHOUSE_STREAMS_PASSWORD", "NATS_RELAY_WEST_PASSWORD"],
+)
 def test_compose_refuses_to_start_without_a_secret(secrets, missing):
     """No secret has a default: the error names the variable and how to make one."""
     result = load({k: v for k, v in secrets.items() if k != missing})

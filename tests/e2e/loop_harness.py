@@ -34,7 +34,7 @@ class Loop:
     control: Control
 
     def clickhouse(self) -> Client:
-        return Client.from_url(self.stack.clickhouse_url)
+        return Client.from_url(self.stack.clickhouse_url())
 
     def sender(self, cluster: str, shows: str | None = "") -> ssl.SSLContext:
         """How to speak to a cluster's collector: by its own sender's certificate, that of the cluster `shows`, or

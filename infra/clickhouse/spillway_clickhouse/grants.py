@@ -1,8 +1,9 @@
 """Roles and what they may do: grants.yaml, for the embedded engine and as SQL for a server.
 
-    python -m spillway_clickhouse.grants --file infra/clickhouse/grants.yaml
+    python -m spillway_clickhouse.grants --file infra/clickhouse/grants.yaml [--users]
 
 prints statements for a server's operator. They make no user: CREATE USER streams IDENTIFIED ... DEFAULT ROLE streams.
+With --users it prints a server's configuration file instead (users.d), of a user per role: infra/clickhouse/users.xml.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ import yaml
 
 ADMIN = "spillway_admin"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BEGIN_USERS = """<!-- Made of grants.yaml by spillway_clickhouse.grants, option users. One user per role, for users.d of a
+     ClickHouse server; passwords come from the server's environment, where all of them must be set. -->
+"""
+# Not ALL: that is also CREATE USER, ALTER USER and IMPERSONATE of a user who has the database's name.
+_OWNERS = (
+    "SHOW, SELECT, INSERT, ALTER TABLE, ALTER VIEW, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP TABLE, DROP VIEW, "
+    "TRUNCATE, OPTIMIZE"
+)
 _KEYS = {"owns", "select", "insert", "settings"}
 
 
@@ -56,7 +65,7 @@ def _role(database: str, name: str, rights: dict) -> Role:
         raise GrantsError(f"roles.{name}.{min(unknown)}: must be one of {', '.join(sorted(_KEYS))}")
     found = []
     if rights.get("owns"):
-        found.append(f"ALL ON {database}.*")
+        found.append(f"{_OWNERS} ON {database}.*")
     for right in ("select", "insert"):
         for table in rights.get(right, ()):
             where = "*" if table == "*" else _name(table, f"roles.{name}.{right}")
@@ -92,6 +101,42 @@ def users_xml(roles: Iterable[Role]) -> str:
     )
 
 
+def password_variable(user: str) -> str:
+    """The environment variable that has a user's password."""
+    return f"CLICKHOUSE_{user.upper()}_PASSWORD"
+
+
+def server_users_xml(roles: Iterable[Role]) -> str:
+    """A server's own users, named like the roles and with their rights; what a role has of settings is its profile."""
+    lines, profiles = [], []
+    for role in roles:
+        if role.settings:
+            settings = "".join(f"<{name}>{value}</{name}>" for name, value in role.settings)
+            profiles.append(f"    <{role.name}>{settings}</{role.name}>")
+        lines += [
+            f"    <{role.name}>",
+            f'      <password from_env="{password_variable(role.name)}"/>',
+            "      <networks><ip>::/0</ip></networks>",
+            f"      <profile>{role.name if role.settings else 'default'}</profile>",
+            "      <quota>default</quota>",
+            "      <grants>",
+            *(f"        <query>{escape('GRANT ' + right)}</query>" for right in role.rights),
+            "      </grants>",
+            f"    </{role.name}>",
+        ]
+    made = [
+        "<clickhouse>",
+        "  <profiles>",
+        *profiles,
+        "  </profiles>",
+        "  <users>",
+        *lines,
+        "  </users>",
+        "</clickhouse>",
+    ]
+    return _BEGIN_USERS + "\n".join(made) + "\n"
+
+
 def statements(roles: Iterable[Role]) -> list[str]:
     """SQL that brings a server's roles to these, whatever they were."""
     made = []
@@ -110,12 +155,17 @@ def statements(roles: Iterable[Role]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="spillway_clickhouse.grants", description=__doc__)
     parser.add_argument("--file", type=Path, required=True, help="grants.yaml")
+    parser.add_argument("--users", action="store_true", help="a server's configuration file instead of SQL")
+    arguments = parser.parse_args()
     try:
-        for statement in statements(read(parser.parse_args().file).values()):
-            print(statement + ";")
+        roles = read(arguments.file).values()
     except GrantsError as error:
         print(error, file=sys.stderr)
         raise SystemExit(1) from None
+    if arguments.users:
+        print(server_users_xml(roles), end="")
+    else:
+        print("".join(statement + ";\n" for statement in statements(roles)), end="")
 
 
 if __name__ == "__main__":

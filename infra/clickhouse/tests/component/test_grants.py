@@ -1,5 +1,6 @@
 """Every role of grants.yaml on the real engine: what it may do it can, what it may not is refused by the engine."""
 
+import json
 import os
 import secrets
 import stat
@@ -151,8 +152,11 @@ def test_migrate_owns_its_database_alone(connect):
         "CREATE USER mine",
         "SYSTEM SHUTDOWN",
         "GRANT ALL ON *.* TO analyst",
+        "DROP DATABASE spillway",
     ):
         assert code(client, text) != 0
+    for text in ("CREATE USER spillway", "ALTER USER spillway HOST ANY"):
+        assert code(client, text) == DENIED, "a user with the database's name"
 
 
 def test_a_wrong_password_or_another_roles_is_refused(server):
@@ -163,6 +167,58 @@ def test_a_wrong_password_or_another_roles_is_refused(server):
         with pytest.raises(ServerException) as refused:
             Client("127.0.0.1", server.port, "spillway", user, password).execute("SELECT 1")
         assert refused.value.code == 516
+
+
+# What a server's own users.xml has beside ours.
+_SERVERS_OWN = {
+    "<profiles>": "<profiles><default/>",
+    "<users>": "<quotas><default/></quotas><users><default><no_password/><networks><ip>::/0</ip></networks>"
+    "<profile>default</profile><quota>default</quota><access_management>1</access_management></default>",
+}
+_ASK = """
+import json, sys
+from spillway_clickhouse import engine
+connection = engine._load_extension().connect(f"{sys.argv[1]}/data?config-file={sys.argv[1]}/config.xml")
+lines = lambda text: connection.query(text, "TabSeparatedRaw").bytes().decode().splitlines()
+print(json.dumps([
+    {user: lines(f"SHOW GRANTS FOR {user}") for user in sys.argv[2:]},
+    lines("SELECT name || ' ' || toString(auth_type) FROM system.users"),
+    lines("SELECT setting_name || '=' || value FROM system.settings_profile_elements WHERE profile_name = 'analyst'"),
+]))
+"""
+
+
+def test_a_servers_users_are_made_of_the_same_file(tmp_path):
+    """infra/clickhouse/users.xml is what grants.yaml gives; the engine reads from it users of these rights and settings
+    with passwords, and nobody has more."""
+    made = (ROOT / "infra" / "clickhouse" / "users.xml").read_text()
+    assert made == grants.server_users_xml(ROLES.values())
+    whole = made
+    for mark, more in _SERVERS_OWN.items():
+        whole = whole.replace(mark, more)
+    (tmp_path / "users.xml").write_text(whole)
+    config = f"<clickhouse><users_config>{tmp_path}/users.xml</users_config></clickhouse>"
+    (tmp_path / "config.xml").write_text(config)
+    environment = os.environ | {grants.password_variable(role): "p" + secrets.token_hex(8) for role in ROLES}
+    ask = [sys.executable, "-c", _ASK, str(tmp_path), *ROLES]
+    done = subprocess.run(ask, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rights, users, settings = json.loads(done.stdout)
+    assert set(users) == {"default ['no_password']"} | {f"{role} ['plaintext_password']" for role in ROLES}
+    assert dict(line.split("=") for line in settings) == dict(ROLES["analyst"].settings)
+    for user, lines in rights.items():
+        found = {
+            right
+            for line in lines
+            for right in _single(line.removeprefix("GRANT ").removesuffix(f" TO {user}"))
+        }
+        assert found == {right for several in ROLES[user].rights for right in _single(several)}, user
+
+
+def _single(several: str) -> set[str]:
+    """'SELECT, INSERT ON t' as its rights, one each."""
+    words, _, where = several.partition(" ON ")
+    return {f"{word} ON {where}" for word in words.split(", ")}
 
 
 def test_the_sql_for_a_server_is_valid_and_says_the_same(server, connect):
