@@ -55,6 +55,7 @@ func TestRealEnvoyIsNotMovedByWhoeverWritesToTheBus(t *testing.T) {
 		{"south's", publisherKey.Sign("south", away), count.RulesetsOtherCluster, "signed for another cluster: south"},
 		{"the one before", before, count.RulesetsReplayed, "version: 1; version 2 was taken before"},
 		{"an expired one", publisherKey.Sign("north", payload(t, 3, -time.Minute, 0, 10000)), count.RulesetsStale, "is over"},
+		{"one that would keep out all after it", publisherKey.Sign("north", payload(t, 1<<53, time.Hour, 0, 10000)), count.RulesetsRefused, "ahead of this relay's clock"},
 	} {
 		t.Run(attack.name, func(t *testing.T) {
 			p.t = t

@@ -20,6 +20,10 @@ import (
 // rulesetType is the type_url under which the relay itself refuses a ruleset.
 const rulesetType = "type.googleapis.com/spillway.v1.Ruleset"
 
+// furthestAhead of this relay's clock that a version, Unix milliseconds, may lie. Whoever has had the signing
+// key must not leave behind a version that keeps out all that the publisher signs after it.
+const furthestAhead = time.Hour
+
 // Ruleset takes a value of this cluster's key. What no trusted key signed for this cluster is not even
 // decoded; that, and what does not decode, breaks the contract, has expired or is not newer than all that
 // was taken before, is counted by reason, and the old one stays.
@@ -38,6 +42,9 @@ func (l *Loop) takeRuleset(value signing.Value) {
 		return
 	}
 	rules, err := table.ParseRules(ruleset, l.cluster)
+	if err == nil {
+		err = ahead(rules.Version, time.Now())
+	}
 	switch {
 	case err != nil:
 		l.refuseRuleset(ruleset.GetVersion(), count.RulesetsRefused, err)
@@ -56,6 +63,13 @@ func (l *Loop) takeRuleset(value signing.Value) {
 		l.rebuild()
 		l.keep(value)
 	}
+}
+
+func ahead(version uint64, now time.Time) error {
+	if latest := uint64(now.Add(furthestAhead).UnixMilli()); version > latest {
+		return fmt.Errorf("version: %d; must be at most %d: Unix milliseconds, at most %s ahead of this relay's clock", version, latest, furthestAhead)
+	}
+	return nil
 }
 
 // keep the newest ruleset; once more when another key has signed it, whose signature lasts longer.
