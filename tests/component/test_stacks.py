@@ -26,6 +26,7 @@ AROUND_COMPOSE = render.Surroundings(
     out=Path("/run/spillway"), tls=Path("/run/spillway-tls"), network=pods.COMPOSE,
 )  # fmt: skip
 # What every process of the local stack has in its environment.
+BETWEEN_HOSTS = {"SPILLWAY_PLAINTEXT"}  # of Compose's network; the local stack is one host
 FROM_THE_STACK = {"SPILLWAY_KAFKA", "SPILLWAY_TOPOLOGY", "SPILLWAY_XDS_IDENTITY"}
 
 
@@ -127,7 +128,7 @@ def test_both_use_the_same_files(compose, local):
 
 
 def test_relays_and_collectors_have_the_same_identity_and_settings_in_both(compose, local):
-    """Same variables of collectors and relays, same NATS user, and the certificates that `render` issues them, whose
+    """Same variables of collectors and relays, but for what says that Compose's network is trusted, same NATS user, and the certificates that `render` issues them, whose
     authority is their own cluster's."""
     issued = {one.name: one for one in render.identities(SCENARIO, 20_100, AROUND_COMPOSE)}
     for cluster in SCENARIO.clusters:
@@ -143,7 +144,7 @@ def test_relays_and_collectors_have_the_same_identity_and_settings_in_both(compo
         assert f"nats://{bus.relay_user(cluster)}:" in relay["SPILLWAY_NATS_URL"]
         for role in ("collector", "relay"):
             lines = local[f"{role}-{cluster}"]["environment"]
-            given = {line.split("=")[0] for line in lines} | FROM_THE_STACK
+            given = {line.split("=")[0] for line in lines} | FROM_THE_STACK | BETWEEN_HOSTS
             assert set(compose["services"][f"{role}-{cluster}"]["environment"]) <= given
 
 
