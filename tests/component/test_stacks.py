@@ -25,8 +25,8 @@ AROUND_COMPOSE = render.Surroundings(
     toxiproxy="toxiproxy:8474", templates=TEMPLATES, filter_wasm=Path("f"),
     out=Path("/run/spillway"), tls=Path("/run/spillway-tls"), network=pods.COMPOSE,
 )  # fmt: skip
-# What every process of the local stack has in its environment.
 BETWEEN_HOSTS = {"SPILLWAY_PLAINTEXT"}  # of Compose's network; the local stack is one host
+# What every process of the local stack has in its environment.
 FROM_THE_STACK = {"SPILLWAY_KAFKA", "SPILLWAY_TOPOLOGY", "SPILLWAY_XDS_IDENTITY"}
 
 
@@ -128,8 +128,8 @@ def test_both_use_the_same_files(compose, local):
 
 
 def test_relays_and_collectors_have_the_same_identity_and_settings_in_both(compose, local):
-    """Same variables of collectors and relays, but for what says that Compose's network is trusted, same NATS user, and the certificates that `render` issues them, whose
-    authority is their own cluster's."""
+    """Same variables of collectors and relays, but for what trusts Compose's network, same NATS user, and the
+    certificates that `render` issues them, whose authority is their own cluster's."""
     issued = {one.name: one for one in render.identities(SCENARIO, 20_100, AROUND_COMPOSE)}
     for cluster in SCENARIO.clusters:
         relay = compose["services"][f"relay-{cluster}"]["environment"]

@@ -1,7 +1,9 @@
 """The life of the example of many regions, in order: every test goes on where the one before has ended."""
 
 import base64
+import copy
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
@@ -203,6 +205,19 @@ def test_destroy_leaves_nothing(example: Example) -> None:
         assert left == "", name
     for name in ("global", *(f"region-{region}" for region in (*REGIONS, "north"))):
         assert yaml.safe_load(example.state(name))["resources"] == []
+
+
+@pytest.mark.parametrize("program", ["terraform-1.8", "tofu-1.8"])
+def test_the_oldest_programs_apply_it(example: Example, program: str, tmp_path: Path) -> None:
+    """From nothing to an empty second plan and back to nothing; they know no write-only arguments."""
+    map_ = copy.deepcopy(example.map) | {"secrets": {}}
+    oldest = Example(tmp_path, map_, program=program)
+    oldest.apply()
+    for name in ("global", *REGIONS):
+        wait_ready(example.regions[name])
+    done = oldest.run("plan")
+    assert (done.returncode, changes(done)) == (0, {name: set() for name in ("global", *REGIONS)})
+    assert oldest.run("destroy").returncode == 0
 
 
 def test_every_command_of_the_documents_has_been_run(example: Example) -> None:
