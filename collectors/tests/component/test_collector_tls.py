@@ -9,7 +9,7 @@ import grpc
 import httpx
 import pytest
 from collector_process import CLUSTER, Collector, collector, span_keys, spans_request
-from spillway_lab.testing import servers
+from spillway_lab.testing import secure_kafka, servers
 from spillway_lab.testing.kafka import kafka_process
 from spillway_lab.testing.tls_files import TlsFiles, tls_files
 from spillway_lab.testing.waiting import eventually
@@ -18,19 +18,7 @@ from trace_exports import TRACE_EXPORT
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 USER, PASSWORD = "west", "pass word $HOME #1"
-SECURE = """
-listeners=PLAINTEXT://${{env:KAFKA_LISTEN}},CONTROLLER://${{env:KAFKA_CONTROLLER_LISTEN}},SECURE://{secure}
-advertised.listeners=PLAINTEXT://${{env:KAFKA_ADVERTISED}},SECURE://{secure}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL
-listener.name.secure.ssl.client.auth=required
-ssl.keystore.type=PEM
-ssl.keystore.location={keystore}
-ssl.truststore.type=PEM
-ssl.truststore.location={ca}
-listener.name.secure.sasl.enabled.mechanisms=PLAIN
-listener.name.secure.plain.sasl.jaas.config=\\
-  org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
-"""
+LOGIN = f'plain.PlainLoginModule required user_{USER}="{PASSWORD}"'
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +30,10 @@ def tls(tmp_path_factory) -> TlsFiles:
 def brokers(tmp_path_factory, tls) -> Iterator[tuple[str, str]]:
     """A broker's address in clear, for the test's reader, and its address with TLS and SASL."""
     folder = tmp_path_factory.mktemp("broker")
-    keystore = folder / "keystore.pem"
-    keystore.write_bytes(tls.key.read_bytes() + tls.certificate.read_bytes() + tls.ca.read_bytes())
     secure = f"127.0.0.1:{servers.free_port()}"
     process = kafka_process(folder)
     with (folder / "kafka" / "server.properties").open("a") as properties:
-        properties.write(
-            SECURE.format(secure=secure, keystore=keystore, ca=tls.ca, user=USER, password=PASSWORD)
-        )
+        properties.write(secure_kafka.listener(folder, secure, tls, "PLAIN", LOGIN))
     with process as server:
         yield server.url, secure
 

@@ -21,7 +21,7 @@ from spillway_lab.testing.kafka import kafka_server_of
 from spillway_lab.testing.tls_files import TlsFiles, tls_files
 
 SASL = "SCRAM-SHA-512"
-_SETTINGS = """
+_LISTENER = """
 listeners=PLAINTEXT://${{env:KAFKA_LISTEN}},CONTROLLER://${{env:KAFKA_CONTROLLER_LISTEN}},SECURE://{address}
 advertised.listeners=PLAINTEXT://${{env:KAFKA_ADVERTISED}},SECURE://{address}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL
@@ -30,14 +30,32 @@ ssl.keystore.type=PEM
 ssl.keystore.location={keystore}
 ssl.truststore.type=PEM
 ssl.truststore.location={ca}
-listener.name.secure.sasl.enabled.mechanisms=SCRAM-SHA-512
-listener.name.secure.scram-sha-512.sasl.jaas.config=\\
-  org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.secure.sasl.enabled.mechanisms={mechanism}
+listener.name.secure.{name}.sasl.jaas.config=\\
+  org.apache.kafka.common.security.{login};
+"""
+_RIGHTS = """
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=false
 super.users=User:ANONYMOUS
 auto.create.topics.enable=false
 """
+
+
+def listener(folder: Path, address: str, tls: TlsFiles, mechanism: str, login: str) -> str:
+    """Settings of a second listener, which wants a certificate of `tls` and a password; `folder` takes its key.
+    `login` is the mechanism's JAAS module below org.apache.kafka.common.security, with its options."""
+    keystore = folder / "keystore.pem"
+    keystore.touch(mode=0o600)
+    keystore.write_bytes(tls.key.read_bytes() + tls.certificate.read_bytes() + tls.ca.read_bytes())
+    return _LISTENER.format(
+        address=address,
+        keystore=keystore,
+        ca=tls.ca,
+        mechanism=mechanism,
+        name=mechanism.lower(),
+        login=login,
+    )
 
 
 @dataclass(frozen=True)
@@ -63,9 +81,6 @@ class SecureKafka:
 def secure_kafka(tmp_path: Path, users: list[str]) -> Iterator[SecureKafka]:
     """Without topics and without rights: those are for whoever starts it to make."""
     tls = tls_files(tmp_path / "tls")
-    keystore = tmp_path / "keystore.pem"
-    keystore.touch(mode=0o600)
-    keystore.write_bytes(tls.key.read_bytes() + tls.certificate.read_bytes() + tls.ca.read_bytes())
     made = SecureKafka("", f"127.0.0.1:{servers.free_port()}", tls, tmp_path)
     for user in users:
         file = tmp_path / f"{user}.password"
@@ -73,7 +88,9 @@ def secure_kafka(tmp_path: Path, users: list[str]) -> Iterator[SecureKafka]:
         file.write_text("p" + secrets.token_hex(12))
     server = kafka_server_of(tmp_path)
     with (tmp_path / "kafka" / "server.properties").open("a") as properties:
-        properties.write(_SETTINGS.format(address=made.address, keystore=keystore, ca=tls.ca))
+        properties.write(
+            listener(tmp_path, made.address, tls, SASL, "scram.ScramLoginModule required") + _RIGHTS
+        )
     _format(server.environment, tmp_path, users)
     with servers.running(server):
         yield SecureKafka(server.url, made.address, tls, tmp_path)
