@@ -140,6 +140,7 @@ def _selects(selector: Mapping, labels: Mapping) -> bool:
 def adrift(objects: list[dict]) -> list[str]:
     """Selectors that select nothing of the chart, ports that nobody listens on, names that occur twice."""
     templates = [(w, t, t["metadata"]["labels"]) for w, t in pods(objects)]
+    operated = [t["metadata"]["labels"] for t in _operated(objects)]
     keys = [(o["apiVersion"], name(o), o["metadata"].get("namespace")) for o in objects]
     found = [f"{key[1]}: occurs twice" for key in sorted({k for k in keys if keys.count(k) > 1})]
     for workload, _, labels in templates:
@@ -149,6 +150,8 @@ def adrift(objects: list[dict]) -> list[str]:
         selector, ports = _selector_and_ports(thing)
         if selector is None:
             continue
+        if any(_selects(selector, labels) for labels in operated):
+            continue  # the operator knows on which ports they listen
         selected = [t for _, t, labels in templates if _selects(selector, labels)]
         if not selected:
             found.append(f"{name(thing)}: selects no pod")
@@ -158,6 +161,13 @@ def adrift(objects: list[dict]) -> list[str]:
         }  # fmt: skip
         found += [f"{name(thing)}: nobody listens on {p}" for p in ports if p not in open_ports]
     return found
+
+
+def _operated(objects: list[dict]) -> Iterator[dict]:
+    """Templates of pods that Altinity's operator makes."""
+    for thing in objects:
+        if thing["kind"] in ("ClickHouseInstallation", "ClickHouseKeeperInstallation"):
+            yield from thing["spec"]["templates"]["podTemplates"]
 
 
 def _selector_and_ports(thing: dict) -> tuple[dict | None, list]:

@@ -41,6 +41,8 @@ MONITORED = LEAST | {
     "guardrails": {"maximum_shift": 2000},
 }
 BUNDLED = LEAST | {"bundled": {"nats": {"enabled": True}, "redis": {"enabled": True}}}
+OPERATED = {"image": LEAST["image"], "clickhouse": {"variant": "replicated"}}
+OPERATED |= {"bundled": {"kafka": {"enabled": True}, "clickhouse": {"enabled": True}}}
 IN_CLEAR = {**LEAST, "plaintext": True, "kafka": LEAST["kafka"] | {"tls": False}}
 REPLICATED = LEAST | {"clickhouse": {"variant": "replicated", "cluster": "{cluster}"}}
 BARE = {**LEAST, "kafka": LEAST["kafka"] | {"createTopics": False, "sasl": ""}}
@@ -49,6 +51,7 @@ SETS = {
     "least": LEAST,
     "monitored": MONITORED,
     "bundled": BUNDLED,
+    "operated": OPERATED,
     "in clear": IN_CLEAR,
     "replicated": REPLICATED,
     "bare": BARE,

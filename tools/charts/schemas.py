@@ -1,7 +1,8 @@
 """JSON schemas for kubeconform, strict: a key that the schema does not name is refused.
 
 Kubernetes' own come from the OpenAPI document of the API server that tools/kubernetes pins (its module carries what
-the server answers at /openapi/v2), those of custom resources from the definitions in crds.yaml.
+the server answers at /openapi/v2), those of custom resources from the definitions in crds.yaml; those of operators
+that publish no Go module are in operators.json (README of infra/helm/spillway-global says which versions).
 
 Usage: python tools/charts/schemas.py FOLDER    (idempotent: made again only when a pin or this file changes)
 """
@@ -18,7 +19,8 @@ import yaml
 
 HERE = Path(__file__).resolve().parent
 KUBERNETES = HERE.parent / "kubernetes"
-INPUTS = (Path(__file__), HERE / "crds.yaml", KUBERNETES / "go.mod")
+OPERATORS = HERE / "operators.json"
+INPUTS = (Path(__file__), HERE / "crds.yaml", OPERATORS, KUBERNETES / "go.mod")
 # Types that the API server reads in more forms than its document says.
 LENIENT = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": ["string", "number"]},
@@ -109,6 +111,8 @@ def _all() -> Iterator[tuple[str, dict]]:
             for crd in yaml.safe_load_all((folder / file).read_text()):
                 if crd:
                     yield from of_definition(crd)
+    for crd in json.loads(OPERATORS.read_bytes()):
+        yield from of_definition(crd)
 
 
 def make(folder: Path) -> None:

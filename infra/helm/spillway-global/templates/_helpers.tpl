@@ -72,7 +72,7 @@ topologySpreadConstraints:
 {{- end }}
 
 {{- define "spillway.kafkaEnvironment" -}}
-- {name: SPILLWAY_KAFKA, value: {{ .root.Values.kafka.brokers | quote }}}
+- {name: SPILLWAY_KAFKA, value: {{ .root.Values.kafka.brokers | default "spillway-kafka-kafka-bootstrap:9093" | quote }}}
 {{- if .root.Values.kafka.tls }}
 - {name: SPILLWAY_KAFKA_TLS, value: "on"}
 - {name: SPILLWAY_KAFKA_TLS_CA, value: /run/spillway/trust/ca.crt}
@@ -135,5 +135,13 @@ spillway.dev/topology-revision: {{ .root.Values.topologyRevision | quote }}
 {{- end }}
 {{- with .root.Values.podAnnotations }}
 {{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Before anything of a new version starts, as a hook; but a server that the release itself brings is not there before
+the first installation. `weight`, `bundled`: whether it is of this release. */}}
+{{- define "spillway.before" -}}
+{{- if not (and .bundled .root.Release.IsInstall) -}}
+annotations: {helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-weight: {{ .weight | quote }}, helm.sh/hook-delete-policy: before-hook-creation}
 {{- end }}
 {{- end }}
