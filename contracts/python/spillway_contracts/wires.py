@@ -19,6 +19,17 @@ from spillway_contracts import tls
 PLAINTEXT = "SPILLWAY_PLAINTEXT"
 # scheme in clear -> scheme over TLS
 _SECURE = {"nats": "tls", "redis": "rediss", "clickhouse": "clickhouses"}
+# Options by which a client's URL decides on TLS or on further hosts: both are the settings' to say, and are checked there.
+_NOT_IN_URLS = (
+    "ssl",
+    "secure",
+    "verify",
+    "check_hostname",
+    "server_hostname",
+    "ca_certs",
+    "ciphers",
+    "alt_hosts",
+)
 
 
 def is_loopback(host: str) -> bool:
@@ -42,6 +53,11 @@ def check_url(value: str, plain: str) -> None:
             raise ValueError(form) from None
         if not sound:
             raise ValueError(form)
+        for option, _ in parse_qsl(parts.query, keep_blank_values=True):
+            if option.lower().startswith(_NOT_IN_URLS):
+                raise ValueError(
+                    f"option {option!r} in the URL; neither TLS nor further hosts may be said there"
+                )
         if parts.scheme == plain and not is_loopback(parts.hostname) and not _plaintext_allowed():
             raise ValueError(
                 f"{plain}:// in clear to another host; must be {secure}://, or {PLAINTEXT}=allow in a network of its own"

@@ -69,6 +69,18 @@ def test_in_clear_only_to_this_machine(kind, field, plain, secure, monkeypatch):
     kind(**{field: plain + rest.format("far.test")})
 
 
+@pytest.mark.parametrize(
+    ("kind", "field", "url"),
+    [(RedisWire, "redis_url", "rediss://u:top-secret@far.test:1/0?ssl_cert_reqs=none"),
+     (RedisWire, "redis_url", "rediss://u:top-secret@far.test:1/0?SSL_check_hostname=false"),
+     (ClickHouseWire, "clickhouse_url", "clickhouses://u:top-secret@far.test:1/x?verify=false"),
+     (ClickHouseWire, "clickhouse_url", "clickhouse://u:top-secret@localhost:1/x?compression=lz4&alt_hosts=far.test")],
+)  # fmt: skip
+def test_a_url_weakens_no_check(kind, field, url):
+    """Clients believe their URL before anything else: what it would switch off, or lead elsewhere, is refused by name."""
+    assert "in the URL" in wrong(kind, **{field: url})[field]
+
+
 def test_one_of_several_nats_servers_in_clear_is_refused():
     assert "nats_url" in wrong(NatsWire, nats_url="tls://a.test:1,nats://b.test:1")
 
