@@ -23,11 +23,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEGIN_USERS = """<!-- Made of grants.yaml by spillway_clickhouse.grants, option users. One user per role, for users.d of a
      ClickHouse server; passwords come from the server's environment, where all of them must be set. -->
 """
-# Not ALL: that is also CREATE USER, ALTER USER and IMPERSONATE of a user who has the database's name.
-_OWNERS = (
-    "SHOW, SELECT, INSERT, ALTER TABLE, ALTER VIEW, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP TABLE, DROP VIEW, "
-    "TRUNCATE, OPTIMIZE"
-)
+_PRIVILEGE = re.compile(r"[A-Z]+( [A-Z]+)*")
 _KEYS = {"owns", "select", "insert", "settings"}
 
 
@@ -64,8 +60,10 @@ def _role(database: str, name: str, rights: dict) -> Role:
     if unknown := set(rights) - _KEYS:
         raise GrantsError(f"roles.{name}.{min(unknown)}: must be one of {', '.join(sorted(_KEYS))}")
     found = []
-    if rights.get("owns"):
-        found.append(f"{_OWNERS} ON {database}.*")
+    if owned := rights.get("owns"):
+        if wrong := [one for one in owned if not _PRIVILEGE.fullmatch(one)]:
+            raise GrantsError(f"roles.{name}.owns: {wrong[0]!r} must be a privilege in capitals")
+        found.append(f"{', '.join(owned)} ON {database}.*")
     for right in ("select", "insert"):
         for table in rights.get(right, ()):
             where = "*" if table == "*" else _name(table, f"roles.{name}.{right}")

@@ -7,7 +7,7 @@
     <{{ $role }}>
       <grants>
         {{- if $rights.owns }}
-        <query>GRANT ALL ON {{ $of.database }}.*</query>
+        <query>GRANT {{ join ", " $rights.owns }} ON {{ $of.database }}.*</query>
         {{- if ne $.Values.clickhouse.variant "single" }}
         <query>GRANT CLUSTER ON *.*</query>
         {{- end }}
