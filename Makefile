@@ -53,7 +53,7 @@ test-e2e: setup ## the whole loop, and its faults: real processes are killed und
 CHART_TESTS := charts global_chart cluster_chart istio_chart bundled
 test-deploy: setup ## Terraform's modules, the charts, and the example applied to real API servers (10 min; the first time builds tools)
 	tools/kubernetes/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
-	tools/deploy/build tofu tofu-1.8 terraform-1.8 terraform-provider-kubernetes terraform-provider-helm terraform-provider-tls terraform-provider-random kwok
+	tools/deploy/build tofu tofu-1.8 terraform-1.8 terraform-provider-kubernetes terraform-provider-helm terraform-provider-tls terraform-provider-random kwok pilot-discovery
 	python -m pytest -q tests/deploy $(CHART_TESTS:%=tests/component/test_%.py)
 
 check: setup ## formatting, lint, stale generated code, imports between boxes, artefacts

@@ -1,0 +1,53 @@
+"""Stands for Istio's agent towards one sidecar: answers its questions for secrets (SDS, over gRPC in clear)."""
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+from google.protobuf.any_pb2 import Any
+from spillway_lab.testing.tls_files import TlsFiles
+
+sys.path.insert(0, str(Path(__file__).parent))
+messages = grpc.protos("sds.proto")
+_STREAM = "envoy.service.secret.v3.SecretDiscoveryService", "StreamSecrets"
+_SECRET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+
+
+@contextlib.contextmanager
+def serving(port: int, tls: TlsFiles) -> Iterator[None]:
+    """`default` is the workload's certificate, `ROOTCA` whom it trusts."""
+
+    def secret(name: str) -> Any:
+        found = messages.Secret(name=name)
+        if name == "ROOTCA":
+            found.validation_context.trusted_ca.inline_bytes = tls.ca.read_bytes()
+        else:
+            found.tls_certificate.certificate_chain.inline_bytes = tls.certificate.read_bytes()
+            found.tls_certificate.private_key.inline_bytes = tls.key.read_bytes()
+        return Any(type_url=_SECRET, value=found.SerializeToString())
+
+    def answers(requests: Iterable, _: grpc.ServicerContext) -> Iterator:
+        for request in requests:
+            if not request.response_nonce:  # a question; what has a nonce acknowledges
+                yield messages.DiscoveryResponse(
+                    version_info="1",
+                    nonce="1",
+                    type_url=_SECRET,
+                    resources=[secret(name) for name in request.resource_names],
+                )
+
+    handler = grpc.stream_stream_rpc_method_handler(
+        answers, messages.DiscoveryRequest.FromString, messages.DiscoveryResponse.SerializeToString
+    )
+    server = grpc.server(ThreadPoolExecutor(64))
+    service, method = _STREAM
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop(grace=None).wait()

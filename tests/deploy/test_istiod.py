@@ -1,0 +1,257 @@
+"""The chart's objects for Istio as a real istiod takes them: a real API server holds them to Istio's own definitions, and a
+real Envoy, which asks istiod as a sidecar does, shows what became of them. Routes that then come from the relay are
+shown by rule-publisher/relay/istio_test.go."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import agent_secrets
+import httpx
+import pytest
+import yaml
+from kube_region import Region, program
+from spillway_lab.testing.servers import ROOT, Server, answers, free_port, running
+from spillway_lab.testing.tls_files import tls_files
+from spillway_lab.testing.waiting import eventually
+
+pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
+
+CHART = ROOT / "infra/helm/spillway-cluster"
+VALUES = ROOT / "rule-publisher/relay/testdata/istio/values.yaml"
+DEFINITIONS = ROOT / ".spillway/deploy/pilot-discovery/crd-all.gen.yaml"
+ENVOY = ROOT / ".spillway/venv/bin/envoy"
+# Istio's own filters are not in Envoy's own build, which stands in for Istio's.
+WITHOUT_OWN_FILTERS = {"PILOT_ENABLE_METADATA_EXCHANGE": "false", "PILOT_ENABLE_ALPN_FILTER": "false"}
+SERVICES = {"gate": 8081, "shop": 8080, "ledger": 9090}
+PLUGINS = ("spillway-gate-outbound", "spillway-gate-inbound")
+BEHIND = [f"envoy.filters.http.{name}" for name in ("grpc_stats", "fault", "cors", "router")]
+_MANAGER = "HttpConnectionManager"
+
+
+def service(name: str, port: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"selector": {"app": name}, "ports": [{"name": "http", "port": port}]},
+    }
+
+
+def pod(name: str) -> dict[str, Any]:
+    container = {"name": "app", "image": "registry.example/app"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"{name}-0", "namespace": "shop", "labels": {"app": name}},
+        "spec": {"containers": [container]},
+    }
+
+
+def rendered() -> list[dict]:
+    command = [
+        program("helm"),
+        "template",
+        "spillway",
+        str(CHART),
+        "--namespace",
+        "spillway",
+        "-f",
+        str(VALUES),
+    ]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [one for one in yaml.safe_load_all(text) if one and "istio.io" in one["apiVersion"]]
+
+
+@pytest.fixture(scope="module")
+def mesh(make_region: Callable[[str], Region]) -> Region:
+    """A cluster with Istio's definitions, an application, and the chart's objects for Istio, all of which it takes."""
+    region = make_region("mesh")
+    for namespace in ("istio-system", "shop"):
+        region.kubectl("create", "namespace", namespace)
+    region.kubectl("apply", "--server-side", "-f", str(DEFINITIONS))
+    region.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    region.kubectl("wait", "--for=create", "serviceaccount/default", "-n", "shop", "--timeout=60s")
+    objects = [service(*one) for one in SERVICES.items()] + [pod(name) for name in SERVICES] + rendered()
+    manifest = region.folder / "mesh.yaml"
+    manifest.write_text(yaml.safe_dump_all(objects))
+    region.kubectl("apply", "--server-side", "-f", str(manifest))
+    return region
+
+
+@pytest.fixture(scope="module")
+def istiod(mesh: Region, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Its port for sidecars, in clear."""
+    folder, port, http, monitoring = tmp_path_factory.mktemp("istiod"), free_port(), free_port(), free_port()
+    settings = {"rootNamespace": "istio-system", "extensionProviders": [], "defaultProviders": {}}
+    (folder / "mesh.yaml").write_text(yaml.safe_dump(settings))
+    command = [program("pilot-discovery"), "discovery", "--kubeconfig", str(mesh.kubeconfig)]
+    command += [
+        "--meshConfig",
+        str(folder / "mesh.yaml"),
+        "--namespace",
+        "istio-system",
+        "--registries",
+        "Kubernetes",
+    ]
+    command += ["--grpcAddr", f"127.0.0.1:{port}", "--httpAddr", f"127.0.0.1:{http}", "--secureGRPCAddr", ""]
+    command += ["--httpsAddr", "", "--monitoringAddr", f"127.0.0.1:{monitoring}", "--ctrlz_port", "0"]
+    environment = {
+        "POD_NAME": "istiod-0", "POD_NAMESPACE": "istio-system", "ENABLE_CA_SERVER": "false",
+        "VALIDATION_WEBHOOK_CONFIG_NAME": "", "INJECTION_WEBHOOK_CONFIG_NAME": "", **WITHOUT_OWN_FILTERS,
+    }  # fmt: skip
+
+    def ready() -> bool:
+        return answers(http, b"GET /ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"HTTP/1.1 200")
+
+    with running(Server(f"127.0.0.1:{port}", command, folder / "istiod.log", ready, environment)):
+        yield port
+
+
+def bootstrap(address: str, istiod: int, agent: int, admin: int) -> dict[str, Any]:
+    """As Istio's agent writes it, as far as this matters: who asks, and whom."""
+
+    def static(name: str, port: int) -> dict[str, Any]:
+        socket = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+        options = {
+            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+            "explicit_http_config": {"http2_protocol_options": {}},
+        }
+        return {
+            "name": name, "type": "STATIC", "connect_timeout": "5s",
+            "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options},
+            "load_assignment": {
+                "cluster_name": name, "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket}}]}]},
+        }  # fmt: skip
+
+    ads = {"ads": {}, "resource_api_version": "V3"}
+    grpc = [{"envoy_grpc": {"cluster_name": "xds-grpc"}}]
+    return {
+        "node": {
+            "id": f"sidecar~{address}~gate-0.shop~shop.svc.cluster.local",
+            "cluster": "gate.shop",
+            "metadata": {
+                "NAMESPACE": "shop",
+                "LABELS": {"app": "gate"},
+                "CLUSTER_ID": "Kubernetes",
+                "MESH_ID": "cluster.local",
+                "INSTANCE_IPS": address,
+                "ISTIO_VERSION": "1.31.0",
+                "WORKLOAD_NAME": "gate",
+                "SERVICE_ACCOUNT": "gate",
+            },  # fmt: skip
+        },
+        "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": admin}}},
+        "dynamic_resources": {
+            "ads_config": {"api_type": "GRPC", "transport_api_version": "V3", "grpc_services": grpc},
+            "lds_config": ads,
+            "cds_config": ads,
+        },
+        "static_resources": {"clusters": [static("xds-grpc", istiod), static("sds-grpc", agent)]},
+    }
+
+
+class Sidecar:
+    def __init__(self, admin: int) -> None:
+        self._url = f"http://127.0.0.1:{admin}"
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(self._url + path, trust_env=False, timeout=10)
+
+    def resources(self, kind: str) -> list[dict]:
+        return self.get(f"/config_dump?resource={kind}").json().get("configs", [])
+
+    def listeners(self) -> dict[str, dict]:
+        """By name, also those that wait for something."""
+        states = {one["name"]: one for one in self.resources("dynamic_listeners")}
+        assert not [one for one in states.values() if "error_state" in one], states
+        return {
+            name: (one.get("active_state") or one["warming_state"])["listener"]
+            for name, one in states.items()
+        }
+
+    def clusters(self) -> dict[str, dict]:
+        found = [*self.resources("dynamic_active_clusters"), *self.resources("dynamic_warming_clusters")]
+        return {one["cluster"]["name"]: one["cluster"] for one in found}
+
+
+@pytest.fixture(scope="module")
+def sidecar(mesh: Region, istiod: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+    def address() -> str:
+        return mesh.kubectl("get", "pod", "gate-0", "-n", "shop", "-o", "jsonpath={.status.podIP}")
+
+    eventually(address, "gate's pod has an address")
+    folder, admin, agent = tmp_path_factory.mktemp("sidecar"), free_port(), free_port()
+    (folder / "envoy.json").write_text(json.dumps(bootstrap(address(), istiod, agent, admin)))
+    command = [os.environ.get("SPILLWAY_ENVOY", str(ENVOY)), "-c", str(folder / "envoy.json")]
+    command += ["--disable-hot-restart", "--concurrency", "1", "-l", "warning"]
+    one = Sidecar(admin)
+
+    def ready() -> bool:
+        return answers(admin, b"GET /server_info HTTP/1.0\r\n\r\n", b"HTTP/1")
+
+    secrets = agent_secrets.serving(agent, tls_files(folder / "tls"))
+    with secrets, running(Server(f"127.0.0.1:{admin}", command, folder / "envoy.log", ready)):
+        eventually(lambda: "0.0.0.0_8080" in one.listeners(), "istiod has told the listeners")
+        yield one
+
+
+def managers(listener: dict) -> list[dict]:
+    chains = [*listener.get("filter_chains", []), *filter(None, [listener.get("default_filter_chain")])]
+    filters = [one["typed_config"] for chain in chains for one in chain["filters"] if "typed_config" in one]
+    return [one for one in filters if one["@type"].endswith(_MANAGER)]
+
+
+def test_envoy_refuses_nothing_of_it(sidecar: Sidecar):
+    """Every listener and cluster that istiod makes with our patches is one that Envoy takes."""
+    stats = sidecar.get("/stats?filter=update_(rejected|success)$").text
+    counts = dict(line.rsplit(": ", 1) for line in stats.splitlines())
+    for kind in ("listener_manager.lds", "cluster_manager.cds"):
+        assert (counts[f"{kind}.update_rejected"], counts[f"{kind}.update_success"] != "0") == ("0", True)
+
+
+def test_the_named_port_asks_the_relay_and_no_other_does(sidecar: Sidecar):
+    """Routes of port 8080 come from the relay; those of other ports, and what comes in, stay Istio's."""
+    listeners = sidecar.listeners()
+    sources = {
+        name: {
+            (one["rds"]["route_config_name"], json.dumps(one["rds"]["config_source"]).count("spillway-xds"))
+            for one in managers(listener)
+            if "rds" in one
+        }
+        for name, listener in listeners.items()
+    }
+    assert sources["0.0.0.0_8080"] == {("spillway-outbound", 1)}
+    assert sources["0.0.0.0_9090"] == {("9090", 0)}
+    assert not any(
+        "spillway" in json.dumps(list(sources[name])) for name in sources if name != "0.0.0.0_8080"
+    )
+
+
+def test_destinations_and_servers_are_there(sidecar: Sidecar):
+    """The ways to relay and collector, and every destination of the relay's routes, are clusters of the sidecar."""
+    patches = next(one for one in rendered() if one["kind"] == "EnvoyFilter")["spec"]["configPatches"]
+    wanted = {one["patch"]["value"]["name"] for one in patches if one["applyTo"] == "CLUSTER"}
+    assert {"spillway-xds", "spillway-collector"} < wanted and len(wanted) == 5
+    assert wanted <= set(sidecar.clusters())
+
+
+@pytest.mark.parametrize(
+    ("listener", "side"),
+    [("0.0.0.0_8080", "outbound"), ("0.0.0.0_9090", "outbound"), ("virtualInbound", "inbound")],
+)
+def test_the_filter_comes_after_every_other_extension_in_its_direction(
+    sidecar: Sidecar, listener: str, side: str
+):
+    """Each side of the pod has the plugin of that side and of no other; behind it are only filters of Istio's own that
+    are always there."""
+    of_ours = set()
+    for manager in managers(sidecar.listeners()[listener]):
+        names = [one["name"] for one in manager["http_filters"]]
+        ours = [name for name in names if "spillway" in name]
+        for name in ours:
+            assert names[names.index(name) + 1 :] == BEHIND
+        of_ours |= {plugin for plugin in PLUGINS for name in ours if f"shop.{plugin}" in name}
+    assert of_ours == {f"spillway-gate-{side}"}
