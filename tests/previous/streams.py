@@ -148,6 +148,18 @@ def rows(closed: Closed) -> None:
             cpu.CPU_1S,
             [dict(zip(cpu.CPU_1S, (1_767_225_616, "west", "shop", "shop-0", 0.5), strict=True))],
         ),
+        "buckets": (
+            modelling.BUCKETS,
+            [
+                dict(
+                    zip(
+                        modelling.BUCKETS,
+                        (1_767_225_600, "west", "shop", "shop GET /", 3, 27, 9.4, 41.5, 70.1),
+                        strict=True,
+                    )
+                )
+            ],
+        ),
         "positions": (
             positions.POSITIONS,
             [dict(zip(positions.POSITIONS, ("curves", "spillway_calls", 0, 3, 77), strict=True))],

@@ -110,6 +110,7 @@ const (
 	ValueWeightTotal                = 10000
 	ValueBucketCount                = 10
 	ValueDenialsPerCluster          = 1000
+	ValueVersionAheadMs             = 3600000
 	ValueDirectionInbound           = "inbound"
 	ValueDirectionOutbound          = "outbound"
 )

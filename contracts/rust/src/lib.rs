@@ -107,5 +107,6 @@ pub const XDS_METADATA_NAMESPACE: &str = "spillway";
 pub const VALUE_WEIGHT_TOTAL: u64 = 10000;
 pub const VALUE_BUCKET_COUNT: u64 = 10;
 pub const VALUE_DENIALS_PER_CLUSTER: u64 = 1000;
+pub const VALUE_VERSION_AHEAD_MS: u64 = 3600000;
 pub const VALUE_DIRECTION_INBOUND: &str = "inbound";
 pub const VALUE_DIRECTION_OUTBOUND: &str = "outbound";

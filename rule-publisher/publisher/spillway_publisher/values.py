@@ -1,9 +1,11 @@
 """The values of the bucket of rulesets, as far as a trusted key has signed them.
 
 Whoever may write to the bus can put anything into the bucket, also what was there before. So a value
-counts only with a good signature for its key; any other is counted by reason, said once, and nothing.
+counts only with a good signature for its key, and a version that relays take; any other is counted by reason,
+said once, and nothing.
 """
 
+import time
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -90,6 +92,11 @@ class Values:
         ruleset = decode(payload)
         if ruleset is None:
             self._count(found, "undecodable", "not a spillway.v1.Ruleset with a version")
+            return nothing
+        if ruleset.version > time.time_ns() // 1_000_000 + names.VALUE_VERSION_AHEAD_MS:
+            self._count(
+                found, "ahead", f"version {ruleset.version}, which no relay takes: over an hour ahead"
+            )
             return nothing
         return Entry(found.seq, ruleset, payload, key_id)
 

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.component
 CONTRACTS = Path(__file__).resolve().parents[4] / "contracts"
 [PREVIOUS] = (CONTRACTS / "golden" / "previous").iterdir()
 WAIT_S = 30
+BOOKKEEPING = {"schema_migrations"}  # the migration's own
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 
 
@@ -53,6 +54,10 @@ def test_a_database_of_the_previous_version_is_migrated_with_its_rows(database):
         write(client)
         before = counts(client)
         assert all(before.values())
+        tables = (
+            "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%MergeTree'"
+        )
+        assert {name for (name,) in client.execute(tables)} - BOOKKEEPING == set(before)
         rows = client.execute("SELECT * FROM calls ORDER BY ALL")
     today = {path.name for path in (CONTRACTS / "clickhouse").glob("*.sql")}
     assert set(migrate(database, CONTRACTS / "clickhouse", WAIT_S)) == today - set(made)

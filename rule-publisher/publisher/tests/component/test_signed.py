@@ -73,6 +73,19 @@ async def test_forged_values_are_counted_and_replaced(world, make):
     assert (await signers(world)) == {id_of(world.key)}
 
 
+async def test_a_version_far_ahead_keeps_nothing_out(world, make):
+    """Signed by a publisher whose clock was wrong, or by whoever had the key for a moment: it is counted, relays refuse it
+    as well, and the next version is the present time, not one above it."""
+    process = world.publisher()
+    before = await published(world, make(SPREAD))
+    ahead = before + 2 * names.VALUE_VERSION_AHEAD_MS
+    for cluster, part in slices.cut(make(LOCAL), list(CLUSTERS), ahead).items():
+        payload = part.SerializeToString()
+        await world.put(cluster, payload, signing.sign(world.key, cluster, payload))
+    await counted(world, process, "malformed.bucket_value.ahead", len(CLUSTERS))
+    assert before < await published(world, make(SPREAD)) < ahead
+
+
 async def test_a_forged_history_is_not_rolled_back_to(world, make):
     """The operator's commands leave out what no trusted key signed, and say so."""
     world.publisher()

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/serve"
@@ -20,9 +21,9 @@ import (
 // rulesetType is the type_url under which the relay itself refuses a ruleset.
 const rulesetType = "type.googleapis.com/spillway.v1.Ruleset"
 
-// furthestAhead of this relay's clock that a version, Unix milliseconds, may lie. Whoever has had the signing
-// key must not leave behind a version that keeps out all that the publisher signs after it.
-const furthestAhead = time.Hour
+// furthestAhead of this relay's clock that a version, Unix milliseconds, may lie. Neither whoever has had the
+// signing key nor a publisher whose clock was wrong may leave behind one that keeps out all that follow.
+const furthestAhead = names.ValueVersionAheadMs * time.Millisecond
 
 // Ruleset takes a value of this cluster's key. What no trusted key signed for this cluster is not even
 // decoded; that, and what does not decode, breaks the contract, has expired or is not newer than all that
