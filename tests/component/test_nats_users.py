@@ -2,87 +2,33 @@
 
 import asyncio
 import os
-import secrets
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import nats
 import nats.errors
+import permitted_nats
 import pytest
 import yaml
-from nats.aio.client import Client
 from nats.js.api import KeyValueConfig, StreamConfig
 from nats.js.errors import Error as JetStreamError
+from permitted_nats import INBOXES, Bus
 from spillway_contracts import names
 from spillway_lab import bus, files, templates
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
 
 pytestmark = pytest.mark.component
-INBOXES = {
-    "optimizer": names.NATS_INBOX_OPTIMIZER,
-    "papa": names.NATS_INBOX_PAPA,
-    "publisher": names.NATS_INBOX_PUBLISHER,
-    "operator": names.NATS_INBOX_OPERATOR,
-}
 OWN, OTHER = "one", "two-b"
 BUCKET = names.NATS_BUCKET_RULESETS
 STREAM = f"KV_{BUCKET}"
 _WAIT_S = 30.0
 
 
-class Bus:
-    """The running server and its users' passwords."""
-
-    def __init__(self, address: str, passwords: dict[str, str]) -> None:
-        self._address, self._passwords = address, passwords
-
-    @asynccontextmanager
-    async def user(
-        self, name: str, password_of: str | None = None, inbox: str = ""
-    ) -> AsyncIterator[tuple[Client, list[str]]]:
-        """A connection and the errors that the server has sent on it. Users hear their own inbox."""
-        errors: list[str] = []
-
-        async def noted(error: Exception) -> None:
-            errors.append(str(error).lower())
-
-        client = await nats.connect(
-            self._address,
-            user=name,
-            password=self._passwords.get(password_of or name, ""),
-            inbox_prefix=inbox
-            or INBOXES.get(name, names.NATS_INBOX_RELAY.format(cluster=name.removeprefix("relay-"))),
-            allow_reconnect=False,
-            error_cb=noted,
-        )
-        try:
-            yield client, errors
-        finally:
-            await client.close()
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[Bus]:
-    folder, port = tmp_path_factory.mktemp("nats"), servers.free_port()
-    files.write(folder, bus.configuration([OWN, OTHER], templates.read(servers.ROOT / "infra")))
-    passwords = {user: f"s{secrets.token_hex(16)}" for user in bus.users([OWN, OTHER])}
-    process = servers.Server(
-        url=f"nats://127.0.0.1:{port}",
-        command=[str(servers.BIN / "nats-server"), "-c", str(folder / "nats/nats.conf")],
-        environment={bus.password_variable(user): password for user, password in passwords.items()}
-        | {
-            "NATS_LISTEN": f"127.0.0.1:{port}",
-            "NATS_MONITOR_LISTEN": f"127.0.0.1:{servers.free_port()}",
-            "NATS_DATA_DIR": str(folder / "data"),
-        },
-        log=folder / "server.log",
-        ready=lambda: servers.answers(port, b"", b"INFO "),
-    )
-    with servers.running(process):
-        asyncio.run(_prepared(Bus(process.url, passwords)))
-        yield Bus(process.url, passwords)
+    with permitted_nats.running(tmp_path_factory.mktemp("nats"), [OWN, OTHER]) as at:
+        asyncio.run(_prepared(at))
+        yield at
 
 
 async def _prepared(at: Bus) -> None:

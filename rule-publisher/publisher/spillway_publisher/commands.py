@@ -5,6 +5,7 @@ import contextlib
 import json
 import sys
 import time
+from urllib.parse import urlsplit
 
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
@@ -20,10 +21,16 @@ from spillway_publisher.values import REFUSED, Values
 WAIT_S = 15.0
 
 
+def _inbox(settings: OperatorSettings) -> str:
+    """Where answers come: a user hears its own inbox alone, and in the publisher's pod the user is the publisher."""
+    user = urlsplit(settings.nats_url.get_secret_value().split(",")[0]).username
+    return names.NATS_INBOX_PUBLISHER if user == "publisher" else names.NATS_INBOX_OPERATOR
+
+
 @contextlib.asynccontextmanager
 async def _jetstream(settings: OperatorSettings):
     try:
-        client = await jetstream.connect(settings, names.NATS_INBOX_OPERATOR, Telemetry())
+        client = await jetstream.connect(settings, _inbox(settings), Telemetry())
     except jetstream.TROUBLE as error:
         raise operator.OperatorError(
             f"SPILLWAY_NATS_URL: cannot connect: {Telemetry.describe(error)}"
