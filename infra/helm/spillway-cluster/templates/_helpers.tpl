@@ -5,6 +5,9 @@ app.kubernetes.io/component: {{ .component }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 app.kubernetes.io/part-of: spillway
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "spillway.selector" -}}
@@ -14,6 +17,7 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 
 {{- define "spillway.image" -}}
 {{ .root.Values.image.registry }}/{{ .image }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- with get .root.Values.image.digests .image }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* Full DNS name of a service of this release. */}}
@@ -28,17 +32,16 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 {{ join "," $all }}
 {{- end }}
 
-{{- define "spillway.podAnnotations" -}}
-{{- with .Values.credentialsRevision }}
+{{- define "spillway.annotations" -}}
+{{- with .root.Values.credentialsRevision }}
 spillway.dev/credentials-revision: {{ . | quote }}
 {{- end }}
-{{- with .Values.podAnnotations }}
-{{ toYaml . }}
-{{- end }}
+{{- include "spillway.podAnnotations" . }}
 {{- end }}
 
-{{/* What every pod of the chart has, whatever runs in it. */}}
+{{/* What every pod of the chart has, whatever runs in it. Given: root, values of the workload. */}}
 {{- define "spillway.pod" -}}
+{{- $root := .root }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001
@@ -46,35 +49,17 @@ securityContext:
   fsGroup: 10001
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
-{{- with .Values.image.pullSecrets }}
+{{- with $root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "spillway.scheduling" (dict "root" $root "values" .values) }}
 {{- end }}
 
 {{- define "spillway.confined" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
-{{- end }}
-
-{{- define "spillway.spread" -}}
-topologySpreadConstraints:
-  {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
-  - maxSkew: 1
-    topologyKey: {{ . }}
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "spillway.selector" $ | nindent 8 }}
-  {{- end }}
 {{- end }}
 
 {{- define "spillway.volumeClaim" -}}

@@ -5,6 +5,9 @@ app.kubernetes.io/component: {{ .component }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 app.kubernetes.io/part-of: spillway
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "spillway.selector" -}}
@@ -21,10 +24,12 @@ labels:
 
 {{- define "spillway.image" -}}
 {{ .root.Values.image.registry }}/{{ .image }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- with get .root.Values.image.digests .image }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* What every pod of the chart has, whatever runs in it. */}}
+{{/* What every pod of the chart has, whatever runs in it. Given: the root, or root and the workload's values. */}}
 {{- define "spillway.pod" -}}
+{{- $root := .root | default . }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
@@ -34,35 +39,17 @@ securityContext:
   fsGroup: 10001
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
-{{- with .Values.image.pullSecrets }}
+{{- with $root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "spillway.scheduling" (dict "root" $root "values" .values) }}
 {{- end }}
 
 {{- define "spillway.confined" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
-{{- end }}
-
-{{- define "spillway.spread" -}}
-topologySpreadConstraints:
-  {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
-  - maxSkew: 1
-    topologyKey: {{ . }}
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "spillway.selector" $ | nindent 8 }}
-  {{- end }}
 {{- end }}
 
 {{/* A variable from a key of a Secret. */}}
@@ -133,9 +120,7 @@ spillway.dev/credentials-revision: {{ . | quote }}
 {{- if and .topology .root.Values.topologyRevision }}
 spillway.dev/topology-revision: {{ .root.Values.topologyRevision | quote }}
 {{- end }}
-{{- with .root.Values.podAnnotations }}
-{{ toYaml . }}
-{{- end }}
+{{- include "spillway.podAnnotations" . }}
 {{- end }}
 
 {{/* Before anything of a new version starts, as a hook; but a server that the release itself brings is not there before

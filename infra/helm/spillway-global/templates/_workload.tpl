@@ -13,7 +13,7 @@ spec:
   {{- if not .scaled }}
   replicas: {{ .values.replicas }}
   {{- end }}
-  revisionHistoryLimit: 3
+  revisionHistoryLimit: {{ .root.Values.revisionHistoryLimit }}
   selector:
     matchLabels:
       {{- include "spillway.selector" $of | nindent 6 }}
@@ -21,14 +21,18 @@ spec:
     metadata:
       labels:
         {{- include "spillway.labels" $of | nindent 8 }}
+        {{- include "spillway.podLabels" . | trim | nindent 8 }}
       {{- with include "spillway.annotations" $of | trim }}
       annotations:
         {{- . | nindent 8 }}
       {{- end }}
     spec:
-      {{- include "spillway.pod" .root | nindent 6 }}
-      {{- include "spillway.spread" $of | nindent 6 }}
-      terminationGracePeriodSeconds: 30
+      {{- include "spillway.pod" . | trim | nindent 6 }}
+      {{- include "spillway.spread" $of | trim | nindent 6 }}
+      terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds | default 30 }}
+      {{- with .values.serviceAccountName | default .root.Values.serviceAccountName }}
+      serviceAccountName: {{ . }}
+      {{- end }}
       containers:
         - name: {{ .component }}
           image: {{ include "spillway.image" $of }}
@@ -46,10 +50,13 @@ spec:
             {{- range $name, $value := .values.settings }}
             - {name: SPILLWAY_{{ $name }}, value: {{ $value | toString | quote }}}
             {{- end }}
+            {{- include "spillway.extra" (dict "root" .root "values" .values "key" "extraEnv") | trim | nindent 12 }}
           # /metrics answers while servers are away, /healthz does not: their absence restarts nothing.
-          startupProbe: {httpGet: {path: /metrics, port: health}, periodSeconds: 2, failureThreshold: 60}
-          livenessProbe: {httpGet: {path: /metrics, port: health}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6}
-          readinessProbe: {httpGet: {path: /healthz, port: health}, periodSeconds: 5, timeoutSeconds: 3, failureThreshold: 3}
+          {{- $metrics := dict "path" "/metrics" "port" "health" }}
+          {{- $healthz := dict "path" "/healthz" "port" "health" }}
+          {{- include "spillway.probe" (dict "values" .values "probe" "startupProbe" "default" (dict "httpGet" $metrics "periodSeconds" 2 "failureThreshold" 60)) | nindent 10 }}
+          {{- include "spillway.probe" (dict "values" .values "probe" "livenessProbe" "default" (dict "httpGet" $metrics "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 6)) | nindent 10 }}
+          {{- include "spillway.probe" (dict "values" .values "probe" "readinessProbe" "default" (dict "httpGet" $healthz "periodSeconds" 5 "timeoutSeconds" 3 "failureThreshold" 3)) | nindent 10 }}
           resources:
             {{- toYaml .values.resources | nindent 12 }}
           volumeMounts:
@@ -57,11 +64,13 @@ spec:
             {{- range .mounts }}
             - {{ . | toJson }}
             {{- end }}
+            {{- include "spillway.extra" (dict "root" .root "values" .values "key" "extraVolumeMounts") | trim | nindent 12 }}
       volumes:
         {{- include "spillway.volumes" $of | nindent 8 }}
         {{- range .volumes }}
         - {{ . | toJson }}
         {{- end }}
+        {{- include "spillway.extra" (dict "root" .root "values" .values "key" "extraVolumes") | trim | nindent 8 }}
 ---
 apiVersion: v1
 kind: Service
@@ -74,14 +83,5 @@ spec:
     {{- include "spillway.selector" $of | nindent 4 }}
   ports: [{name: health, port: {{ .port }}, targetPort: health}]
 ---
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata:
-  {{- include "spillway.metadata" $of | nindent 2 }}
-spec:
-  maxUnavailable: 1
-  unhealthyPodEvictionPolicy: AlwaysAllow
-  selector:
-    matchLabels:
-      {{- include "spillway.selector" $of | nindent 6 }}
+{{ include "spillway.disruption" $of | trim }}
 {{- end }}

@@ -1,0 +1,1 @@
+../../spillway-global/templates/_pod.tpl
