@@ -44,8 +44,9 @@ def served() -> dict[str, set[str]]:
     for name in [
         name for name in found if name.startswith("spillway_relay_") and name.endswith("ack_seconds")
     ]:
-        for part in ("_bucket", "_count", "_sum"):
-            found[name + part] = found[name] | {"le"}
+        labels = found.pop(name)  # a histogram is served in its parts alone
+        found |= {name + part: labels for part in ("_count", "_sum")}
+        found[name + "_bucket"] = labels | {"le"}
     return found
 
 

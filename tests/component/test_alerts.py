@@ -87,3 +87,6 @@ def test_what_nobody_serves_is_noticed():
         "up: has no label colour"
     ]
     assert metric_names.wrong("max by (cluster, type) (spillway_relay_snapshot_resources)") == []
+    assert metric_names.wrong("spillway_relay_push_to_ack_seconds") != []
+    assert metric_names.wrong("sum by (le) (spillway_relay_push_to_ack_seconds_bucket)") == []
+    assert metric_names.wrong("sum by (le) (spillway_relay_push_to_ack_seconds_sum)") != []
