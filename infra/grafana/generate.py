@@ -59,7 +59,7 @@ PIPELINE: list[Panel] = [
     ("Age of the optimizer's input", "s", {
         "{{cluster}} {{board}}": "time() - max by (cluster, board) (spillway_optimizer_input_timestamp_seconds)",
     }),
-    ("Rows stored", "rps", {"{{table}}": "sum by (table) (rate(spillway_streams_stored_rows_total[5m]))"}),
+    ("Rows stored", "cps", {"{{table}}": "sum by (table) (rate(spillway_streams_stored_rows_total[5m]))"}),
     ("Dead letters", "none", {
         "{{job}} {{reason}}": "sum by (job, reason) (increase(spillway_streams_dead_letters_total[10m]))",
     }),

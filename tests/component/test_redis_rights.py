@@ -2,15 +2,14 @@
 
 import contextlib
 import os
-import secrets
 import subprocess
 
+import permitted_redis
 import pytest
 import redis
+from permitted_redis import RUN, USERS
 from spillway_contracts import names
 from spillway_contracts.hot_state import NetworkEntry
-from spillway_lab.testing import servers
-from spillway_lab.testing.servers import ROOT, free_port
 from spillway_optimizer import hot
 from spillway_optimizer.lease import Lease
 from spillway_publisher.hot_state import HotState
@@ -19,8 +18,6 @@ from spillway_streams.health import Status
 from spillway_streams.hot import Boards
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
-USERS = ("streams", "optimizer", "papa", "publisher")
-RUN = [str(ROOT / "infra" / "redis" / "run")]
 KEYS = {
     "load": "spillway:load:west", "demand": "spillway:demand:west", "network": names.REDIS_KEY_NETWORK,
     "placement": "spillway:placement:west", "in_force": "spillway:ruleset:west", "policy": names.REDIS_KEY_POLICY,
@@ -39,20 +36,8 @@ MAY = {
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory):
-    """A URL for each user, and one for the administrator."""
-    port, passwords = free_port(), {user: secrets.token_hex(12) for user in ("default", *USERS)}
-    environment = {f"REDIS_{user.upper()}_PASSWORD": passwords[user] for user in USERS}
-    environment |= {
-        "REDIS_BIND": "127.0.0.1",
-        "REDIS_PORT": str(port),
-        "REDIS_PASSWORD": passwords["default"],
-    }
-    server = servers.Server(
-        "", RUN, tmp_path_factory.mktemp("redis") / "server.log", lambda: servers.answers(port, b"PING\r\n", b"-NOAUTH"),
-        environment,
-    )  # fmt: skip
-    with servers.running(server):
-        yield {user: f"redis://{user}:{password}@127.0.0.1:{port}/0" for user, password in passwords.items()}
+    with permitted_redis.running(tmp_path_factory.mktemp("redis")) as made:
+        yield made
 
 
 @pytest.fixture

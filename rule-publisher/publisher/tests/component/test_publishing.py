@@ -156,6 +156,34 @@ async def test_a_changed_guardrail_file_counts_without_a_restart(world, make):
     await eventually_async(frozen, "local-first in force")
 
 
+async def test_shadow_mode_is_switched_by_the_file_while_it_runs(world, make):
+    """In shadow every proposal is in the audit with what would have been, and no key is written; without it the next
+    one is published; back in shadow that one is left to expire."""
+    guardrails = world.folder / "guardrails.yaml"
+    guardrails.write_text("shadow: true")
+    process = world.publisher(SPILLWAY_GUARDRAILS=str(guardrails))
+    for _ in range(2):
+        seen = make(SPREAD)
+        await world.propose(seen)
+        ((_, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=seen.id)
+        assert (outcome, reason.split(";")[0]) == ("refused", "shadow: true: computed, not published")
+    assert world.health(process)["counters"]["refused.shadow"] == 2  # as the alert on expiry reads it
+    assert not (await world.value("north")).version
+
+    async def outcome_of(wanted: str) -> bool:
+        proposal = make(SPREAD)
+        await world.propose(proposal)
+        ((_, outcome, _, _, _),) = await world.rows(RULESET, 1, id=proposal.id)
+        return outcome == wanted
+
+    guardrails.write_text("{}")
+    await eventually_async(lambda: outcome_of("published"), "what is proposed is published")
+    guardrails.write_text("shadow: true")
+    await eventually_async(lambda: outcome_of("refused"), "shadow again")
+    last = await world.value("north")
+    assert last.version and last.policy != "frozen"
+
+
 async def test_denials_are_published_without_a_proposal(world, make):
     """A guardrail file's denials reach every key: at the first start, with each proposal, and when the file changes,
     then with what is in force and without what it denies."""

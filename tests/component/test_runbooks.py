@@ -1,0 +1,148 @@
+"""What docs/operations.md tells the person on call to type or to look at: it exists, and it runs on real servers."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import charts
+import metric_names
+import permitted_redis
+import pytest
+import redis
+import yaml
+from clickhouse_driver import Client
+from cluster_chart import REQUIRED
+from spillway_lab.commands.sql import FOLDER
+from spillway_lab.testing.servers import ROOT
+
+pytestmark = pytest.mark.component
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+RUNBOOK = PAGE.split("\n## What to do per alert\n")[-1]
+BOXES = {"spillway_publisher": "publisher", "spillway_optimizer": "optimizer", "spillway_streams": "classify"}
+# Words of a command that stand for something.
+STANDS_FOR = {"CLUSTER": "west", "TEXT": "reason", "VERSION": "1", "NAMESPACE": "shop"}
+# Commands that change or wait: what they do has tests of their own; here, that they are understood.
+UNDERSTOOD = ("rollback", "status", "plan")
+
+
+def spans(text: str) -> list[str]:
+    """What stands between backticks, on one line each."""
+    return [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
+
+
+def commands(start: str, text: str = PAGE) -> list[str]:
+    """Commands of the page that begin so, each once, with values in place of the words in capitals."""
+    found = sorted({span for span in spans(text) if span.startswith(start) and "…" not in span})
+    assert found, start
+    return [re.sub(r"\b[A-Z]{4,}\b", lambda word: STANDS_FOR.get(word[0], word[0]), one) for one in found]
+
+
+def python_commands() -> list[str]:
+    """Those typed in a pod, also those that the page has with `kubectl exec`."""
+    own = [c for c in commands("python -m ") if "spillway_lab" not in c]
+    inside = [c.partition(" -- ")[2] for c in commands("kubectl ") if " -- " in c]
+    return sorted({re.sub(r"\[.*?\]", "", c).strip() for c in [*own, *inside]})
+
+
+@pytest.fixture(scope="module")
+def redis_urls(tmp_path_factory):
+    with permitted_redis.running(tmp_path_factory.mktemp("redis")) as urls:
+        yield urls
+
+
+@pytest.mark.parametrize("command", python_commands())
+def test_a_command_of_a_box_runs(command: str, hotel_url: str, redis_urls: dict[str, str]):
+    """With the variables and rights of its pod. A rollback, a status and a plan have tests of their own: here their
+    arguments are taken, and what is missed is a variable."""
+    python, minus_m, module, *arguments = shlex.split(command)
+    assert (python, minus_m) == ("python", "-m") and module in BOXES
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
+    if arguments[0] not in UNDERSTOOD:
+        environment |= {"SPILLWAY_CLICKHOUSE_URL": hotel_url, "SPILLWAY_REDIS_URL": redis_urls["optimizer"]}
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments], env=environment, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    if arguments[0] in UNDERSTOOD:
+        assert "usage:" not in done.stderr and re.search(r"SPILLWAY_\w+", done.stderr), done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+
+
+def rendered() -> list[dict]:
+    values = {"image": {"registry": "registry.example/spillway"}, "kafka": {"brokers": "kafka:9093"}}
+    return [
+        *charts.render(ROOT / "infra/helm/spillway-global", values),
+        *charts.render(ROOT / "infra/helm/spillway-cluster", REQUIRED),
+    ]
+
+
+def test_what_kubectl_is_to_name_is_in_the_charts():
+    """Workloads are the charts' own, Secrets those that they name; tests/deploy/test_kubectl.py has kubectl read the
+    commands."""
+    charts.build()
+    objects = rendered()
+    made = {f"{o['kind'].lower()}/{o['metadata']['name']}" for o in objects}
+    named = yaml.safe_dump_all(objects)
+    short = {"deploy": "deployment"}
+    found = set()
+    for command in commands("kubectl "):
+        for kind, name in re.findall(r"\b(deploy|deployment|statefulset)[/ ](spillway-\w+)", command):
+            found.add(f"{short.get(kind, kind)}/{name}")
+        for name in re.findall(r"secret (spillway-[\w-]+)", command):
+            assert name in named, command
+    assert len(found) >= 5 and found <= made
+
+
+def test_every_question_and_statement_is_answered(hotel_client: Client):
+    """ "ask" names a file of docs/sql, and the statements run on the schema."""
+    asked = {
+        name for part in re.findall(r"\bask((?:,? (?:then )?`\w+`| \([^)]*\)|, then)+)", RUNBOOK, re.I)
+        for name in re.findall(r"`(\w+)`", part)
+    }  # fmt: skip
+    assert asked >= {"freshness", "solves", "wrong_predictions"}
+    assert {name for name in asked if not (FOLDER / f"{name}.sql").is_file()} == set()
+    for statement in commands("SELECT ", RUNBOOK):
+        hotel_client.execute(statement)
+
+
+def test_redis_lets_the_user_do_what_is_told(redis_urls: dict[str, str]):
+    """As the user that the page says, with the keys of contracts/names.yaml."""
+    keys = yaml.safe_load((ROOT / "contracts/names.yaml").read_text())["redis_key"].values()
+    patterns = [re.escape(key).replace(r"\{cluster\}", r"\w+").replace(r"\{role\}", r"\w+") for key in keys]
+    with redis.Redis.from_url(redis_urls["optimizer"]) as client:
+        for command in (c for c in commands("redis-cli ", RUNBOOK) if c != "redis-cli -u"):
+            _, word, key = shlex.split(command)
+            assert any(re.fullmatch(pattern, key) for pattern in patterns), key
+            client.execute_command(word, key)
+
+
+def test_kafkas_commands_name_topics_and_groups_that_are_there():
+    """Kafka's scripts are not here to run."""
+    topics = yaml.safe_load((ROOT / "infra/kafka/topics.yaml").read_text())
+    groups = re.findall(r"group: ([\w-]+)", (ROOT / "infra/kafka/acls.yaml").read_text())
+    found = commands("kafka-")
+    for command in found:
+        assert set(re.findall(r"--topic (\S+)", command)) <= set(topics), command
+        assert set(re.findall(r"--group (\S+)", command)) <= set(groups), command
+    assert len([c for c in found if "--topic" in c]) >= 3
+
+
+def test_every_metric_that_is_told_is_served():
+    """By its whole name, or as the beginning of several."""
+    told = [span for span in spans(PAGE) if re.match(r"(spillway_(?!lab)[a-z]+_|otelcol_)[a-z_*]+$", span)]
+    assert len(told) >= 8
+    names = metric_names.served() | metric_names.read("spillway_streams_consumer_lag_seconds")
+    boxes = ("spillway_streams", "spillway_optimizer", "spillway_publisher", "spillway_relay", "otelcol")
+    for name in (n for n in told if n.startswith(boxes)):
+        pattern = re.escape(name).replace(r"\*", "[a-z_]+")
+        assert [known for known in names if re.fullmatch(pattern, known)], name
+
+
+def test_every_alert_that_is_told_is_there():
+    """Runbooks send from one alert to another: to such as exist."""
+    rules = (ROOT / "infra/alerts").glob("*.yaml")
+    known = {name for file in rules for name in re.findall(r"- alert: (\w+)", file.read_text())}
+    assert set(re.findall(r"\bSpillway[A-Z]\w+", PAGE)) <= known

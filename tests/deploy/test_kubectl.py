@@ -1,0 +1,36 @@
+"""Each kubectl command of docs/operations.md, as kubectl reads it."""
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from kube_region import program
+from spillway_lab.testing.servers import ROOT
+
+pytestmark = pytest.mark.deploy
+NOBODY = "http://127.0.0.1:1"
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+SPANS = (" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", PAGE))
+BLOCKS = re.findall(r"^ {4,}(kubectl .+)$", PAGE, re.MULTILINE)
+COMMANDS = sorted({span for span in (*SPANS, *BLOCKS) if span.startswith("kubectl ")})
+
+
+def test_the_page_has_commands():
+    """As many as there were when this was written; a change of the page's form would hide them."""
+    assert len(COMMANDS) >= 12
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_kubectl_understands_a_command(command: str, tmp_path: Path):
+    """It takes every argument, and then misses the server, which is not there."""
+    arguments = shlex.split(command)[1:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    where = ["--server", NOBODY, "--cache-dir", str(tmp_path), "--request-timeout", "5s"]
+    done = subprocess.run(
+        [program("kubectl"), *arguments[:end], *where, *arguments[end:]],
+        env=os.environ | {"KUBECONFIG": os.devnull}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert NOBODY.removeprefix("http://") in done.stderr, done.stderr

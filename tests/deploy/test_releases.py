@@ -1,0 +1,119 @@
+"""Upgrade, rollback and kill switch by helm, with the commands of docs/operations.md, on a real API server."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kube_region import Region, program
+from readiness import wait_ready
+from spillway_lab.testing.servers import ROOT
+
+pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+COMMANDS = re.findall(r"^ {4,}(helm .+)$", PAGE, re.MULTILINE)
+RELEASES = {"spillway-global": "spillway-global", "spillway": "spillway-cluster"}
+LEAST = {
+    "spillway-global": {"kafka": {"brokers": "kafka:9093"}},
+    "spillway": {"cluster": {"name": "west"}, "collector": {"kafka": {"brokers": "kafka:9093"}}},
+}
+BEFORE = "0.0.9"
+
+
+def command(*beginning: str, frozen: bool = False) -> list[str]:
+    """The one command of the page that begins so; the kill switch, or not that."""
+    [found] = [
+        words
+        for words in map(shlex.split, COMMANDS)
+        if words[1 : 1 + len(beginning)] == list(beginning) and ("guardrails.frozen=true" in words) == frozen
+    ]
+    return found
+
+
+def helm(region: Region, words: list[str], values: dict | None = None) -> None:
+    """As a person with this region's context types it at the top of the repository."""
+    words = [region.name if word in ("GLOBAL", "CLUSTER") else word for word in words[1:]]
+    told = ["--values", "-"] if values else []
+    done = subprocess.run(
+        [program("helm"), *words, *told], input=json.dumps(values), cwd=ROOT, capture_output=True, text=True,
+        env=os.environ | {"KUBECONFIG": str(region.kubeconfig)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def chart_before(chart: str, folder: Path) -> Path:
+    """The chart as a version before may have been: of another version of the images, and without a value of today."""
+    older = folder / chart
+    shutil.copytree(ROOT / "infra/helm" / chart, older, symlinks=False)
+    for file, pattern, new in (
+        ("Chart.yaml", r"appVersion: .*", f'appVersion: "{BEFORE}"'),
+        ("values.yaml", r"  digests: .*\n", ""),
+        ("templates/_helpers.tpl", r".*image\.digests.*\n", ""),
+    ):
+        text = (older / file).read_text()
+        changed, count = re.subn(pattern, new, text)
+        assert count == 1, file
+        (older / file).write_text(changed)
+    return older
+
+
+def versions(region: Region) -> set[str]:
+    """Tags of the images of all workloads; Jobs are of the release that ran them."""
+    found = set()
+    for kind in ("deployment", "statefulset"):
+        for one in region.items(kind):
+            for container in one["spec"]["template"]["spec"]["containers"]:
+                found.add(container["image"].rpartition(":")[2])
+    return found
+
+
+@pytest.fixture(scope="module")
+def region(make_region: Callable[[str], Region], tmp_path_factory: pytest.TempPathFactory) -> Region:
+    """Both releases in one cluster, of a version before."""
+    region, folder = make_region("releases"), tmp_path_factory.mktemp("charts")
+    region.kubectl("create", "namespace", "spillway")
+    for release, chart in RELEASES.items():
+        values = LEAST[release] | {"image": {"registry": "registry.example/spillway"}}
+        install = ["helm", "install", release, str(chart_before(chart, folder)), "--namespace", "spillway"]
+        helm(region, install, values)
+    wait_ready(region)
+    assert versions(region) == {BEFORE}
+    return region
+
+
+def test_upgrade_and_rollback(region: Region):
+    """Upgraded with the values that were given at first, a new value of the chart beside them; rolled back in the
+    reverse order the version before runs, and no migration did."""
+    [today] = re.findall(
+        r'^appVersion: "?([\d.]+)', (ROOT / "infra/helm/spillway-global/Chart.yaml").read_text(), re.M
+    )
+    helm(region, command("upgrade", "spillway-global"))
+    helm(region, command("upgrade", "spillway"))
+    wait_ready(region)
+    assert versions(region) == {today} != {BEFORE}
+    jobs = uids(region, "job")
+    helm(region, command("rollback", "spillway"))
+    helm(region, command("rollback", "spillway-global"))
+    wait_ready(region)
+    assert versions(region) == {BEFORE} and uids(region, "job") == jobs
+
+
+def test_the_kill_switch_reaches_the_file_alone(region: Region):
+    """Neither a pod nor a Job is made anew for it, so it waits for no server."""
+    helm(region, command("upgrade", "spillway-global"))
+    wait_ready(region)
+    running, jobs = uids(region, "pod"), uids(region, "job")
+    helm(region, command("upgrade", "spillway-global", frozen=True))
+    wait_ready(region)
+    assert uids(region, "pod") == running and uids(region, "job") == jobs
+    guardrails = region.kubectl("get", "configmap", "spillway-guardrails", "-n", "spillway", "-o", "json")
+    assert json.loads(guardrails)["data"]["guardrails.yaml"].strip() == "frozen: true"
+
+
+def uids(region: Region, kind: str) -> set[str]:
+    return {one["metadata"]["uid"] for one in region.items(kind)}
