@@ -42,7 +42,7 @@ def rows(measured: dict) -> list[tuple[str, str, str, str]]:
         ("all four streams jobs", f"{jobs:.1f} cores", f"10⁶ ÷ {m['jobs_spans_per_s_core']}",
          by["jobs_spans_per_s_core"]),
         ("ClickHouse, inserts and merges", f"{jobs * m['clickhouse_cpu_per_jobs_cpu']:.1f} cores",
-         f"{jobs:.1f} × {m['clickhouse_cpu_per_jobs_cpu']}", by["clickhouse_cpu_per_jobs_cpu"]),
+         f"{jobs:.2f} × {m['clickhouse_cpu_per_jobs_cpu']}", by["clickhouse_cpu_per_jobs_cpu"]),
         ("ClickHouse, `calls` and `edges`", f"{stored * DAY / 1e12:.2f} TB a day, per replica",
          f"½ × 10⁶ × ({m['calls_bytes_per_row']} + {m['edges_bytes_per_row']}) B × {DAY} s",
          by["calls_bytes_per_row"]),
