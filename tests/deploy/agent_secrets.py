@@ -1,32 +1,32 @@
-"""Stands for Istio's agent towards one sidecar: answers its questions for secrets (SDS, over gRPC in clear)."""
+"""Stands for Istio's agent towards one sidecar: answers its questions for secrets (SDS, over gRPC in clear).
 
-import contextlib
+A program of its own (port, files of the authority, the certificate and its key): grpc_tools and OR-Tools each bring
+protobuf's C++ code and end a process that loads both."""
+
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 from google.protobuf.any_pb2 import Any
-from spillway_lab.testing.tls_files import TlsFiles
 
-sys.path.insert(0, str(Path(__file__).parent))
-messages = grpc.protos("sds.proto")
 _STREAM = "envoy.service.secret.v3.SecretDiscoveryService", "StreamSecrets"
 _SECRET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
 
-@contextlib.contextmanager
-def serving(port: int, tls: TlsFiles) -> Iterator[None]:
-    """`default` is the workload's certificate, `ROOTCA` whom it trusts."""
+def serve(port: int, ca: Path, certificate: Path, key: Path) -> None:
+    """`default` is the workload's certificate, `ROOTCA` whom it trusts. Until it is stopped."""
+    messages = grpc.protos("sds.proto")  # found beside this file
 
     def secret(name: str) -> Any:
         found = messages.Secret(name=name)
         if name == "ROOTCA":
-            found.validation_context.trusted_ca.inline_bytes = tls.ca.read_bytes()
+            found.validation_context.trusted_ca.inline_bytes = ca.read_bytes()
         else:
-            found.tls_certificate.certificate_chain.inline_bytes = tls.certificate.read_bytes()
-            found.tls_certificate.private_key.inline_bytes = tls.key.read_bytes()
+            found.tls_certificate.certificate_chain.inline_bytes = certificate.read_bytes()
+            found.tls_certificate.private_key.inline_bytes = key.read_bytes()
         return Any(type_url=_SECRET, value=found.SerializeToString())
 
     def answers(requests: Iterable, _: grpc.ServicerContext) -> Iterator:
@@ -47,7 +47,8 @@ def serving(port: int, tls: TlsFiles) -> Iterator[None]:
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
     server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
-    try:
-        yield
-    finally:
-        server.stop(grace=None).wait()
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), *map(Path, sys.argv[2:]))

@@ -4,11 +4,13 @@ shown by rule-publisher/relay/istio_test.go."""
 
 import json
 import os
+import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-import agent_secrets
 import httpx
 import pytest
 import yaml
@@ -177,6 +179,18 @@ class Sidecar:
         return {one["cluster"]["name"]: one["cluster"] for one in found}
 
 
+def agent_secrets(port: int, folder: Path) -> Server:
+    tls = tls_files(folder / "tls")
+    command = [sys.executable, str(Path(__file__).with_name("agent_secrets.py")), str(port)]
+    command += [str(one) for one in (tls.ca, tls.certificate, tls.key)]
+
+    def listens() -> bool:
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", port)) == 0
+
+    return Server(f"127.0.0.1:{port}", command, folder / "agent.log", listens)
+
+
 @pytest.fixture(scope="module")
 def sidecar(mesh: Region, istiod: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
     def address() -> str:
@@ -192,8 +206,10 @@ def sidecar(mesh: Region, istiod: int, tmp_path_factory: pytest.TempPathFactory)
     def ready() -> bool:
         return answers(admin, b"GET /server_info HTTP/1.0\r\n\r\n", b"HTTP/1")
 
-    secrets = agent_secrets.serving(agent, tls_files(folder / "tls"))
-    with secrets, running(Server(f"127.0.0.1:{admin}", command, folder / "envoy.log", ready)):
+    with (
+        running(agent_secrets(agent, folder)),
+        running(Server(f"127.0.0.1:{admin}", command, folder / "envoy.log", ready)),
+    ):
         eventually(lambda: "0.0.0.0_8080" in one.listeners(), "istiod has told the listeners")
         yield one
 
