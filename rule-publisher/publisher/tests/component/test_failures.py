@@ -2,8 +2,10 @@
 
 import asyncio
 import random
+import time
 
 import pytest
+from spillway_contracts import names
 from spillway_lab.testing.waiting import STOP_S, eventually_async
 from spillway_publisher import slices
 from spillway_publisher.bucket import Bucket, ConflictError
@@ -69,7 +71,8 @@ async def test_two_publishers_share_the_work(world, make):
 async def test_another_publishers_write_is_a_conflict_not_an_overwrite(world, make):
     """The claim key moved behind the publisher's back: it takes the version after the other's."""
     process = world.publisher(SPILLWAY_REFRESH_SECONDS="60")
-    ahead = 2**52  # as of a publisher whose clock was wrong
+    # As of a publisher whose clock was wrong, by less than what is refused.
+    ahead = time.time_ns() // 1_000_000 + names.VALUE_VERSION_AHEAD_MS // 2
     parts = slices.cut(make(LOCAL), ["north", "south", "island"], ahead)
     for cluster, part in parts.items():
         await world.put(cluster, part.SerializeToString())
