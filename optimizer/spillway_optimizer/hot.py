@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import ContractError, names, traffic_class
-from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
 from spillway_optimizer.rules import Rules, of_ruleset
 from spillway_optimizer.smoothing import Rates
@@ -82,6 +82,27 @@ async def pulse(redis: Redis, clusters: tuple[str, ...]) -> Pulse:
     return Pulse(
         rates(demand), {c: _services(text, c, []) for c, text in zip(clusters, told[1::2], strict=True)}
     )
+
+
+async def unknown(redis: Redis, clusters: tuple[str, ...]) -> dict[str, dict[str, UnknownEntry]]:
+    """cluster -> service, or names.VALUE_WHOLE_CLUSTER -> what the boards do not know now. An entry that cannot be
+    read counts as present: whoever wrote it said that something is unknown."""
+    async with redis.pipeline(transaction=False) as pipeline:
+        for cluster in clusters:
+            pipeline.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
+        found = await pipeline.execute()
+    return {
+        cluster: {field: _unknown(text) for field, text in hashed.items()}
+        for cluster, hashed in zip(clusters, found, strict=True)
+        if hashed
+    }
+
+
+def _unknown(text: str) -> UnknownEntry:
+    try:
+        return UnknownEntry.from_json(text)
+    except ContractError as error:
+        return UnknownEntry(0.0, str(error))
 
 
 def rates(demand: Mapping[str, Mapping[str, DemandEntry]]) -> Rates:

@@ -20,12 +20,13 @@ from spillway_streams.hot import Boards
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 KEYS = {
     "load": "spillway:load:west", "demand": "spillway:demand:west", "network": names.REDIS_KEY_NETWORK,
+    "unknown": "spillway:unknown:west",
     "placement": "spillway:placement:west", "in_force": "spillway:ruleset:west", "policy": names.REDIS_KEY_POLICY,
     "lease of optimizer": "spillway:lease:optimizer", "fence of optimizer": "spillway:lease:optimizer:fence",
     "lease of papa": "spillway:lease:papa", "fence of papa": "spillway:lease:papa:fence",
     "checkpoint": names.REDIS_KEY_PAPA_CHECKPOINT, "another's": "mine", "none of ours": "spillway:other",
 }  # fmt: skip
-_READ = {"load", "demand", "network", "placement", "in_force"}
+_READ = {"load", "demand", "network", "unknown", "placement", "in_force"}
 MAY = {
     "streams": {"load", "demand", "network"},
     "optimizer": _READ | {"policy", "lease of optimizer", "fence of optimizer"},
@@ -123,6 +124,7 @@ async def test_every_program_does_its_work_as_its_user(urls):
         told = await hot.boards(client, ("west", "east"))
         assert ("a", "b") in told.network
         assert await hot.in_force(client, ("west", "east")) is None
+        assert await hot.unknown(client, ("west", "east")) == {}
         lease = Lease(client, role, 10)
         assert await lease.hold() and await lease.hold()
         await lease.release()

@@ -38,6 +38,7 @@ const (
 	RedisKeyLoad                    = "spillway:load:{cluster}"
 	RedisKeyDemand                  = "spillway:demand:{cluster}"
 	RedisKeyNetwork                 = "spillway:network"
+	RedisKeyUnknown                 = "spillway:unknown:{cluster}"
 	RedisKeyPlacement               = "spillway:placement:{cluster}"
 	RedisKeyInForce                 = "spillway:ruleset:{cluster}"
 	RedisKeyPolicy                  = "spillway:policy"
@@ -111,6 +112,7 @@ const (
 	ValueBucketCount                = 10
 	ValueDenialsPerCluster          = 1000
 	ValueVersionAheadMs             = 3600000
+	ValueWholeCluster               = "*"
 	ValueDirectionInbound           = "inbound"
 	ValueDirectionOutbound          = "outbound"
 )

@@ -54,3 +54,12 @@ class NetworkEntry(_Entry):
 
     mean_ms: float
     samples: int
+
+
+@dataclass(frozen=True)
+class UnknownEntry(_Entry):
+    """What the boards do not know now, of a service in a cluster or of the whole cluster. Its entries on the load and
+    demand boards are the last known values; `at` is the time up to which they were known. An absent field means that
+    the boards are as of their own `at`."""
+
+    reason: str

@@ -131,3 +131,5 @@ def test_hot_state_that_is_not_what_it_should_be_is_an_error(text):
 def test_hot_state_round_trips():
     entry = hot_state.LoadBoardEntry(1.0, 2.0, 0.0, 3.0, 4.0, 5.0, None)
     assert hot_state.LoadBoardEntry.from_json(entry.to_json()) == entry
+    unknown = hot_state.UnknownEntry(1.0, "no spans of the cluster for 12 s")
+    assert hot_state.UnknownEntry.from_json(unknown.to_json()) == unknown
