@@ -1,7 +1,8 @@
 -- What did routing decision N cost, and what did it save?
 -- Use it after a ruleset went out: calls that version N routed, beside those that the version before it routed
--- from the same cluster, and beside what was predicted of N. A positive saved_ms and a rising egress are the
--- trade that the optimizer was asked for.
+-- from the same service and cluster (a service's routes carry the version in which they last changed), and
+-- beside what was predicted of N. A positive saved_ms and a rising egress are the trade that the optimizer was
+-- asked for.
 --   calls, calls_before        calls that N, and its predecessor, routed
 --   remote_percent, ..._before of them, those that left their cluster
 --   felt_ms, felt_ms_before    time at the caller, all that is below included; saved_ms is their difference
@@ -14,15 +15,15 @@
 WITH
     earlier AS
     (
-        SELECT source_cluster, max(ruleset_version) AS version_before
-        FROM edges WHERE ruleset_version < {version:UInt64} GROUP BY source_cluster
+        SELECT source_cluster, source_service, max(ruleset_version) AS version_before
+        FROM edges WHERE ruleset_version < {version:UInt64} GROUP BY source_cluster, source_service
     ),
     routed AS
     (
         SELECT e.*, e.ruleset_version = {version:UInt64} AS is_after, e.source_cluster != e.destination_cluster AS is_remote,
                (e.request_bytes + e.response_bytes) * is_remote / 1e9 AS egress_gb
         FROM (SELECT * FROM edges FINAL WHERE ruleset_version <= {version:UInt64}) AS e
-        LEFT JOIN earlier ON earlier.source_cluster = e.source_cluster
+        LEFT JOIN earlier ON earlier.source_cluster = e.source_cluster AND earlier.source_service = e.source_service
         WHERE is_after OR e.ruleset_version = earlier.version_before
     ),
     served AS

@@ -41,6 +41,20 @@ def test_what_a_decision_cost_and_saved(ask, calls, made):
     assert rows[HOME, CLASS["geo"]]["egress_usd_per_hour"] == 0
 
 
+def test_a_decision_is_compared_with_the_version_that_routed_the_same_service_before(ask, hotel_client, made):
+    """Version 4 changed the routes of `search`, whose version before it is 2; version 3 changed another service's."""
+    last = max(m.start for m in made)
+    columns = ("started_at", "trace_id", "span_id", "source_cluster", "source_service", "destination_cluster", "class",
+               "duration_us", "adjusted_count", "ruleset_version")  # fmt: skip
+    edges = [(last, "later3", "3", HOME, "frontend", HOME, CLASS["profile"], 1000, 1.0, 3),
+             (last, "later4", "4", HOME, "search", HOME, CLASS["rate"], 1000, 1.0, 4)]  # fmt: skip
+    with also(hotel_client, "edges", columns, edges, "startsWith(trace_id, 'later')"):
+        [row] = ask("decision", version=4, usd_per_gb=USD)
+    before = sum(m.version == 2 and m.destination == "rate" for m in made) * WEIGHT
+    assert (row["class"], row["calls"]) == (CLASS["rate"], 1)
+    assert row["calls_before"] == pytest.approx(before, abs=1)
+
+
 def test_whose_prediction_was_wrong(ask, calls, made):
     """A destination is listed when its newest version was off by more than the tolerance, with the publication of the
     first version from which on all were."""
@@ -118,6 +132,7 @@ def test_why_a_ruleset_sends_what_where(ask, calls, made):
     """The rules of the newest version, each beside where the last two minutes' calls went and what they took."""
     last = max(m.start for m in made) - 120_000_000
     went = [m for m in made if m.start > last]
+    answered = {(c.trace, c.service): c for c in calls if not c.failed and c.start > last}
     rows = {(r["class"], r["destination"]): r for r in ask("why")}
     assert set(rows) == {(CLASS[m.destination], m.cluster) for m in made}
     assert {(r["ruleset"], r["weight_percent"], r["predicted_own_ms"]) for r in rows.values()} == {
@@ -126,13 +141,56 @@ def test_why_a_ruleset_sends_what_where(ask, calls, made):
     for (class_id, cluster), row in rows.items():
         mine = [m for m in went if CLASS[m.destination] == class_id]
         there = [m for m in mine if m.cluster == cluster]
-        own = [c.exclusive / 1000 for c in calls
-               if (CLASS[c.service], c.cluster) == (class_id, cluster) and not c.failed
-               and c.start > max(c.start for c in calls) - 120_000_000]  # fmt: skip
+        own = [answered[m.trace, m.destination].exclusive / 1000
+               for m in there if not m.failed and (m.trace, m.destination) in answered]  # fmt: skip
         network = [m.network / 1000 for m in there if m.network is not None]
         assert row["sent_percent"] == pytest.approx(100 * len(there) / len(mine), abs=0.1)
         assert row["observed_network_ms"] == pytest.approx(mean(network), abs=0.06)
         assert row["observed_own_ms"] == pytest.approx(mean(own), abs=0.06)
+
+
+# The newest version of the test below: (version, policy, cluster of `rate`: weight).
+_OTHER_WEIGHTS = (4, "spillway", {HOME: 2500, AWAY: 7500})
+_ANOTHER_POLICY = (4, "local", {HOME: 10_000})
+
+
+@pytest.mark.parametrize(("version", "policy", "weights"), [_OTHER_WEIGHTS, _ANOTHER_POLICY])
+def test_a_prediction_is_held_against_the_calls_of_its_own_weights_and_policy(
+    ask, hotel_client, made, version, policy, weights
+):
+    """Version 4 has other weights than version 2, or another policy, and version 5 confirms it. Of the calls of
+    the last two minutes, version 2 routed thousands and version 4 four, which took 900 ms and 7 ms more."""
+    [source] = {(m.source_cluster, m.source) for m in made if m.destination == "rate"}
+    at, last = PUBLISHED[2] + timedelta(hours=1), max(m.start for m in made)
+    rulesets = [(at, f"r{v}", v, policy, "published") for v in (version, version + 1)]
+    rules = [(at, f"r{v}", v, *source, CLASS["rate"], cluster, weight, 950.0, 5.0)
+             for v in (version, version + 1) for cluster, weight in weights.items()]  # fmt: skip
+    went = sorted(cluster for cluster, weight in weights.items() for _ in range(4 * weight // 10_000))
+    edges = [(last + i, f"later{i}", f"{i:016x}", *source, cluster, CLASS["rate"], 907_000, 7000, 1.0, version)
+             for i, cluster in enumerate(went)]  # fmt: skip
+    served = [(last + i, f"later{i}", f"{i:016x}", cluster, "rate", CLASS["rate"], 900_000, 900_000, 1.0)
+              for i, cluster in enumerate(went)]  # fmt: skip
+    own = "source_cluster", "source_service"
+    with (
+        also(hotel_client, "rulesets", ("at", "ruleset_id", "version", "policy", "outcome"), rulesets,
+             f"version >= {version}"),
+        also(hotel_client, "rules", ("at", "ruleset_id", "version", *own, "class", "destination_cluster", "weight",
+                                     "predicted_compute_ms", "predicted_network_ms"), rules, f"version >= {version}"),
+        also(hotel_client, "edges", ("started_at", "trace_id", "span_id", *own, "destination_cluster", "class",
+                                     "duration_us", "network_us", "adjusted_count", "ruleset_version"), edges,
+             "startsWith(trace_id, 'later')"),
+        also(hotel_client, "calls", ("started_at", "trace_id", "span_id", "cluster", "service", "class", "duration_us",
+                                     "exclusive_us", "adjusted_count"), served, "startsWith(trace_id, 'later')"),
+    ):  # fmt: skip
+        rows = {row["destination"]: row for row in ask("why") if row["class"] == CLASS["rate"]}
+        if policy == "local":
+            assert {row["class"] for row in ask("why")} == {CLASS["rate"]}
+    assert set(rows) == set(weights)
+    for cluster, row in rows.items():
+        assert (row["observed_own_ms"], row["observed_network_ms"]) == (900, 7)
+        assert row["sent_percent"] == row["weight_percent"] == weights[cluster] / 100
+        assert (row["ruleset"], row["since_version"]) == (version + 1, version)
+        assert (row["predicted_own_ms"], row["predicted_network_ms"]) == (950, 5)
 
 
 def test_what_the_optimizer_decided(ask, hotel_client):
