@@ -17,7 +17,9 @@ class Lease:
     """One leader per role, under a fencing token that grows from leader to leader: proposals carry it, and the
     publisher refuses one that is older than the newest it has seen. Tokens are Redis's clock in microseconds,
     but always above the last one given: they grow on when the clock is set back, and also when Redis has lost
-    everything."""
+    everything. A last token that lies over an hour ahead of the clock is none: the publisher refuses it too."""
+
+    _AHEAD_US = names.VALUE_FENCING_TOKEN_AHEAD_US
 
     # Only the holder of the token may touch the key.
     _IF_MINE = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end "
@@ -25,8 +27,10 @@ class Lease:
     _TAKE = """
         if redis.call('exists', KEYS[1]) == 1 then return false end
         local time = redis.call('time')
-        local last = tonumber(redis.call('get', KEYS[2]) or '0')
-        local token = string.format('%.0f', math.max(time[1] * 1000000 + time[2], last + 1))
+        local now = time[1] * 1000000 + time[2]
+        local last = tonumber(redis.call('get', KEYS[2])) or 0
+        if last > now + tonumber(ARGV[2]) then last = 0 end
+        local token = string.format('%.0f', math.max(now, last + 1))
         redis.call('set', KEYS[2], token)
         redis.call('set', KEYS[1], token, 'px', ARGV[1])
         return token
@@ -53,7 +57,9 @@ class Lease:
         ):
             self._until = asked + self._ttl_ms / 1000
             return True
-        self.token = await self._redis.eval(self._TAKE, 2, self._key, self._fence, self._ttl_ms)
+        self.token = await self._redis.eval(
+            self._TAKE, 2, self._key, self._fence, self._ttl_ms, self._AHEAD_US
+        )
         self._until = asked + self._ttl_ms / 1000 if self.token is not None else 0.0
         return self.token is not None
 

@@ -113,6 +113,7 @@ const (
 	ValueDenialsPerCluster          = 1000
 	ValueVersionAheadMs             = 3600000
 	ValueWholeCluster               = "*"
+	ValueFencingTokenAheadUs        = 3600000000
 	ValueDirectionInbound           = "inbound"
 	ValueDirectionOutbound          = "outbound"
 )

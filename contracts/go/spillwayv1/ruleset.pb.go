@@ -512,7 +512,11 @@ type Ruleset struct {
 	FencingToken uint64 `protobuf:"varint,11,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	// Given by the publisher, whatever a proposal says: of each (source cluster, class) at most one, in that order.
 	// They hold beyond expires_at, until another ruleset is taken.
-	Denials       []*Denial `protobuf:"bytes,12,rep,name=denials,proto3" json:"denials,omitempty"`
+	Denials []*Denial `protobuf:"bytes,12,rep,name=denials,proto3" json:"denials,omitempty"`
+	// From this version on, earlier fencing tokens of these origins do not count. Only the operator may ask for it.
+	ResetFences []Origin `protobuf:"varint,15,rep,packed,name=reset_fences,json=resetFences,proto3,enum=spillway.v1.Origin" json:"reset_fences,omitempty"`
+	// Why the operator sent it, for the audit.
+	Reason        string `protobuf:"bytes,16,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -631,6 +635,20 @@ func (x *Ruleset) GetDenials() []*Denial {
 	return nil
 }
 
+func (x *Ruleset) GetResetFences() []Origin {
+	if x != nil {
+		return x.ResetFences
+	}
+	return nil
+}
+
+func (x *Ruleset) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_spillway_v1_ruleset_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_ruleset_proto_rawDesc = "" +
@@ -668,7 +686,7 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"network_ms\x18\x03 \x01(\x01R\tnetworkMs\x12-\n" +
 	"\x13egress_usd_per_hour\x18\x04 \x01(\x01R\x10egressUsdPerHour\x12\x1d\n" +
 	"\n" +
-	"demand_rps\x18\x05 \x01(\x01R\tdemandRps\"\xa3\x04\n" +
+	"demand_rps\x18\x05 \x01(\x01R\tdemandRps\"\xf3\x04\n" +
 	"\aRuleset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12+\n" +
@@ -684,7 +702,9 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"\x0ftraffic_classes\x18\n" +
 	" \x03(\v2\x19.spillway.v1.TrafficClassR\x0etrafficClasses\x12#\n" +
 	"\rfencing_token\x18\v \x01(\x04R\ffencingToken\x12-\n" +
-	"\adenials\x18\f \x03(\v2\x13.spillway.v1.DenialR\adenials*\\\n" +
+	"\adenials\x18\f \x03(\v2\x13.spillway.v1.DenialR\adenials\x126\n" +
+	"\freset_fences\x18\x0f \x03(\x0e2\x13.spillway.v1.OriginR\vresetFences\x12\x16\n" +
+	"\x06reason\x18\x10 \x01(\tR\x06reason*\\\n" +
 	"\x06Origin\x12\x16\n" +
 	"\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ORIGIN_OPTIMIZER\x10\x01\x12\x0f\n" +
@@ -730,11 +750,12 @@ var file_spillway_v1_ruleset_proto_depIdxs = []int32{
 	3,  // 10: spillway.v1.Ruleset.rules:type_name -> spillway.v1.Rule
 	1,  // 11: spillway.v1.Ruleset.traffic_classes:type_name -> spillway.v1.TrafficClass
 	4,  // 12: spillway.v1.Ruleset.denials:type_name -> spillway.v1.Denial
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	0,  // 13: spillway.v1.Ruleset.reset_fences:type_name -> spillway.v1.Origin
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_ruleset_proto_init() }

@@ -110,5 +110,6 @@ pub const VALUE_BUCKET_COUNT: u64 = 10;
 pub const VALUE_DENIALS_PER_CLUSTER: u64 = 1000;
 pub const VALUE_VERSION_AHEAD_MS: u64 = 3600000;
 pub const VALUE_WHOLE_CLUSTER: &str = "*";
+pub const VALUE_FENCING_TOKEN_AHEAD_US: u64 = 3600000000;
 pub const VALUE_DIRECTION_INBOUND: &str = "inbound";
 pub const VALUE_DIRECTION_OUTBOUND: &str = "outbound";

@@ -87,10 +87,13 @@ async def test_tokens_grow_from_leader_to_leader_whatever_redis_remembers(world)
     assert await first.hold() and first.fencing_token == before
     await first.release()
     assert await second.hold() and second.fencing_token > before
-    ahead = second.fencing_token + 10**12
+    ahead = second.fencing_token + 10**9
     await second.release()
     await redis.set(fence, ahead)
     assert await first.hold() and first.fencing_token == ahead + 1
+    await first.release()
+    await redis.set(fence, 2**63)  # the publisher would refuse what comes after it
+    assert await first.hold() and before < first.fencing_token < ahead
     await redis.flushall()
     assert await second.hold() and second.fencing_token > before
     assert not await first.hold()

@@ -1,4 +1,4 @@
-"""python -m spillway_publisher run | status | rollback | validate"""
+"""python -m spillway_publisher run | status | rollback | reset-fence | validate"""
 
 import argparse
 import asyncio
@@ -44,6 +44,9 @@ def _parser() -> argparse.ArgumentParser:
         "--for", dest="lifetime_s", type=_lifetime, default=600.0, metavar="SECONDS",
         help="how long it holds against other proposals and until it expires (default 600)",
     )  # fmt: skip
+    reset = commands_of.add_parser("reset-fence", help="forget the fencing tokens of an origin")
+    reset.add_argument("--origin", required=True, choices=["optimizer", "papa"])
+    reset.add_argument("--reason", required=True, metavar="TEXT")
     validate = commands_of.add_parser("validate", help="check a ruleset file against the topology")
     validate.add_argument("file", type=Path)
     return parser
@@ -86,6 +89,11 @@ def _rollback(chosen: argparse.Namespace) -> int:
     return asyncio.run(commands.rollback(settings, chosen.to, chosen.reason, chosen.lifetime_s))
 
 
+def _reset_fence(chosen: argparse.Namespace) -> int:
+    settings = config.read(config.OperatorSettings)
+    return asyncio.run(commands.reset_fence(settings, chosen.origin, chosen.reason))
+
+
 def _validate(chosen: argparse.Namespace) -> int:
     topology, _ = _read(config.read(config.TopologySettings))
     problems = operator.validate(chosen.file, topology)
@@ -93,7 +101,13 @@ def _validate(chosen: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-_COMMANDS = {"run": _run, "status": _status, "rollback": _rollback, "validate": _validate}
+_COMMANDS = {
+    "run": _run,
+    "status": _status,
+    "rollback": _rollback,
+    "reset-fence": _reset_fence,
+    "validate": _validate,
+}
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -17,8 +17,9 @@ import time
 from nats.js import JetStreamContext
 from nats.js.api import Header
 from nats.js.errors import APIError
-from spillway.v1.ruleset_pb2 import Origin, Ruleset
+from spillway.v1.ruleset_pb2 import Ruleset
 
+from spillway_publisher.fences import Fences
 from spillway_publisher.keys import Keys
 from spillway_publisher.telemetry import Telemetry
 from spillway_publisher.values import SUBJECT, Entry, Stored, Values
@@ -40,7 +41,7 @@ class Bucket:
         self._keys, self._values = keys, Values(keys, telemetry)
         self._entries: dict[str, Entry] = {}
         self._versions: dict[str, int] = {}  # ruleset id -> version, from the claim key's history
-        self._fences: dict[Origin, int] = {}
+        self._fences = Fences()
         self._floor = 0
         self._lock = asyncio.Lock()  # a refresh never puts back what a write replaced
         self._js: JetStreamContext | None = None
@@ -57,9 +58,15 @@ class Bucket:
         """The version that a proposal got already, by any publisher (of the last 64)."""
         return self._versions.get(ruleset_id)
 
-    def fences(self) -> dict[Origin, int]:
+    @property
+    def fences(self) -> Fences:
         """The newest fencing token of each origin that a version was published under (of the last 64)."""
-        return dict(self._fences)
+        return self._fences
+
+    @property
+    def newest_version(self) -> int:
+        """The highest version that was ever seen."""
+        return self._floor
 
     def missing(self, version: int) -> list[str]:
         """Clusters whose key is older than this version."""
@@ -113,14 +120,10 @@ class Bucket:
         self._versions = {stored.ruleset.id: stored.ruleset.version for stored in history}
         for stored in history:
             self._raise_floor(stored.ruleset.version)
-            self._raise_fence(stored.ruleset)
+            self._fences.read(stored.ruleset, time.time_ns())
 
     def _raise_floor(self, version: int) -> None:
         self._floor = max(self._floor, version)
-
-    def _raise_fence(self, ruleset: Ruleset) -> None:
-        origin = ruleset.origin
-        self._fences[origin] = max(self._fences.get(origin, 0), ruleset.fencing_token)
 
     async def claim(self, part: Ruleset) -> None:
         """Writes the claim key: from here on the version is this proposal's. Raises ConflictError."""
@@ -131,7 +134,7 @@ class Bucket:
                 raise ConflictError(self.claim_cluster)
             await self._write(self.claim_cluster, part)
         self._versions[part.id] = part.version
-        self._raise_fence(part)
+        self._fences.read(part, time.time_ns())
         if len(self._versions) > 2 * HISTORY:  # as many as a restart would still know
             self._versions = dict(sorted(self._versions.items(), key=lambda item: item[1])[-HISTORY:])
 

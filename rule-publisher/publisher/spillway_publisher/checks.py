@@ -9,6 +9,8 @@ from spillway_contracts import ContractError, traffic_class
 from spillway_contracts import ruleset as contract
 from spillway_contracts.guardrails import Guardrails
 
+from spillway_publisher import fences
+
 SECOND = 1_000_000_000
 
 
@@ -105,6 +107,13 @@ def authority_problems(proposal: Ruleset, context: Context) -> list[str]:
 
 def _fence_problems(proposal: Ruleset, context: Context) -> list[str]:
     """The late word of a leader that lost its lease, however well it would pass otherwise."""
+    if not fences.plausible(proposal.fencing_token, context.now_ns):
+        return [
+            f"fencing_token: {proposal.fencing_token} is no token of a lease; tokens are Redis's clock in "
+            f"microseconds, at most {fences.largest(context.now_ns)} is allowed"
+        ]
+    if proposal.reset_fences:
+        return []
     newest = context.fences.get(proposal.origin, 0)
     if context.resumed or proposal.origin == ORIGIN_OPERATOR or proposal.fencing_token >= newest:
         return []

@@ -1,10 +1,11 @@
-"""The wiring of `status` and `rollback`: one connection, a question or a proposal, an answer."""
+"""The wiring of `status`, `rollback` and `reset-fence`: one connection, a question or a proposal, an answer."""
 
 import asyncio
 import contextlib
 import json
 import sys
 import time
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from spillway.v1.ruleset_pb2 import Ruleset
@@ -109,16 +110,32 @@ async def rollback(settings: OperatorSettings, to: int | None, reason: str, life
         signed.tell()
         version = operator.choose_version(history, to)
         proposal = operator.rollback(operator.whole(history, version), reason, lifetime_s, time.time_ns())
-        subject = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
-        await js.publish(subject, proposal.SerializeToString(), headers={"Nats-Msg-Id": proposal.id})
-        deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
-            published = await signed.latest(js)
-            if all(cluster in published and published[cluster].id == proposal.id for cluster in history):
-                given = min(published[cluster].version for cluster in history)
-                print(f"version {given} is in force: the rules of version {version}")
-                return 0
-            await asyncio.sleep(0.2)
+        given = await _in_force(js, signed, proposal, history)
+    print(f"version {given} is in force: the rules of version {version}")
+    return 0
+
+
+async def reset_fence(settings: OperatorSettings, origin: str, reason: str) -> int:
+    """Makes publishers forget the fencing tokens of an origin, and waits until they have."""
+    signed = _Signed(settings)
+    async with _jetstream(settings) as js:
+        proposal = operator.reset_fences([origin], reason, time.time_ns())
+        given = await _in_force(js, signed, proposal, ())
+    print(f"version {given} is in force: earlier fencing tokens of {origin} do not count any more")
+    return 0
+
+
+async def _in_force(js, signed: _Signed, proposal: Ruleset, clusters: Collection[str]) -> int:
+    """Proposes and gives the version once it is in force in these clusters and at least one. Raises OperatorError."""
+    subject = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
+    await js.publish(subject, proposal.SerializeToString(), headers={"Nats-Msg-Id": proposal.id})
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        published = await signed.latest(js)
+        given = {c: r.version for c, r in published.items() if r.id == proposal.id}
+        if given and all(cluster in given for cluster in clusters):
+            return min(given.values())
+        await asyncio.sleep(0.2)
     raise operator.OperatorError(
         f"proposal {proposal.id} was sent but is not in force everywhere after {WAIT_S:g} s: does the "
         f"publisher run? If it refused, table rulesets and its log say why"

@@ -44,12 +44,18 @@ def renewal(
     """
     wanted = of(policy, clusters)
     said = [denial for _, ruleset in sorted(in_force.items()) for denial in ruleset.denials]
-    if said == wanted:
-        return None
+    return None if said == wanted else renewed(in_force, policy, now_ns)
+
+
+def renewed(in_force: Mapping[str, Ruleset], policy: Guardrails, now_ns: int) -> Ruleset:
+    """The proposal of `renewal`, whether the denials changed or not."""
     proposal = slices.join(sorted(in_force.values(), key=lambda ruleset: ruleset.version))
     proposal.id, proposal.version = f"denials-{uuid.uuid4()}", 0
-    proposal.created_at.FromNanoseconds(now_ns)
-    del proposal.denials[:]
+    # Not older than what it replaces, though that proposer's clock may be ahead of ours.
+    newest = max((r.created_at.ToNanoseconds() for r in in_force.values()), default=0)
+    proposal.created_at.FromNanoseconds(max(now_ns, newest))
+    for field in ("denials", "reset_fences", "reason"):
+        proposal.ClearField(field)
     expiries = [ruleset.expires_at.ToNanoseconds() for ruleset in in_force.values()]
     if min(expiries, default=0) > now_ns:
         proposal.expires_at.FromNanoseconds(min(expiries))

@@ -47,6 +47,7 @@ def decide(proposal: Ruleset, context: Context) -> Decision:
         return _refused("shadow", ["shadow: true: computed, not published", *changes])
     # Every rule of an operator's ruleset says why it was sent: that is the audit's reason.
     said = [rule.reason for rule in proposal.rules[:1]] if proposal.origin == ORIGIN_OPERATOR else []
+    said = [proposal.reason] if proposal.reason else said
     return Decision(result, "; ".join(filter(None, said + changes)))
 
 

@@ -1,7 +1,7 @@
 """What operators ask for and do: status, rollback, validate. The thinking is pure, the commands thin."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from google.protobuf import json_format
@@ -95,6 +95,7 @@ def rollback(old: Ruleset, reason: str, lifetime_s: float, now_ns: int) -> Rules
     proposal = Ruleset()
     proposal.CopyFrom(old)
     proposal.ClearField("fencing_token")
+    proposal.ClearField("reset_fences")
     proposal.ClearField("denials")  # the publisher says today's
     proposal.id = f"rollback-{old.version}-{uuid.uuid4()}"
     proposal.version = 0
@@ -103,6 +104,15 @@ def rollback(old: Ruleset, reason: str, lifetime_s: float, now_ns: int) -> Rules
     proposal.expires_at.FromNanoseconds(now_ns + int(lifetime_s * SECOND))
     for rule in proposal.rules:
         rule.reason = f"rollback to version {old.version}: {reason}"
+    return proposal
+
+
+def reset_fences(origins: Collection[str], reason: str, now_ns: int) -> Ruleset:
+    """A proposal that keeps what is in force and forgets the fencing tokens of these origins."""
+    proposal = Ruleset(id=f"reset-fence-{uuid.uuid4()}", origin=ORIGIN_OPERATOR)
+    proposal.reset_fences.extend(Origin.Value(f"ORIGIN_{origin.upper()}") for origin in origins)
+    proposal.reason = f"fencing tokens of {', '.join(origins)} reset: {reason}"
+    proposal.created_at.FromNanoseconds(now_ns)
     return proposal
 
 

@@ -15,7 +15,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import slices
+from spillway_publisher import fences, slices
 from spillway_publisher.bucket import Bucket, ConflictError
 from spillway_publisher.checks import Context, contract_problems
 from spillway_publisher.guardrails import Decision, decide
@@ -44,7 +44,8 @@ class Proposals:
         self._hot_state, self._history, self._telemetry = hot_state, history, telemetry
         self._clusters = [cluster.name for cluster in topology.clusters]
         # Beside those of published versions, which the bucket knows over restarts.
-        self._refused_fences: dict[Origin, int] = {}
+        # By origin: the token, and the newest version when it was refused.
+        self._refused_fences: dict[Origin, tuple[int, int]] = {}
         self._unsettled: Msg | None = None
         # What was last tried to be published: a write may have landed though its answer was lost.
         self._attempt: tuple[str, int, Decision] | None = None
@@ -107,7 +108,7 @@ class Proposals:
                 resumed=given is not None,
                 fences=self._fences(),
             )
-            decision = decide(proposal, context)
+            decision = decide(self._whole(proposal, context), context)
             if decision.ruleset is None:
                 self._note_refused_fence(proposal)
                 written = f" (version {given} had been written to some clusters)" if given else ""
@@ -130,16 +131,26 @@ class Proposals:
         for cluster in self._bucket.missing(version):
             await self._bucket.write(cluster, parts[cluster])
 
+    def _whole(self, proposal: Ruleset, context: Context) -> Ruleset:
+        """What the proposal asks for, as a ruleset of all clusters."""
+        if proposal.reset_fences:
+            return fences.reset(proposal, context.in_force, context.policy, context.now_ns)
+        return proposal
+
     def _fences(self) -> dict[Origin, int]:
-        published = self._bucket.fences()
-        origins = published.keys() | self._refused_fences.keys()
-        return {o: max(published.get(o, 0), self._refused_fences.get(o, 0)) for o in origins}
+        newest = self._bucket.fences.newest()
+        for origin, (token, version) in self._refused_fences.items():
+            if version >= self._bucket.fences.reset_in(origin):
+                newest[origin] = max(newest.get(origin, 0), token)
+        return newest
 
     def _note_refused_fence(self, proposal: Ruleset) -> None:
         """A leader that was refused for what it said is the leader all the same."""
+        if not fences.plausible(proposal.fencing_token, time.time_ns()):
+            return
         if not contract_problems(proposal, self._topology):
-            known = self._refused_fences.get(proposal.origin, 0)
-            self._refused_fences[proposal.origin] = max(known, proposal.fencing_token)
+            known = max(self._fences().get(proposal.origin, 0), proposal.fencing_token)
+            self._refused_fences[proposal.origin] = (known, self._bucket.newest_version)
 
     def _note_written(self, ruleset_id: str, version: int) -> None:
         """Every cluster has this version or a newer one."""
@@ -167,6 +178,10 @@ def origin_problem(proposal: Ruleset, subject: str) -> str | None:
     """Who may write a subject speaks for its origin alone; the operator also for what is in force already."""
     operator = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
     origin = Origin.Name(proposal.origin) if proposal.origin in Origin.values() else str(proposal.origin)
+    if proposal.reset_fences and subject != operator:
+        return f"reset_fences: proposed by {subject}; only {operator} may ask for it"
+    if problem := fences.reset_problem(proposal):
+        return problem
     own = names.NATS_SUBJECT_PROPOSALS.format(origin=origin.removeprefix("ORIGIN_").lower())
     if subject in (own, operator) or not proposal.origin:
         return None

@@ -92,7 +92,7 @@ class Prediction(_message.Message):
     def __init__(self, mean_latency_ms: _Optional[float] = ..., compute_ms: _Optional[float] = ..., network_ms: _Optional[float] = ..., egress_usd_per_hour: _Optional[float] = ..., demand_rps: _Optional[float] = ...) -> None: ...
 
 class Ruleset(_message.Message):
-    __slots__ = ("id", "version", "origin", "policy", "input_window", "created_at", "expires_at", "predicted", "rules", "traffic_classes", "fencing_token", "denials")
+    __slots__ = ("id", "version", "origin", "policy", "input_window", "created_at", "expires_at", "predicted", "rules", "traffic_classes", "fencing_token", "denials", "reset_fences", "reason")
     ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,8 @@ class Ruleset(_message.Message):
     TRAFFIC_CLASSES_FIELD_NUMBER: _ClassVar[int]
     FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
     DENIALS_FIELD_NUMBER: _ClassVar[int]
+    RESET_FENCES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     id: str
     version: int
     origin: Origin
@@ -117,4 +119,6 @@ class Ruleset(_message.Message):
     traffic_classes: _containers.RepeatedCompositeFieldContainer[TrafficClass]
     fencing_token: int
     denials: _containers.RepeatedCompositeFieldContainer[Denial]
-    def __init__(self, id: _Optional[str] = ..., version: _Optional[int] = ..., origin: _Optional[_Union[Origin, str]] = ..., policy: _Optional[str] = ..., input_window: _Optional[_Union[InputWindow, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., predicted: _Optional[_Union[Prediction, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., traffic_classes: _Optional[_Iterable[_Union[TrafficClass, _Mapping]]] = ..., fencing_token: _Optional[int] = ..., denials: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ...) -> None: ...
+    reset_fences: _containers.RepeatedScalarFieldContainer[Origin]
+    reason: str
+    def __init__(self, id: _Optional[str] = ..., version: _Optional[int] = ..., origin: _Optional[_Union[Origin, str]] = ..., policy: _Optional[str] = ..., input_window: _Optional[_Union[InputWindow, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., predicted: _Optional[_Union[Prediction, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., traffic_classes: _Optional[_Iterable[_Union[TrafficClass, _Mapping]]] = ..., fencing_token: _Optional[int] = ..., denials: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., reset_fences: _Optional[_Iterable[_Union[Origin, str]]] = ..., reason: _Optional[str] = ...) -> None: ...

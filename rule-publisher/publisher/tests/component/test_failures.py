@@ -244,3 +244,34 @@ async def test_a_late_leader_is_refused_by_a_publisher_that_was_restarted(world,
     refused = "SELECT outcome, reason FROM rulesets WHERE ruleset_id = %(id)s"
     ((outcome, reason),) = await world.rows(refused, 1, id=late.id)
     assert outcome == "refused" and "fencing_token: 100 is of an earlier leader" in reason
+
+
+async def test_an_absurd_fencing_token_locks_nobody_out_and_the_operator_resets_a_plausible_one(world, make):
+    """2^63 is refused and the leader goes on. A token half an hour ahead locks it out until the operator's reset, which
+    holds over kill -9 and changes no rule."""
+    process = world.publisher()
+    now = time.time_ns() // 1000
+    absurd, leader = make(LOCAL, fencing_token=2**63), make(SPREAD, fencing_token=now)
+    await world.propose(absurd)
+    await world.propose(leader)
+    await world.published(leader)
+    audit = "SELECT outcome, reason FROM rulesets WHERE ruleset_id = %(id)s"
+    ((outcome, reason),) = await world.rows(audit, 1, id=absurd.id)
+    assert outcome == "refused" and f"fencing_token: {2**63} is no token of a lease" in reason
+    ahead, locked_out = make(SPREAD, fencing_token=now + 1_800_000_000), make(LOCAL, fencing_token=now)
+    await world.propose(ahead)
+    await world.published(ahead)
+    await world.propose(locked_out)
+    ((outcome, reason),) = await world.rows(audit, 1, id=locked_out.id)
+    assert outcome == "refused" and "is of an earlier leader" in reason
+    done = world.command("reset-fence", "--origin", "optimizer", "--reason", "a wrong clock")
+    assert done.returncode == 0, done.stderr
+    north = await world.value("north")
+    assert [(d.cluster, d.weight) for d in north.rules[0].destinations] == [("north", 4000), ("south", 6000)]
+    rows = await world.rows(audit, 1, id=north.id)
+    assert rows == [("published", "fencing tokens of optimizer reset: a wrong clock")]
+    process.kill()
+    process.start()
+    freed = make(LOCAL, fencing_token=now + 1)
+    await world.propose(freed)
+    await world.published(freed)

@@ -1,0 +1,74 @@
+"""Fencing tokens: which are plausible, which count, and how an operator resets them. Pure.
+
+A token is Redis's clock in microseconds at the time when a leader took its lease. A token that lies
+far ahead of the clock would lock every later leader out, so it is refused and never remembered.
+"""
+
+from collections.abc import Mapping
+
+from spillway.v1.ruleset_pb2 import Origin, Ruleset
+from spillway_contracts import names
+from spillway_contracts.guardrails import Guardrails
+
+from spillway_publisher import denials
+
+
+def largest(now_ns: int) -> int:
+    """The largest token that is accepted now."""
+    return now_ns // 1000 + names.VALUE_FENCING_TOKEN_AHEAD_US
+
+
+def plausible(token: int, now_ns: int) -> bool:
+    return token <= largest(now_ns)
+
+
+class Fences:
+    """The newest plausible token of each origin, from published versions in rising order."""
+
+    def __init__(self) -> None:
+        self._newest: dict[Origin, int] = {}
+        self._reset_in: dict[Origin, int] = {}  # origin -> version of its last reset
+        self._read_to = 0
+
+    def read(self, ruleset: Ruleset, now_ns: int) -> None:
+        """Takes over a published version; versions that were read before change nothing."""
+        if ruleset.version <= self._read_to:
+            return
+        self._read_to = ruleset.version
+        for origin in ruleset.reset_fences:
+            self._newest.pop(origin, None)
+            self._reset_in[origin] = ruleset.version
+        if plausible(ruleset.fencing_token, now_ns):
+            newest = self._newest.get(ruleset.origin, 0)
+            self._newest[ruleset.origin] = max(newest, ruleset.fencing_token)
+
+    def newest(self) -> dict[Origin, int]:
+        return dict(self._newest)
+
+    def reset_in(self, origin: Origin) -> int:
+        """The version of the origin's last reset; 0: none is known."""
+        return self._reset_in.get(origin, 0)
+
+
+def reset_problem(proposal: Ruleset) -> str | None:
+    """Why a proposal's reset cannot be done, or None."""
+    known = [value for value in Origin.values() if value]
+    wrong = [origin for origin in proposal.reset_fences if origin not in known]
+    if not wrong:
+        return None
+    allowed = ", ".join(Origin.Name(value) for value in known)
+    return f"reset_fences: {wrong[0]}; must be among {allowed}"
+
+
+def reset(
+    proposal: Ruleset,
+    in_force: Mapping[str, Ruleset],
+    policy: Guardrails,
+    now_ns: int,
+) -> Ruleset:
+    """What is in force, under the id of the operator's proposal and with its reset. No rule changes."""
+    whole = denials.renewed(in_force, policy, now_ns)
+    whole.id, whole.reason = proposal.id, proposal.reason
+    whole.reset_fences.extend(proposal.reset_fences)
+    whole.ClearField("fencing_token")
+    return whole

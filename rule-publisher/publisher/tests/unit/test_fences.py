@@ -1,0 +1,74 @@
+"""Fencing tokens as values: which are plausible, what a published version teaches, what a reset forgets."""
+
+import time
+
+import pytest
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, ORIGIN_PAPA, Ruleset
+from spillway_contracts import names
+from spillway_contracts.guardrails import Guardrails
+from spillway_publisher.checks import Context
+from spillway_publisher.fences import Fences, largest, reset
+from spillway_publisher.guardrails import decide
+from spillway_publisher.operator import reset_fences
+from spillway_publisher.proposals import origin_problem
+
+SPREAD = {"north": {"north": 4000, "south": 6000}}
+OPERATOR = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
+
+
+@pytest.mark.parametrize("token", [2**63, 2**53, 10**18])
+def test_a_token_that_no_lease_gave_is_refused_and_not_remembered(token, topology, make):
+    """Neither the check of a proposal nor the history of the bucket takes it for the newest."""
+    now = time.time_ns()
+    decision = decide(make(SPREAD, fencing_token=token), Context(topology, Guardrails(), {}, now))
+    assert decision.refused_by == "authority"
+    assert f"fencing_token: {token} is no token of a lease" in decision.reason
+    assert f"at most {largest(now)} is allowed" in decision.reason
+    fences = Fences()
+    fences.read(Ruleset(version=1, origin=ORIGIN_OPTIMIZER, fencing_token=token), now)
+    assert fences.newest() == {}
+
+
+def test_a_token_of_a_clock_that_is_a_little_ahead_counts(topology, make):
+    """Redis and the publisher have clocks of their own."""
+    now = time.time_ns()
+    ahead = now // 1000 + names.VALUE_FENCING_TOKEN_AHEAD_US // 2
+    assert decide(make(SPREAD, fencing_token=ahead), Context(topology, Guardrails(), {}, now)).ruleset
+
+
+def test_a_reset_forgets_the_tokens_before_it_and_no_other_origins():
+    """Read in any portions and again: a version counts once, and tokens after the reset count."""
+    fences, now = Fences(), time.time_ns()
+    history = [
+        Ruleset(version=1, origin=ORIGIN_OPTIMIZER, fencing_token=90),
+        Ruleset(version=2, origin=ORIGIN_PAPA, fencing_token=80),
+        Ruleset(version=3, origin=ORIGIN_OPTIMIZER, reset_fences=[ORIGIN_OPTIMIZER]),
+        Ruleset(version=4, origin=ORIGIN_OPTIMIZER, fencing_token=20),
+    ]
+    for ruleset in history[:3] + history:
+        fences.read(ruleset, now)
+    assert fences.newest() == {ORIGIN_OPTIMIZER: 20, ORIGIN_PAPA: 80}
+    assert (fences.reset_in(ORIGIN_OPTIMIZER), fences.reset_in(ORIGIN_PAPA)) == (3, 0)
+
+
+def test_a_reset_changes_no_rule_no_expiry_and_holds_nobody_off(topology, make):
+    """It is what is in force, of its own proposer, under the operator's id and reason."""
+    in_force, now = make(SPREAD, fencing_token=7, version=5), time.time_ns()
+    asked = reset_fences(["optimizer"], "a token from nowhere", now)
+    context = Context(topology, Guardrails(), {"north": in_force}, now, fences={ORIGIN_OPTIMIZER: 10**15})
+    decision = decide(reset(asked, context.in_force, context.policy, now), context)
+    assert decision.reason == "fencing tokens of optimizer reset: a token from nowhere"
+    assert decision.ruleset.rules == in_force.rules and decision.ruleset.expires_at == in_force.expires_at
+    assert (decision.ruleset.id, decision.ruleset.origin) == (asked.id, ORIGIN_OPTIMIZER)
+    assert list(decision.ruleset.reset_fences) == [ORIGIN_OPTIMIZER] and not decision.ruleset.fencing_token
+
+
+def test_only_the_operator_resets(make):
+    """A proposer's own subject may not, whatever origin it claims."""
+    asked = reset_fences(["optimizer"], "x", time.time_ns())
+    assert origin_problem(asked, OPERATOR) is None
+    asked.origin = ORIGIN_OPTIMIZER
+    subject = names.NATS_SUBJECT_PROPOSALS.format(origin="optimizer")
+    assert "only spillway.proposals.operator may ask for it" in origin_problem(asked, subject)
+    wrong = Ruleset(origin=ORIGIN_OPERATOR, reset_fences=[9])
+    assert "reset_fences: 9; must be among ORIGIN_OPTIMIZER" in origin_problem(wrong, OPERATOR)
