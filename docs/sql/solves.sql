@@ -1,7 +1,8 @@
 -- What did the optimizer decide, why, and what held it back?
 -- Use it when rules do not change though they should, change too often, or cost more than expected: one row per
--- policy, outcome and trigger, most frequent first.
---   solves             of that policy, outcome and trigger
+-- application, policy, outcome and trigger, most frequent first.
+--   application        classes that share no service with others, named after their first entry service; '': the mesh
+--   solves             of that application, policy, outcome and trigger
 --   last               the newest of them, and last_reason its reason: of a refusal, what was wrong with the input
 --   ms_p50, ms_max     of the solver
 --   gap_max            worst proven (solution - bound) / solution; empty: no bound was proven
@@ -10,7 +11,7 @@
 --   binding            constraints and capacities that held the objective back, the most frequent first
 --   notes              the most frequent ones: overload, limits that could not be kept, what was assumed
 -- Parameters: start, end.
-SELECT policy, outcome, trigger,
+SELECT application, policy, outcome, trigger,
        count() AS solves,
        max(at) AS last,
        argMax(reason, at) AS last_reason,
@@ -26,5 +27,5 @@ SELECT policy, outcome, trigger,
        topKArray(5)(notes) AS notes
 FROM solves
 WHERE at BETWEEN {start:DateTime64(3, 'UTC')} AND {end:DateTime64(3, 'UTC')}
-GROUP BY policy, outcome, trigger
-ORDER BY solves DESC, policy, outcome, trigger
+GROUP BY application, policy, outcome, trigger
+ORDER BY solves DESC, application, policy, outcome, trigger

@@ -1,60 +1,156 @@
-"""One run of the optimizer on its way from telemetry to a ruleset. Pure."""
+"""One application in one run of the optimizer: from its problem to the rules that are sent for it. Pure."""
 
-import time
-import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from spillway.v1.ruleset_pb2 import Origin, Ruleset
-from spillway.v1.topology_pb2 import Topology
+from spillway.v1.ruleset_pb2 import Destination, Rule
+from spillway_contracts import traffic_class
 
-from spillway_optimizer import hot
-from spillway_optimizer.decide import Action, Decision
-from spillway_optimizer.extract import Stamp, UnverifiedError, from_rules
-from spillway_optimizer.model import Model
-from spillway_optimizer.objective import Evaluation
-from spillway_optimizer.solves import Occasion, Solved
+from spillway_optimizer.decide import Action, Decision, decide, renewal
+from spillway_optimizer.extract import Priced, UnverifiedError, integer_rules, loss, priced
+from spillway_optimizer.hot import InForce
+from spillway_optimizer.memory import Memory, Thresholds, due
+from spillway_optimizer.model import ApplicationModel
+from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.projection import project
+from spillway_optimizer.rules import RuleKey, Rules
+from spillway_optimizer.solves import Solved
 from spillway_optimizer.verify import exceeded, verify
 
+_MOST_REASON = 300
 
-@dataclass
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What holds for one application in this run, besides its problem. `rules` are those that relays route by."""
+
+    policy: str
+    now: float
+    urgent: bool
+    memory: Memory
+    in_force: InForce | None
+    rules: Mapping[RuleKey, Rule]
+    thresholds: Thresholds
+
+
+@dataclass(frozen=True)
 class Case:
-    """One run, as far as it got."""
+    """How far an application got. `decision` None: its rules are held as they are."""
 
-    occasion: Occasion
-    in_force: hot.InForce | None
-    model: Model | None = None
+    name: str
+    memory: Memory  # to keep when nothing is published
+    published: Memory  # to keep once its rules are
     solved: Solved | None = None
     decision: Decision | None = None
-    ruleset: Ruleset | None = None
-    evaluation: Evaluation | None = None  # of the ruleset
-    notes: Sequence[str] = ()
+    part: Priced | None = None  # of the decision's rules
+    held: tuple[Rule, ...] = ()  # sent as they are
+    wants: bool = False  # whether something has to be sent for it now
+    notes: tuple[str, ...] = ()
     refusal: str | None = None  # why the solve came to nothing
 
-    def check(self, topology: Topology, token: int, ttl_s: float) -> None:
-        """Makes the ruleset of what was decided. Raises UnverifiedError naming all that is wrong."""
-        problem, decision = self.model.problem, self.decision
-        least_bad = self.solved.least_bad if self.solved else None
-        problems = verify(problem, decision.rules, least_bad, decision.slack)
-        if problems and decision.action is not Action.WAIT:
-            raise UnverifiedError("; ".join(problems))
-        stamp = Stamp(
-            ruleset_id=str(uuid.uuid4()),
-            policy=decision.memory.policy,
-            origin=Origin.ORIGIN_OPTIMIZER,
-            window=self.model.window,
-            created_at=time.time(),  # not of the tick: the publisher counts its age from here
-            ttl_s=ttl_s,
-            classes=self.model.classes,
-            fencing_token=token,
-        )
-        self.ruleset, self.evaluation = from_rules(problem, decision.rules, stamp, topology)
-        self.notes = exceeded(problem, self.evaluation)
+    @property
+    def proposes(self) -> bool:
+        return self.decision is not None and self.decision.action is Action.PROPOSE
 
     def said(self) -> tuple[str, ...]:
-        told = [] if self.refusal is None else [f"refused: {self.refusal}"]
-        told += self.model.notes if self.model else ()
-        if self.evaluation is not None:
-            told += [*self.model.problem.layout.notes, *self.notes]
-            told += self.solved.solution.notes if self.solved else ()
-        return tuple(dict.fromkeys(told))
+        refused = () if self.refusal is None else (f"refused: {self.refusal}",)
+        return tuple(dict.fromkeys((*refused, *self.notes)))
+
+
+def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances) -> Case:
+    """The case of an application that has a problem; `solved` is the reason where no solution was found."""
+    if isinstance(solved, str):
+        return refused(model, solved, around, None)
+    problem = solved.problem
+    model = replace(model, problem=problem)
+    best = project(problem, solved.solution)
+    candidate = integer_rules(problem, best)
+    solved = replace(solved, least_bad=best.evaluation, loss=loss(problem, solved.solution, best, candidate))
+    decision = decide(
+        around.memory,
+        around.policy,
+        candidate,
+        around.policy == SPILLWAY,
+        problem,
+        around.in_force,
+        around.now,
+        around.thresholds,
+        urgent=around.urgent,
+        least_bad=best.evaluation,
+    )
+    wrong = verify(problem, decision.rules, best.evaluation, decision.slack)
+    if wrong:
+        return refused(model, f"{UnverifiedError.__name__}: {'; '.join(wrong)}", around, solved)
+    return _decided(model, decision, around, solved)
+
+
+def refused(model: ApplicationModel, why: str, around: Circumstances, solved: Solved | None) -> Case:
+    """What was last proposed, while it keeps to the problem; else, or without a problem, the rules in force as they
+    are."""
+    if model.problem is not None:
+        least_bad = solved.least_bad if solved else None
+        decision = renewal(
+            around.memory, model.problem, around.in_force, least_bad, around.now, around.thresholds
+        )
+        if decision is not None:
+            return replace(_decided(model, decision, around, solved), refusal=why)
+    kept = _as_they_are(around, around.rules.keys(), why)
+    return Case(
+        model.name,
+        around.memory,
+        replace(around.memory, published_at=around.now),
+        solved,
+        held=kept,
+        wants=bool(kept) and due(around.memory, around.thresholds, around.now),
+        notes=model.notes,
+        refusal=why,
+    )
+
+
+def _decided(
+    model: ApplicationModel, decision: Decision, around: Circumstances, solved: Solved | None
+) -> Case:
+    part = priced(model.problem, decision.rules)
+    routes = [key for key in around.rules if key[1:] in model.kept]
+    notes = [*model.notes, *model.problem.layout.notes, *exceeded(model.problem, part.evaluation)]
+    return Case(
+        model.name,
+        decision.memory if decision.action is Action.WAIT else around.memory,
+        replace(decision.memory, published_at=around.now),
+        solved,
+        decision,
+        part,
+        _as_they_are(around, routes, "its calls cannot be modelled"),
+        decision.action is not Action.WAIT,
+        (*notes, *(solved.solution.notes if solved else ())),
+    )
+
+
+def _as_they_are(around: Circumstances, routes: Iterable[RuleKey], why: str) -> tuple[Rule, ...]:
+    """Rules of these routes, with the reason that they are held."""
+    found = []
+    for key in routes:
+        rule = Rule()
+        rule.CopyFrom(around.rules[key])
+        rule.reason = f"held: {why}"[:_MOST_REASON]
+        found.append(rule)
+    return tuple(found)
+
+
+def plain(rules: Rules) -> Mapping[RuleKey, Rule]:
+    """Rules of which only the weights are known."""
+    return {
+        key: Rule(
+            source_cluster=key.source_cluster,
+            source_service=key.source_service,
+            traffic_class=traffic_class.parse(key.class_id),
+            destinations=[Destination(cluster=c, weight=w) for c, w in sorted(weights.items())],
+        )
+        for key, weights in rules.items()
+    }
+
+
+def sent(cases: Sequence[Case]) -> tuple[list[Priced], list[Rule]]:
+    """The parts of a ruleset: what is decided, and what is held."""
+    parts = [case.part for case in cases if case.part is not None]
+    return parts, [rule for case in cases for rule in case.held]

@@ -5,11 +5,11 @@ true; what is merely odd (overload and failures make calls go missing) is a note
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import traffic_class
 
+from spillway_optimizer.found import MESH, Found, Kind, Refusal, Scope
 from spillway_optimizer.telemetry import RatioRow, Telemetry
 
 # Clocks of nodes differ by less than this, or something is wrong with them.
@@ -19,79 +19,101 @@ _BOARDS_APART, _LEAST_RPS = 10.0, 5.0
 _MOST_CALLS_PER_REQUEST = 10_000.0
 
 
-@dataclass(frozen=True)
-class Contradictions:
-    refusals: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
 def contradictions(
     telemetry: Telemetry,
     topology: Topology,
     demand_rps: Mapping[tuple[str, str], float],
     now: float,
     max_age_s: float,
-) -> Contradictions:
-    """`demand_rps` by (cluster, entry class): the demand that a problem would be made of."""
+) -> Found[None]:
+    """`demand_rps` by (cluster, entry class): the demand that a problem would be made of. Each refusal has the scope
+    of what it is about: a cluster for a board, a class, service or edge for a row."""
     refusals = [*_ahead(telemetry, now), *_misplaced(telemetry, topology, demand_rps), *_ratios(telemetry)]
     refusals += _apart(telemetry, now, max_age_s)
-    return Contradictions(tuple(refusals), tuple(_spread(telemetry)))
+    return Found(None, tuple(_spread(telemetry)), tuple(refusals))
 
 
-def _ahead(telemetry: Telemetry, now: float) -> Iterator[str]:
-    """Boards and rows of the future: this clock, or theirs, is wrong, and with it everything's age."""
-    newest: dict[str, float] = {}
+def _ahead(telemetry: Telemetry, now: float) -> Iterator[Refusal]:
+    """Boards and rows of the future: this clock, or theirs, is wrong, and with it their age."""
+    times: list[tuple[Scope, str, float]] = []
     for name, boards in (("demand", telemetry.demand), ("load", telemetry.load)):
         for cluster, board in boards.items():
-            newest[f"{name}: board of {cluster!r}"] = max((entry.at for entry in board.values()), default=0.0)
-    newest["network: board"] = max((entry.at for entry in telemetry.network.values()), default=0.0)
-    newest["curves: newest row"] = max((row.fitted_at for row in telemetry.curves), default=0.0)
-    newest["capacities: newest row"] = max((row.measured_at for row in telemetry.capacities), default=0.0)
-    newest["call_ratios: newest row"] = max((row.window_end for row in telemetry.call_ratios), default=0.0)
-    for what, at in newest.items():
+            newest = max((entry.at for entry in board.values()), default=0.0)
+            times.append((Scope(Kind.CLUSTER, cluster), f"{name}: board of {cluster!r}", newest))
+    times.append(
+        (MESH, "network: board", max((entry.at for entry in telemetry.network.values()), default=0.0))
+    )
+    times += [
+        (Scope(Kind.CLASS, row.class_id), f"curves: row of {row.class_id!r}", row.fitted_at)
+        for row in telemetry.curves
+    ]
+    times += [
+        (
+            Scope(Kind.SERVICE, row.service),
+            f"capacities: row of {row.service!r} in {row.cluster!r}",
+            row.measured_at,
+        )
+        for row in telemetry.capacities
+    ]
+    times += [(_edge(row), _name(row), row.window_end) for row in telemetry.call_ratios]
+    for scope, what, at in times:
         if at - now > _CLOCK_AHEAD_S:
-            yield f"{what} is {at - now:.0f} s ahead of this clock; at most {_CLOCK_AHEAD_S:g} s is allowed"
+            text = f"{what} is {at - now:.0f} s ahead of this clock; at most {_CLOCK_AHEAD_S:g} s is allowed"
+            yield Refusal(scope, text)
 
 
 def _misplaced(
     telemetry: Telemetry, topology: Topology, demand_rps: Mapping[tuple[str, str], float]
-) -> Iterator[str]:
+) -> Iterator[Refusal]:
     """Users served by a service where neither a heartbeat nor the topology has it."""
     declared = {(s.name, p.cluster) for s in topology.services for p in s.placements}
     for cluster, class_id in sorted(demand_rps):
         service, running = traffic_class.parse(class_id).service, telemetry.placement.get(cluster)
         if running is not None and service not in running and (service, cluster) not in declared:
-            yield (
+            yield Refusal(
+                Scope(Kind.CLASS, class_id),
                 f"demand: board of {cluster!r} has requests for {class_id!r}, but neither its heartbeat nor the "
-                f"topology places {service!r} there"
+                f"topology places {service!r} there",
             )
 
 
-def _ratios(telemetry: Telemetry) -> Iterator[str]:
+def _ratios(telemetry: Telemetry) -> Iterator[Refusal]:
     for row in telemetry.call_ratios:
-        name = f"call_ratios: {row.source_class!r} -> {row.class_id!r}"
-        window = _window(row)
-        if window is not None and not window[0] <= window[1] <= row.window_end + _CLOCK_AHEAD_S:
-            yield (
-                f"{name}: input_window {row.input_window} must start before it ends, and end before "
-                f"window_end {row.window_end * 1000:.0f}"
-            )
-        if not 0 <= row.calls_per_request <= _MOST_CALLS_PER_REQUEST:
-            yield f"{name}: calls_per_request {row.calls_per_request:g} must be 0 to {_MOST_CALLS_PER_REQUEST:g}"
-        if row.request_bytes < 0 or row.response_bytes < 0:
-            yield f"{name}: {row.request_bytes:g} and {row.response_bytes:g} bytes must be at least 0"
+        yield from (Refusal(_edge(row), f"{_name(row)}: {wrong}") for wrong in _wrong(row))
 
 
-def _apart(telemetry: Telemetry, now: float, max_age_s: float) -> Iterator[str]:
+def _wrong(row: RatioRow) -> Iterator[str]:
+    window = _window(row)
+    if window is not None and not window[0] <= window[1] <= row.window_end + _CLOCK_AHEAD_S:
+        yield (
+            f"input_window {row.input_window} must start before it ends, and end before "
+            f"window_end {row.window_end * 1000:.0f}"
+        )
+    if not 0 <= row.calls_per_request <= _MOST_CALLS_PER_REQUEST:
+        yield f"calls_per_request {row.calls_per_request:g} must be 0 to {_MOST_CALLS_PER_REQUEST:g}"
+    if row.request_bytes < 0 or row.response_bytes < 0:
+        yield f"{row.request_bytes:g} and {row.response_bytes:g} bytes must be at least 0"
+
+
+def _edge(row: RatioRow) -> Scope:
+    return Scope(Kind.EDGE, f"{row.source_class} -> {row.class_id}")
+
+
+def _name(row: RatioRow) -> str:
+    return f"call_ratios: {row.source_class!r} -> {row.class_id!r}"
+
+
+def _apart(telemetry: Telemetry, now: float, max_age_s: float) -> Iterator[Refusal]:
     """An entry's arrivals are its users' requests and more: the load board cannot have far fewer of them."""
     for cluster, board in sorted(telemetry.demand.items()):
         for class_id, entry in sorted(board.items()):
             load = telemetry.load.get(cluster, {}).get(class_id)
             fresh = load is not None and max(now - load.at, now - entry.at) <= max_age_s
             if fresh and entry.rps > _LEAST_RPS and entry.rps > _BOARDS_APART * load.rps:
-                yield (
+                yield Refusal(
+                    Scope(Kind.CLASS, class_id),
                     f"demand and load: {class_id!r} in {cluster!r} is offered {entry.rps:.0f} req/s, of which the "
-                    f"load board has {load.rps:.1f}; at most {_BOARDS_APART:g} times as many are allowed"
+                    f"load board has {load.rps:.1f}; at most {_BOARDS_APART:g} times as many are allowed",
                 )
 
 

@@ -1,8 +1,8 @@
 """What a routing must keep to besides capacity and conservation: the operator's guardrails as the solver sees
 them, and how they bound the shares of one route.
 
-Order, as the publisher guards: a pin fixes its route whatever else is said; denials fail closed; then the
-minimum local share; then the maximum shift. Budget, ceiling and draining are kept as far as they can be.
+Order, as the publisher guards: a pin fixes its route whatever else is said; denials fail closed; then what is held;
+then the minimum local share; then the maximum shift. Budget, ceiling and draining are kept as far as they can be.
 """
 
 import math
@@ -26,6 +26,10 @@ class Constraints:
     # Share of a route's calls that may go elsewhere than in_force sends them; 1: all.
     max_shift: float = 1.0
     in_force: Mapping[Route, Shares] = field(default_factory=dict)
+    # Destinations that keep exactly this share of a route's calls; what is left goes to others. Shares that sum to 1
+    # hold the whole route.
+    held: Mapping[Route, Shares] = field(default_factory=dict)
+    unruled: frozenset[Route] = frozenset()  # of the routes held whole: those that have no rule and get none
     egress_usd_per_hour: float | None = None
     utilisation_ceiling: float | None = None
     # Clusters that take calls only where no other can.
@@ -61,6 +65,24 @@ def with_local(floor: np.ndarray, i: int, least: float) -> np.ndarray:
     return raised
 
 
+def held_floor(
+    shares: np.ndarray, listed: np.ndarray, usable: np.ndarray, floor: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Floor and free destinations [C] of a row where the `listed` keep `shares`; `floor` is that of the others.
+    What a lost destination had goes to the free ones, or else to those held in proportion. None: nothing is left to
+    hold."""
+    fixed, free = shares * (listed & usable), usable & ~listed
+    total = float(fixed.sum())
+    if shares.sum() > 1 - 1e-6 and total > 0 and not (listed & ~usable & (shares > 0)).any():
+        return fixed / total, np.zeros_like(usable)
+    if not free.any():
+        return (fixed / total, np.zeros_like(usable)) if total > 0 else None
+    others = np.where(free, floor, 0.0)
+    least = float(others.sum())
+    room = max(1.0 - total, 0.0)
+    return fixed + others * (min(1.0, room / least) if least > 0 else 1.0), free
+
+
 def problems(constraints: Constraints, clusters: tuple[str, ...]) -> list[str]:
     """What is wrong with the values, each naming its key and what is allowed."""
     c, found = constraints, []
@@ -79,12 +101,13 @@ def problems(constraints: Constraints, clusters: tuple[str, ...]) -> list[str]:
         f"constraints.drained: unknown {cluster!r}; known: {', '.join(clusters)}"
         for cluster in sorted(c.drained - set(clusters))
     ]
-    for name in ("pinned", "in_force"):
+    for name in ("pinned", "in_force", "held"):
         for route, shares in getattr(c, name).items():
             total = sum(shares.values())
-            if not all(share >= 0 for share in shares.values()) or not abs(total - 1.0) <= 1e-3:
+            wrong = total > 1.0 + 1e-3 if name == "held" else not abs(total - 1.0) <= 1e-3
+            if not all(share >= 0 for share in shares.values()) or wrong:
                 found.append(
                     f"constraints.{name}[{', '.join(route)}]: sums to {total}; must be shares of at least 0 that "
-                    "sum to 1"
+                    f"sum to {'at most ' if name == 'held' else ''}1"
                 )
     return found

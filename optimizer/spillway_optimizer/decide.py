@@ -99,12 +99,14 @@ def renewal(
     thresholds: Thresholds,
 ) -> Decision | None:
     """What goes on when a solve came to nothing: the rules last proposed, of whatever policy, while they keep to
-    the problem. None: nothing to go on with, or a renewal is not due."""
-    if memory.policy is None or not due(memory, thresholds, now):
+    the problem. None: nothing to go on with."""
+    if memory.policy is None or memory.intended is None:
         return None
     memory = _adopt(memory, memory.policy, in_force, now)
     if verify(problem, memory.intended, least_bad, LIMIT_SLACK):
         return None
+    if not due(memory, thresholds, now):
+        return Decision(Action.WAIT, memory.intended, "a renewal is not due", memory)
     return _renewed(memory, "renewal", now)
 
 

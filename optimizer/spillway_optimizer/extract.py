@@ -1,6 +1,6 @@
 """Rules -> spillway.v1.Ruleset with predictions and reasons, re-evaluated and verified."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from spillway_contracts import ruleset as contract
 from spillway_contracts import traffic_class
 
 from spillway_optimizer import OptimizerError
+from spillway_optimizer.constraints import Route, Shares
 from spillway_optimizer.model import Window
 from spillway_optimizer.objective import Evaluation, evaluate, evaluate_shares, marginal_ms, propagate
 from spillway_optimizer.problem import Problem
@@ -85,31 +86,50 @@ def loss(problem: Problem, solution: Solution, best: Projected, rules: Rules) ->
 def from_rules(
     problem: Problem, rules: Rules, stamp: Stamp, topology: Topology
 ) -> tuple[Ruleset, Evaluation]:
-    """The ruleset of given weights, priced at the problem's demand; pins of routes that nothing takes now are in
-    it too, for the publisher would add them. Raises ProblemError when the rules do not fit the problem,
-    UnverifiedError when they break the contract."""
+    """The ruleset of given weights, priced at the problem's demand. Raises ProblemError when the rules do not fit the
+    problem, UnverifiedError when they break the contract."""
+    part = priced(problem, rules)
+    return assembled([part], (), problem.constraints.pinned, stamp, topology), part.evaluation
+
+
+@dataclass(frozen=True)
+class Priced:
+    """The rules of one application, at its demand."""
+
+    rules: tuple[Rule, ...]
+    evaluation: Evaluation
+
+
+def priced(problem: Problem, rules: Rules) -> Priced:
+    """Raises ProblemError when the rules do not fit the problem."""
     flows, load = propagate(problem.layout, to_shares(problem, rules))
     evaluation = evaluate(problem, flows)
     pricing = _Pricing(problem, flows, evaluation, marginal_ms(problem, load), _edges_of(problem))
+    made = [pricing.rule(key, weights) for key, weights in rules.items() if pricing.has(key)]
+    return Priced(tuple(made), evaluation)
+
+
+def assembled(
+    parts: Sequence[Priced],
+    held: Iterable[Rule],
+    pinned: Mapping[Route, Shares],
+    stamp: Stamp,
+    topology: Topology,
+) -> Ruleset:
+    """One ruleset of several applications, and of rules that are `held` as they are; the prediction is of the former.
+    Pins of routes that nothing takes now are in it, too, for the publisher would add them. Raises UnverifiedError
+    when it breaks the contract."""
+    rules = [*(rule for part in parts for rule in part.rules), *held]
+    known = {_key(rule) for rule in rules}
+    rules += [_idle_pin(RuleKey(*key), pin) for key, pin in pinned.items() if key not in known]
     ruleset = Ruleset(
         id=stamp.ruleset_id,
         origin=stamp.origin,
         fencing_token=stamp.fencing_token,
         policy=stamp.policy,
         input_window=InputWindow(id=stamp.window.id),
-        predicted=Prediction(
-            mean_latency_ms=evaluation.mean_latency_ms,
-            compute_ms=evaluation.compute_ms,
-            network_ms=evaluation.network_ms,
-            egress_usd_per_hour=evaluation.egress_usd_per_hour,
-            demand_rps=evaluation.demand_rps,
-        ),
-        rules=[pricing.rule(key, weights) for key, weights in rules.items() if pricing.has(key)]
-        + [
-            _idle_pin(RuleKey(*key), pin)
-            for key, pin in problem.constraints.pinned.items()
-            if key not in rules
-        ],
+        predicted=predicted([part.evaluation for part in parts]),
+        rules=sorted(rules, key=_key),
         traffic_classes=[traffic_class.parse(class_id) for class_id in stamp.classes],
     )
     ruleset.input_window.start.FromMilliseconds(round(stamp.window.start * 1000))
@@ -118,7 +138,25 @@ def from_rules(
     ruleset.expires_at.FromMilliseconds(round((stamp.created_at + stamp.ttl_s) * 1000))
     if problems := contract.check(ruleset, topology):
         raise UnverifiedError("; ".join(problems))
-    return ruleset, evaluation
+    return ruleset
+
+
+def predicted(evaluations: Collection[Evaluation]) -> Prediction:
+    """Of all applications together: means over all entry requests."""
+    demand_rps = sum(e.demand_rps for e in evaluations)
+    compute_ms = sum(e.compute_ms_rps for e in evaluations) / demand_rps if demand_rps else 0.0
+    network_ms = sum(e.network_ms_rps for e in evaluations) / demand_rps if demand_rps else 0.0
+    return Prediction(
+        mean_latency_ms=compute_ms + network_ms,
+        compute_ms=compute_ms,
+        network_ms=network_ms,
+        egress_usd_per_hour=sum(e.egress_usd_per_hour for e in evaluations),
+        demand_rps=demand_rps,
+    )
+
+
+def _key(rule: Rule) -> RuleKey:
+    return RuleKey(rule.source_cluster, rule.source_service, traffic_class.format_id(rule.traffic_class))
 
 
 @dataclass(frozen=True)

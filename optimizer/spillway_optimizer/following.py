@@ -1,6 +1,8 @@
 """Which policy the operator wants, by Redis; and the instance of it that routes."""
 
 import logging
+from collections.abc import Collection
+from dataclasses import replace
 
 from redis.asyncio import Redis
 
@@ -12,12 +14,13 @@ from spillway_optimizer.solvers.convex import Stop
 
 
 class Following:
-    """`name` is the policy followed. One instance lives as long as its policy is followed: some remember."""
+    """`name` is the policy followed. One instance per application lives as long as its policy is followed: some
+    remember."""
 
     def __init__(self, redis: Redis, name: str, stop: Stop, states: States):
         self._redis, self._stop, self._states = redis, stop, states
         self._told: str | None = None  # the last valid one that Redis said
-        self._router: Policy | None = None
+        self._routers: dict[str, Policy] = {}  # by application
         self.name = name
 
     async def ask(self) -> None:
@@ -37,10 +40,18 @@ class Following:
             return
         self._states.say("policy", wanted)
         if wanted != self.name:
-            self.name, self._router = wanted, None
+            self.name, self._routers = wanted, {}
 
-    def router(self) -> Policy:
-        if self._router is None:
-            kind = REGISTRY[self.name]
-            self._router = kind(self._stop) if self.name == SPILLWAY else kind()
-        return self._router
+    def router(self, application: str, share: float = 1.0) -> Policy:
+        """`share` of the time that all solves may take is this application's."""
+        kind = REGISTRY[self.name]
+        router = self._routers.get(application)
+        if router is None:
+            router = self._routers[application] = kind(self._stop) if self.name == SPILLWAY else kind()
+        if self.name == SPILLWAY:
+            router.stop = replace(self._stop, seconds=self._stop.seconds * share)
+        return router
+
+    def forget_all_but(self, applications: Collection[str]) -> None:
+        """Applications that are gone need no memory."""
+        self._routers = {name: router for name, router in self._routers.items() if name in applications}

@@ -39,7 +39,7 @@ def constraints_of(
     shift = guardrails.maximum_shift
     return Constraints(
         denied=_denied(guardrails, topology, {class_id for _, class_id in routes}),
-        pinned=_pinned(guardrails),
+        pinned=pinned(guardrails),
         min_local_share=guardrails.minimum_local_share / TOTAL,
         max_shift=1.0 if shift is None else shift / TOTAL,
         in_force={} if shift is None else _before(topology, routes, in_force or {}),
@@ -61,7 +61,7 @@ def _denied(guardrails: Guardrails, topology: Topology, classes: set[str]) -> fr
     )
 
 
-def _pinned(guardrails: Guardrails) -> Mapping[Route, Mapping[str, float]]:
+def pinned(guardrails: Guardrails) -> Mapping[Route, Mapping[str, float]]:
     """The kill switch publishes local-first only, pins or not."""
     return {
         RuleKey(pin.source_cluster, pin.source_service, pin.traffic_class): {

@@ -37,6 +37,7 @@ class Layout:
     egress: np.ndarray  # [E, C, C] US dollars per call
     usable: np.ndarray  # [E, C, C] bool: from where to where an edge's calls may go and be completed
     floor: np.ndarray  # [E, C, C] least share of each row's calls
+    free: np.ndarray  # [E, C, C] bool: usable, and may have more than its floor
     closed: np.ndarray  # [E, C] bool: rows that denials leave nowhere to go; they carry no calls
     wait: np.ndarray  # [K] share of a request's time that the user waits for
     hop_wait: np.ndarray  # [E] the same of an edge's network time
@@ -85,6 +86,7 @@ class Layout:
             egress=_egress(problem, clusters),
             usable=bounds.usable,
             floor=bounds.floor,
+            free=bounds.free,
             closed=bounds.closed,
             wait=wait,
             hop_wait=hop_wait,

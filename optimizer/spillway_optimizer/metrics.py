@@ -1,20 +1,22 @@
 """GET /metrics of `run` and `papa`: their counters, what the last solve said, who leads. The table is in README.md."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spillway_contracts.metrics import Exposition, Family, Sample
 
+from spillway_optimizer.case import Case
 from spillway_optimizer.lease import Lease
 from spillway_optimizer.logs import States
-from spillway_optimizer.objective import Evaluation
-from spillway_optimizer.solves import Solved
 from spillway_optimizer.telemetry import Telemetry
 
 _P = "spillway_optimizer_"
+_MOST_APPLICATIONS = 50  # that have a label of their own
 
 FAMILIES = (
     Family(_P + "leader", "1 while this process holds the lease of its role.", ("role",)),
-    Family(_P + "solves_total", "Runs by outcome: `proposed`, `renewed`, `unchanged`, `refused`.", ("outcome",)),
+    Family(_P + "solves_total", "Runs per application: `proposed`, `renewed`, `unchanged`, `refused`.", ("outcome",)),
+    Family(_P + "applications", "Applications in the last run."),
+    Family(_P + "application_held", "1 while its rules are held; after the first 50: `others`.", ("application",)),
     Family(_P + "urgent_solves_total", "Runs before their time, by what changed.", ("trigger",)),
     Family(_P + "papa_steps_total", "PAPA's steps: `kept`, `rolled_back`, `converged`, `superseded`.", ("outcome",)),
     Family(_P + "papa_refused_total", "Turns of PAPA that came to nothing, because nothing sound could be said."),
@@ -80,23 +82,42 @@ def note_input(states: States, told: Telemetry) -> None:
                 states.gauges["input_timestamp_seconds", cluster, board] = newest
 
 
-def note_solve(states: States, at: float, solved: Solved | None, evaluation: Evaluation | None) -> None:
-    """What became of a solve; what it had no word about keeps the value that it had, but for the gap."""
+def note_solve(states: States, at: float, cases: Sequence[Case], budget: float | None = None) -> None:
+    """What became of a run, all applications together; what it had no word about keeps the value that it had, but for
+    the gap, which is the worst one. `budget` of egress, USD/h."""
     gauges = states.gauges
     gauges["last_solve_timestamp_seconds",] = at
-    if solved is None:
+    _note_applications(states, cases)
+    solved = [case.solved for case in cases if case.solved is not None]
+    if not solved:
         return
-    gauges["solve_seconds",] = solved.duration_ms / 1000
-    gauges.pop(("solve_relative_gap",), None)
-    if solved.solution.relative_gap is not None:
-        gauges["solve_relative_gap",] = solved.solution.relative_gap
-    gauges.pop(("egress_budget_usd_per_hour",), None)
-    budget = solved.problem.constraints.egress_usd_per_hour
-    if budget is not None:
-        gauges["egress_budget_usd_per_hour",] = budget
-    if evaluation is not None:
-        gauges["demand_requests_per_second",] = evaluation.demand_rps
-        gauges["egress_usd_per_hour",] = evaluation.egress_usd_per_hour
+    gauges["solve_seconds",] = sum(one.duration_ms for one in solved) / 1000
+    gaps = [one.solution.relative_gap for one in solved]
+    _set(states, "solve_relative_gap", None if None in gaps else max(gaps))
+    _set(states, "egress_budget_usd_per_hour", budget)
+    evaluations = [case.part.evaluation for case in cases if case.part is not None]
+    if evaluations:
+        gauges["demand_requests_per_second",] = sum(e.demand_rps for e in evaluations)
+        gauges["egress_usd_per_hour",] = sum(e.egress_usd_per_hour for e in evaluations)
+
+
+def _note_applications(states: States, cases: Sequence[Case]) -> None:
+    named = sorted((case for case in cases if case.name), key=lambda case: case.name)
+    held: dict[str, int] = {}
+    for n, case in enumerate(named):
+        label = case.name if n < _MOST_APPLICATIONS else "others"
+        held[label] = held.get(label, 0) + (case.refusal is not None)
+    for key in [key for key in states.gauges if key[0] == "application_held"]:
+        del states.gauges[key]
+    states.gauges |= {("application_held", label): count for label, count in held.items()}
+    states.gauges["applications",] = len(named)
+
+
+def _set(states: States, name: str, value: float | None) -> None:
+    """None: the gauge is absent."""
+    states.gauges.pop((name,), None)
+    if value is not None:
+        states.gauges[name,] = value
 
 
 def note_prediction(states: States, predicted_ms: float, observed_ms: float) -> None:

@@ -37,7 +37,7 @@ def _constraints(constraints: Constraints) -> dict[str, Any]:
         value = getattr(constraints, item.name)
         if value == getattr(_NONE, item.name):
             continue
-        if item.name in ("pinned", "in_force"):
+        if item.name in ("pinned", "in_force", "held"):
             value = [{"route": list(route), "shares": dict(s)} for route, s in sorted(value.items())]
         elif isinstance(value, frozenset):
             value = sorted(list(v) if isinstance(v, tuple) else v for v in value)
@@ -47,11 +47,12 @@ def _constraints(constraints: Constraints) -> dict[str, Any]:
 
 def _read_constraints(document: Mapping[str, Any]) -> Constraints:
     known = dict(document)
-    for name in ("pinned", "in_force"):
+    for name in ("pinned", "in_force", "held"):
         if name in known:
             known[name] = {tuple(row["route"]): dict(row["shares"]) for row in known[name]}
-    if "denied" in known:
-        known["denied"] = frozenset(tuple(triple) for triple in known["denied"])
+    for name in ("denied", "unruled"):
+        if name in known:
+            known[name] = frozenset(tuple(triple) for triple in known[name])
     if "drained" in known:
         known["drained"] = frozenset(known["drained"])
     return Constraints(**known)

@@ -20,7 +20,12 @@ _HALVINGS = 30
 def _within_floors(problem: Problem, shares: np.ndarray) -> np.ndarray:
     """shares [E, from, to] above every floor; what the problem imposes on a route is exactly that."""
     layout = problem.layout
-    above = np.maximum(shares - layout.floor, 0.0)
+    above = np.maximum(shares - layout.floor, 0.0) * layout.free
+    held = layout.usable & ~layout.free
+    if held.any():
+        # A policy that knows of nothing held may leave none for the others: they share alike.
+        lacking = held.any(axis=2) & (above.sum(axis=2) <= 0)
+        above[lacking] = layout.free[lacking]
     total, kept = above.sum(axis=2, keepdims=True), layout.floor.sum(axis=2, keepdims=True)
     whole = layout.floor / np.where(kept > 0, kept, 1.0)
     spread = layout.floor + above * np.maximum(1.0 - kept, 0.0) / np.where(total > 0, total, 1.0)
@@ -117,8 +122,9 @@ def _cheapest(problem: Problem, calls: np.ndarray) -> np.ndarray:
             weight = calls[edges] + 1e-12
             price = (weight[:, :, None] * layout.egress[edges]).sum(axis=0) / weight.sum(axis=0)[:, None]
             price = np.where(usable, price + cost[k], np.inf)
-            least = price <= price.min(axis=1, keepdims=True) * (1 + 1e-9)
-            nearest = np.where(usable & least, layout.rtt, np.inf).argmin(axis=1)
+            free = layout.free[edges[0]]
+            least = price <= np.where(free, price, np.inf).min(axis=1, keepdims=True) * (1 + 1e-9)
+            nearest = np.where(free & least, layout.rtt, np.inf).argmin(axis=1)
             for e in edges:
                 for i in np.flatnonzero(usable.any(axis=1)):
                     shares[e, i, nearest[i]] += max(1.0 - layout.floor[e, i].sum(), 0.0)

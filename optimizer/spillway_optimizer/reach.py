@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spillway_optimizer.constraints import Route, shift_floor, with_local
+from spillway_optimizer.constraints import Route, held_floor, shift_floor, with_local
 
 if TYPE_CHECKING:
     from spillway_optimizer.problem import Problem
@@ -33,6 +33,7 @@ class Graph:
 class Reach:
     usable: np.ndarray  # [E, from, to] bool: calls may go there and be completed
     floor: np.ndarray  # [E, from, to] least share of the row's calls
+    free: np.ndarray  # [E, from, to] bool: usable, and may have more than its floor
     closed: np.ndarray  # [E, from] bool: denials leave these calls nowhere to go
     notes: tuple[str, ...]
 
@@ -54,7 +55,8 @@ def reach(
         closed &= ~usable.any(axis=2)
     _drain(problem, graph, rules, usable)
     floor = _floor(problem, graph, rules, usable)
-    return Reach(usable, floor, closed, (*rules.notes, *_closed_notes(graph, closed)))
+    free = _hold(problem, graph, rules, usable, floor)
+    return Reach(usable, floor, free, closed, (*rules.notes, *_closed_notes(graph, closed)))
 
 
 class _Rules:
@@ -149,6 +151,22 @@ def _floor(problem: "Problem", graph: Graph, rules: _Rules, usable: np.ndarray) 
         if row[i]:
             floor[e, i] = with_local(floor[e, i], int(i), least)
     return floor
+
+
+def _hold(
+    problem: "Problem", graph: Graph, rules: _Rules, usable: np.ndarray, floor: np.ndarray
+) -> np.ndarray:
+    """free [E, from, to]; makes `floor` exactly the share of every destination that is held."""
+    free = usable.copy()
+    for e, i in zip(*np.nonzero(usable.any(axis=2)), strict=True) if problem.constraints.held else ():
+        route = graph.route(e, i)
+        if route in problem.constraints.held and route not in rules.pinned:
+            shares = problem.constraints.held[route]
+            listed = np.array([cluster in shares for cluster in graph.clusters])
+            kept = held_floor(_row(rules.column, shares), listed, usable[e, i], floor[e, i])
+            if kept is not None:
+                floor[e, i], free[e, i] = kept
+    return free
 
 
 def _row(column: dict[str, int], shares) -> np.ndarray:

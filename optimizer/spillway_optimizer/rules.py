@@ -56,12 +56,14 @@ def rounded(problem: Problem, merged: np.ndarray, thrifty: bool = False) -> Rule
             if key in problem.constraints.pinned:
                 rules[key] = of_pin(problem.constraints.pinned[key])
                 continue
+            if key in problem.constraints.unruled and not layout.free[e, i].any():
+                continue
             step = step_home(problem, key, {layout.clusters[j] for j in np.flatnonzero(layout.usable[e, i])})
             if step is not None:
                 rules[key] = step
                 continue
             dear = layout.egress[edges, i].max(axis=0) if thrifty else None
-            weights = round_above(merged[e, i], layout.floor[e, i], dear)
+            weights = round_above(merged[e, i] * layout.free[e, i], layout.floor[e, i], dear)
             rules[key] = {layout.clusters[j]: int(w) for j, w in enumerate(weights) if w > 0}
     return dict(sorted(rules.items()))
 
@@ -82,6 +84,8 @@ def step_home(problem: Problem, key: RuleKey, usable: set[str]) -> Weights | Non
     c, local = problem.constraints, key.source_cluster
     before = c.in_force.get(key)
     if before is None or c.max_shift >= 1 or local not in usable or not usable >= before.keys():
+        return None
+    if key in c.held:
         return None
     home = round((before.get(local, 0.0) + c.max_shift) * TOTAL)
     if home >= round(c.min_local_share * TOTAL):
@@ -110,6 +114,9 @@ def to_shares(problem: Problem, rules: Rules) -> np.ndarray:
                 shares[edges, i] = _pinned(layout, problem.constraints.pinned[key], edges[0], i)
                 continue
             weights = rules.get(key)
+            if weights is None and key in problem.constraints.unruled and not layout.free[edges[0], i].any():
+                shares[edges, i] = layout.floor[edges[0], i]
+                continue
             if weights is None:
                 wrong.append(f"no rule for {key}")
                 continue

@@ -88,7 +88,8 @@ def shares_of(problem: Problem, flows: np.ndarray, load: np.ndarray) -> np.ndarr
     for e, i in zip(*np.nonzero(empty), strict=True):
         hops = hop_ms(problem, e, cost[layout.edge_target[e]])[i]
         shares[e, i] = layout.floor[e, i]
-        shares[e, i, int(np.argmin(hops))] += max(1.0 - layout.floor[e, i].sum(), 0.0)
+        nearest = int(np.argmin(np.where(layout.free[e, i], hops, np.inf)))
+        shares[e, i, nearest] += max(1.0 - layout.floor[e, i].sum(), 0.0)
     return shares
 
 

@@ -1,4 +1,4 @@
-"""One run of the optimizer as a row of table solves. Pure."""
+"""One application in one run of the optimizer, as a row of table solves. Pure."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -40,12 +40,15 @@ def solve_row(
     solved: Solved | None = None,
     evaluation: Evaluation | None = None,
     ruleset_id: str = "",
+    application: str = "",
 ) -> dict[str, Any]:
-    """`evaluation` is of the rules in question, not of the raw solution; it comes with `solved`."""
+    """`evaluation` is of the rules in question, not of the raw solution; it comes with `solved`. `application`: ''
+    for what is of the whole mesh."""
     return {
         "at": utc(occasion.at),
         "input_window": occasion.window,
         "ruleset_id": ruleset_id,
+        "application": application,
         "policy": occasion.policy,
         "trigger": occasion.trigger,
         "outcome": outcome,

@@ -1,31 +1,35 @@
-"""One solve, from telemetry to a proposal and its row: build, route, extract, decide, verify, publish."""
+"""One run, from telemetry to a proposal and its rows: build, route, judge every application, publish."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import replace
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nats.errors import MaxPayloadError
-from spillway.v1.ruleset_pb2 import Ruleset
+from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import traffic_class
 from spillway_contracts.guardrails import GuardrailFile
 
-from spillway_optimizer import OptimizerError, hot, metrics
-from spillway_optimizer.case import Case
+from spillway_optimizer import OptimizerError, guardrails, hot, metrics
+from spillway_optimizer.case import Case, Circumstances, judged, plain, refused, sent
 from spillway_optimizer.config import Optimizer
-from spillway_optimizer.decide import Action, Decision, Memory, Thresholds, decide, renewal
-from spillway_optimizer.extract import UnverifiedError, integer_rules, loss
+from spillway_optimizer.decide import Action
+from spillway_optimizer.extract import Stamp, UnverifiedError, assembled
 from spillway_optimizer.following import Following
 from spillway_optimizer.history import History
 from spillway_optimizer.lease import Lease, beside
 from spillway_optimizer.logs import States
-from spillway_optimizer.model import Limits, Model, build
-from spillway_optimizer.policies import SPILLWAY
-from spillway_optimizer.projection import project
+from spillway_optimizer.memories import REST, Parting, rules_by_key
+from spillway_optimizer.memory import Memory, Thresholds
+from spillway_optimizer.model import ApplicationModel, Limits, Model, Window, build
 from spillway_optimizer.proposals import Proposals
 from spillway_optimizer.reading import NATS_AWAY
+from spillway_optimizer.routing import Failed, route_all
+from spillway_optimizer.rules import Rules
 from spillway_optimizer.smoothing import Rates, smooth
 from spillway_optimizer.solves import Occasion, Solved, solve_row
 from spillway_optimizer.telemetry import Telemetry
@@ -34,8 +38,19 @@ from spillway_optimizer.triggers import Trigger, jumps
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Run:
+    """What all applications of a run share."""
+
+    occasion: Occasion
+    urgent: bool
+    in_force: hot.InForce | None
+    window: Window
+    classes: tuple[str, ...]
+
+
 class Solving:
-    """State: the smoothed demand, and what this leader proposed."""
+    """State: the smoothed demand, and what this leader proposed for each application."""
 
     def __init__(
         self,
@@ -55,7 +70,7 @@ class Solving:
         self.forget()
 
     def forget(self) -> None:
-        self.memory = Memory()
+        self.memories: Mapping[str, Memory] = {}
         self.demand: Rates = {}
         self._demand_at: float | None = None
 
@@ -66,82 +81,92 @@ class Solving:
             self.forget()
             self._token = self.lease.fencing_token
         in_force = await hot.in_force(self.redis, self.clusters)
-        case = Case(Occasion(now, "", following.name, trigger.kind), in_force)
+        urgent = trigger.kind not in ("start", "period")
+        occasion = Occasion(now, "", following.name, trigger.kind)
+        run = Run(occasion, urgent, in_force, Window(now, now), _classes(in_force))
+        cases: Sequence[Case] = ()
         try:
-            await self._decide(case, told, trigger, following)
+            run, cases = await self._cases(run, told, following)
+            self._compare(run, cases, told)
+            return await self._conclude(run, cases)
         except OptimizerError as error:
-            case.refusal = f"{type(error).__name__}: {error}"
-        except Exception as error:
-            # A mistake of ours for one input must neither end the loop nor take every standby with it.
-            _LOG.exception("this solve failed")
-            self.states.counters["internal_errors"] += 1
-            case.refusal = f"internal error: {type(error).__name__}: {error}"
-        try:
-            if case.refusal is not None:
-                await self._go_on(case)
-            self._compare(case, told)
-            return await self._conclude(case)
-        except OptimizerError as error:
-            self._refuse(case, f"{type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
         except Exception as error:
             _LOG.exception("publishing failed")
             self.states.counters["internal_errors"] += 1
-            self._refuse(case, f"internal error: {type(error).__name__}: {error}")
+            why = f"internal error: {type(error).__name__}: {error}"
+        for case in cases or (Case(REST, Memory(), Memory()),):
+            self._refuse(run, case, why)
         return None
 
-    async def _decide(self, case: Case, told: Telemetry, trigger: Trigger, following: Following) -> None:
-        """Fills `case` as far as it goes. Raises OptimizerError."""
-        now = case.occasion.at
-        self._smooth(told, now)
-        case.model = model = await self._beside_the_lease(lambda: self._build(told, now, case.in_force))
-        case.occasion = replace(case.occasion, window=model.window.id)
-        if model.problem is None:
-            case.refusal = "; ".join(model.refusals)
-            return
-        router, started = following.router(), time.monotonic()
-        solution = await self._beside_the_lease(lambda: router.route(model.problem))
-        case.solved = Solved(model.problem, solution, (time.monotonic() - started) * 1000)
-        memory = self.memory
+    async def _cases(self, run: Run, told: Telemetry, following: Following) -> tuple[Run, Sequence[Case]]:
+        """What becomes of every application. A mistake of ours in the model holds all rules as they are."""
+        try:
+            self._smooth(told, run.occasion.at)
+            model = await self._beside_the_lease(lambda: self._build(told, run))
+        except Exception as error:
+            _LOG.exception("the model failed")
+            self.states.counters["internal_errors"] += 1
+            why = f"internal error: {type(error).__name__}: {error}"
+            model = Model((), (why,), (), run.window, run.classes)
+        occasion = replace(run.occasion, window=model.window.id)
+        run = replace(run, occasion=occasion, window=model.window, classes=model.classes)
+        problems = {a.name: a.problem for a in model.applications if a.problem is not None}
+        following.forget_all_but([*problems, REST])
+        solved = await self._beside_the_lease(lambda: route_all(problems, following.router))
+        self.states.counters["internal_errors"] += sum(
+            isinstance(one, Failed) and one.internal for one in solved.values()
+        )
+        return run, await self._beside_the_lease(lambda: self._judge(run, model, solved))
 
-        def rules() -> None:
-            best = project(model.problem, solution)
-            candidate = integer_rules(model.problem, best)
-            lost = loss(model.problem, solution, best, candidate)
-            case.solved = replace(case.solved, least_bad=best.evaluation, loss=lost)
-            case.decision = decide(
-                memory,
-                case.occasion.policy,
-                candidate,
-                case.occasion.policy == SPILLWAY,
-                model.problem,
-                case.in_force,
-                now,
-                self._thresholds(model.problem.constraints.max_shift),
-                urgent=trigger.kind not in ("start", "period"),
-                least_bad=best.evaluation,
+    def _judge(self, run: Run, model: Model, solved: Mapping[str, Solved | Failed]) -> list[Case]:
+        parting = Parting.of({a.name: a.services for a in model.applications})
+        names = [a.name for a in model.applications]
+        known = parting.memories(self.memories, [*names, REST])
+        routed = self._routed(run)
+        parts = parting.split(routed)
+        held = rules_by_key(run.in_force, run.occasion.at) or plain(routed)
+        rules = parting.split(held)
+        cases = []
+        for application in _with_rest(model, bool(rules.get(REST))):
+            name = application.name
+            around = Circumstances(
+                run.occasion.policy,
+                run.occasion.at,
+                run.urgent,
+                known[name],
+                parting.in_force(run.in_force, name, parts),
+                rules.get(name, {}),
+                self._thresholds(application),
             )
-            self._check(case)
+            cases.append(self._case(application, solved.get(name), around))
+        return cases
 
-        await self._beside_the_lease(rules)
+    def _case(
+        self, application: ApplicationModel, solved: Solved | Failed | None, around: Circumstances
+    ) -> Case:
+        if solved is None:
+            return refused(application, "; ".join(application.refusals), around, None)
+        try:
+            return judged(application, solved, around)
+        except OptimizerError as error:
+            why = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            _LOG.exception("deciding failed")
+            self.states.counters["internal_errors"] += 1
+            why = f"internal error: {type(error).__name__}: {error}"
+        return refused(replace(application, problem=None), why, around, None)
 
-    def _build(self, told: Telemetry, now: float, in_force: hot.InForce | None) -> Model:
+    def _build(self, told: Telemetry, run: Run) -> Model:
         limits = Limits(board_max_age_s=self.settings.optimizer_board_max_age_s)
-        routing = in_force.routing(now) if in_force else None
-        return build(told, self.topology, now, limits, self.demand, self.guardrails.current, routing)
+        now, current = run.occasion.at, self.guardrails.current
+        return build(told, self.topology, now, limits, self.demand, current, self._routed(run))
 
-    async def _go_on(self, case: Case) -> None:
-        """A solve that came to nothing ends no rules that are sound: they are renewed, and its row says so."""
-        if case.model is None or case.model.problem is None:
-            return
-        problem, least_bad = case.model.problem, case.solved.least_bad if case.solved else None
-        memory, thresholds = self.memory, self._thresholds(problem.constraints.max_shift)
-
-        def rules() -> None:
-            case.decision = renewal(memory, problem, case.in_force, least_bad, case.occasion.at, thresholds)
-            if case.decision is not None:
-                self._check(case)
-
-        await self._beside_the_lease(rules)
+    def _routed(self, run: Run) -> Rules:
+        """What relays route by; where Redis does not have it, what was proposed last."""
+        if run.in_force is not None:
+            return run.in_force.routing(run.occasion.at)
+        return {k: rule for m in self.memories.values() for k, rule in (m.intended or {}).items()}
 
     def _smooth(self, told: Telemetry, now: float) -> None:
         """A jump is no noise to be averaged away."""
@@ -158,39 +183,59 @@ class Solving:
         every_s = self.settings.optimizer_lease_s / 3
         return await beside(self.lease, every_s, asyncio.to_thread(work))
 
-    async def _conclude(self, case: Case) -> str | None:
-        decision = case.decision
-        if decision is None:
-            self._refuse(case, case.refusal or "")
-            return None
-        if case.refusal is not None:
-            self._say_refused(case.refusal)
-        if decision.action is Action.WAIT or self.guardrails.current.frozen:
-            self._settle(case, decision)
-            return None
-        if not await self._publish(case.ruleset):
-            self._record(case, "refused", "nats is away")
-            return "nats"
-        self._settle(case, decision, case.ruleset.id)
-        return None
-
-    def _compare(self, case: Case, told: Telemetry) -> None:
-        """Rules that stay are those that what was observed went by."""
-        if case.evaluation is None or case.decision is None or case.decision.action is Action.PROPOSE:
-            return
-        now, max_age_s = case.occasion.at, self.settings.optimizer_board_max_age_s
-        observed_ms = metrics.observed_ms(told, now, max_age_s)
-        metrics.note_prediction(self.states, case.evaluation.mean_latency_ms, observed_ms)
-
-    def _thresholds(self, max_shift: float) -> Thresholds:
+    def _thresholds(self, application: ApplicationModel) -> Thresholds:
         s = self.settings
         own = Thresholds(s.optimizer_min_weight_change, s.optimizer_min_gain, s.optimizer_renew_s)
-        return own.in_steps(max_shift)
+        return own.in_steps(application.problem.constraints.max_shift) if application.problem else own
 
-    def _check(self, case: Case) -> None:
+    def _compare(self, run: Run, cases: Sequence[Case], told: Telemetry) -> None:
+        """Rules that stay are those that what was observed went by."""
+        evaluations = [case.part.evaluation for case in cases if case.part is not None]
+        if not evaluations or len(evaluations) < len(cases) or any(case.proposes for case in cases):
+            return
+        now, max_age_s = run.occasion.at, self.settings.optimizer_board_max_age_s
+        observed_ms = metrics.observed_ms(told, now, max_age_s)
+        demand_rps = sum(e.demand_rps for e in evaluations)
+        predicted = sum(e.compute_ms_rps + e.network_ms_rps for e in evaluations)
+        metrics.note_prediction(self.states, predicted / max(demand_rps, 1e-9), observed_ms)
+
+    async def _conclude(self, run: Run, cases: Sequence[Case]) -> str | None:
+        for case in cases:
+            self._say(case)
+        frozen = self.guardrails.current.frozen
+        if not any(case.wants for case in cases) or frozen:
+            for case in cases:
+                self._settle(run, case, "", frozen)
+            self._finish(run, cases, published=False, frozen=frozen)
+            return None
+        ruleset = await self._beside_the_lease(lambda: self._ruleset(run, cases))
+        if not await self._publish(ruleset):
+            for case in cases:
+                self._record(run, case, "refused", "nats is away")
+            return "nats"
+        for case in cases:
+            self._settle(run, case, ruleset.id)
+        self._finish(run, cases, published=True)
+        return None
+
+    def _ruleset(self, run: Run, cases: Sequence[Case]) -> Ruleset:
         """Raises UnverifiedError."""
-        most = self.guardrails.current.maximum_expiry_seconds
-        case.check(self.topology, self._token, min(self.settings.optimizer_ttl_s, most))
+        proposing = any(case.proposes for case in cases)
+        policies = [case.published.policy for case in cases if case.part is not None]
+        in_force = run.in_force.policy if run.in_force else ""
+        current = self.guardrails.current
+        stamp = Stamp(
+            ruleset_id=str(uuid.uuid4()),
+            policy=run.occasion.policy if proposing else next(iter(policies), in_force),
+            origin=Origin.ORIGIN_OPTIMIZER,
+            window=run.window,
+            created_at=time.time(),  # not of the tick: the publisher counts its age from here
+            ttl_s=min(self.settings.optimizer_ttl_s, current.maximum_expiry_seconds),
+            classes=run.classes,
+            fencing_token=self._token,
+        )
+        parts, held = sent(cases)
+        return assembled(parts, held, guardrails.pinned(current), stamp, self.topology)
 
     async def _publish(self, ruleset: Ruleset) -> bool:
         if not self.lease.held() or self.lease.fencing_token != self._token:
@@ -208,35 +253,76 @@ class Solving:
         self.states.say("nats", "reachable")
         return True
 
-    def _settle(self, case: Case, decision: Decision, published: str = "") -> None:
-        """After what was decided is done; `published` is the id of the ruleset, '' when none was."""
-        outcome, reason = decision.action.value, decision.reason
-        if decision.action is not Action.WAIT and not published:
-            outcome, reason = Action.WAIT.value, "frozen: true in the guardrails; nothing is proposed"
-        else:
-            self.memory = decision.memory
-        self._record(case, outcome, reason, published)
-        self.states.counters[outcome] += 1
-        if case.refusal is None:
-            self.states.say("model", "sound")
+    def _settle(self, run: Run, case: Case, published: str, frozen: bool = False) -> None:
+        """The row of an application after what was decided is done; `published` is the id of the ruleset, '' when
+        none was."""
+        outcome, reason = Action.WAIT.value, case.decision.reason if case.decision else ""
+        if published:
+            outcome = case.decision.action.value if case.proposes else Action.RENEW.value
+            reason = reason if case.wants and case.decision else "renewal"
+            if not (case.part or case.held):
+                outcome, reason = "refused", case.refusal or ""
+        elif case.refusal is not None:
+            outcome, reason = "refused", case.refusal
+        elif frozen and case.wants:
+            reason = "frozen: true in the guardrails; nothing is proposed"
+        if outcome == "refused":
+            # What rules there were are not those that would hold now.
+            case = replace(case, part=None, notes=(), refusal=None)
+        self._record(run, case, outcome, reason, published if outcome != "refused" else "")
+        if outcome != "refused":
+            self.states.counters[outcome] += 1
         if outcome == Action.PROPOSE.value:
-            evaluation, solved = case.evaluation, case.solved
-            _LOG.info(
-                "proposed %s: policy %s, %s, predicted mean %.1f ms at %.0f req/s, gap %s, lost %.2e by merging and "
-                "%.2e by rounding",
-                *(published, case.occasion.policy, reason, evaluation.mean_latency_ms, evaluation.demand_rps),
-                *(solved.solution.relative_gap, solved.loss.merging, solved.loss.rounding),
-            )
+            self._log(run, case, reason, published)
 
-    def _refuse(self, case: Case, reason: str) -> None:
-        self._say_refused(reason)
-        # What rules there were are not those that would hold now.
-        self._record(replace(case, evaluation=None, notes=(), refusal=None), "refused", reason)
+    def _log(self, run: Run, case: Case, reason: str, published: str) -> None:
+        e, solved = case.part.evaluation, case.solved
+        _LOG.info(
+            "proposed %s: application %s, policy %s, %s, predicted mean %.1f ms at %.0f req/s, gap %s, lost %.2e by "
+            "merging and %.2e by rounding",
+            *(published, case.name, run.occasion.policy, reason, e.mean_latency_ms, e.demand_rps),
+            *(solved.solution.relative_gap, solved.loss.merging, solved.loss.rounding),
+        )
 
-    def _say_refused(self, reason: str) -> None:
+    def _finish(self, run: Run, cases: Sequence[Case], published: bool, frozen: bool = False) -> None:
+        """What is remembered until the next run."""
+        kept = {
+            case.name: case.published if published else case.memory
+            for case in cases
+            if not (frozen and case.wants)
+        }
+        self.memories = {**{c.name: self.memories[c.name] for c in cases if c.name in self.memories}, **kept}
+        budget = self.guardrails.current.egress_budget_usd_per_hour
+        metrics.note_solve(self.states, run.occasion.at, cases, budget)
+
+    def _say(self, case: Case) -> None:
+        subject = f"model of {case.name}" if case.name else "model"
+        if case.refusal is not None:
+            self.states.say(subject, f"refused: {case.refusal}", logging.WARNING, "refused")
+        else:
+            self.states.say(subject, "sound")
+
+    def _refuse(self, run: Run, case: Case, reason: str) -> None:
         self.states.say("model", f"refused: {reason}", logging.WARNING, "refused")
+        self._record(run, replace(case, part=None, notes=(), refusal=None), "refused", reason)
 
-    def _record(self, case: Case, outcome: str, reason: str, published: str = "") -> None:
-        row = solve_row(case.occasion, outcome, reason, case.said(), case.solved, case.evaluation, published)
+    def _record(self, run: Run, case: Case, outcome: str, reason: str, published: str = "") -> None:
+        evaluation = case.part.evaluation if case.part else None
+        row = solve_row(
+            run.occasion, outcome, reason, case.said(), case.solved, evaluation, published, case.name
+        )
         self.history.add("solves", row)
-        metrics.note_solve(self.states, case.occasion.at, case.solved, case.evaluation)
+
+
+def _with_rest(model: Model, rest: bool) -> tuple[ApplicationModel, ...]:
+    """What is refused of the whole mesh also holds rules that are of no application now: `rest` says whether there are
+    such rules."""
+    if not model.mesh_refusals or (model.applications and not rest):
+        return model.applications
+    return (*model.applications, ApplicationModel(REST, frozenset(), None, model.mesh_refusals, ()))
+
+
+def _classes(in_force: hot.InForce | None) -> tuple[str, ...]:
+    """Every class that the rulesets in force know."""
+    rulesets = in_force.rulesets.values() if in_force else ()
+    return tuple(sorted({traffic_class.format_id(k) for r in rulesets for k in r.traffic_classes}))

@@ -4,7 +4,7 @@ Deliberately said again here from the constraints themselves, not from the bound
 in those must not verify itself. Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -77,6 +77,9 @@ def _complete(problem: Problem, rules: Rules) -> Iterator[str]:
             weights = rules.get(key)
             if key in c.pinned:
                 continue
+            if _whole(c.held.get(key, {}), usable):
+                yield from (f"{_name(key)}: {said}" for said in _unmoved(problem, key, weights))
+                continue
             if weights is None:
                 if usable:
                     yield f"{_name(key)}: no rule, though {', '.join(sorted(usable))} can serve it"
@@ -89,7 +92,32 @@ def _complete(problem: Problem, rules: Rules) -> Iterator[str]:
             if astray:
                 why = f"which cannot serve it or is being drained; allowed: {sorted(usable)}"
                 yield f"{_name(key)}: leads to {astray}, {why}"
+            yield from (f"{_name(key)}: {said}" for said in _fixed(c.held.get(key, {}), weights, usable))
             yield from (f"{_name(key)}: {said}" for said in _moves(problem, key, weights, usable))
+
+
+def _whole(held: Mapping[str, float], usable: set[str]) -> bool:
+    """Whether all of a route's calls are held where they are."""
+    return sum(held.values()) > 1 - 1e-6 and {to for to, share in held.items() if share > 0} <= usable
+
+
+def _unmoved(problem: Problem, key: RuleKey, weights: Weights | None) -> Iterator[str]:
+    c = problem.constraints
+    before = {to: round(share * TOTAL) for to, share in c.held[key].items() if share > 0}
+    if key in c.unruled:
+        if weights is not None:
+            yield f"weights {dict(weights)}; the route is held without a rule"
+    elif weights is None or dict(weights) != before:
+        yield f"weights {weights and dict(weights)}; the route is held at {before}"
+
+
+def _fixed(held: Mapping[str, float], weights: Weights, usable: set[str]) -> Iterator[str]:
+    """Destinations that are held beside others that may take what these lose."""
+    if not usable - held.keys():
+        return
+    for to in sorted(held.keys() & usable):
+        if weights.get(to, 0) != round(held[to] * TOTAL):
+            yield f"{weights.get(to, 0)} of {TOTAL} to {to!r}, which is held at {round(held[to] * TOTAL)}"
 
 
 def _moves(problem: Problem, key: RuleKey, weights: Weights, usable: set[str]) -> Iterator[str]:
@@ -101,7 +129,7 @@ def _moves(problem: Problem, key: RuleKey, weights: Weights, usable: set[str]) -
         if dict(weights) != dict(step):
             yield f"weights {dict(weights)}; minimum_local_share within maximum_shift leaves {dict(step)} only"
         return
-    if weights.get(local, 0) < least:
+    if weights.get(local, 0) < least and local not in c.held.get(key, {}):
         yield f"{weights.get(local, 0)} of {TOTAL} stay local; minimum_local_share is {least}"
     before = c.in_force.get(key)
     if before is None or c.max_shift >= 1 or any(share and to not in usable for to, share in before.items()):

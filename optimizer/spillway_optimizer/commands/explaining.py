@@ -79,7 +79,15 @@ def _share_now(of: Situation, today: Now, route: Route, cluster: str) -> float |
 
 def _check(of: Situation, class_id: str, cluster: str) -> None:
     layout, wrong = of.problem.layout, []
-    if class_id not in layout.classes:
+    refusals = [
+        refusal
+        for application in of.model.applications
+        if class_id.partition(" ")[0] in application.services
+        for refusal in application.refusals
+    ]
+    if refusals:
+        wrong += [f"CLASS: the rules of its application are held: {refusal}" for refusal in refusals]
+    elif class_id not in layout.classes:
         wrong.append(
             f"CLASS: {class_id!r} is known to telemetry, but nothing that users ask for now calls it"
             if class_id in of.model.classes

@@ -37,6 +37,10 @@ def plan(of: Situation, policies: Collection[str], progress: Progress) -> dict[s
         "what_if": words(of.what_if),
         "input_window": of.model.window.id,
         "notes": list(of.notes),
+        "applications": [
+            {"name": a.name, "services": sorted(a.services), "held": list(a.refusals)}
+            for a in of.model.applications
+        ],
         "size": _size(of),
         "now": _predicted(with_today.evaluation)
         | {"rules_from": today.rules_from, "notes": list(with_today.notes)},

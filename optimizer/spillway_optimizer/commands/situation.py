@@ -28,7 +28,7 @@ class Situation:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (*self.told.notes, *self.model.notes, *_drained(self.problem))
+        return (*self.told.notes, *self.model.notes, *_refused(self.model), *_drained(self.problem))
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,15 @@ def situation(told: Told, what_if: WhatIf) -> Situation:
         return Situation(told, what_if, model, whatif.apply_to_problem(model.problem, what_if))
     except ProblemError as error:
         raise InputError(in_lines(told.source, error)) from error
+
+
+def _refused(model: Model) -> tuple[str, ...]:
+    """Applications that are not in the problem; their rules are held."""
+    return tuple(
+        f"application {application.name!r} is left out, its rules are held: {refusal}"
+        for application in model.applications
+        for refusal in application.refusals
+    )
 
 
 def _left_out(model: Model) -> list[str]:

@@ -35,7 +35,9 @@ class Application:
     hops: np.ndarray  # [E, C, C] ms; inf where calls cannot go
     floor: np.ndarray  # [E, C, C]
     rest: np.ndarray  # [E, C] share of the calls that the floors leave free
-    open: np.ndarray  # [E, C] bool: rows that have a destination
+    open: np.ndarray  # [E, C] bool: rows that have a free destination
+    free: np.ndarray  # [E, C, C] bool: where more than the floor may go
+    held: bool  # whether any destination is not free
     floors: bool  # whether any floor is above 0
     bundles: tuple[Bundle, ...]
     up: tuple[Level, ...]  # callees before their callers
@@ -47,7 +49,7 @@ class Application:
         edges = np.flatnonzero(np.isin(layout.edge_source, classes))
         services, class_service = np.unique(layout.class_service[classes], return_inverse=True)
         priced = convex.priced[services]
-        usable, floor = layout.usable[edges], layout.floor[edges]
+        usable, floor, free = layout.usable[edges], layout.floor[edges], layout.free[edges]
         up, down = levels(layout, classes, edges)
         station = stations(priced, class_service, up)
         return cls(
@@ -58,7 +60,9 @@ class Application:
             hops=convex.hops[edges],
             floor=floor,
             rest=np.maximum(1.0 - floor.sum(axis=2), 0.0),
-            open=usable.any(axis=2),
+            open=free.any(axis=2),
+            free=free,
+            held=bool((usable & ~free).any()),
             floors=bool(floor.any()),
             bundles=bundles(station, class_service, up),
             up=up,
@@ -87,8 +91,7 @@ class Application:
 
     def evenly(self) -> np.ndarray:
         """[E, C, C] logarithms of equal shares; -inf where calls cannot go."""
-        usable = np.isfinite(self.hops)
-        return np.where(usable, -np.log(np.maximum(usable.sum(axis=2), 1))[:, :, None], -np.inf)
+        return np.where(self.free, -np.log(np.maximum(self.free.sum(axis=2), 1))[:, :, None], -np.inf)
 
     def cheapest(self, price: np.ndarray) -> float:
         """What all demand costs when each call goes the cheapest way at these prices: by weak duality no
@@ -96,7 +99,8 @@ class Application:
         cost = self.own(price)
         for level in self.up:
             calls = self._calls(level, cost)
-            value = self.rest[level.edges] * np.where(self.open[level.edges], calls.min(axis=2), 0.0)
+            least = np.where(self.free[level.edges], calls, np.inf) if self.held else calls
+            value = self.rest[level.edges] * np.where(self.open[level.edges], least.min(axis=2), 0.0)
             cost += level.to_source @ (value + self._kept(level, calls))
         return float((self.demand * cost).sum())
 

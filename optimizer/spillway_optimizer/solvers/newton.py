@@ -86,7 +86,7 @@ class Newton:
             return idle, app.evenly(), _FIRST_TAU * scale
         s, c = app.places
         price = np.maximum(start.price[app.services[s], c], stations.alpha)
-        prior = np.where(self.usable, np.maximum(start.prior[app.edges], _WARM_PRIOR), -np.inf)
+        prior = np.where(app.free, np.maximum(start.prior[app.edges], _WARM_PRIOR), -np.inf)
         return price, prior, _WARM_TAU * start.tau
 
     def _late(self) -> bool:
@@ -94,7 +94,7 @@ class Newton:
 
     def _log(self, free: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
-            return np.where(self.usable, np.maximum(np.log(free), _LEAST_PRIOR), -np.inf)
+            return np.where(self.app.free, np.maximum(np.log(free), _LEAST_PRIOR), -np.inf)
 
     def _better(self, best: Found | None, settled: "_Settled", prior: np.ndarray, tau: float) -> Found:
         """The cheapest routing and the highest bound so far."""

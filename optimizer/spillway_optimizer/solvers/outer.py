@@ -84,7 +84,7 @@ class Programme:
         )
 
     def _keep_floors(self) -> None:
-        """floor * calls of the row <= flow, where something is kept."""
+        """floor * calls of the row <= flow, where something is kept; and no more where it is held."""
         layout = self._layout
         for e, i, j in zip(*np.nonzero(layout.floor > 0), strict=True):
             k = layout.edge_source[e]
@@ -92,6 +92,12 @@ class Programme:
             # A little less, so that shares which sum to one are not infeasible by rounding.
             self.model.add_linear_constraint(
                 self._flow[int(e), int(i), int(j)] >= least * (1 - 1e-9) * self._load[k][i]
+            )
+        for e, i, j in zip(*np.nonzero(layout.usable & ~layout.free), strict=True):
+            k = layout.edge_source[e]
+            most = float(layout.floor[e, i, j] * layout.ratio[e])
+            self.model.add_linear_constraint(
+                self._flow[int(e), int(i), int(j)] <= most * (1 + 1e-9) * self._load[k][i]
             )
 
     def _budget(self) -> list:

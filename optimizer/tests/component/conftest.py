@@ -10,6 +10,7 @@ import pytest
 from spillway_contracts import names
 from spillway_lab.testing import servers
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from optimizer_world import World

@@ -5,14 +5,16 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import two_applications
 from optimizer_process import TOPOLOGY
 from optimizer_world import west
-from spillway.v1.ruleset_pb2 import Origin
+from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import names, topology
 from spillway_contracts import ruleset as contract
 from spillway_lab.testing.waiting import eventually
 from spillway_optimizer.history import History
 from spillway_optimizer.policies import REGISTRY
+from spillway_optimizer.rules import of_ruleset
 
 pytestmark = pytest.mark.component
 
@@ -109,3 +111,37 @@ def test_a_service_that_leaves_its_heartbeat_leaves_the_rules(world):
             return backend and all(d.cluster == "west" for r in backend for d in r.destinations)
 
         eventually(drained, "rules without east's backend")
+
+
+def test_an_application_that_cannot_be_modelled_is_held_beside_a_healthy_one(world, tmp_path):
+    """Two applications; a heavy class of one loses its curve: its rules are renewed as they are, with the reason in
+    the rule and in its row; the other application's rules go on being solved for."""
+    (tmp_path / "topology.yaml").write_text(two_applications.topology_text())
+    world.model = two_applications.document()
+    world.placed = dict.fromkeys(world.placed, two_applications.SERVICES)
+    world.fill_history()
+    world.publishing = True
+    with world.process("run", SPILLWAY_TOPOLOGY=str(tmp_path / "topology.yaml")) as process:
+
+        def both() -> list[Ruleset]:
+            return [p for p in world.proposals() if len({r.traffic_class.service for r in p.rules}) == 4]
+
+        first = eventually(both, "rules of both", seen=process.tail)[-1]
+        world.clickhouse.execute("TRUNCATE TABLE curves")
+        world.model["curves"] = [row for row in world.model["curves"] if row["class"] != BACKEND]
+        world.fill_history()
+
+        def renewals() -> list[Ruleset]:
+            return [p for p in world.proposals() if any(r.reason.startswith("held: curves") for r in p.rules)]
+
+        held = eventually(lambda: renewals()[1:], "two renewals", seen=process.tail)[0]
+    assert of_ruleset(held) == of_ruleset(first)
+    assert {r.traffic_class.service for r in held.rules if r.reason.startswith("held")} == {
+        "frontend",
+        "backend",
+    }
+    rows = world.clickhouse.execute("SELECT application, outcome, notes FROM solves ORDER BY at")
+    said = [notes for application, outcome, notes in rows if (application, outcome) == ("gateway", "renewed")]
+    assert any("refused: curves" in note for notes in said for note in notes)
+    assert not any("refused" in note for application, _, notes in rows if application for note in notes
+                   if application.startswith(two_applications.OTHER))  # fmt: skip

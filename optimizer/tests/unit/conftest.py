@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from spillway_optimizer.config import Optimizer
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 

@@ -50,7 +50,7 @@ def _apart(d):
     ("change", "says"),
     [
         (_ahead, "demand: board of 'west' is 60 s ahead of this clock; at most 10 s is allowed"),
-        (_rows_ahead, "curves: newest row is 600 s ahead of this clock"),
+        (_rows_ahead, f"curves: row of {ENTRY!r} is 600 s ahead of this clock"),
         (_backwards, "input_window 1767225630000-1767225600000 must start before it ends"),
         (_after_itself, "and end before window_end 1767225630000"),
         (_negative, "calls_per_request -1 must be 0 to 10000"),

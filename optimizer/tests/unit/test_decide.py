@@ -231,7 +231,7 @@ def test_what_a_refused_solve_goes_on_with(chain):
         return renewal(memory, problem, None, None, now, Thresholds())
 
     assert left(problem, memory, 120.0).rules == _rules(7000)
-    assert left(problem, memory, 101.0) is None and left(problem, Memory(), 120.0) is None
+    assert left(problem, memory, 101.0).action is Action.WAIT and left(problem, Memory(), 120.0) is None
     local = dataclasses.replace(problem, constraints=Constraints(min_local_share=0.8))
     assert left(local, memory, 120.0) is None
 

@@ -10,7 +10,7 @@ import pytest
 from nats.errors import MaxPayloadError
 from spillway_contracts import topology
 from spillway_contracts.guardrails import GuardrailFile
-from spillway_optimizer import solving, telemetry
+from spillway_optimizer import case, solving, telemetry
 from spillway_optimizer.decide import Action, decide
 from spillway_optimizer.logs import States
 from spillway_optimizer.policies import REGISTRY
@@ -46,6 +46,10 @@ class _History:
         self.rows.append(row)
 
 
+def _following(policy, router):
+    return SimpleNamespace(name=policy, router=lambda *_: router, forget_all_but=lambda _: None)
+
+
 @pytest.fixture
 def world(tmp_path, settings):
     """world(route=..., guardrails=..., told=...): runs one solve and gives (proposals sent, its row, counters)."""
@@ -59,7 +63,7 @@ def world(tmp_path, settings):
             settings(policy=policy), TOPOLOGY, _Redis(), history, proposals, lease, file, states
         )
         router = SimpleNamespace(route=route) if route else REGISTRY[policy]()
-        following = SimpleNamespace(name=policy, router=lambda: router)
+        following = _following(policy, router)
         assert await solving.run(NOW, Trigger("start"), told, following) is None
         (row,) = history.rows
         return proposals.sent, row, states.counters
@@ -86,8 +90,8 @@ async def test_a_policy_that_breaks_a_constraint_publishes_nothing(world, monkey
         key = next(k for k in rules if k.source_cluster == "west")
         return {**rules, key: {"east": TOTAL}}
 
-    REAL = solving.integer_rules
-    monkeypatch.setattr(solving, "integer_rules", wrong)
+    REAL = case.integer_rules
+    monkeypatch.setattr(case, "integer_rules", wrong)
     sent, row, counters = await world(guardrails="minimum_local_share: 4000")
     assert sent == [] and row["outcome"] == "refused" and counters["refused"] == 1
     assert "0 of 10000 stay local; minimum_local_share is 4000" in row["reason"]
@@ -163,8 +167,8 @@ class _Lasting:
 
         with self.monkeypatch.context() as patched:
             if wrong:
-                patched.setattr(solving, "decide", _wrong)
-            following = SimpleNamespace(name=policy, router=lambda: SimpleNamespace(route=route))
+                patched.setattr(case, "decide", _wrong)
+            following = _following(policy, SimpleNamespace(route=route))
             await self.solving.run(now, Trigger("period"), _told(now), following)
         return self.history.rows[-1]
 

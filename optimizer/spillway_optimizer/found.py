@@ -1,0 +1,89 @@
+"""What a stage of the model builder returns: its value, and what it could not model, each with a scope. Pure.
+
+A refusal means that an application, a cluster or the whole mesh has no problem to solve. A hold has the smaller
+effect: the routes that it names keep their last rules, and the rest goes on.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+RouteId = tuple[str, str]  # source service, class that is called
+
+
+class Kind(Enum):
+    MESH = "mesh"
+    CLUSTER = "cluster"
+    APPLICATION = "application"
+    SERVICE = "service"
+    CLASS = "class"
+    EDGE = "edge"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How far something reaches. `name`: of the cluster, application, service or class; of an edge both classes,
+    joined by ' -> '; '' for the mesh."""
+
+    kind: Kind
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {self.name}" if self.name else self.kind.value
+
+
+MESH = Scope(Kind.MESH)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why nothing in the scope can be modelled: the table or board, its value and what is allowed."""
+
+    scope: Scope
+    text: str
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Routes that keep their rules in force, or stay local-first without any, and why."""
+
+    scope: Scope
+    text: str
+    routes: frozenset[RouteId]
+
+    def __str__(self) -> str:
+        return f"held: {self.scope}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Found(Generic[T]):
+    """The outcome of one stage."""
+
+    value: T
+    notes: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    holds: tuple[Hold, ...] = ()
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """Notes, refusals and holds of several stages, in their order."""
+
+    notes: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    holds: tuple[Hold, ...] = ()
+
+    @classmethod
+    def of(cls, stages: Iterable[Found]) -> "Remarks":
+        stages = list(stages)
+        return cls(
+            tuple(note for stage in stages for note in stage.notes),
+            tuple(refusal for stage in stages for refusal in stage.refusals),
+            tuple(hold for stage in stages for hold in stage.holds),
+        )
+
+
+def refused(value: T, scope: Scope, *texts: str, notes: tuple[str, ...] = ()) -> Found[T]:
+    return Found(value, notes, tuple(Refusal(scope, text) for text in texts))

@@ -1,0 +1,35 @@
+"""The application of tests/unit/data/model.json, and one like it beside it whose services have a prefix."""
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_HERE = Path(__file__).resolve().parent
+_ONE = json.loads((_HERE / "unit" / "data" / "model.json").read_text())
+_TOPOLOGY = _HERE.parents[1] / "contracts" / "golden" / "topology.yaml"
+_SERVICES = ("gateway", "frontend", "backend")
+OTHER = "shop-"
+SERVICES = frozenset({*_SERVICES, *(OTHER + service for service in _SERVICES)})
+
+
+def document() -> dict[str, Any]:
+    """The shape of contracts/golden/3_model.json."""
+    names = re.compile(rf'"({"|".join(_SERVICES)})([" ])')
+    other, both = json.loads(names.sub(rf'"{OTHER}\1\2', json.dumps(_ONE))), copy.deepcopy(_ONE)
+    for table in ("curves", "capacities", "call_ratios"):
+        both[table] += other[table]
+    for board in ("load", "demand"):
+        for cluster, entries in other[board].items():
+            both[board][cluster] |= entries
+    return both
+
+
+def topology_text() -> str:
+    """The golden topology with both applications' services, as YAML."""
+    both = yaml.safe_load(_TOPOLOGY.read_text())
+    both["services"] += [{**service, "name": OTHER + service["name"]} for service in both["services"]]
+    return yaml.safe_dump(both)

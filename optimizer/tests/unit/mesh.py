@@ -1,0 +1,88 @@
+"""Two applications in two clusters, and one leader that solves for them with its servers in memory."""
+
+import copy
+import dataclasses
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+
+from google.protobuf import json_format
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import topology
+from spillway_contracts.guardrails import GuardrailFile
+from spillway_optimizer import telemetry
+from spillway_optimizer.following import Following
+from spillway_optimizer.logs import States
+from spillway_optimizer.rules import Rules, of_ruleset
+from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solving import Solving
+from spillway_optimizer.triggers import Trigger
+from two_applications import OTHER, SERVICES, document, topology_text
+
+NOW = 1767225631.0
+CLUSTERS = ("west", "east")
+
+
+class Mesh:
+    """`solve` runs once and gives the rows by application; what is published is in force at once."""
+
+    def __init__(self, settings, folder: Path, **said):
+        self.document, self.sent, self.rows, self.in_force = document(), [], [], {}
+        self.placement = dict.fromkeys(CLUSTERS, SERVICES)
+        self.states = States(logging.getLogger("test"))
+        self.settings = settings(**said)
+        (folder / "topology.yaml").write_text(topology_text())
+        self.topology = topology.load(folder / "topology.yaml")
+        self.solving = Solving(
+            self.settings, self.topology, self, self, self, SimpleNamespace(held=lambda: True, fencing_token=7),
+            GuardrailFile(None, self.topology), self.states,
+        )  # fmt: skip
+        self.following = Following(None, self.settings.policy, Stop(), self.states)
+
+    async def solve(self, now: float, change=None, kind: str = "period") -> dict[str, dict]:
+        """`change` edits the document of this run; boards are as of a second before `now` unless it says otherwise."""
+        told = copy.deepcopy(self.document)
+        for board in ("load", "demand"):
+            for entries in told[board].values():
+                for entry in entries.values():
+                    entry["at"] = now - 1
+        if change:
+            change(told)
+        read = dataclasses.replace(telemetry.from_document(told), **self.known(now))
+        self.rows.clear()
+        assert await self.solving.run(now, Trigger(kind), read, self.following) is None
+        return {row["application"]: row for row in self.rows}
+
+    def known(self, now: float) -> dict:
+        """Fields of the telemetry beside the document's."""
+        return {"placement": self.placement}
+
+    def rules(self, prefix: str = "") -> Rules:
+        """Of the newest proposal: of the application of gateway, or of the other one."""
+        return {
+            k: w for k, w in of_ruleset(self.sent[-1]).items() if k[2].startswith(OTHER) == (prefix == OTHER)
+        }
+
+    def reasons(self) -> dict[tuple[str, str, str], str]:
+        return {
+            (r.source_cluster, r.source_service, r.traffic_class.service): r.reason
+            for r in self.sent[-1].rules
+        }
+
+    # Redis, NATS and ClickHouse.
+
+    async def mget(self, keys):
+        return [self.in_force.get(cluster) for cluster in CLUSTERS]
+
+    async def publish(self, ruleset: Ruleset) -> None:
+        self.sent.append(ruleset)
+        for cluster in CLUSTERS:
+            part = Ruleset()
+            part.CopyFrom(ruleset)
+            part.version = len(self.sent)
+            del part.rules[:]
+            part.rules.extend(rule for rule in ruleset.rules if rule.source_cluster == cluster)
+            self.in_force[cluster] = json_format.MessageToJson(part)
+
+    def add(self, table: str, row: dict) -> None:
+        self.rows.append(row)
