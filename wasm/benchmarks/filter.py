@@ -4,6 +4,9 @@ Each hop of the sidecar (inbound, outbound) is driven alone, every request carri
 plain and filtered runs alternate round by round. Envoy has one worker and one core to itself; client,
 application and collector share the other. The run fails unless every request was answered 200 and the
 collector received exactly one span for each, so a filter that does less is no faster here.
+
+With `--baseline FILE.wasm` a third Envoy runs another build of the filter in the same rounds, and the
+figures also say what the build under test adds to that.
 """
 
 import argparse
@@ -15,7 +18,7 @@ from pathlib import Path
 
 from filter_bench import envoys
 from filter_bench.bench import DIRECTIONS, Bench
-from filter_bench.summary import SATURATION, Sample, summarize
+from filter_bench.summary import BASELINE, FILTERED, PLAIN, SATURATION, Sample, summarize
 from spillway_contracts.names import FILTER_STAT_SPANS_DROPPED, FILTER_STAT_SPANS_SENT
 
 # Below this share of the rate asked for, queueing before the proxy dominates what the client sees.
@@ -29,16 +32,16 @@ def say(text: str) -> None:
 def measure(arguments: argparse.Namespace) -> dict:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-filter-")))
-        bench = Bench(arguments.wasm, folder, stack)
+        bench = Bench(arguments.wasm, arguments.baseline, folder, stack)
         for direction in arguments.directions:
             bench.run(0, direction, arguments.warm_up_rate, arguments.warm_up)
         samples: list[Sample] = []
         for number in range(arguments.rounds):
             for rate in arguments.rates:
                 for direction in arguments.directions:
-                    pair = bench.run(number, direction, rate, arguments.seconds)
-                    samples += pair
-                    say(f"round {number + 1}/{arguments.rounds} {row(pair)}")
+                    run = bench.run(number, direction, rate, arguments.seconds)
+                    samples += run
+                    say(f"round {number + 1}/{arguments.rounds} {row(run)}")
         return {
             "benchmark": "filter",
             **summarize(samples, arguments.headline_rate),
@@ -51,24 +54,36 @@ def measure(arguments: argparse.Namespace) -> dict:
         }
 
 
-def row(pair: list[Sample]) -> str:
-    plain, filtered = sorted(pair, key=lambda sample: sample.filtered)
+def row(run: list[Sample]) -> str:
+    by = {sample.variant: sample for sample in run}
+    of = [by[name] for name in (PLAIN, BASELINE, FILTERED) if name in by]
+    plain = of[0]
+
+    def each(text: str, field: str) -> str:
+        return " -> ".join(format(getattr(sample, field), text) for sample in of)
+
+    ratios = ", ".join(f"{sample.cpu_us / plain.cpu_us:.2f}x" for sample in of[1:])
     return (
-        f"{plain.direction:8} {plain.rate or 'max':>5}/s: {plain.cpu_us:6.1f} -> {filtered.cpu_us:6.1f} us CPU "
-        f"({filtered.cpu_us / plain.cpu_us:.2f}x), p50 {plain.p50_ms:.3f} -> {filtered.p50_ms:.3f} ms, "
-        f"p99 {plain.p99_ms:.3f} -> {filtered.p99_ms:.3f} ms, {plain.answered:.0f} -> {filtered.answered:.0f}/s, "
-        f"busy {plain.busy:.0%} -> {filtered.busy:.0%}"
+        f"{plain.direction:8} {plain.rate or 'max':>5}/s: {each('6.1f', 'cpu_us')} us CPU ({ratios}), "
+        f"p50 {each('.3f', 'p50_ms')} ms, p99 {each('.3f', 'p99_ms')} ms, {each('.0f', 'answered')}/s, "
+        f"busy {each('.0%', 'busy')}"
     )
 
 
+COLUMNS = ("cpu_ratio", "cpu_added_us", "added_p50_ms", "added_p99_ms")
+
+
 def table(figures: dict) -> str:
-    keys = ("cpu_ratio", "cpu_added_us", "added_p50_ms", "added_p99_ms")
-    lines = [f"{'rate':>10} {'hop':8}" + "".join(f"{key:>14}" for key in keys) + f"{'answers/s':>18}"]
+    lines = [f"{'rate':>10} {'hop':8} {'what':23}" + "".join(f"{key:>14}" for key in COLUMNS)]
     for rate, hops in figures["rates"].items():
         for direction, hop in hops.items():
-            answers = f"{hop['plain']['answered']:.0f} -> {hop['filtered']['answered']:.0f}"
-            values = "".join(f"{hop[key]:14.3f}" for key in keys)
-            lines.append(f"{rate:>10} {direction:8}{values}{answers:>18}")
+            rows = {"filtered over plain": hop}
+            for key in ("baseline_over_plain", "filtered_over_baseline"):
+                if key in hop:
+                    rows[key.replace("_", " ")] = hop[key]
+            for what, of in rows.items():
+                values = "".join(f"{of[key]:14.3f}" for key in COLUMNS)
+                lines.append(f"{rate:>10} {direction:8} {what:23}{values}")
     return "\n".join(lines)
 
 
@@ -86,6 +101,7 @@ def arguments_of(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--warm-up-rate", type=int, default=2000)
     parser.add_argument("--headline-rate", type=int, default=2000)
     parser.add_argument("--wasm", type=Path, default=envoys.ROOT / ".spillway/wasm/spillway_filter.wasm")
+    parser.add_argument("--baseline", type=Path, help="another build of the filter to compare with")
     parser.add_argument("--json", action="store_true", help="the JSON line alone")
     arguments = parser.parse_args(given)
     if arguments.headline_rate not in arguments.rates:

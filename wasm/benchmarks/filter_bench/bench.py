@@ -1,4 +1,5 @@
-"""One Envoy with the filter and one without, driven in turn, and the account of spans against requests."""
+"""One Envoy with the filter, one without, and perhaps one with another build of it, driven in turn. Keeps
+the account of spans against requests."""
 
 import sys
 import time
@@ -11,7 +12,7 @@ from spillway_contracts.names import FILTER_STAT_SPANS_SENT
 
 from filter_bench import client, envoys
 from filter_bench.processes import Process, http_get
-from filter_bench.summary import Sample
+from filter_bench.summary import BASELINE, FILTERED, PLAIN, Sample
 
 ENVOY = Path(sys.executable).parent / "envoy"
 VEGETA = envoys.ROOT / ".spillway/bin/vegeta"
@@ -20,13 +21,13 @@ PROXY_CORE, LOAD_CORE = 1, 0
 
 
 class Variant:
-    """One Envoy under test, with or without the filter."""
+    """One Envoy under test; `wasm` is its build of the filter, `None` without one."""
 
     def __init__(
-        self, filtered: bool, wasm: Path, upstream: int, sink: int, folder: Path, stack: ExitStack
+        self, name: str, wasm: Path | None, upstream: int, sink: int, folder: Path, stack: ExitStack
     ) -> None:
-        self.name = "filtered" if filtered else "plain"
-        self.filtered = filtered
+        self.name = name
+        self.filtered = wasm is not None
         self.admin, inbound, outbound = free_ports(3)
         ports = {"ADMIN": self.admin, "INBOUND": inbound, "OUTBOUND": outbound}
         ports = {f"ENVOY_{name}": port for name, port in ports.items()} | {"APP": upstream, "COLLECTOR": sink}
@@ -36,7 +37,10 @@ class Variant:
         values["SPILLWAY_SERVICE"] = envoys.SERVICE
         for port in (inbound, outbound):
             stack.enter_context(claim(port))
-        self.process = start_envoy(self.name, PROXY_CORE, envoys.pod(filtered, values, upstream), folder)
+        bootstrap = envoys.pod(values, upstream)
+        if name != FILTERED:
+            envoys.change_filter(bootstrap, keep=self.filtered)
+        self.process = start_envoy(name, PROXY_CORE, bootstrap, folder)
         stack.callback(self.process.stop)
         self.targets = {}
         for direction, port in zip(DIRECTIONS, (inbound, outbound), strict=True):
@@ -55,10 +59,17 @@ class Variant:
                 f"{self.name} {direction} at {rate}: {report.failed} of {report.requests} failed"
             )
         sample = Sample(
-            round=number, direction=direction, rate=rate, filtered=self.filtered, answered=report.rate,
+            round=number, direction=direction, rate=rate, variant=self.name, answered=report.rate,
             p50_ms=report.p50_ms, p99_ms=report.p99_ms, cpu_us=used / report.requests / 1e3, busy=used / took,
         )  # fmt: skip
         return sample, report.requests
+
+    def stat(self, name: str) -> int:
+        """One of the filter's own stats."""
+        name = f"wasmcustom.{name}"
+        lines = http_get(self.admin, f"/stats?filter={name}").splitlines()
+        [value] = [line.rsplit(":", 1)[1] for line in lines if line.startswith(name + ":")]
+        return int(value)
 
 
 def start_envoy(name: str, core: int, bootstrap: dict, folder: Path) -> Process:
@@ -71,7 +82,7 @@ def start_envoy(name: str, core: int, bootstrap: dict, folder: Path) -> Process:
 class Bench:
     """The processes, and the account of spans against requests."""
 
-    def __init__(self, wasm: Path, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, wasm: Path, baseline: Path | None, folder: Path, stack: ExitStack) -> None:
         upstream, admin, sink_port = free_ports(3)
         app = start_envoy("application", LOAD_CORE, envoys.application(upstream, admin), folder)
         stack.callback(app.stop)
@@ -81,9 +92,12 @@ class Bench:
         stack.callback(self.sink.stop)
         app.wait_port(upstream)
         self.sink.wait_port(sink_port)
-        self.variants = []
-        for filtered in (False, True):
-            self.variants.append(Variant(filtered, wasm, upstream, sink_port, folder, stack))
+        builds = {PLAIN: None, FILTERED: wasm}
+        if baseline is not None:
+            builds = {PLAIN: None, BASELINE: baseline, FILTERED: wasm}
+        self.variants = [
+            Variant(name, build, upstream, sink_port, folder, stack) for name, build in builds.items()
+        ]
         self.traced = 0
 
     def run(self, number: int, direction: str, rate: int, seconds: float) -> list[Sample]:
@@ -107,11 +121,8 @@ class Bench:
             time.sleep(0.1)
 
     def stat(self, name: str) -> int:
-        """One of the filter's own stats."""
-        name = f"wasmcustom.{name}"
-        lines = http_get(self.variants[-1].admin, f"/stats?filter={name}").splitlines()
-        [value] = [line.rsplit(":", 1)[1] for line in lines if line.startswith(name + ":")]
-        return int(value)
+        """One of the filter's own stats, summed over its builds."""
+        return sum(variant.stat(name) for variant in self.variants if variant.filtered)
 
     def rss_mb(self) -> dict[str, float]:
         return {variant.name: round(variant.process.rss_mb(), 1) for variant in self.variants}

@@ -1,9 +1,11 @@
 """Bootstraps of the benchmark's Envoys: the pod's own listeners, and a trivial application.
 
 The proxy under test is `infra/envoy/pod.yaml` itself, with the relay's routes and clusters written in
-statically; the plain variant is the same less the filter.
+statically. The plain variant is the same without the filter. A baseline is another build of the filter
+with the settings that every build has.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from filter_harness.parts import TYPES, address, class_route, cluster
 ROOT = Path(__file__).resolve().parents[3]
 TEMPLATE = ROOT / "infra/envoy/pod.yaml"
 BODY_BYTES = 1024
+EVERY_BUILDS_SETTINGS = ("direction", "cluster", "service", "collector_cluster")
 SERVICE = "cart"
 CALLEES = ("users", "stock", "prices", "mail")
 TEMPLATES = ("/users/{id}", "/users/{id}/orders", "/users/{id}/orders/{order}", "/checkout", "/health")
@@ -32,20 +35,14 @@ def render(values: dict[str, str]) -> dict:
     return yaml.safe_load(text)
 
 
-def pod(filtered: bool, values: dict[str, str], upstream: int) -> dict:
-    """Bootstrap with static routes as the relay serves them; without the filter where not `filtered`."""
+def pod(values: dict[str, str], upstream: int) -> dict:
+    """Bootstrap with static routes as the relay serves them."""
     rendered = render(values)
     static = rendered["static_resources"]
     for listener, hosts in zip(static["listeners"], (inbound_hosts(), outbound_hosts()), strict=True):
-        [chain] = listener["filter_chains"]
-        [network] = chain["filters"]
-        manager = network["typed_config"]
+        manager = manager_of(listener)
         del manager["rds"]
         manager["route_config"] = {"virtual_hosts": hosts}
-        if not filtered:
-            manager["http_filters"] = [
-                f for f in manager["http_filters"] if "wasm" not in f["typed_config"]["@type"]
-            ]
     clusters = [c for c in static["clusters"] if c["name"] != "spillway-xds"]
     # The benchmark's receiver speaks in clear: what is measured is the filter.
     for one in clusters:
@@ -54,6 +51,28 @@ def pod(filtered: bool, values: dict[str, str], upstream: int) -> dict:
     static["clusters"] = clusters
     del rendered["dynamic_resources"]
     return rendered
+
+
+def manager_of(listener: dict) -> dict:
+    [chain] = listener["filter_chains"]
+    [network] = chain["filters"]
+    return network["typed_config"]
+
+
+def change_filter(bootstrap: dict, keep: bool) -> None:
+    """Leaves the filter the settings that every build knows, or takes it away."""
+    for listener in bootstrap["static_resources"]["listeners"]:
+        manager = manager_of(listener)
+        kept = []
+        for one in manager["http_filters"]:
+            if "wasm" in one["typed_config"]["@type"]:
+                if not keep:
+                    continue
+                configuration = one["typed_config"]["config"]["configuration"]
+                settings = json.loads(configuration["value"])
+                configuration["value"] = json.dumps({key: settings[key] for key in EVERY_BUILDS_SETTINGS})
+            kept.append(one)
+        manager["http_filters"] = kept
 
 
 def class_routes(service: str, action: dict) -> list[dict]:

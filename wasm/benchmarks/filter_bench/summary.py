@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 SATURATION = 0
 """The rate that means: as fast as it goes."""
+PLAIN, BASELINE, FILTERED = "plain", "baseline", "filtered"
+"""Envoy alone, with another build of the filter, with the build under test."""
+VARIANTS = (PLAIN, BASELINE, FILTERED)
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class Sample:
     direction: str
     rate: int
     """Requests per second that were asked for; `SATURATION`: as many as were answered."""
-    filtered: bool
+    variant: str
     answered: float
     """Answers per second."""
     p50_ms: float
@@ -27,13 +30,9 @@ class Sample:
     """Share of its core that Envoy used."""
 
 
-def of_direction(samples: Iterable[Sample]) -> dict:
-    """Figures of one direction and rate: medians over rounds of what the filter adds to the plain run
-    of the same round; `spread` is the least and the greatest of them."""
-    rounds: dict[int, dict[bool, Sample]] = {}
-    for sample in samples:
-        rounds.setdefault(sample.round, {})[sample.filtered] = sample
-    pairs = [(pair[False], pair[True]) for pair in rounds.values()]
+def compared(pairs: list[tuple[Sample, Sample]]) -> dict:
+    """What the second of each pair adds to the first: medians over rounds; `spread` is the least and the
+    greatest of them."""
     added = {
         "added_p50_ms": [b.p50_ms - a.p50_ms for a, b in pairs],
         "added_p99_ms": [b.p99_ms - a.p99_ms for a, b in pairs],
@@ -42,12 +41,30 @@ def of_direction(samples: Iterable[Sample]) -> dict:
         "answered_ratio": [b.answered / a.answered for a, b in pairs],
     }
     out: dict = {name: round(statistics.median(values), 4) for name, values in added.items()}
-    for name, which in (("plain", 0), ("filtered", 1)):
-        out[name] = {
-            field: round(statistics.median(getattr(pair[which], field) for pair in pairs), 4)
+    out["spread"] = {name: [round(min(values), 4), round(max(values), 4)] for name, values in added.items()}
+    return out
+
+
+def of_direction(samples: Iterable[Sample]) -> dict:
+    """Figures of one direction and rate: what the filter adds to the plain run of the same round. Where
+    there is a baseline, also what that adds, and what the filter adds to it."""
+    rounds: dict[int, dict[str, Sample]] = {}
+    for sample in samples:
+        rounds.setdefault(sample.round, {})[sample.variant] = sample
+    of_rounds = list(rounds.values())
+
+    def between(first: str, second: str) -> dict:
+        return compared([(samples[first], samples[second]) for samples in of_rounds])
+
+    out = between(PLAIN, FILTERED)
+    for variant in (name for name in VARIANTS if name in of_rounds[0]):
+        out[variant] = {
+            field: round(statistics.median(getattr(samples[variant], field) for samples in of_rounds), 4)
             for field in ("answered", "p50_ms", "p99_ms", "cpu_us", "busy")
         }
-    out["spread"] = {name: [round(min(values), 4), round(max(values), 4)] for name, values in added.items()}
+    if BASELINE in of_rounds[0]:
+        out["baseline_over_plain"] = between(PLAIN, BASELINE)
+        out["filtered_over_baseline"] = between(BASELINE, FILTERED)
     return out
 
 

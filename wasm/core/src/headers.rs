@@ -1,48 +1,8 @@
-//! The headers that the filter reads, borrowed from the proxy's serialized header map.
+//! The headers that the filter reads, borrowed from the proxy's header map.
 
 use spillway_contracts::*;
 
 use crate::b3;
-
-/// Name and value of every header, as proxy-wasm serializes a map: the number of pairs, the sizes of
-/// every name and value (little-endian u32 each), then names and values, each with a zero after it.
-/// Source: proxy-wasm ABI 0.2.1, "Serialization". Ends early where the bytes do.
-#[derive(Clone, Debug)]
-pub struct Pairs<'a> {
-    sizes: &'a [u8],
-    data: &'a [u8],
-}
-
-impl<'a> Pairs<'a> {
-    /// Reads the count; no pairs where the bytes are too few.
-    pub fn new(bytes: &'a [u8]) -> Self {
-        let none = Self { sizes: &[], data: &[] };
-        let Some((count, rest)) = take_u32(bytes) else { return none };
-        let split = usize::try_from(count).ok().and_then(|count| count.checked_mul(8));
-        split.and_then(|at| rest.split_at_checked(at)).map_or(none, |(sizes, data)| Self { sizes, data })
-    }
-
-    fn take_text(&mut self, size: u32) -> Option<&'a [u8]> {
-        let (text, rest) = self.data.split_at_checked(usize::try_from(size).ok()?)?;
-        self.data = rest.split_first()?.1;
-        Some(text)
-    }
-}
-
-impl<'a> Iterator for Pairs<'a> {
-    type Item = (&'a [u8], &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (name, rest) = take_u32(self.sizes)?;
-        let (value, rest) = take_u32(rest)?;
-        self.sizes = rest;
-        Some((self.take_text(name)?, self.take_text(value)?))
-    }
-}
-
-fn take_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    bytes.split_first_chunk().map(|(number, rest)| (u32::from_le_bytes(*number), rest))
-}
 
 /// Headers that carry a trace.
 #[derive(Clone, Debug, Default)]

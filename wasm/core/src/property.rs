@@ -31,22 +31,22 @@ pub enum Property {
 }
 
 impl Property {
-    /// Its path, the parts separated by zeros, as the host call takes it.
-    /// Source: Envoy, "Attributes".
-    pub fn path(self) -> &'static [u8] {
-        const { assert!(matches!(XDS_METADATA_NAMESPACE.as_bytes(), b"spillway")) };
+    /// The parts of its path. Source: Envoy, "Attributes".
+    pub fn path(self) -> &'static [&'static str] {
         match self {
-            Self::RouteName => b"xds\0route_name",
-            Self::ClusterName => b"xds\0cluster_name",
-            Self::RulesetVersion => b"xds\0route_metadata\0filter_metadata\0spillway\0ruleset_version",
-            Self::RequestSize => b"request\0size",
-            Self::RequestTotalSize => b"request\0total_size",
-            Self::ResponseSize => b"response\0size",
-            Self::Protocol => b"request\0protocol",
-            Self::GrpcStatus => b"response\0trailers\0grpc-status",
-            Self::ResponseFlags => b"response\0flags",
-            Self::ResponseDetails => b"response\0code_details",
-            Self::AttemptCount => b"upstream\0request_attempt_count",
+            Self::RouteName => &["xds", "route_name"],
+            Self::ClusterName => &["xds", "cluster_name"],
+            Self::RulesetVersion => {
+                &["xds", "route_metadata", "filter_metadata", XDS_METADATA_NAMESPACE, "ruleset_version"]
+            }
+            Self::RequestSize => &["request", "size"],
+            Self::RequestTotalSize => &["request", "total_size"],
+            Self::ResponseSize => &["response", "size"],
+            Self::Protocol => &["request", "protocol"],
+            Self::GrpcStatus => &["response", "trailers", "grpc-status"],
+            Self::ResponseFlags => &["response", "flags"],
+            Self::ResponseDetails => &["response", "code_details"],
+            Self::AttemptCount => &["upstream", "request_attempt_count"],
         }
     }
 }

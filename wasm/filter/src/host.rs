@@ -1,143 +1,88 @@
-//! Host calls as total functions: what the proxy does not have, or fails to give, is None. Those that
-//! give bytes are in [`crate::given`].
+//! What the filter asks of the proxy. [`crate::sdk::Sdk`] is Envoy; tests have a fake.
+//!
+//! Every question is total: what the proxy does not have, or fails to give, is `None`.
 
-use std::ptr::null;
+use proxy_wasm::types::{Bytes, LogLevel, MapType, MetricType};
+use spillway_filter_core::property::{Properties, Property};
 
-use crate::abi::*;
-
-/// Status of a call that did what was asked.
-pub const OK: u32 = 0;
-
-/// Header maps.
-#[derive(Clone, Copy)]
-#[repr(u32)]
-pub enum Map {
-    Request = 0,
-    Response = 2,
+/// A gRPC call to one method of a cluster.
+pub struct Call<'a> {
+    /// Envoy cluster.
+    pub cluster: &'a str,
+    /// gRPC service.
+    pub service: &'a str,
+    /// gRPC method.
+    pub method: &'a str,
+    /// Encoded request.
+    pub message: &'a [u8],
+    /// After this the proxy reports a failure.
+    pub timeout_ms: u64,
 }
 
-/// Buffers.
-#[derive(Clone, Copy)]
-#[repr(u32)]
-pub enum Buffer {
-    GrpcReceive = 5,
-    PluginConfiguration = 7,
+/// The proxy, as one plugin in one worker sees it.
+pub trait Host: Clone + 'static {
+    /// Nanoseconds since the epoch.
+    fn wall_ns(&self) -> u64;
+    /// Nanoseconds of a clock that never steps back.
+    fn mono_ns(&self) -> u64;
+    /// Fills `bytes` with entropy. Returns whether it could.
+    fn random(&self, bytes: &mut [u8]) -> bool;
+    /// Writes a line to the proxy's log.
+    fn log(&self, level: LogLevel, message: &str);
+
+    /// The plugin's configuration; empty where there is none.
+    fn configuration(&self) -> Bytes;
+    /// Asks for a tick of the root context at hand every `period_ms`.
+    fn tick_every(&self, period_ms: u64);
+    /// Lets the proxy delete the root context at hand, which had asked to be kept.
+    fn done(&self);
+
+    /// Every header, in order.
+    fn headers(&self, map: MapType) -> Vec<(String, Bytes)>;
+    /// Sets a header, or removes it with `None`.
+    fn edit(&self, map: MapType, name: &str, value: Option<&str>);
+    /// A property of the request or the proxy.
+    fn property(&self, path: &[&str]) -> Option<Bytes>;
+
+    /// The value that all workers share under `key`, with its version. Empty where nobody wrote yet.
+    fn shared(&self, key: &str) -> Option<(Bytes, u32)>;
+    /// Replaces the value that was read with `version`. Returns whether nobody else was faster.
+    fn share(&self, key: &str, value: &[u8], version: u32) -> bool;
+
+    /// Defines a stat, or finds it; workers that define the same name share it.
+    fn define_metric(&self, kind: MetricType, name: &str) -> Option<u32>;
+    /// Adds to a stat.
+    fn increment_metric(&self, id: u32, offset: i64);
+    /// The value of a stat, over all workers.
+    fn metric(&self, id: u32) -> Option<u64>;
+
+    /// Starts a unary call; the answer carries the returned token.
+    fn grpc_call(&self, call: Call<'_>) -> Option<u32>;
+    /// The first `size` bytes of the answer at hand.
+    fn grpc_answer(&self, size: usize) -> Bytes;
 }
 
-/// Severities, as the proxy numbers them.
-#[derive(Clone, Copy)]
-#[repr(u32)]
-pub enum Level {
-    Warn = 3,
-    Error = 4,
+/// Answers the core's questions about the request at hand, and keeps the last answer for it.
+pub struct Asked<'a, H> {
+    host: &'a H,
+    answer: Bytes,
 }
 
-/// Replaces what was read with that version; whether nobody else was faster.
-pub fn share(key: &str, value: &[u8], version: u32) -> bool {
-    // SAFETY: the pointers and sizes are of live values.
-    unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), version) == OK }
+impl<'a, H: Host> Asked<'a, H> {
+    pub fn new(host: &'a H) -> Self {
+        Self { host, answer: Bytes::new() }
+    }
 }
 
-/// Sets (or with None removes) a header. One that cannot be changed costs a link in the trace, never
-/// the request.
-pub fn edit(map: Map, name: &str, value: Option<&str>) {
-    // SAFETY: the pointers and sizes are of live strings.
-    let _ = unsafe {
-        match value {
-            Some(value) => proxy_replace_header_map_value(
-                map as u32,
-                name.as_ptr(),
-                name.len(),
-                value.as_ptr(),
-                value.len(),
-            ),
-            None => proxy_remove_header_map_value(map as u32, name.as_ptr(), name.len()),
-        }
-    };
-}
+impl<H: Host> Properties for Asked<'_, H> {
+    fn get(&mut self, property: Property) -> Option<&[u8]> {
+        self.answer = self.host.property(property.path())?;
+        Some(&self.answer)
+    }
 
-/// Nanoseconds since the epoch.
-pub fn wall_ns() -> Option<u64> {
-    // SAFETY: reads a clock into the callee's own stack slot.
-    unsafe { wasip1::clock_time_get(wasip1::CLOCKID_REALTIME, 0) }.ok()
-}
-
-/// Nanoseconds of a clock that never steps back.
-pub fn mono_ns() -> Option<u64> {
-    // SAFETY: as above.
-    unsafe { wasip1::clock_time_get(wasip1::CLOCKID_MONOTONIC, 0) }.ok()
-}
-
-/// Wall clock minus monotonic clock. The one is read between two readings of the other; of three tries
-/// the shortest counts, since the thread may be put aside in the middle of one.
-pub fn epoch_ns() -> Option<u64> {
-    let attempt = |_| {
-        let (before, wall, after) = (mono_ns()?, wall_ns()?, mono_ns()?);
-        let took = after.saturating_sub(before);
-        Some((took, wall.wrapping_sub(before.wrapping_add(took / 2))))
-    };
-    (0..3).filter_map(attempt).min().map(|(_, epoch)| epoch)
-}
-
-/// Fills `bytes` from the host's entropy; whether it could.
-pub fn random(bytes: &mut [u8]) -> bool {
-    // SAFETY: the pointer and length are those of `bytes`.
-    unsafe { wasip1::random_get(bytes.as_mut_ptr(), bytes.len()) }.is_ok()
-}
-
-pub fn log(level: Level, message: &str) {
-    // SAFETY: the pointer and length are those of `message`.
-    let _ = unsafe { proxy_log(level as u32, message.as_ptr(), message.len()) };
-}
-
-pub fn tick_every(milliseconds: u32) -> bool {
-    // SAFETY: no pointers.
-    unsafe { proxy_set_tick_period_milliseconds(milliseconds) == OK }
-}
-
-/// The root context at hand may be deleted now.
-pub fn done() {
-    // SAFETY: no pointers.
-    let _ = unsafe { proxy_done() };
-}
-
-/// Defines (or finds) a stat: 0 is a counter, 1 a gauge.
-pub fn define_metric(kind: u32, name: &str) -> Option<u32> {
-    let mut id = 0;
-    // SAFETY: the pointers are of a live string and of this stack.
-    (unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &raw mut id) } == OK).then_some(id)
-}
-
-pub fn increment_metric(id: u32, offset: i64) {
-    // SAFETY: no pointers.
-    let _ = unsafe { proxy_increment_metric(id, offset) };
-}
-
-pub fn get_metric(id: u32) -> Option<u64> {
-    let mut value = 0;
-    // SAFETY: the pointer is of this stack.
-    (unsafe { proxy_get_metric(id, &raw mut value) } == OK).then_some(value)
-}
-
-/// Starts a unary call; its answer will carry the token.
-pub fn grpc_call(cluster: &str, service: &str, method: &str, message: &[u8], timeout_ms: u32) -> Option<u32> {
-    let mut token = 0;
-    // SAFETY: the pointers and sizes are of live values; no metadata is an empty range.
-    let status = unsafe {
-        proxy_grpc_call(
-            cluster.as_ptr(),
-            cluster.len(),
-            service.as_ptr(),
-            service.len(),
-            method.as_ptr(),
-            method.len(),
-            null(),
-            0,
-            message.as_ptr(),
-            message.len(),
-            timeout_ms,
-            &raw mut token,
-        )
-    };
-    (status == OK).then_some(token)
+    fn request_header_bytes(&mut self) -> Option<u64> {
+        let headers = self.host.headers(MapType::HttpRequestHeaders);
+        let bytes = headers.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
+        Some(bytes).filter(|bytes| *bytes > 0)
+    }
 }

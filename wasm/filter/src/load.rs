@@ -6,23 +6,28 @@ use spillway_filter_core::Direction;
 use spillway_filter_core::classes::{Classes, Slot, Table};
 use spillway_filter_core::load::{Load, LoadWindow, Loads};
 
-use crate::given::Given;
-use crate::host;
+use crate::host::Host;
 use crate::stats::{Metric, named};
 
 /// Key of the classes that have stats of their own, of one direction.
 const CHOSEN: &str = "spillway_{direction}_classes";
 
 /// The table of these classes, as the proxy shares it between workers.
-struct Chosen<'a>(&'a mut Given, &'a str);
+struct Chosen<'a, H> {
+    host: &'a H,
+    key: &'a str,
+    read: Vec<u8>,
+}
 
-impl Table for Chosen<'_> {
+impl<H: Host> Table for Chosen<'_, H> {
     fn read(&mut self) -> Option<(&[u8], u32)> {
-        self.0.shared(self.1)
+        let (table, version) = self.host.shared(self.key)?;
+        self.read = table;
+        Some((&self.read, version))
     }
 
     fn replace(&mut self, table: &[u8], version: u32) -> bool {
-        host::share(self.1, table, version)
+        self.host.share(self.key, table, version)
     }
 }
 
@@ -33,27 +38,27 @@ struct Counted {
 }
 
 impl Counted {
-    fn define(in_flight: &str, arrivals: &str, now_ns: u64) -> Option<Self> {
-        let (in_flight, arrivals) = (Metric::gauge(in_flight)?, Metric::counter(arrivals)?);
+    fn define(host: &impl Host, in_flight: &str, arrivals: &str, now_ns: u64) -> Option<Self> {
+        let (in_flight, arrivals) = (Metric::gauge(host, in_flight)?, Metric::counter(host, arrivals)?);
         let mut counted = Self { in_flight, arrivals, window: LoadWindow::default() };
-        counted.sample(now_ns);
+        counted.sample(host, now_ns);
         Some(counted)
     }
 
     /// The request that arrives is in flight, and is no arrival before itself.
-    fn enter(&self, now_ns: u64) -> Option<Load> {
-        let before = self.arrivals.get();
-        self.count();
-        Some(Load { in_flight: self.in_flight.get()?, arrival_rate: self.window.rate(now_ns, before?) })
+    fn enter(&self, host: &impl Host, now_ns: u64) -> Option<Load> {
+        let before = self.arrivals.get(host);
+        self.count(host);
+        Some(Load { in_flight: self.in_flight.get(host)?, arrival_rate: self.window.rate(now_ns, before?) })
     }
 
-    fn count(&self) {
-        self.arrivals.add(1);
-        self.in_flight.add(1);
+    fn count(&self, host: &impl Host) {
+        self.arrivals.add(host, 1);
+        self.in_flight.add(host, 1);
     }
 
-    fn sample(&mut self, now_ns: u64) {
-        if let Some(count) = self.arrivals.get() {
+    fn sample(&mut self, host: &impl Host, now_ns: u64) {
+        if let Some(count) = self.arrivals.get(host) {
             self.window.sample(now_ns, count);
         }
     }
@@ -64,31 +69,35 @@ impl Counted {
 pub struct Share(Option<Slot>);
 
 /// Load of one direction of one proxy, as one worker sees it.
-pub struct LoadBook {
+pub struct LoadBook<H> {
+    host: H,
     direction: Direction,
     service: Counted,
     classes: Classes<Counted>,
     chosen: String,
 }
 
-impl LoadBook {
+impl<H: Host> LoadBook<H> {
     /// None where the proxy defines no stats.
-    pub fn define(direction: Direction, now_ns: u64) -> Option<Self> {
+    pub fn define(host: H, direction: Direction, now_ns: u64) -> Option<Self> {
         let name = |template| named(template, direction, "");
-        let service = Counted::define(&name(FILTER_STAT_IN_FLIGHT), &name(FILTER_STAT_ARRIVALS), now_ns)?;
-        Some(Self { direction, service, classes: Classes::default(), chosen: name(CHOSEN) })
+        let service =
+            Counted::define(&host, &name(FILTER_STAT_IN_FLIGHT), &name(FILTER_STAT_ARRIVALS), now_ns)?;
+        Some(Self { host, direction, service, classes: Classes::default(), chosen: name(CHOSEN) })
     }
 
     /// Counts a request in; tells the load that it meets where that is asked for: inbound, where it is
     /// the load that the application feels. Outbound it is only counted.
-    pub fn enter(&mut self, class: Option<&str>, given: &mut Given, now_ns: u64) -> (Share, Option<Loads>) {
+    pub fn enter(&mut self, class: Option<&str>, now_ns: u64) -> (Share, Option<Loads>) {
         if self.direction == Direction::Outbound {
-            self.service.count();
+            self.service.count(&self.host);
             return (Share(None), None);
         }
-        let slot = class.and_then(|class| self.slot(class, given, now_ns));
-        let of_class = slot.and_then(|slot| self.classes.get(slot)).and_then(|counted| counted.enter(now_ns));
-        let service = self.service.enter(now_ns);
+        let slot = class.and_then(|class| self.slot(class, now_ns));
+        let of_class = slot
+            .and_then(|slot| self.classes.get(slot))
+            .and_then(|counted| counted.enter(&self.host, now_ns));
+        let service = self.service.enter(&self.host, now_ns);
         // Classes beyond the bound are counted together, which is no class's load.
         let own = of_class.filter(|_| matches!(slot, Some(Slot::Own(_))));
         (Share(slot), service.map(|service| Loads { service, class: own }))
@@ -96,23 +105,29 @@ impl LoadBook {
 
     /// Counts it out.
     pub fn leave(&self, share: Share) {
-        self.service.in_flight.add(-1);
+        self.service.in_flight.add(&self.host, -1);
         if let Some(counted) = share.0.and_then(|slot| self.classes.get(slot)) {
-            counted.in_flight.add(-1);
+            counted.in_flight.add(&self.host, -1);
         }
     }
 
     /// Notes every arrivals counter for the rates over the last second.
     pub fn sample(&mut self, now_ns: u64) {
-        self.service.sample(now_ns);
-        self.classes.iter_mut().for_each(|counted| counted.sample(now_ns));
+        self.service.sample(&self.host, now_ns);
+        self.classes.iter_mut().for_each(|counted| counted.sample(&self.host, now_ns));
     }
 
-    fn slot(&mut self, class: &str, given: &mut Given, now_ns: u64) -> Option<Slot> {
-        let direction = self.direction;
-        self.classes.slot(class, &mut Chosen(given, &self.chosen), |name| {
+    fn slot(&mut self, class: &str, now_ns: u64) -> Option<Slot> {
+        let (host, direction) = (&self.host, self.direction);
+        let mut chosen = Chosen { host, key: &self.chosen, read: Vec::new() };
+        self.classes.slot(class, &mut chosen, |name| {
             let stat = |template| named(template, direction, name.unwrap_or(FILTER_STAT_CLASS_OVERFLOW));
-            Counted::define(&stat(FILTER_STAT_CLASS_IN_FLIGHT), &stat(FILTER_STAT_CLASS_ARRIVALS), now_ns)
+            Counted::define(
+                host,
+                &stat(FILTER_STAT_CLASS_IN_FLIGHT),
+                &stat(FILTER_STAT_CLASS_ARRIVALS),
+                now_ns,
+            )
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Only ticks send, not requests: a full batch waits for the next one, which is soon, and a request's
 //! path stays short.
 
+use proxy_wasm::types::LogLevel;
 use spillway_filter_core::config::Config;
 use spillway_filter_core::exchange::Moment;
 use spillway_filter_core::ids::Ids;
@@ -10,23 +11,22 @@ use spillway_filter_core::otlp::envelope::{EXPORT_METHOD, EXPORT_SERVICE, Envelo
 use spillway_filter_core::outbox::{Batch, Outbox, Outcome};
 use spillway_filter_core::sampling::Sampler;
 
-use crate::given::Given;
-use crate::host::{self, Buffer, Level};
+use crate::host::{Call, Host};
 use crate::load::LoadBook;
 use crate::stats::{Reason, SpanStats};
 
-const EXPORT_TIMEOUT_MS: u32 = 5_000;
+const EXPORT_TIMEOUT_MS: u64 = 5_000;
 /// Ten samples in the load window, and the longest that a full batch waits.
 const TICK_MS: u64 = 100;
 const MS: u64 = 1_000_000;
 
 /// One plugin in one worker.
-pub struct Plugin {
-    pub context: u32,
+pub struct Plugin<H> {
+    pub host: H,
     pub config: Config,
     pub sampler: Sampler,
     pub ids: Ids,
-    pub load: LoadBook,
+    pub load: LoadBook<H>,
     pub stats: SpanStats,
     envelope: Envelope,
     outbox: Outbox,
@@ -36,43 +36,39 @@ pub struct Plugin {
     closing: bool,
 }
 
-impl Plugin {
+impl<H: Host> Plugin<H> {
     /// Reads the configuration of the root context at hand.
-    pub fn configure(context: u32, given: &mut Given) -> Result<Self, String> {
-        let config =
-            Config::parse(given.buffer(Buffer::PluginConfiguration, usize::MAX).unwrap_or_default())?;
-        let now = host::mono_ns().ok_or("the proxy has no clock")?;
-        let tick = config.flush_interval_ms.min(TICK_MS);
-        if !host::tick_every(u32::try_from(tick).unwrap_or(u32::MAX)) {
-            return Err("the proxy does not tick".to_string());
-        }
+    pub fn configure(host: H) -> Result<Self, String> {
+        let config = Config::parse(&host.configuration())?;
+        let now = host.mono_ns();
+        host.tick_every(config.flush_interval_ms.min(TICK_MS));
         let no_stats = "the proxy defines no stats";
         let mut plugin = Self {
-            context,
             sampler: Sampler::new(config.sample_ratio),
-            ids: ids(context),
-            load: LoadBook::define(config.direction, now).ok_or(no_stats)?,
-            stats: SpanStats::define(config.direction).ok_or(no_stats)?,
+            ids: ids(&host),
+            load: LoadBook::define(host.clone(), config.direction, now).ok_or(no_stats)?,
+            stats: SpanStats::define(&host, config.direction).ok_or(no_stats)?,
             envelope: Envelope::new(&config),
             outbox: Outbox::new(config.bounds),
             config,
             flushed_ns: now,
             epoch_ns: 0,
             closing: false,
+            host,
         };
         plugin.set_epoch();
         Ok(plugin)
     }
 
     /// Both clocks, at the cost of one.
-    pub fn now(&self) -> Option<Moment> {
-        let mono_ns = host::mono_ns()?;
-        Some(Moment { wall_ns: mono_ns.wrapping_add(self.epoch_ns), mono_ns })
+    pub fn now(&self) -> Moment {
+        let mono_ns = self.host.mono_ns();
+        Moment { wall_ns: mono_ns.wrapping_add(self.epoch_ns), mono_ns }
     }
 
-    /// Samples, tells the stats, sends what is due. Returns the time where it is known.
-    pub fn tick(&mut self) -> Option<u64> {
-        let now = host::mono_ns()?;
+    /// Samples, tells the stats, sends what is due. Returns the monotonic time.
+    pub fn tick(&mut self) -> u64 {
+        let now = self.host.mono_ns();
         self.set_epoch();
         self.load.sample(now);
         let due = now.saturating_sub(self.flushed_ns) >= self.config.flush_interval_ms * MS;
@@ -80,8 +76,8 @@ impl Plugin {
             self.flushed_ns = now;
         }
         self.flush(due || self.closing);
-        self.stats.tell();
-        Some(now)
+        self.stats.tell(&self.host);
+        now
     }
 
     /// Queues a finished request's span.
@@ -91,11 +87,13 @@ impl Plugin {
         self.stats.drop(Reason::QueueFull, dropped);
     }
 
-    /// The collector answered a call: with its response, or None where the call failed. Whether this
-    /// was the last thing that a closing plugin waited for.
-    pub fn answered(&mut self, token: u32, response: Option<&[u8]>) -> bool {
-        let outcome = self.outbox.answered(token, response.is_some());
-        self.account(outcome, response.map_or(0, rejected_spans));
+    /// The collector answered a call with a message of `size` bytes, or the call failed. Returns whether
+    /// this was the last answer that a closing plugin waited for.
+    pub fn answered(&mut self, token: u32, size: Option<usize>) -> bool {
+        let outcome = self.outbox.answered(token, size.is_some());
+        let rejected = size.filter(|_| outcome != Outcome::Unknown);
+        let rejected = rejected.map_or(0, |size| rejected_spans(&self.host.grpc_answer(size)));
+        self.account(outcome, rejected);
         self.closing && self.closed()
     }
 
@@ -106,7 +104,8 @@ impl Plugin {
         self.closing = true;
         let held = self.outbox.held();
         if held > 0 {
-            host::log(Level::Warn, &format!("spillway filter: closing, {held} spans are not yet accepted"));
+            self.host
+                .log(LogLevel::Warn, &format!("spillway filter: closing, {held} spans are not yet accepted"));
         }
         self.closed()
     }
@@ -118,12 +117,12 @@ impl Plugin {
             let left = self.outbox.abandon();
             self.stats.drop(Reason::Shutdown, left);
         }
-        self.stats.tell();
+        self.stats.tell(&self.host);
         self.outbox.held() == 0
     }
 
     fn set_epoch(&mut self) {
-        self.epoch_ns = host::epoch_ns().unwrap_or(self.epoch_ns);
+        self.epoch_ns = epoch_ns(&self.host).unwrap_or(self.epoch_ns);
     }
 
     /// Sends full batches; with `all` also what failed before and what is left.
@@ -143,8 +142,13 @@ impl Plugin {
     /// Whether the proxy took the call.
     fn export(&mut self, batch: Batch) -> bool {
         let message = self.envelope.wrap(&batch.bytes);
-        let cluster = &self.config.collector_cluster;
-        let call = host::grpc_call(cluster, EXPORT_SERVICE, EXPORT_METHOD, &message, EXPORT_TIMEOUT_MS);
+        let call = self.host.grpc_call(Call {
+            cluster: &self.config.collector_cluster,
+            service: EXPORT_SERVICE,
+            method: EXPORT_METHOD,
+            message: &message,
+            timeout_ms: EXPORT_TIMEOUT_MS,
+        });
         match call {
             Some(token) => self.outbox.sent(token, batch),
             None => {
@@ -173,14 +177,24 @@ impl Plugin {
     }
 }
 
+/// Wall clock minus monotonic clock. The one is read between two readings of the other. The shortest of
+/// three tries counts, since the thread may be suspended in the middle of one.
+fn epoch_ns(host: &impl Host) -> Option<u64> {
+    let attempt = |_| {
+        let (before, wall, after) = (host.mono_ns(), host.wall_ns(), host.mono_ns());
+        let took = after.saturating_sub(before);
+        (took, wall.wrapping_sub(before.wrapping_add(took / 2)))
+    };
+    (0..3).map(attempt).min().map(|(_, epoch)| epoch)
+}
+
 /// Ids seeded by the host's entropy, else by what differs between VMs.
-fn ids(context: u32) -> Ids {
+fn ids(host: &impl Host) -> Ids {
     let mut seed = [0u8; 32];
-    if host::random(&mut seed) {
+    if host.random(&mut seed) {
         return Ids::from_entropy(seed);
     }
-    host::log(Level::Warn, "spillway filter: no entropy from the proxy: ids are seeded from the clocks");
-    let (wall, mono) = (host::wall_ns().unwrap_or_default(), host::mono_ns().unwrap_or_default());
+    host.log(LogLevel::Warn, "spillway filter: no entropy from the proxy: ids are seeded from the clocks");
     let address = seed.as_ptr() as u64;
-    Ids::from_weak_seed(wall ^ mono.rotate_left(32) ^ (u64::from(context) << 48) ^ address)
+    Ids::from_weak_seed(host.wall_ns() ^ host.mono_ns().rotate_left(32) ^ address)
 }

@@ -1,135 +1,123 @@
-//! One request, from its headers to its end. Every step continues at once: nothing here can hold or
-//! fail it.
+//! One request, from its headers to its end.
 
+use proxy_wasm::types::{Bytes, MapType};
 use spillway_filter_core::class;
 use spillway_filter_core::exchange::{Arriving, Exchange, source_edits};
-use spillway_filter_core::headers::{Pairs, RequestHeaders, ResponseHeaders};
-use spillway_filter_core::property::{Properties, Property};
+use spillway_filter_core::headers::{RequestHeaders, ResponseHeaders};
+use spillway_filter_core::property::Property;
 use spillway_filter_core::trace::TraceContext;
 
-use crate::given::Given;
-use crate::host::{self, Map};
+use crate::host::{Asked, Host};
 use crate::load::Share;
 use crate::plugin::Plugin;
 
 /// A request under way.
 pub struct Request {
-    /// Context of its plugin.
-    pub plugin: u32,
     exchange: Exchange,
     /// None from when it is known to be no load.
     share: Option<Share>,
 }
 
-/// Memory that requests use one after the other.
+/// Span buffers that requests use one after the other.
 #[derive(Default)]
-pub struct Reused {
-    route: String,
-    spans: Vec<Vec<u8>>,
-}
+pub struct Spare(Vec<Vec<u8>>);
 
-/// Buffers kept for later: more than that many requests at once buy their own.
+/// More requests at once than this allocate buffers of their own.
 const SPARE_BUFFERS: usize = 64;
 const SPAN_BYTES: usize = 1_024;
 
-impl Reused {
+impl Spare {
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_else(|| Vec::with_capacity(SPAN_BYTES))
+    }
+
     fn put_back(&mut self, mut buffer: Vec<u8>) {
-        if self.spans.len() < SPARE_BUFFERS {
+        if self.0.len() < SPARE_BUFFERS {
             buffer.clear();
-            self.spans.push(buffer);
+            self.0.push(buffer);
         }
     }
 }
 
 impl Request {
     /// The route is read first: editing headers makes Envoy choose it again, which it then does once.
-    pub fn arrive(
-        plugin: &mut Plugin,
-        given: &mut Given,
-        reused: &mut Reused,
-        end_of_stream: bool,
-    ) -> Option<Self> {
-        let now = plugin.now()?;
-        reused.route.clear();
-        reused.route.push_str(given.text(Property::RouteName).unwrap_or_default());
-        let class = class::of_route(&reused.route);
-        let (share, loads) = plugin.load.enter(class.map(|class| class.id), given, now.mono_ns);
-        let headers = RequestHeaders::read(Pairs::new(given.headers(Map::Request)));
+    pub fn arrive<H: Host>(plugin: &mut Plugin<H>, spare: &mut Spare, end_of_stream: bool) -> Self {
+        let now = plugin.now();
+        let route = plugin.host.property(Property::RouteName.path()).unwrap_or_default();
+        let class = class::of_route(std::str::from_utf8(&route).unwrap_or_default());
+        let (share, loads) = plugin.load.enter(class.map(|class| class.id), now.mono_ns);
+        let lines = plugin.host.headers(MapType::HttpRequestHeaders);
+        let headers = RequestHeaders::read(pairs(&lines));
         let trace = TraceContext::read(&headers.trace, &plugin.sampler, &mut plugin.ids);
         plugin.stats.malformed_traces.add(u64::from(trace.malformed));
-        let buffer = if trace.sampled {
-            reused.spans.pop().unwrap_or_else(|| Vec::with_capacity(SPAN_BYTES))
-        } else {
-            Vec::new()
-        };
+        let buffer = if trace.sampled { spare.take() } else { Vec::new() };
         let arriving = Arriving { now, headers: &headers, end_of_stream, class, loads, buffer };
         let exchange = Exchange::arrive(&plugin.config, &trace, arriving);
-        trace.edits(|name, value| host::edit(Map::Request, name, value));
-        source_edits(&plugin.config, |name, value| host::edit(Map::Request, name, value));
-        let mut request = Self { plugin: plugin.context, exchange, share: Some(share) };
+        let edit = |name, value: Option<&str>| plugin.host.edit(MapType::HttpRequestHeaders, name, value);
+        trace.edits(edit);
+        source_edits(&plugin.config, edit);
+        let mut request = Self { exchange, share: Some(share) };
         if request.exchange.long_lived() {
-            request.is_no_load(plugin, reused);
+            request.is_no_load(plugin, spare);
         }
-        Some(request)
+        request
     }
 
-    pub fn respond(
-        &mut self,
-        plugin: &mut Plugin,
-        given: &mut Given,
-        reused: &mut Reused,
-        end_of_stream: bool,
-    ) -> Option<()> {
-        let now = host::mono_ns()?;
-        let headers = ResponseHeaders::read(Pairs::new(given.headers(Map::Response)));
-        self.exchange.respond(&plugin.config, now, &headers, end_of_stream);
-        self.exchange.response_edits(&plugin.config, |name, value| host::edit(Map::Response, name, value));
+    /// The response's headers have come; `end_of_stream`: no body follows.
+    pub fn respond<H: Host>(&mut self, plugin: &mut Plugin<H>, spare: &mut Spare, end_of_stream: bool) {
+        let lines = plugin.host.headers(MapType::HttpResponseHeaders);
+        let headers = ResponseHeaders::read(pairs(&lines));
+        self.exchange.respond(&plugin.config, plugin.host.mono_ns(), &headers, end_of_stream);
+        self.exchange.response_edits(&plugin.config, |name, value| {
+            plugin.host.edit(MapType::HttpResponseHeaders, name, value);
+        });
         if self.exchange.long_lived() {
-            self.is_no_load(plugin, reused);
+            self.is_no_load(plugin, spare);
         }
-        Some(())
     }
 
     /// Takes it for long-lived when it has lasted too long for a call.
-    pub fn outlive(&mut self, plugin: &mut Plugin, reused: &mut Reused, now_ns: u64) {
+    pub fn outlive<H: Host>(&mut self, plugin: &mut Plugin<H>, spare: &mut Spare, now_ns: u64) {
         if self.exchange.outlived(now_ns, plugin.config.long_lived_after_ms * 1_000_000) {
-            self.is_no_load(plugin, reused);
+            self.is_no_load(plugin, spare);
         }
     }
 
     /// The end, however it came.
-    pub fn finish(mut self, plugin: &mut Plugin, given: &mut Given, reused: &mut Reused) -> Option<()> {
-        let now = host::mono_ns();
-        if let Some(now) = now {
-            self.outlive(plugin, reused, now);
-        }
+    pub fn finish<H: Host>(mut self, plugin: &mut Plugin<H>, spare: &mut Spare) {
+        let now = plugin.host.mono_ns();
+        self.outlive(plugin, spare, now);
         self.leave(plugin);
-        let span = self.exchange.finish(&plugin.config, now?, given)?;
-        plugin.push(&span);
-        reused.put_back(span);
-        Some(())
+        if let Some(span) = self.exchange.finish(&plugin.config, now, &mut Asked::new(&plugin.host)) {
+            plugin.push(&span);
+            spare.put_back(span);
+        }
     }
 
     /// Counts it out without a span: its context went and nobody logged it.
-    pub fn abandon(mut self, plugin: &mut Plugin) {
+    pub fn abandon<H: Host>(mut self, plugin: &Plugin<H>) {
         self.leave(plugin);
     }
 
     /// A long-lived stream is counted once, when it is known to be one, and is no load from then on.
-    fn is_no_load(&mut self, plugin: &mut Plugin, reused: &mut Reused) {
+    fn is_no_load<H: Host>(&mut self, plugin: &mut Plugin<H>, spare: &mut Spare) {
         if let Some(buffer) = self.exchange.take_buffer() {
-            reused.put_back(buffer);
+            spare.put_back(buffer);
         }
         if self.leave(plugin) {
             plugin.stats.long_lived.add(1);
         }
     }
 
-    fn leave(&mut self, plugin: &Plugin) -> bool {
+    fn leave<H: Host>(&mut self, plugin: &Plugin<H>) -> bool {
         let share = self.share.take();
         if let Some(share) = share {
             plugin.load.leave(share);
         }
         share.is_some()
     }
+}
+
+fn pairs(lines: &[(String, Bytes)]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    lines.iter().map(|(name, value)| (name.as_bytes(), value.as_slice()))
 }

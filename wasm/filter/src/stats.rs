@@ -1,12 +1,10 @@
 //! Envoy's own stats, atomic and shared by all workers; seen in `/stats` under `wasmcustom.`.
 
+use proxy_wasm::types::MetricType;
 use spillway_contracts::*;
 use spillway_filter_core::Direction;
 
-use crate::host;
-
-const COUNTER: u32 = 0;
-const GAUGE: u32 = 1;
+use crate::host::Host;
 
 /// One stat.
 #[derive(Clone, Copy)]
@@ -14,25 +12,25 @@ pub struct Metric(u32);
 
 impl Metric {
     /// Defines (or finds) a counter.
-    pub fn counter(name: &str) -> Option<Self> {
-        host::define_metric(COUNTER, name).map(Self)
+    pub fn counter(host: &impl Host, name: &str) -> Option<Self> {
+        host.define_metric(MetricType::Counter, name).map(Self)
     }
 
     /// Defines (or finds) a gauge.
-    pub fn gauge(name: &str) -> Option<Self> {
-        host::define_metric(GAUGE, name).map(Self)
+    pub fn gauge(host: &impl Host, name: &str) -> Option<Self> {
+        host.define_metric(MetricType::Gauge, name).map(Self)
     }
 
     /// Adds to a counter, or moves a gauge. A stat that cannot be written costs its count only.
-    pub fn add(self, offset: i64) {
+    pub fn add(self, host: &impl Host, offset: i64) {
         if offset != 0 {
-            host::increment_metric(self.0, offset);
+            host.increment_metric(self.0, offset);
         }
     }
 
     /// Its value over all workers.
-    pub fn get(self) -> Option<u64> {
-        host::get_metric(self.0)
+    pub fn get(self, host: &impl Host) -> Option<u64> {
+        host.metric(self.0)
     }
 }
 
@@ -48,16 +46,16 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn new(name: &str) -> Option<Self> {
-        Some(Self { metric: Metric::counter(name)?, untold: 0 })
+    fn new(host: &impl Host, name: &str) -> Option<Self> {
+        Some(Self { metric: Metric::counter(host, name)?, untold: 0 })
     }
 
     pub fn add(&mut self, events: u64) {
         self.untold += events;
     }
 
-    fn tell(&mut self) {
-        self.metric.add(i64::try_from(std::mem::take(&mut self.untold)).unwrap_or(i64::MAX));
+    fn tell(&mut self, host: &impl Host) {
+        self.metric.add(host, i64::try_from(std::mem::take(&mut self.untold)).unwrap_or(i64::MAX));
     }
 }
 
@@ -88,16 +86,16 @@ pub struct SpanStats {
 
 impl SpanStats {
     /// None where the proxy defines no stats.
-    pub fn define(direction: Direction) -> Option<Self> {
-        let by = |reason: &str| Tally::new(&FILTER_STAT_SPANS_DROPPED_BY.replace("{reason}", reason));
+    pub fn define(host: &impl Host, direction: Direction) -> Option<Self> {
+        let by = |reason: &str| Tally::new(host, &FILTER_STAT_SPANS_DROPPED_BY.replace("{reason}", reason));
         Some(Self {
-            finished: Tally::new(FILTER_STAT_SPANS_FINISHED)?,
-            sent: Tally::new(FILTER_STAT_SPANS_SENT)?,
-            bytes: Tally::new(FILTER_STAT_EXPORT_BYTES)?,
-            callout_failures: Tally::new(FILTER_STAT_CALLOUT_FAILURES)?,
-            long_lived: Tally::new(&named(FILTER_STAT_LONG_LIVED, direction, ""))?,
-            malformed_traces: Tally::new(&named(FILTER_STAT_MALFORMED_TRACES, direction, ""))?,
-            dropped: Tally::new(FILTER_STAT_SPANS_DROPPED)?,
+            finished: Tally::new(host, FILTER_STAT_SPANS_FINISHED)?,
+            sent: Tally::new(host, FILTER_STAT_SPANS_SENT)?,
+            bytes: Tally::new(host, FILTER_STAT_EXPORT_BYTES)?,
+            callout_failures: Tally::new(host, FILTER_STAT_CALLOUT_FAILURES)?,
+            long_lived: Tally::new(host, &named(FILTER_STAT_LONG_LIVED, direction, ""))?,
+            malformed_traces: Tally::new(host, &named(FILTER_STAT_MALFORMED_TRACES, direction, ""))?,
+            dropped: Tally::new(host, FILTER_STAT_SPANS_DROPPED)?,
             dropped_by: [by("queue_full")?, by("export_failed")?, by("rejected")?, by("shutdown")?],
         })
     }
@@ -110,7 +108,7 @@ impl SpanStats {
     }
 
     /// Tells the proxy what was counted since.
-    pub fn tell(&mut self) {
+    pub fn tell(&mut self, host: &impl Host) {
         let all = [
             &mut self.finished,
             &mut self.sent,
@@ -120,6 +118,6 @@ impl SpanStats {
             &mut self.malformed_traces,
             &mut self.dropped,
         ];
-        all.into_iter().chain(&mut self.dropped_by).for_each(Tally::tell);
+        all.into_iter().chain(&mut self.dropped_by).for_each(|tally| tally.tell(host));
     }
 }

@@ -2,6 +2,7 @@
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
+use spillway_filter_core::headers;
 use spillway_filter_core::otlp::envelope::rejected_spans;
 use spillway_filter_core::property;
 
@@ -19,4 +20,13 @@ pub fn ruleset_version(data: &[u8]) {
     let as_double = <[u8; 8]>::try_from(data).map(f64::from_le_bytes);
     let as_text = std::str::from_utf8(data).ok().and_then(|text| text.parse::<u64>().ok());
     assert!(as_double.is_ok_and(|number| number == version as f64) || as_text == Some(version));
+}
+
+/// Digits are a number, and nothing else is.
+pub fn decimal(data: &[u8]) {
+    let expected = std::str::from_utf8(data)
+        .ok()
+        .filter(|text| !text.starts_with('+'))
+        .and_then(|text| text.parse().ok());
+    assert_eq!(headers::decimal(data), expected);
 }

@@ -5,12 +5,11 @@ use prost::Message;
 use spillway_filter_core::class;
 use spillway_filter_core::config::Config;
 use spillway_filter_core::exchange::{Arriving, Exchange, Moment, source_edits};
-use spillway_filter_core::headers::{Pairs, RequestHeaders, ResponseHeaders};
+use spillway_filter_core::headers::{RequestHeaders, ResponseHeaders};
 use spillway_filter_core::ids::Ids;
 use spillway_filter_core::otlp::envelope::put_span;
 use spillway_filter_core::property::{Properties, Property};
 use spillway_filter_core::sampling::Sampler;
-use spillway_filter_core::testing::serialize;
 use spillway_filter_core::trace::TraceContext;
 
 const START: Moment = Moment { wall_ns: 1_000_000_000, mono_ns: 5 };
@@ -39,11 +38,11 @@ pub fn exchange(data: &[u8]) {
         (first.contains(&b'e'), if first.contains(&b'o') { "outbound" } else { "inbound" });
     let json = format!(r#"{{"direction": "{direction}", "cluster": "one", "service": "cart"}}"#);
     let config = Config::parse(json.as_bytes()).expect("a configuration");
-    let mut maps = rest.split(|line| line.is_empty()).map(header_map);
+    let mut maps = rest.split(|line| line.is_empty()).map(|lines| pairs(lines).collect::<Vec<_>>());
     let (asked, answered) = (maps.next().unwrap_or_default(), maps.next());
 
     let (sampler, mut ids) = (Sampler::new(1.0), Ids::from_weak_seed(1));
-    let headers = RequestHeaders::read(Pairs::new(&asked));
+    let headers = RequestHeaders::read(asked.iter().copied());
     let trace = TraceContext::read(&headers.trace, &sampler, &mut ids);
     let mut told = Told(properties);
     let route = told.text(Property::RouteName).unwrap_or_default().to_string();
@@ -58,7 +57,7 @@ pub fn exchange(data: &[u8]) {
     let mut exchange = Exchange::arrive(&config, &trace, arriving);
     source_edits(&config, |_, value| assert!(value.is_some() || direction == "inbound"));
     if let Some(answered) = answered {
-        exchange.respond(&config, 2_000_005, &ResponseHeaders::read(Pairs::new(&answered)), ends);
+        exchange.respond(&config, 2_000_005, &ResponseHeaders::read(answered.iter().copied()), ends);
         exchange.response_edits(&config, |_, value| assert!(value.is_some_and(|value| value.is_ascii())));
     }
     let long_lived = exchange.long_lived();
@@ -69,12 +68,12 @@ pub fn exchange(data: &[u8]) {
     }
 }
 
-fn header_map(lines: &[&[u8]]) -> Vec<u8> {
-    let pairs = lines.iter().filter_map(|line| {
+/// Names and values of the lines `name=value`.
+fn pairs<'a>(lines: &[&'a [u8]]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    lines.iter().filter_map(|line| {
         let at = line.iter().position(|byte| *byte == b'=')?;
-        Some((line[..at].to_vec(), line[at + 1..].to_vec()))
-    });
-    serialize(&pairs.collect::<Vec<_>>())
+        Some((&line[..at], &line[at + 1..]))
+    })
 }
 
 fn check(span: &[u8], trace: &TraceContext<'_>) {

@@ -4,20 +4,18 @@
 mod answers;
 mod exchange;
 mod names;
-mod pairs;
 mod trace;
 
 use spillway_fuzzing::Target;
 
 /// Every target by its name, which is also its folder of seeds.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("traceparent", trace::traceparent),
     ("tracestate", trace::tracestate),
     ("b3_single", trace::b3_single),
     ("b3_multi", trace::b3_multi),
     ("trace_headers", trace::headers),
-    ("header_map", pairs::header_map),
-    ("decimal", pairs::decimal),
+    ("decimal", answers::decimal),
     ("exchange", exchange::exchange),
     ("config", names::config),
     ("class", names::class),

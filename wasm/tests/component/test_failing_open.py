@@ -1,5 +1,6 @@
 """What goes wrong around the filter never reaches a request, and is counted."""
 
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -103,3 +104,14 @@ def test_unknown_collector_cluster(away) -> None:
     proxy.wait_stat("spans_dropped", lambda value: value == 100)
     assert requests(proxy, 50) == 0
     proxy.wait_stat("spans_dropped", lambda value: value == 200)
+
+
+@pytest.mark.parametrize("name", [b"x-\xff", b"x-\xc3\xa9", b"x-\x80\x81"])
+def test_header_names_that_are_not_ascii_do_not_reach_the_filter(stack, name: bytes) -> None:
+    """The SDK panics on a header name that is not UTF-8: Envoy's codec refuses it, and the filter lives."""
+    before = stack.proxy.stats()["spans_finished"]
+    with socket.create_connection(("127.0.0.1", stack.proxy.outbound), 10) as caller:
+        caller.sendall(b"GET /users/1 HTTP/1.1\r\nhost: cart\r\n" + name + b": 1\r\n\r\n")
+        assert caller.recv(100).startswith(b"HTTP/1.1 400 ")
+    assert get(stack.proxy.outbound, "/users/1").status == 200
+    stack.proxy.wait_stat("spans_finished", lambda value: value >= before + 2)

@@ -1,0 +1,111 @@
+//! A root per listener, and a stream per request: what each callback of the proxy does.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use proxy_wasm::types::LogLevel;
+
+use crate::host::Host;
+use crate::worker::Worker;
+
+type Shared<H> = Rc<RefCell<Worker<H>>>;
+
+/// Acts on the worker. Returns the default when called re-entrantly, which Envoy never does.
+fn with<H, T: Default>(worker: Option<&Shared<H>>, act: impl FnOnce(&mut Worker<H>) -> T) -> T {
+    let free = worker.and_then(|worker| worker.try_borrow_mut().ok());
+    free.map(|mut worker| act(&mut worker)).unwrap_or_default()
+}
+
+/// One plugin in one worker thread.
+pub struct Root<H> {
+    host: H,
+    /// `None` until it is configured, and when nothing is left to do.
+    worker: Option<Shared<H>>,
+}
+
+impl<H: Host> Root<H> {
+    /// Not configured yet.
+    pub fn new(host: H) -> Self {
+        Self { host, worker: None }
+    }
+
+    /// Reads the configuration. Returns whether it is right; if not, the log says why.
+    pub fn configure(&mut self) -> bool {
+        match Worker::configure(self.host.clone()) {
+            Ok(worker) => {
+                self.worker = Some(Rc::new(RefCell::new(worker)));
+                true
+            }
+            Err(error) => {
+                self.host.log(LogLevel::Error, &format!("spillway filter: configuration: {error}"));
+                false
+            }
+        }
+    }
+
+    /// Samples the load and sends what is due.
+    pub fn tick(&self) {
+        with(self.worker.as_ref(), Worker::tick);
+    }
+
+    /// A request begins.
+    pub fn stream(&self, context: u32) -> Stream<H> {
+        Stream { context, worker: self.worker.clone() }
+    }
+
+    /// An answer of the collector, `size` bytes. Any gRPC status but OK is a failure; an empty answer is
+    /// none.
+    pub fn answered(&mut self, token: u32, status: u32, size: usize) {
+        let size = (status == 0).then_some(size);
+        if with(self.worker.as_ref(), |worker| worker.answered(token, size)) {
+            self.worker = None;
+            self.host.done();
+        }
+    }
+
+    /// The listener goes. Returns whether the proxy may delete the context: not while spans wait for
+    /// their answer.
+    pub fn close(&mut self) -> bool {
+        let must_stay = with(self.worker.as_ref(), Worker::must_stay);
+        if !must_stay {
+            self.worker = None;
+        }
+        !must_stay
+    }
+}
+
+/// One request.
+pub struct Stream<H> {
+    context: u32,
+    worker: Option<Shared<H>>,
+}
+
+impl<H: Host> Stream<H> {
+    /// The request's headers have come.
+    pub fn request_headers(&self, end_of_stream: bool) {
+        self.with(|worker| worker.request_headers(self.context, end_of_stream));
+    }
+
+    /// The response's headers have come.
+    pub fn response_headers(&self, end_of_stream: bool) {
+        self.with(|worker| worker.response_headers(self.context, end_of_stream));
+    }
+
+    /// The end of every request, reset or not: Envoy logs each once.
+    pub fn log(&self) {
+        self.with(|worker| worker.finish(self.context));
+    }
+
+    /// The context goes.
+    pub fn close(&self) {
+        self.with(|worker| worker.abandon(self.context));
+    }
+
+    fn with(&self, act: impl FnOnce(&mut Worker<H>)) {
+        with(self.worker.as_ref(), act);
+    }
+}
+
+#[cfg(test)]
+#[path = "root_tests.rs"]
+mod tests;

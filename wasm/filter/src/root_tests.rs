@@ -1,0 +1,195 @@
+//! The shell with a fake proxy, driven as Envoy would.
+#![allow(clippy::unwrap_used)]
+
+use spillway_filter_core::property::Property;
+
+use super::*;
+use crate::fake::Fake;
+use proxy_wasm::types::MapType;
+
+const INBOUND: &str = r#"{"direction": "inbound", "cluster": "east", "service": "cart"}"#;
+const OUTBOUND: &str = r#"{"direction": "outbound", "cluster": "west", "service": "front"}"#;
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+fn configured(configuration: &str) -> (Root<Fake>, Fake) {
+    let fake = Fake::new(configuration);
+    let mut root = Root::new(fake.clone());
+    assert!(root.configure(), "{:?}", fake.0.logged.borrow());
+    (root, fake)
+}
+
+fn arrive(root: &Root<Fake>, fake: &Fake, context: u32) -> Stream<Fake> {
+    let lines = [(":method", "GET"), (":path", "/users/1"), ("traceparent", TRACE)];
+    fake.0.set_headers(MapType::HttpRequestHeaders, &lines);
+    fake.0.set_property(Property::RouteName.path(), b"cart GET /users/{id}");
+    let stream = root.stream(context);
+    stream.request_headers(true);
+    stream
+}
+
+fn answered(fake: &Fake, stream: &Stream<Fake>) {
+    fake.0.set_headers(MapType::HttpResponseHeaders, &[(":status", "200")]);
+    stream.response_headers(true);
+}
+
+/// One request, whole: its headers are rewritten, it is counted in and out, and its span is sent once.
+#[test]
+fn a_request_leaves_one_span() {
+    let (mut root, fake) = configured(INBOUND);
+    let stream = arrive(&root, &fake, 2);
+    assert_eq!(fake.0.stat("spillway_inbound_in_flight"), Some(1));
+    assert_eq!(fake.0.stat("spillway_inbound_class_in_flight.class.cart GET /users/{id}"), Some(1));
+    fake.0.advance_ms(30);
+    answered(&fake, &stream);
+    stream.log();
+    stream.close();
+    assert_eq!(fake.0.stat("spillway_inbound_in_flight"), Some(0));
+    fake.0.advance_ms(1_000);
+    root.tick();
+    let spans = fake.0.spans();
+    assert_eq!(spans.len(), 1);
+    assert_eq!(spans[0].name, "GET /users/{id}");
+    assert_eq!(spans[0].end_time_unix_nano - spans[0].start_time_unix_nano, 30_000_000);
+    let edits = fake.0.edits.borrow();
+    let names: Vec<&str> = edits.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["traceparent", "x-spillway-service-time-us", "x-spillway-cluster"]);
+    root.answered(1, 0, 0);
+    root.tick();
+    assert_eq!(fake.0.stat("spillway_spans_sent"), Some(1));
+}
+
+/// A proxy that gives no headers and no properties still gets a span and no failure.
+#[test]
+fn nothing_is_needed_of_the_proxy() {
+    let (root, fake) = configured(OUTBOUND);
+    let stream = root.stream(2);
+    stream.request_headers(false);
+    stream.response_headers(false);
+    stream.log();
+    fake.0.advance_ms(1_000);
+    root.tick();
+    assert_eq!(fake.0.spans().len(), 1);
+}
+
+/// Callbacks that Envoy does not make for a stream, or makes twice, change nothing.
+#[test]
+fn callbacks_out_of_order_are_survived() {
+    let (mut root, fake) = configured(INBOUND);
+    let stream = root.stream(2);
+    answered(&fake, &stream);
+    stream.log();
+    stream.close();
+    let stream = arrive(&root, &fake, 4);
+    stream.request_headers(true);
+    stream.log();
+    stream.log();
+    stream.close();
+    root.answered(99, 0, 10);
+    root.answered(99, 14, 0);
+    assert_eq!(fake.0.stat("spillway_inbound_in_flight"), Some(0));
+    assert_eq!(fake.0.done.get(), 0);
+}
+
+/// A request whose context goes without a log entry is no load any more.
+#[test]
+fn an_abandoned_request_is_counted_out() {
+    let (root, fake) = configured(INBOUND);
+    let stream = arrive(&root, &fake, 2);
+    stream.close();
+    assert_eq!(fake.0.stat("spillway_inbound_in_flight"), Some(0));
+}
+
+/// A context whose root was never configured, or that Envoy calls from within a callback, does nothing.
+#[test]
+fn contexts_without_a_worker_continue() {
+    let fake = Fake::new("{}");
+    let mut root = Root::new(fake.clone());
+    assert!(!root.configure());
+    assert!(fake.0.logged.borrow()[0].contains("cluster: missing"));
+    root.tick();
+    arrive(&root, &fake, 2).log();
+    assert!(root.close());
+
+    let (root, fake) = configured(INBOUND);
+    let worker = root.worker.clone().unwrap();
+    let _held = worker.borrow_mut();
+    arrive(&root, &fake, 2).log();
+    assert_eq!(fake.0.stat("spillway_inbound_arrivals"), Some(0));
+}
+
+/// A batch that the proxy refuses is tried once more, then counted as dropped.
+#[test]
+fn refused_exports_are_counted() {
+    let (root, fake) = configured(INBOUND);
+    fake.0.refuses_calls.set(true);
+    arrive(&root, &fake, 2).log();
+    for _ in 0..3 {
+        fake.0.advance_ms(1_000);
+        root.tick();
+    }
+    assert_eq!(fake.0.stat("spillway_spans_dropped_export_failed"), Some(1));
+    assert_eq!(fake.0.stat("spillway_callout_failures"), Some(2));
+}
+
+/// A failed call is made again; the spans that the collector rejects are not counted as sent.
+#[test]
+fn answers_are_accounted_for() {
+    let (mut root, fake) = configured(INBOUND);
+    arrive(&root, &fake, 2).log();
+    arrive(&root, &fake, 4).log();
+    fake.0.advance_ms(1_000);
+    root.tick();
+    root.answered(1, 14, 0);
+    fake.0.advance_ms(1_000);
+    root.tick();
+    // ExportTraceServiceResponse {partial_success {rejected_spans = 1}}
+    *fake.0.answer.borrow_mut() = vec![0x0a, 0x02, 0x08, 0x01];
+    root.answered(2, 0, 4);
+    root.tick();
+    assert_eq!(fake.0.stat("spillway_spans_sent"), Some(1));
+    assert_eq!(fake.0.stat("spillway_spans_dropped_rejected"), Some(1));
+    assert_eq!(fake.0.stat("spillway_callout_failures"), Some(1));
+}
+
+/// A root context that goes stays until its spans are answered, and is given back exactly once.
+#[test]
+fn a_closing_root_waits_for_answers() {
+    let (mut root, fake) = configured(INBOUND);
+    arrive(&root, &fake, 2).log();
+    assert!(!root.close());
+    assert!(fake.0.logged.borrow()[0].contains("closing, 1 spans are not yet accepted"));
+    root.tick();
+    root.answered(1, 0, 0);
+    root.answered(1, 0, 0);
+    assert_eq!((fake.0.done.get(), fake.0.stat("spillway_spans_sent")), (1, Some(1)));
+
+    let (mut root, fake) = configured(INBOUND);
+    fake.0.refuses_calls.set(true);
+    arrive(&root, &fake, 2).log();
+    assert!(root.close());
+    assert_eq!(fake.0.stat("spillway_spans_dropped"), Some(1));
+}
+
+/// A request that outlives a call is no load from then on, and leaves no span.
+#[test]
+fn a_long_lived_stream_leaves_the_gauges() {
+    let (root, fake) = configured(INBOUND);
+    let stream = arrive(&root, &fake, 2);
+    fake.0.advance_ms(61_000);
+    root.tick();
+    assert_eq!(fake.0.stat("spillway_inbound_in_flight"), Some(0));
+    stream.log();
+    fake.0.advance_ms(1_000);
+    root.tick();
+    assert_eq!(fake.0.stat("spillway_inbound_long_lived"), Some(1));
+    assert!(fake.0.spans().is_empty());
+}
+
+/// A proxy without stats is refused at start, and says so.
+#[test]
+fn a_proxy_without_stats_is_refused() {
+    let fake = Fake::new(INBOUND);
+    fake.0.refuses_stats.set(true);
+    assert!(!Root::new(fake.clone()).configure());
+    assert!(fake.0.logged.borrow()[0].contains("the proxy defines no stats"));
+}
