@@ -1,7 +1,8 @@
 """Redis: the rulesets in force and the placements, as JSON of their messages.
 
 What should be there is kept here and written again every few seconds, so that a Redis that lost
-everything is whole again within one period.
+everything is whole again within one period. A ruleset never replaces a higher version: a publisher
+that has lost NATS goes on writing what it knew last.
 """
 
 import asyncio
@@ -18,6 +19,20 @@ from spillway_contracts import names
 
 from spillway_publisher.telemetry import Telemetry
 
+# Replaces a ruleset unless the key holds a higher version, which another publisher has written. What cannot be read, or
+# has a version that no relay takes, counts for nothing. KEYS: the key; ARGV: text, its version, the highest version.
+PUT_HIGHER = """
+    local held = redis.call('get', KEYS[1])
+    if held == ARGV[1] then return 1 end
+    if held then
+        local readable, ruleset = pcall(cjson.decode, held)
+        local version = readable and type(ruleset) == 'table' and tonumber(ruleset.version) or 0
+        if version > tonumber(ARGV[2]) and version <= tonumber(ARGV[3]) then return 0 end
+    end
+    redis.call('set', KEYS[1], ARGV[1])
+    return 1
+"""
+
 
 @dataclass(frozen=True)
 class Value:
@@ -25,6 +40,7 @@ class Value:
 
     text: str
     until: float | None
+    version: int = 0  # of a ruleset: it replaces only what is not above it
 
 
 class HotState:
@@ -48,7 +64,10 @@ class HotState:
             if self._rulesets.get(cluster) == ruleset:
                 continue
             self._rulesets[cluster] = ruleset
-            self._put(names.REDIS_KEY_IN_FORCE.format(cluster=cluster), Value(to_json(ruleset), None))
+            self._put(
+                names.REDIS_KEY_IN_FORCE.format(cluster=cluster),
+                Value(to_json(ruleset), None, ruleset.version),
+            )
 
     def heartbeat(self, message: Heartbeat) -> bool:
         """False: it is older than another one, or its time to live is over."""
@@ -94,8 +113,14 @@ class HotState:
         async with self._redis.pipeline(transaction=False) as pipeline:
             for key, value in self._values.items():
                 ttl_ms = None if value.until is None else max(1, int((value.until - now) * 1000))
-                pipeline.set(key, value.text, px=ttl_ms)
-            await pipeline.execute()
+                if value.version:
+                    highest = int(now * 1000) + names.VALUE_VERSION_AHEAD_MS
+                    pipeline.eval(PUT_HIGHER, 1, key, value.text, value.version, highest)
+                else:
+                    pipeline.set(key, value.text, px=ttl_ms)
+            written = await pipeline.execute()
+        if older := sum(answer == 0 for answer in written):
+            self._telemetry.counters["hot_state.older_rulesets"] += older
 
 
 def to_json(message: Ruleset | Heartbeat) -> str:

@@ -1,0 +1,56 @@
+"""Rulesets in a real Redis, written by publishers that know different versions."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+from redis.asyncio import Redis
+from spillway_contracts import names
+from spillway_lab.testing import servers
+from spillway_lab.testing.waiting import eventually_async
+from spillway_publisher.hot_state import HotState, to_json
+from spillway_publisher.telemetry import Telemetry
+
+pytestmark = pytest.mark.component
+
+KEY = names.REDIS_KEY_IN_FORCE.format(cluster="north")
+SPREAD = {"north": {"north": 4000, "south": 6000}}
+
+
+@contextlib.asynccontextmanager
+async def publisher(url: str):
+    """The part of a publisher that writes Redis, every 50 ms."""
+    telemetry = Telemetry()
+    state = HotState(url, telemetry, 0.05)
+    running = asyncio.create_task(state.run())
+    try:
+        yield state, telemetry.counters
+    finally:
+        running.cancel()
+        await state.close()
+
+
+async def test_a_standby_that_knows_an_older_ruleset_never_puts_it_back(tmp_path, make):
+    """It writes every period what it knew last: the higher version stays, and each attempt is counted. What Redis has
+    lost, what cannot be read and what no relay would take is replaced."""
+    now = time.time_ns() // 1_000_000
+    older, newer = make(SPREAD, version=now), make(SPREAD, version=now + 1)
+    with servers.redis_process(tmp_path) as process:
+        redis = Redis.from_url(process.url, decode_responses=True)
+        async with publisher(process.url) as (leader, _):
+            leader.in_force({"north": newer})
+            await eventually_async(lambda: _holds(redis, newer), "the newer ruleset")
+        async with publisher(process.url) as (standby, counters):
+            standby.in_force({"north": older})
+            await eventually_async(lambda: counters["hot_state.older_rulesets"] >= 3, "three attempts")
+            assert await _holds(redis, newer)
+            absurd = make(SPREAD, version=now + 2 * names.VALUE_VERSION_AHEAD_MS)
+            for wrong in (None, "{", "[]", '{"version": "x"}', to_json(absurd)):
+                await (redis.delete(KEY) if wrong is None else redis.set(KEY, wrong))
+                await eventually_async(lambda: _holds(redis, older), f"what replaces {wrong}")
+        await redis.aclose()
+
+
+async def _holds(redis: Redis, ruleset) -> bool:
+    return await redis.get(KEY) == to_json(ruleset)
