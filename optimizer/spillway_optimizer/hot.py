@@ -68,6 +68,11 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
         network=_network(pairs, bad),
         placement={c: _services(text, c, bad) for c, text in zip(clusters, told[2::3], strict=True)},
         malformed=tuple(bad),
+        pods={
+            (c, service): count
+            for c, text in zip(clusters, told[2::3], strict=True)
+            for service, count in (_connected(text, c, []) or {}).items()
+        },
     )
 
 
@@ -134,6 +139,12 @@ def _board(hashed: dict[str, str], kind, bad: list[str]) -> dict:
 
 
 def _services(text: str | None, cluster: str, bad: list[str]) -> frozenset[str] | None:
+    connected = _connected(text, cluster, bad)
+    return None if connected is None else frozenset(connected)
+
+
+def _connected(text: str | None, cluster: str, bad: list[str]) -> dict[str, int] | None:
+    """Envoys of each service that has any; None: unknown."""
     if text is None:
         return None
     try:
@@ -141,7 +152,7 @@ def _services(text: str | None, cluster: str, bad: list[str]) -> frozenset[str] 
     except json_format.ParseError as error:
         bad.append(f"placement[{cluster}]: {error}")
         return None
-    return frozenset(s.service for s in heartbeat.services if s.connected_envoys > 0)
+    return {s.service: s.connected_envoys for s in heartbeat.services if s.connected_envoys > 0}
 
 
 async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:

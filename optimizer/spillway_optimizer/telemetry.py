@@ -5,7 +5,7 @@ Rows that cannot be read are not errors of the whole: they are left out and name
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
@@ -17,10 +17,12 @@ from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEnt
 class _Row:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        """Takes the columns it knows; raises ValueError naming the column."""
+        """Takes the columns it knows; one that has a default may be missing. Raises ValueError naming the column."""
         values = {}
         for column in fields(cls):
             if column.name not in row:
+                if column.default is not MISSING:
+                    continue
                 raise ValueError(f"{cls.__name__}.{column.name}: missing")
             value = row[column.name]
             values[column.name] = (
@@ -47,13 +49,15 @@ class CurveRow(_Row):
 
 @dataclass(frozen=True)
 class CapacityRow(_Row):
-    """Table capacities."""
+    """Table capacities. `pods` served while it was measured, 0: unknown; `evidence` 'assumed': not measured there."""
 
     measured_at: float
     input_window: str
     cluster: str
     service: str
     capacity_rps: float
+    pods: float = 0.0
+    evidence: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ class RatioRow(_Row):
 @dataclass(frozen=True)
 class Telemetry:
     """Boards by cluster and class id; `placement` by cluster: services with connected Envoys, None
-    where no heartbeat is known."""
+    where no heartbeat is known. `pods`: connected Envoys by (cluster, service), absent where unknown. Whether the
+    application beside an Envoy is ready is not known."""
 
     curves: tuple[CurveRow, ...] = ()
     capacities: tuple[CapacityRow, ...] = ()
@@ -82,6 +87,7 @@ class Telemetry:
     network: Mapping[tuple[str, str], NetworkEntry] = field(default_factory=dict)
     placement: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     malformed: tuple[str, ...] = ()
+    pods: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 _R = TypeVar("_R", bound=_Row)
@@ -99,7 +105,8 @@ def read_rows(kind: type[_R], rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[
 
 
 def from_document(document: Mapping[str, Any]) -> Telemetry:
-    """The shape of contracts/golden/3_model.json. Raises ContractError for a wrong shape."""
+    """The shape of contracts/golden/3_model.json; `placement` by cluster: services, or services with their numbers of
+    pods. Raises ContractError for a wrong shape."""
     try:
         curves, bad1 = read_rows(CurveRow, document["curves"])
         capacities, bad2 = read_rows(CapacityRow, document["capacities"])
@@ -119,6 +126,12 @@ def from_document(document: Mapping[str, Any]) -> Telemetry:
                 c: None if v is None else frozenset(v) for c, v in document.get("placement", {}).items()
             },
             malformed=bad1 + bad2 + bad3,
+            pods={
+                (c, service): int(count)
+                for c, services in document.get("placement", {}).items()
+                if isinstance(services, Mapping)
+                for service, count in services.items()
+            },
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ContractError(

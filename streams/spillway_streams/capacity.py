@@ -29,6 +29,7 @@ class Capacity:
     source: str
     reason: str
     pods: float = 1.0
+    counted: int = 0  # pods that served at the newest second; 0: unknown, `pods` is a guess
     se: float = 0.0  # of rps
     weak: bool = False  # little more than a guess
     assumed: bool = False  # taken over from another cluster: not to learn from

@@ -57,6 +57,12 @@ def proxies(seconds: Seconds) -> np.ndarray:
     return np.maximum(np.rint(_multiple(seconds, Sum.STAMPED, Sum.RATE)[:, 0]), 1)
 
 
+def stamped(seconds: Seconds) -> bool:
+    """Whether stamps count the proxies around the newest second."""
+    recent = seconds.at > seconds.at[-1] - CALIBRATION_S if len(seconds.at) else seconds.at > 0
+    return bool(seconds.total(Sum.STAMPED)[recent].sum() > 0)
+
+
 def _really_counted(seconds: Seconds) -> np.ndarray:
     """How many observations a rate rests on: every request where stamps tell it, else the spans that were kept."""
     arrivals, good = seconds.total(Sum.ARRIVALS), seconds.total(Sum.OK)

@@ -9,6 +9,7 @@ import numpy as np
 
 from spillway_streams import curves, service
 from spillway_streams.buckets import BLOCK_S, N_BUCKETS, Buckets, collect
+from spillway_streams.capacity import Capacity
 from spillway_streams.cpu import CpuTable
 from spillway_streams.curves import LONG_AGO, Curve, Evidence
 from spillway_streams.load import Key, LoadTable
@@ -18,7 +19,9 @@ CURVES = (
     "fitted_at", "input_window", "service", "class", "a_ms", "b_ms", "a_se_ms", "b_se_ms", "norm_weight",
     "u_min", "u_max", "samples", "rmse_ms", "phase", "reason",
 )  # fmt: skip
-CAPACITIES = ("measured_at", "input_window", "cluster", "service", "capacity_rps", "source", "reason")
+CAPACITIES = (
+    "measured_at", "input_window", "cluster", "service", "capacity_rps", "source", "reason", "pods", "evidence",
+)  # fmt: skip
 BUCKETS = (
     "window_start", "cluster", "service", "class", "bucket", "samples", "utilisation_sum", "exclusive_sum_ms",
     "exclusive_sq_ms2",
@@ -76,9 +79,8 @@ class Modeller:
             if curve:
                 window = input_window(max(first, curve.fresh_from), end)
                 rows.append(_curve_row(now_ms, window, name, class_id, weight, curve))
-        window = input_window(first, end)
         capacities = [
-            (now_ms, window, cluster, name, found.rps, found.source, found.reason)
+            _capacity_row(now_ms, one.clusters[cluster].seconds.at, cluster, name, found)
             for cluster, found in sorted(one.capacities.items())
         ]
         untold = {key: seconds for key, seconds in dirty.items() if not one.knows(key.cluster)}
@@ -169,6 +171,14 @@ def _seconds(one: Service) -> tuple[int, int]:
 def input_window(first: int, end: int) -> str:
     """ "<start>-<end>" in Unix milliseconds, of seconds."""
     return f"{first * 1000}-{end * 1000}"
+
+
+def _capacity_row(now_ms: int, at: np.ndarray, cluster: str, name: str, found: Capacity) -> tuple:
+    window = input_window(int(at[0]), int(at[-1]) + 1)
+    evidence = "assumed" if found.assumed else found.source
+    return (
+        now_ms, window, cluster, name, found.rps, found.source, found.reason, found.counted, evidence,
+    )  # fmt: skip
 
 
 def _curve_row(now_ms: int, window: str, name: str, class_id: str, weight: float, curve: Curve) -> tuple:

@@ -11,7 +11,7 @@ from spillway_streams import capacity, rates, saturation, weights
 from spillway_streams.capacity import Capacity
 from spillway_streams.cpu import CpuTable
 from spillway_streams.load import Key, LoadTable, Sum, ratio
-from spillway_streams.load_rates import Seconds, class_rates, proxies, served
+from spillway_streams.load_rates import Seconds, class_rates, proxies, served, stamped
 
 MAX_U = 0.99
 OVERLOAD = 0.98  # from here on a queue only grows: no steady state to learn from
@@ -22,13 +22,15 @@ _PODS_STAND_S = 300  # from one CPU reading on, before proxies are asked how man
 @dataclass(frozen=True)
 class Cluster:
     """A service in one cluster, per second (n,): arrival rates by class, and what one pod served of it (n, classes);
-    pods; and mean CPU use over the same few seconds as `served`, where pods report it (else NaN)."""
+    pods; and mean CPU use over the same few seconds as `served`, where pods report it (else NaN). `counted`: pods at
+    the newest second, 0 where nothing counts them."""
 
     seconds: Seconds
     rates: np.ndarray
     served: np.ndarray
     pods: np.ndarray
     cpu: np.ndarray
+    counted: int
 
     def settled(self) -> np.ndarray:
         """Seconds (n,) around which the number of pods does not change: windows across it mix two of them."""
@@ -127,7 +129,7 @@ def model(recorded: Recorded, recent: int) -> Service:
         found = _capacity(cluster, class_weights, recent)
         if found:
             capacities[name] = found
-    capacities |= _assumed(capacities, [name for name in clusters if name not in capacities])
+    capacities |= _assumed(capacities, clusters)
     utilisation, steady = {}, {}
     for name, cluster in clusters.items():
         u = _load(cluster, class_weights, capacities.get(name))
@@ -139,6 +141,7 @@ def model(recorded: Recorded, recent: int) -> Service:
 def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: int) -> Cluster:
     seconds = _seconds(series, classes, memory)
     use, pods = np.full(len(seconds.at), np.nan), proxies(seconds)
+    counted = pods[-1] if stamped(seconds) else 0.0
     cpu_at, cpu_use, cpu_pods = cpu
     if len(cpu_at):
         _, rows, cpu_rows = np.intersect1d(seconds.at, cpu_at, return_indices=True)
@@ -146,7 +149,9 @@ def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: i
         last = np.maximum(np.searchsorted(cpu_at, seconds.at, side="right") - 1, 0)
         told = np.abs(seconds.at - cpu_at[last]) <= _PODS_STAND_S
         pods[told] = cpu_pods[last[told]]
-    return Cluster(seconds, class_rates(seconds), served(seconds) / pods[:, None], pods, use)
+        # Pods that report no CPU use, and pods that got no request, are missing from one count each.
+        counted = max(counted, pods[-1]) if told[-1] else counted
+    return Cluster(seconds, class_rates(seconds), served(seconds) / pods[:, None], pods, use, round(counted))
 
 
 def _seconds(series: dict[str, tuple], classes: list[str], memory: int) -> Seconds:
@@ -171,13 +176,26 @@ def _weights(classes: list[str], clusters: dict[str, Cluster]) -> np.ndarray:
     return weights.from_cpu(prior, done, use, rates.WIDTHS[0])
 
 
-def _assumed(known: dict[str, Capacity], unknown: list[str]) -> dict[str, Capacity]:
-    """A cluster that tells no capacity of its own gets the smallest known one, and the row says so."""
+def _assumed(known: dict[str, Capacity], clusters: dict[str, Cluster]) -> dict[str, Capacity]:
+    """A cluster that tells no capacity of its own gets that of the weakest known pod for each of its pods, and the row
+    says so."""
     if not known:
         return {}
-    cluster, least = min(known.items(), key=lambda item: (item[1].rps, item[0]))
-    reason = f"assumed as in {cluster}: own load does not tell"
-    return {name: replace(least, reason=reason, assumed=True) for name in unknown}
+    cluster, least = min(known.items(), key=lambda item: (item[1].rps / item[1].pods, item[0]))
+    reason = f"assumed as in {cluster}, {least.rps / least.pods:.1f} rps per pod: own load does not tell"
+    return {
+        name: replace(
+            least,
+            rps=least.rps / least.pods * float(one.pods[-1]),
+            se=least.se / least.pods * float(one.pods[-1]),
+            pods=float(one.pods[-1]),
+            counted=one.counted,
+            reason=reason,
+            assumed=True,
+        )
+        for name, one in clusters.items()
+        if name not in known
+    }
 
 
 def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capacity | None:
@@ -198,7 +216,9 @@ def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capac
         return None
     pods = float(cluster.pods[-1])
     several = f"; {pods:.0f} pods of {found.rps:.1f} rps" if pods > 1 else ""
-    return replace(found, rps=found.rps * pods, se=found.se * pods, pods=pods, reason=found.reason + several)
+    counted = cluster.counted
+    reason = found.reason + several
+    return replace(found, rps=found.rps * pods, se=found.se * pods, pods=pods, counted=counted, reason=reason)
 
 
 def _from_latency(

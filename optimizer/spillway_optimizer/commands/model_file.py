@@ -78,8 +78,16 @@ def problems(document: Any) -> list[str]:
     for pair, entry in _objects(found, "network", document.get("network", {})):
         found += _entry(f"network[{pair!r}]", entry, NetworkEntry)
     for cluster, services in _objects(found, "placement", document.get("placement", {})):
-        if services is not None and not isinstance(services, list):
-            found.append(f"placement.{cluster}: {_kind(services)}, must be a list of services or null")
+        if services is not None and not isinstance(services, list | dict):
+            found.append(
+                f"placement.{cluster}: {_kind(services)}, must be a list of services, an object of services with "
+                "their numbers of pods, or null"
+            )
+        found += [
+            f"placement.{cluster}[{service!r}]: {count!r}, must be a whole number of at least 0"
+            for service, count in (services.items() if isinstance(services, dict) else ())
+            if not isinstance(count, int) or isinstance(count, bool) or count < 0
+        ]
         found += [
             f"placement.{cluster}[{n}]: {_kind(service)}, must be the name of a service"
             for n, service in enumerate(services if isinstance(services, list) else ())

@@ -68,7 +68,7 @@ class Share:
     positions: Positions = field(default_factory=Positions)
     watermark: Watermark = field(default_factory=Watermark)
     new_curves: Novelty = field(default_factory=lambda: Novelty(identity=(2, 3), values=(4, 5, 8, 13)))
-    new_capacities: Novelty = field(default_factory=lambda: Novelty(identity=(2, 3), values=(4, 5)))
+    new_capacities: Novelty = field(default_factory=lambda: Novelty(identity=(2, 3), values=(4, 5, 7, 8)))
     own_ms: dict[tuple[str, str], float] = field(default_factory=dict)
     fits: dict[str, LastFit] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from accuracy.simulated import Pod
 from spillway_streams import capacity, saturation, weights
 from spillway_streams.cpu import CpuTable, Point
 from spillway_streams.load import Sum
-from spillway_streams.modelling import Modeller, Options
+from spillway_streams.modelling import CAPACITIES, Modeller, Options
 
 LADDER = np.repeat(np.arange(0.1, 0.9, 0.1), 40)
 
@@ -227,3 +227,39 @@ def test_two_classes_of_one_queue(with_cpu):
         if with_cpu:
             rest = np.dot(pod.shares, np.square(pod.service_ms)) / np.dot(pod.shares, pod.service_ms)
             assert np.mean([curves[k][4] for curves, _ in runs]) == pytest.approx(rest, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("with_cpu", "stamped", "pods"), [(True, True, 3), (True, False, 3), (False, True, 3), (False, False, 0)]
+)
+def test_a_capacity_says_with_how_many_pods_it_was_measured(with_cpu, stamped, pods):
+    """Pods that report CPU, or proxies that stamp; where neither counts them they are unknown, not one."""
+    calls, points = simulated.observe(
+        Pod(1, [10.0]), LADDER, np.random.default_rng(1), pods=[3] * len(LADDER)
+    )
+    if not stamped:
+        calls |= {"in_flight": 0 * calls["in_flight"]}
+    _, [row] = _fitted(Pod(1, [10.0]), (calls, points), with_cpu=with_cpu)
+    assert dict(zip(CAPACITIES, row, strict=True))["pods"] == pods
+
+
+def test_pods_that_report_no_cpu_use_are_counted_by_their_stamps():
+    """Of three pods two report: what one pod can do must not be taken for a half of what all three do."""
+    calls, points = simulated.observe(
+        Pod(1, [10.0]), LADDER, np.random.default_rng(1), pods=[3] * len(LADDER)
+    )
+    _, [row] = _fitted(Pod(1, [10.0]), (calls, [point for point in points if point.pod != "pod-2"]))
+    assert dict(zip(CAPACITIES, row, strict=True))["pods"] == 3
+    assert row[4] == pytest.approx(300, rel=0.05)
+
+
+def test_a_cluster_that_tells_no_capacity_is_assumed_to_have_that_of_its_own_pods():
+    """Four pods elsewhere were measured: the one pod here, at a constant load, is taken for a quarter of them."""
+    pod, random = Pod(1, [10.0]), np.random.default_rng(2)
+    there = simulated.observe(pod, LADDER, random, cluster="there", pods=[4] * len(LADDER))
+    here, _ = simulated.observe(pod, [0.3] * 60, random)
+    _, rows = _fitted(pod, there, (here, []))
+    first, last = (dict(zip(CAPACITIES, row, strict=True)) for row in rows)
+    assert (first["cluster"], first["evidence"], first["pods"]) == ("here", "assumed", 1)
+    assert (last["cluster"], last["pods"]) == ("there", 4)
+    assert first["capacity_rps"] == pytest.approx(last["capacity_rps"] / 4)

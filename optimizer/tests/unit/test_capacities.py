@@ -1,0 +1,114 @@
+"""Capacities of measured and unmeasured destinations, by their pods."""
+
+import json
+import random
+
+import pytest
+from google.protobuf import json_format
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway_contracts.hot_state import LoadBoardEntry
+from spillway_optimizer import hot, telemetry
+from spillway_optimizer.capacities import GROWTH, START, capacities
+from spillway_optimizer.problem import Curve
+from spillway_optimizer.telemetry import CapacityRow, Telemetry
+
+NOW, SERVICE, CLASS = 1000.0, "shop", "shop GET /a"
+CURVES = {CLASS: Curve(10.0, 1.0, 1.0)}
+
+
+def _row(cluster: str, rps: float, pods: float = 0, evidence: str = "") -> CapacityRow:
+    return CapacityRow(NOW, "", cluster, SERVICE, rps, pods, evidence)
+
+
+def _told(rows: list[CapacityRow], live: dict[str, int], served: dict[str, float] | None = None) -> Telemetry:
+    load = {
+        cluster: {CLASS: LoadBoardEntry(NOW, rps, 0.0, 10.0, 10.0, 1.0, None)}
+        for cluster, rps in (served or {}).items()
+    }
+    placement = {row.cluster: frozenset({SERVICE}) for row in rows} | {c: frozenset({SERVICE}) for c in live}
+    pods = {(cluster, SERVICE): count for cluster, count in live.items()}
+    return Telemetry(capacities=tuple(rows), load=load, placement=placement, pods=pods)
+
+
+def _of(told: Telemetry, cluster: str) -> tuple[float, tuple[str, ...]]:
+    found = capacities(told, [(SERVICE, cluster)], CURVES, NOW, 3600)
+    assert found.refusals == ()
+    return found.capacity_rps[SERVICE, cluster], found.notes
+
+
+def test_a_region_of_two_pods_is_not_taken_for_the_mean_of_the_large_ones():
+    """Regions of 20 and 18 pods can serve 2 000 and 1 240 req/s: two pods can at most serve 138, and get a quarter of
+    that before they have served anything. (Before, they were given 1 620.)"""
+    rows, live = [_row("a", 2000, 20), _row("b", 1240, 18)], {"a": 20, "b": 18, "new": 2}
+    whole = 2 * 1240 / 18
+    rps, [note] = _of(_told(rows, live), "new")
+    assert rps == pytest.approx(START * whole)
+    assert "2 connected pods of 69 req/s" in note and "34 req/s at first, while 0 are served" in note
+
+
+def test_a_ramp_grows_with_what_is_served_and_ends():
+    """Each step gives at most twice what is served; a destination that serves none of it stays where it is."""
+    rows, live, steps, served = [_row("a", 1000, 10)], {"a": 10, "new": 4}, [], 0.0
+    for _ in range(5):
+        steps.append(_of(_told(rows, live, {"new": served}), "new")[0])
+        served = 0.9 * steps[-1]
+    assert steps[0] == pytest.approx(START * 400) and steps[-1] == pytest.approx(400)
+    assert all(b <= GROWTH * a for a, b in zip(steps, steps[1:], strict=False))
+    failing = LoadBoardEntry(NOW, 90.0, 1.0, 10.0, 10.0, 1.0, None)
+    told = _told(rows, live)
+    told.load["new"] = {CLASS: failing}
+    assert _of(told, "new")[0] == steps[0]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_an_unmeasured_destination_gets_no_more_than_the_worst_pod_of_its_like_times_its_pods(seed):
+    """Whatever other clusters can do, whatever is served there, and whether its pods are known or not."""
+    r = random.Random(seed)
+    rows = [
+        _row(f"c{i}", r.uniform(1, 5000), r.choice([0, 1, 2, 7, 40]), r.choice(["", "", "cpu", "assumed"]))
+        for i in range(r.randint(1, 5))
+    ]
+    measured = [row for row in rows if row.evidence != "assumed"]
+    live = {row.cluster: r.randint(1, 40) for row in rows if r.random() < 0.7}
+    if r.random() < 0.8:
+        live["new"] = r.randint(1, 40)
+    per_pod = [row.capacity_rps / n for row in measured if (n := row.pods or live.get(row.cluster, 0))]
+    if not per_pod:
+        return
+    told = _told(rows, live, {"new": r.choice([0.0, r.uniform(0, 10_000)])})
+    assert _of(told, "new")[0] <= min(per_pod) * live.get("new", 1) * (1 + 1e-12)
+
+
+def test_a_cluster_that_was_scaled_while_idle_does_not_keep_its_capacity():
+    """Measured with eight pods: two are worth a quarter; sixteen and more are worth at most twice as much before they
+    are measured."""
+    row = _row("a", 800, 8)
+    assert _of(_told([row], {"a": 2}), "a")[0] == 200
+    rps, [note] = _of(_told([row], {"a": 30}), "a")
+    assert rps == GROWTH * 800 and "measured with 8 pods, 30 are connected" in note
+    assert _of(_told([row], {"a": 8}), "a") == (800, ())
+
+
+@pytest.mark.parametrize(("pods", "live"), [(0, {"a": 3}), (8, {}), (8, {"a": 0}), (0, {})])
+def test_a_capacity_is_held_where_a_number_of_pods_is_unknown(pods, live):
+    assert _of(_told([_row("a", 800, pods)], live), "a") == (800, ())
+
+
+def test_what_streams_assumed_is_no_measurement():
+    """It would take the ramp away as soon as a first request arrives."""
+    rows = [_row("a", 1000, 10), _row("new", 200, 2, "assumed")]
+    assert _of(_told(rows, {"a": 10, "new": 2}), "new")[0] == START * 200
+
+
+def test_pods_are_the_connected_envoys_of_the_placement():
+    """As in Redis, and as a model's file may say; services without a count are placed with unknown pods."""
+    beat = Heartbeat(cluster="a")
+    beat.services.add(service="shop", connected_envoys=3)
+    beat.services.add(service="gone", connected_envoys=0)
+    assert hot._connected(json_format.MessageToJson(beat), "a", []) == {"shop": 3}
+    document = {key: [] for key in ("curves", "capacities", "call_ratios")} | {"load": {}, "demand": {}}
+    told = telemetry.from_document(json.loads(json.dumps(
+        document | {"placement": {"a": {"shop": 3}, "b": ["shop"], "c": None}}
+    )))  # fmt: skip
+    assert told.pods == {("a", "shop"): 3}
+    assert told.placement == {"a": frozenset({"shop"}), "b": frozenset({"shop"}), "c": None}
