@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def files(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, str]:
-    """File name -> content, for a pod whose relay and collector listen at xds and otlp (host:port).
+    """File name -> content, for a pod whose relays and collector listen at xds (host:port, several joined by +) and otlp.
 
     Raises InvalidInput for a placeholder that nothing fills in."""
     values = _values(pod, xds, otlp, around)
@@ -30,6 +30,11 @@ def files(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, st
         target: templates.fill(name, Template(around.templates[name]), values)
         for name, target in targets.items()
     }
+
+
+def each(addresses: str) -> list[str]:
+    """The addresses of a cluster's relays."""
+    return addresses.split("+")
 
 
 def split(address: str) -> tuple[str, str]:
@@ -51,8 +56,12 @@ def _values(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, 
     ports = {"ADMIN": pod.admin_port, "INBOUND": pod.inbound_port, "OUTBOUND": pod.outbound_port}
     addresses = {f"ENVOY_{name}": (around.network.listen, str(port)) for name, port in ports.items()}
     addresses["APP"] = (around.network.emulator(pod), str(pod.app_port))
-    addresses["XDS"] = split(xds)
     addresses["COLLECTOR"] = split(otlp)
     for name, (host, port) in addresses.items():
         values |= {f"{name}_HOST": host, f"{name}_PORT": port}
-    return values
+    return values | {"XDS_ENDPOINTS": f"[{', '.join(map(_endpoint, each(xds)))}]"}
+
+
+def _endpoint(address: str) -> str:
+    host, port = split(address)
+    return f"{{ endpoint: {{ address: {{ socket_address: {{ address: {host}, port_value: {port} }} }} }} }}"

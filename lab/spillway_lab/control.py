@@ -12,7 +12,6 @@ from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry
 
 from spillway_lab.errors import LabError
-from spillway_lab.pods import HOST
 from spillway_lab.stack import LabStack
 
 
@@ -58,19 +57,16 @@ class Control:
         return total
 
     def versions_at_envoys(self) -> set[int]:
-        """The lowest ruleset version in force at the Envoys of each service, as their relay knows it from
+        """The lowest ruleset version in force at the Envoys of each service, as their relays know it from
         what they accepted (a version that changes nothing for a service is not sent to it); 0: only the
-        fallback, or no answer."""
+        fallback, no answer, or no Envoy at a relay that answers."""
         found = set()
-        for cluster, ports in self._stack.cluster_ports.items():
-            try:
-                page = httpx.get(
-                    f"http://{HOST}:{ports['RELAY_HEALTH_PORT']}/status", timeout=10, trust_env=False
-                )
-                in_force = page.raise_for_status().json()["in_force"]
-            except httpx.HTTPError:
-                return {0}
-            found |= {in_force.get(pod.service, 0) for pod in self._stack.plan.pods if pod.cluster == cluster}
+        for cluster in self._stack.cluster_ports:
+            lowest: dict[str, int] = {}
+            for url in self._stack.relays(cluster).values():
+                for service, version in _in_force(url).items():
+                    lowest[service] = min(version, lowest.get(service, version))
+            found |= {lowest.get(pod.service, 0) for pod in self._stack.plan.pods if pod.cluster == cluster}
         return found
 
     def wait_policy(self, policy: str, timeout: float, progress: Callable[[str], None]) -> InForce:
@@ -104,6 +100,14 @@ class Control:
         sent = " ".join(f"{c}↗{s:.0%}" for c, s in zip(current.rulesets, shares, strict=True) if s > 0.0005)
         predicted = f"{current.predicted_mean_ms:.0f} ms predicted"
         return f"{demand:.0f} req/s · ruleset v{current.version} ({current.policy}, {predicted}) {sent}"
+
+
+def _in_force(url: str) -> dict[str, int]:
+    """By service, what a relay's Envoys have; nothing of a relay that does not answer: its Envoys go to the other."""
+    try:
+        return httpx.get(f"{url}/status", timeout=10, trust_env=False).raise_for_status().json()["in_force"]
+    except httpx.HTTPError:
+        return {}
 
 
 def _remote_share(ruleset: Ruleset, cluster: str) -> float:

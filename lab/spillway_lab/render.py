@@ -25,7 +25,7 @@ from spillway_contracts import topology as topologies
 
 from spillway_lab import application as applications
 from spillway_lab import bootstrap, bus, certificates, keystore
-from spillway_lab.bootstrap import split
+from spillway_lab.bootstrap import each, split
 from spillway_lab.certificates import Identity
 from spillway_lab.compose import compose
 from spillway_lab.errors import InvalidInput
@@ -40,7 +40,7 @@ class Surroundings:
     Lists are in the scenario's order of clusters; addresses are host:port.
     """
 
-    xds: list[str]  # of each cluster's relay
+    xds: list[str]  # of each cluster's relays, joined by +
     otlp: list[str]  # gRPC, of each cluster's collector
     toxiproxy: str  # its HTTP API
     templates: Mapping[str, str]  # see spillway_lab.templates
@@ -82,9 +82,9 @@ def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str
 def identities(scenario: Scenario, port_base: int, around: Surroundings) -> list[Identity]:
     """Who needs a certificate: every relay and collector, under the host that Envoys know it by, and every pod."""
     servers = [
-        of(cluster, (split(address)[0],))
-        for of, addresses in ((certificates.relay, around.xds), (certificates.collector, around.otlp))
-        for cluster, address in zip(scenario.clusters, addresses, strict=True)
+        of(cluster, tuple(dict.fromkeys(split(address)[0] for address in each(addresses))))
+        for of, lists in ((certificates.relay, around.xds), (certificates.collector, around.otlp))
+        for cluster, addresses in zip(scenario.clusters, lists, strict=True)
     ]
     pods = plan(scenario, port_base).pods
     return servers + [certificates.pod(pod.name, pod.cluster, pod.service) for pod in pods]
@@ -182,7 +182,9 @@ def _check_addresses(scenario: Scenario, around: Surroundings) -> None:
                 f"{key}: {len(addresses)} addresses; allowed: one for each of "
                 f"{', '.join(scenario.clusters)}, in order"
             )
-    for key, address in [("xds", a) for a in around.xds] + [("otlp", a) for a in around.otlp]:
+    for key, address in [("xds", a) for x in around.xds for a in each(x)] + [
+        ("otlp", a) for a in around.otlp
+    ]:
         host, port = split(address)
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             problems.append(f"{key}: {address!r}; allowed: host:port")

@@ -11,7 +11,7 @@ from spillway_lab.errors import InvalidInput
 
 class RenderSettings(BaseSettings):
     """Where the servers around the lab listen. Lists are comma-separated, one address for each
-    cluster, in the scenario's order."""
+    cluster, in the scenario's order; several relays of a cluster are joined by +."""
 
     model_config = SettingsConfigDict(env_prefix="SPILLWAY_LAB_")
 

@@ -28,6 +28,11 @@ INFRA = ROOT / "infra"
 PORTS = INFRA / "ports.yaml"
 
 
+def relays(cluster: str) -> dict[str, str]:
+    """The relays of a cluster by process, each with what the names of its ports in infra/ports.yaml begin with."""
+    return {f"relay-{cluster}": "", f"relay-{cluster}-2": "SECOND_"}
+
+
 @dataclass(frozen=True)
 class Stack:
     """Where a prepared copy is and how to reach its parts; it runs inside `running`."""
@@ -50,6 +55,14 @@ class Stack:
 
     def port(self, name: str) -> int:
         return int(self.environment[ports.environment_name(name)])
+
+    def relays(self, cluster: str) -> dict[str, str]:
+        """URL of health, status and metrics of each of a cluster's relays, by process."""
+        own = self.cluster_ports[cluster]
+        return {
+            relay: f"http://{HOST}:{own[f'{prefix}RELAY_HEALTH_PORT']}"
+            for relay, prefix in relays(cluster).items()
+        }
 
     def sender(self, cluster: str) -> Path:
         """Folder (see keystore) of the certificate with which to send spans to a cluster's collector."""
@@ -77,7 +90,7 @@ class LabStack(Stack):
             found[f"collector-{cluster}"] = (
                 f"{HOST}:{own['OTLP_GRPC_PORT']} (OTLP gRPC, as tls/sender-{cluster})"
             )
-            found[f"relay-{cluster}"] = f"http://{HOST}:{own['RELAY_HEALTH_PORT']}/status"
+            found |= {relay: f"{url}/status" for relay, url in self.relays(cluster).items()}
         for pod in self.plan.pods:
             admin = f"http://{HOST}:{pod.admin_port}"
             found[pod.name] = f"http://{HOST}:{pod.inbound_port} (Envoy admin {admin})"
@@ -100,7 +113,8 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     run = HOME / "run" / name
     lock = _locked(run.with_suffix(".lock"))
     shutil.rmtree(run, ignore_errors=True)
-    own_data = [f"{role}-{cluster}" for cluster in clusters for role in ("collector", "relay")]
+    own_data = [f"collector-{cluster}" for cluster in clusters]
+    own_data += [relay for cluster in clusters for relay in relays(cluster)]
     for folder in ("log", "envoy", "data", *(f"data/{name}" for name in ("kafka", "nats", *own_data))):
         (run / folder).mkdir(parents=True)
     shared, per_cluster = ports.assign(ports.free_base(), clusters, ports.declared(PORTS))
@@ -151,7 +165,10 @@ def _locked(path: Path) -> IO:
 def _surroundings(scenario: Scenario, bare: Stack) -> Surroundings:
     own = bare.cluster_ports
     return Surroundings(
-        xds=[f"{HOST}:{own[cluster]['XDS_PORT']}" for cluster in scenario.clusters],
+        xds=[
+            "+".join(f"{HOST}:{own[cluster][f'{port}XDS_PORT']}" for port in relays(cluster).values())
+            for cluster in scenario.clusters
+        ],
         otlp=[f"{HOST}:{own[cluster]['OTLP_GRPC_PORT']}" for cluster in scenario.clusters],
         toxiproxy=f"{HOST}:{bare.port('toxiproxy')}",
         templates=templates.read(INFRA),

@@ -17,6 +17,7 @@ import (
 // config is read once at start from environment variables. Only what is marked optional may be absent.
 type config struct {
 	Cluster      string           // SPILLWAY_CLUSTER: the cluster that this relay serves
+	Relay        string           // SPILLWAY_RELAY: this process among the relays of the cluster
 	NATS         source.NATS      // SPILLWAY_NATS_URL; optional: _NATS_CA, _NATS_CERT, _NATS_KEY
 	XDSListen    string           // SPILLWAY_XDS_LISTEN: host:port of ADS
 	XDS          identity.Files   // SPILLWAY_XDS_CERT, _XDS_KEY, _XDS_CLIENT_CA: PEM files
@@ -31,6 +32,9 @@ type config struct {
 }
 
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// relayName is as a pod's name, which it is in Kubernetes.
+var relayName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,253}$`)
 
 // reader collects every problem, to list them at once.
 type reader struct {
@@ -64,6 +68,7 @@ func readConfig(getenv func(string) string) (config, error) {
 	var c config
 	r := &reader{getenv: getenv}
 	c.Cluster = r.need("SPILLWAY_CLUSTER", "the name of the relay's own cluster", checkCluster)
+	c.Relay = r.need("SPILLWAY_RELAY", "the name of this relay, which no other relay of the cluster has and which a restart keeps", checkRelay)
 	plaintext := r.may("SPILLWAY_PLAINTEXT", "allow, or not set", checkPlaintext)
 	c.NATS.CA = r.may("SPILLWAY_NATS_CA", "", nil)
 	c.NATS.URL = r.need("SPILLWAY_NATS_URL", "tls://user:pass@host:port, several separated by commas; nats:// in clear towards this machine only", func(value string) error {
@@ -100,6 +105,13 @@ func readConfig(getenv func(string) string) (config, error) {
 func checkCluster(value string) error {
 	if !clusterName.MatchString(value) {
 		return fmt.Errorf("%q has characters outside A-Z a-z 0-9 _ -", value)
+	}
+	return nil
+}
+
+func checkRelay(value string) error {
+	if !relayName.MatchString(value) {
+		return fmt.Errorf("%q is not 1 to 253 of A-Z a-z 0-9 . _ -", value)
 	}
 	return nil
 }

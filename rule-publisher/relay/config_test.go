@@ -8,13 +8,13 @@ import (
 // Every missing or wrong variable is named at once, none has a default, and the password is not shown.
 func TestConfigListsEveryProblem(t *testing.T) {
 	values := map[string]string{"SPILLWAY_NATS_URL": "http://me:secret@x", "SPILLWAY_XDS_LISTEN": "1234",
-		"SPILLWAY_HEALTH_LISTEN": "127.0.0.1:99999", "SPILLWAY_CLUSTER": "a.b", "SPILLWAY_XDS_IDENTITY": "spiffe://x/{service}",
+		"SPILLWAY_HEALTH_LISTEN": "127.0.0.1:99999", "SPILLWAY_CLUSTER": "a.b", "SPILLWAY_RELAY": "a/b", "SPILLWAY_XDS_IDENTITY": "spiffe://x/{service}",
 		"SPILLWAY_LOG_LEVEL": "loud", "SPILLWAY_NATS_CERT": "c"}
 	_, err := readConfig(func(key string) string { return values[key] })
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`SPILLWAY_CLUSTER: "a.b"`, "SPILLWAY_NATS_URL: not a NATS URL", "SPILLWAY_XDS_LISTEN: ",
+	for _, want := range []string{`SPILLWAY_CLUSTER: "a.b"`, `SPILLWAY_RELAY: "a/b"`, "SPILLWAY_NATS_URL: not a NATS URL", "SPILLWAY_XDS_LISTEN: ",
 		`SPILLWAY_HEALTH_LISTEN: port "99999"`, "SPILLWAY_STATE_DIR: not set", "SPILLWAY_TOPOLOGY: not set", "SPILLWAY_ENDPOINTS: not set", "SPILLWAY_XDS_CERT: not set", "SPILLWAY_XDS_KEY: not set", "SPILLWAY_XDS_CLIENT_CA: not set", "SPILLWAY_RULESET_KEYS: not set",
 		`SPILLWAY_XDS_IDENTITY: "spiffe://x/{service}" has {cluster} 0 times`, "SPILLWAY_LOG_LEVEL: ",
 		"SPILLWAY_NATS_CERT, SPILLWAY_NATS_KEY: one is set"} {
@@ -25,7 +25,7 @@ func TestConfigListsEveryProblem(t *testing.T) {
 	if strings.Contains(err.Error(), "secret") {
 		t.Errorf("the password is shown: %v", err)
 	}
-	if _, err := readConfig(func(string) string { return "" }); strings.Count(err.Error(), "not set") != 12 {
+	if _, err := readConfig(func(string) string { return "" }); strings.Count(err.Error(), "not set") != 13 {
 		t.Errorf("of nothing: %v", err)
 	}
 }
@@ -47,7 +47,7 @@ func TestConfigRefusesNATSInClear(t *testing.T) {
 		{"nats://relay-north:secret@nats:4222", "", "allow", false},
 		{"nats://relay-north:secret@nats:4222", "", "yes", true},
 	} {
-		values := map[string]string{"SPILLWAY_CLUSTER": "north", "SPILLWAY_NATS_URL": test.url, "SPILLWAY_NATS_CA": test.ca, "SPILLWAY_PLAINTEXT": test.plaintext}
+		values := map[string]string{"SPILLWAY_CLUSTER": "north", "SPILLWAY_RELAY": "relay-0", "SPILLWAY_NATS_URL": test.url, "SPILLWAY_NATS_CA": test.ca, "SPILLWAY_PLAINTEXT": test.plaintext}
 		_, err := readConfig(func(key string) string { return values[key] })
 		if strings.Contains(err.Error(), clear) != test.refused || strings.Contains(err.Error(), "secret@") {
 			t.Errorf("%+v: %v", test, err)

@@ -181,7 +181,7 @@ type running struct {
 func testConfig(t *testing.T, natsURL string) config {
 	t.Helper()
 	folder := t.TempDir()
-	conf := config{Cluster: "north", NATS: source.NATS{URL: natsURL}, Identity: identitytest.Identity, XDSListen: "127.0.0.1:0", HealthListen: "127.0.0.1:0",
+	conf := config{Cluster: "north", Relay: "relay-0", NATS: source.NATS{URL: natsURL}, Identity: identitytest.Identity, XDSListen: "127.0.0.1:0", HealthListen: "127.0.0.1:0",
 		StateDir: filepath.Join(folder, "state"), Topology: filepath.Join(folder, "topology.yaml"),
 		Endpoints: filepath.Join(folder, "endpoints.yaml")}
 	conf.RulesetKeys = filepath.Join(folder, "keys.pem")

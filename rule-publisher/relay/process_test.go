@@ -56,7 +56,7 @@ func TestWrongConfigurationExits64(t *testing.T) {
 }
 
 func environment(conf config) []string {
-	return []string{"SPILLWAY_CLUSTER=" + conf.Cluster, "SPILLWAY_NATS_URL=" + conf.NATS.URL, "SPILLWAY_XDS_LISTEN=" + conf.XDSListen,
+	return []string{"SPILLWAY_CLUSTER=" + conf.Cluster, "SPILLWAY_RELAY=" + conf.Relay, "SPILLWAY_NATS_URL=" + conf.NATS.URL, "SPILLWAY_XDS_LISTEN=" + conf.XDSListen,
 		"SPILLWAY_HEALTH_LISTEN=" + conf.HealthListen, "SPILLWAY_STATE_DIR=" + conf.StateDir,
 		"SPILLWAY_XDS_CERT=" + conf.XDS.Cert, "SPILLWAY_XDS_KEY=" + conf.XDS.Key, "SPILLWAY_XDS_CLIENT_CA=" + conf.XDS.ClientCA,
 		"SPILLWAY_XDS_IDENTITY=" + string(conf.Identity), "SPILLWAY_RULESET_KEYS=" + conf.RulesetKeys,

@@ -114,7 +114,8 @@ func TestRulesetReachesEnvoyAndAckReturns(t *testing.T) {
 			h := &spillwayv1.Heartbeat{}
 			must(t, proto.Unmarshal(data, h))
 			return h.GetRulesetVersion() == 6 && h.GetTtlSeconds() == 10 && len(h.GetServices()) == 1 &&
-				h.GetServices()[0].GetService() == "gate" && h.GetServices()[0].GetConnectedEnvoys() == 1
+				h.GetServices()[0].GetService() == "gate" && h.GetServices()[0].GetConnectedEnvoys() == 1 &&
+				len(h.GetServices()[0].GetEnvoys()) == 1 && h.GetRelay() == "relay-0"
 		})
 	})
 }

@@ -170,7 +170,10 @@ def relay(folder: Path, store: Keystore, ports: Ports, endpoints: list[dict]) ->
         "0.0.0.0:18000": f"{HOST}:{ports.xds}",
         "0.0.0.0:18001": f"{HOST}:{ports.relay_health}",
     }
-    secrets = {"spillway-relay/SPILLWAY_NATS_URL": f"tls://relay-west:pass@{HOST}:{free_port()}"}
+    secrets = {
+        "spillway-relay/SPILLWAY_NATS_URL": f"tls://relay-west:pass@{HOST}:{free_port()}",
+        "metadata.name": "spillway-relay-0",
+    }
     (folder / "relay-state").mkdir()
     return Server(
         url="", command=[str(PROGRAMS / "spillway-relay")], log=folder / "relay.log",

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from spillway_contracts import names
 from spillway_lab import accounts, bus, certificates, pods, ports, render, scenario, signing, templates
-from spillway_lab.stack import _cluster
+from spillway_lab.stack import _cluster, relays
 
 pytestmark = pytest.mark.component
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ TEMPLATES = templates.read(ROOT / "infra")
 COMPOSE_ONLY = {"render"}
 # What the renderer is given in Compose.
 AROUND_COMPOSE = render.Surroundings(
-    xds=[f"relay-{c}:18000" for c in SCENARIO.clusters],
+    xds=[f"relay-{c}:18000+relay-{c}-2:18000" for c in SCENARIO.clusters],
     otlp=[f"collector-{c}:4317" for c in SCENARIO.clusters],
     toxiproxy="toxiproxy:8474", templates=TEMPLATES, filter_wasm=Path("f"),
     out=Path("/run/spillway"), tls=Path("/run/spillway-tls"), network=pods.COMPOSE,
@@ -92,8 +92,8 @@ def test_compose_listens_on_the_declared_ports(compose):
             assert port in exposed[owners[name]], name
     for cluster in SCENARIO.clusters:
         for name, port in declared["cluster"].items():
-            owner = "relay" if name in ("xds", "relay_health") else "collector"
-            assert port in exposed[f"{owner}-{cluster}"], name
+            owner = f"relay-{cluster}" if name.endswith(("xds", "relay_health")) else f"collector-{cluster}"
+            assert port in exposed[owner + "-2" * name.startswith("second_")], name
 
 
 def test_pods_have_the_same_ports_and_addresses_in_both(compose):
@@ -132,20 +132,26 @@ def test_relays_and_collectors_have_the_same_identity_and_settings_in_both(compo
     certificates that `render` issues them, whose authority is their own cluster's."""
     issued = {one.name: one for one in render.identities(SCENARIO, 20_100, AROUND_COMPOSE)}
     for cluster in SCENARIO.clusters:
-        relay = compose["services"][f"relay-{cluster}"]["environment"]
-        assert relay["SPILLWAY_XDS_IDENTITY"] == certificates.SERVICE_PATTERN
-        for role, prefix in (("relay", "SPILLWAY_XDS"), ("collector", "SPILLWAY_OTLP_TLS")):
-            name = f"{role}-{cluster}"
-            environment = compose["services"][name]["environment"]
+        own = {
+            name: compose["services"][name]["environment"]
+            for name in (f"collector-{cluster}", *relays(cluster))
+        }
+        for name, environment in own.items():
+            role, prefix = (
+                ("relay", "SPILLWAY_XDS") if "relay" in name else ("collector", "SPILLWAY_OTLP_TLS")
+            )
+            held = f"{role}-{cluster}"
             files = [environment[f"{prefix}_{file}"] for file in ("CERT", "KEY", "CLIENT_CA")]
-            folder = AROUND_COMPOSE.tls_folder(name)
+            folder = AROUND_COMPOSE.tls_folder(held)
             assert files == [f"{folder}/{file}" for file in ("tls.crt", "tls.key", "ca.crt")]
-            assert (issued[name].cluster, issued[name].hosts) == (cluster, (name,))
-        assert f"nats://{bus.relay_user(cluster)}:" in relay["SPILLWAY_NATS_URL"]
-        for role in ("collector", "relay"):
-            lines = local[f"{role}-{cluster}"]["environment"]
-            given = {line.split("=")[0] for line in lines} | FROM_THE_STACK | BETWEEN_HOSTS
-            assert set(compose["services"][f"{role}-{cluster}"]["environment"]) <= given
+            hosts = tuple(relays(cluster)) if role == "relay" else (held,)
+            assert (issued[held].cluster, issued[held].hosts) == (cluster, hosts)
+            given = dict(line.split("=", 1) for line in local[name]["environment"])
+            assert set(environment) <= set(given) | FROM_THE_STACK | BETWEEN_HOSTS
+            if role == "relay":
+                assert given["SPILLWAY_RELAY"] == environment["SPILLWAY_RELAY"] == name
+                assert environment["SPILLWAY_XDS_IDENTITY"] == certificates.SERVICE_PATTERN
+                assert f"nats://{bus.relay_user(cluster)}:" in environment["SPILLWAY_NATS_URL"]
 
 
 def test_private_keys_are_mounted_by_their_owners_alone(compose):
@@ -153,6 +159,7 @@ def test_private_keys_are_mounted_by_their_owners_alone(compose):
     its own, and a pod's two containers the pod's, where their configuration looks for them, and nobody else any."""
     servers = [f"{role}-{cluster}" for role in ("relay", "collector") for cluster in SCENARIO.clusters]
     owners = {name: name for name in (*servers, "publisher")}
+    owners |= {relay: f"relay-{cluster}" for cluster in SCENARIO.clusters for relay in relays(cluster)}
     for pod in pods.plan(SCENARIO, 20_100).pods:
         owners |= {pod.name: pod.name, f"{pod.name}-envoy": pod.name}
     mounts = {
@@ -175,7 +182,7 @@ def test_private_keys_are_mounted_by_their_owners_alone(compose):
 
 def test_relays_trust_the_key_that_render_makes(compose, local):
     """Both stacks name the public file that is rendered, to relays and to the publisher."""
-    for service in ("publisher", *(f"relay-{cluster}" for cluster in SCENARIO.clusters)):
+    for service in ("publisher", *(relay for cluster in SCENARIO.clusters for relay in relays(cluster))):
         given = compose["services"][service]["environment"]["SPILLWAY_RULESET_KEYS"]
         assert given == str(AROUND_COMPOSE.out / signing.PUBLIC_KEYS)
         assert (

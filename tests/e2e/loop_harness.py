@@ -3,9 +3,14 @@
 import ssl
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 
+import redis
 from clickhouse_driver import Client
+from google.protobuf import json_format
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway_contracts import names
 from spillway_lab import demo, keystore, load
 from spillway_lab.control import Control, InForce, describe
 from spillway_lab.samples import Samples, concatenate
@@ -76,6 +81,42 @@ class Loop:
             except Exception as error:
                 seen = f"{type(error).__name__}: {error}"
         raise AssertionError(f"the loop did not close within {timeout:.0f} s; last seen: {seen}")
+
+
+class Placements:
+    """Reads every cluster's placement from Redis until it is left: how many Envoys of each service were seen least."""
+
+    def __init__(self, running: LabStack) -> None:
+        self._stack, self._end = running, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.least: dict[tuple[str, str], int] = {}
+        self.samples = 0
+
+    def expected(self) -> dict[tuple[str, str], int]:
+        """The pods of the scenario."""
+        return dict(Counter((pod.cluster, pod.service) for pod in self._stack.plan.pods))
+
+    def __enter__(self) -> "Placements":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        hot = redis.Redis.from_url(self._stack.redis_url("optimizer"), socket_timeout=5)
+        expected = self.expected()
+        while not self._end.wait(0.2):
+            for cluster in self._stack.scenario.clusters:
+                text = hot.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster)) or "{}"
+                services = json_format.Parse(text, Heartbeat(), ignore_unknown_fields=True).services
+                found = {s.service: s.connected_envoys for s in services}
+                for key in expected:
+                    if key[0] == cluster:
+                        count = found.get(key[1], 0)
+                        self.least[key] = min(count, self.least.get(key, count))
+            self.samples += 1
 
 
 class Background:

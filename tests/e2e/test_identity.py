@@ -24,14 +24,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def status(loop: Loop, cluster: str) -> dict:
-    port = loop.stack.cluster_ports[cluster]["RELAY_HEALTH_PORT"]
-    return httpx.get(f"http://{HOST}:{port}/status", trust_env=False).raise_for_status().json()
+    """Of the relay that strangers come to."""
+    url = loop.stack.relays(cluster)[f"relay-{cluster}"]
+    return httpx.get(f"{url}/status", trust_env=False).raise_for_status().json()
 
 
-def counter(loop: Loop, cluster: str, name: str) -> float:
-    """One of the relay's counters, as Prometheus reads it."""
-    port = loop.stack.cluster_ports[cluster]["RELAY_HEALTH_PORT"]
-    lines = httpx.get(f"http://{HOST}:{port}/metrics", trust_env=False).raise_for_status().text.splitlines()
+def counter(loop: Loop, cluster: str, name: str, relay: str = "") -> float:
+    """A counter of the relay that strangers come to, or of another one, as Prometheus reads it."""
+    url = loop.stack.relays(cluster)[relay or f"relay-{cluster}"]
+    lines = httpx.get(f"{url}/metrics", trust_env=False).raise_for_status().text.splitlines()
     return sum(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
@@ -167,15 +168,18 @@ def test_certificates_are_renewed_under_load(loop: Loop):
     streams a relay's restart has closed, come back with new certificates and take new rulesets."""
     name = "spillway_relay_tls_files_taken_total"
     clusters = loop.stack.scenario.clusters
-    before = {cluster: counter(loop, cluster, name) for cluster in clusters}
+    relays = [(cluster, relay) for cluster in clusters for relay in loop.stack.relays(cluster)]
+    before = {relay: counter(loop, cluster, name, relay) for cluster, relay in relays}
     background = Background(loop.stack, "renewed", 40)
     store = Keystore(loop.stack.run / "tls")
     for cluster in clusters:
         (store.authority(cluster) / "ca.crt").unlink()
     store.renew()
-    for cluster in clusters:
-        eventually(lambda c=cluster: counter(loop, c, name) > before[c], "the relay takes the new files")
-        loop.stack.supervisor.kill(f"relay-{cluster}")
+    for cluster, relay in relays:
+        eventually(
+            lambda c=cluster, r=relay: counter(loop, c, name, r) > before[r], "the relay takes the new files"
+        )
+        loop.stack.supervisor.kill(relay)
     for cluster in clusters:
         # The collector looks at its files every ten seconds, when somebody connects, for each port.
         serial = store.held()[f"collector-{cluster}"].serial_number

@@ -22,18 +22,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What one relay sees: the Envoys that are connected to it are the placement.
+// What one relay reports: the Envoys that are connected to it. A cluster has several relays; its placement is the union
+// of their heartbeats, and Redis has that union in the same message (`relay` and `envoys` are empty there).
 type Heartbeat struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	At      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	// The placement is forgotten this long after `at`.
+	// How long an Envoy counts after the last heartbeat that named it. 1 to 60.
 	TtlSeconds uint32             `protobuf:"varint,3,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
 	Services   []*ServicePresence `protobuf:"bytes,4,rep,name=services,proto3" json:"services,omitempty"`
 	// Version of the ruleset that the relay serves; 0: local-first fallback.
 	RulesetVersion uint64 `protobuf:"varint,5,opt,name=ruleset_version,json=rulesetVersion,proto3" json:"ruleset_version,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Name of the relay's process, unique in its cluster and the same after a restart. Relays of 0.1.0 send none.
+	Relay         string `protobuf:"bytes,6,opt,name=relay,proto3" json:"relay,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Heartbeat) Reset() {
@@ -101,12 +104,22 @@ func (x *Heartbeat) GetRulesetVersion() uint64 {
 	return 0
 }
 
+func (x *Heartbeat) GetRelay() string {
+	if x != nil {
+		return x.Relay
+	}
+	return ""
+}
+
 type ServicePresence struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Service         string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	ConnectedEnvoys uint32                 `protobuf:"varint,2,opt,name=connected_envoys,json=connectedEnvoys,proto3" json:"connected_envoys,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// FNV-1a (32 bits) of the node ids of these Envoys, so that an Envoy which moves to another relay counts once. At most
+	// 8 192 per heartbeat; Envoys beyond them, and those of relays of 0.1.0, are counted without a name.
+	Envoys        []uint32 `protobuf:"fixed32,3,rep,packed,name=envoys,proto3" json:"envoys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServicePresence) Reset() {
@@ -153,21 +166,30 @@ func (x *ServicePresence) GetConnectedEnvoys() uint32 {
 	return 0
 }
 
+func (x *ServicePresence) GetEnvoys() []uint32 {
+	if x != nil {
+		return x.Envoys
+	}
+	return nil
+}
+
 var File_spillway_v1_heartbeat_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_heartbeat_proto_rawDesc = "" +
 	"\n" +
-	"\x1bspillway/v1/heartbeat.proto\x12\vspillway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x01\n" +
+	"\x1bspillway/v1/heartbeat.proto\x12\vspillway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xeb\x01\n" +
 	"\tHeartbeat\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1f\n" +
 	"\vttl_seconds\x18\x03 \x01(\rR\n" +
 	"ttlSeconds\x128\n" +
 	"\bservices\x18\x04 \x03(\v2\x1c.spillway.v1.ServicePresenceR\bservices\x12'\n" +
-	"\x0fruleset_version\x18\x05 \x01(\x04R\x0erulesetVersion\"V\n" +
+	"\x0fruleset_version\x18\x05 \x01(\x04R\x0erulesetVersion\x12\x14\n" +
+	"\x05relay\x18\x06 \x01(\tR\x05relay\"n\n" +
 	"\x0fServicePresence\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12)\n" +
-	"\x10connected_envoys\x18\x02 \x01(\rR\x0fconnectedEnvoysB.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3"
+	"\x10connected_envoys\x18\x02 \x01(\rR\x0fconnectedEnvoys\x12\x16\n" +
+	"\x06envoys\x18\x03 \x03(\aR\x06envoysB.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3"
 
 var (
 	file_spillway_v1_heartbeat_proto_rawDescOnce sync.Once

@@ -20,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="run folder")
     parser.add_argument("--tls", type=Path, help="folder of the certificates; default: tls in the run folder")
     parser.add_argument(
-        "--xds", help="host:port of each cluster's relay, comma-separated, in the scenario's order"
+        "--xds",
+        help="host:port of each cluster's relays, joined by +; clusters comma-separated, in the scenario's order",
     )
     parser.add_argument("--otlp", help="host:port (OTLP gRPC) of each cluster's collector, likewise")
     parser.add_argument("--toxiproxy", help="host:port of Toxiproxy's HTTP API")

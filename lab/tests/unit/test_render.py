@@ -65,6 +65,20 @@ def test_endpoints_lead_local_directly_and_remote_over_the_wan() -> None:
             assert ports
 
 
+def test_an_envoy_is_given_every_relay_of_its_cluster() -> None:
+    """The relays at their own addresses; their certificate is for both hosts."""
+    first, *others = [f"127.0.0.1:{9000 + i}" for i in range(len(SCENARIO.clusters))]
+    around = surroundings(xds=[f"{first}+relay-2:9100", *others])
+    pod = next(p for p in pods.plan(SCENARIO, BASE).pods if p.cluster == SCENARIO.clusters[0])
+    bootstrap = yaml.safe_load(render(SCENARIO, BASE, around)[f"envoy/{pod.name}.yaml"])
+    [xds] = [c for c in bootstrap["static_resources"]["clusters"] if c["name"] == "spillway-xds"]
+    [locality] = xds["load_assignment"]["endpoints"]
+    found = [e["endpoint"]["address"]["socket_address"] for e in locality["lb_endpoints"]]
+    assert [(a["address"], a["port_value"]) for a in found] == [("127.0.0.1", 9000), ("relay-2", 9100)]
+    hosts = {i.name: i.hosts for i in identities(SCENARIO, BASE, around)}
+    assert hosts[f"relay-{SCENARIO.clusters[0]}"] == ("127.0.0.1", "relay-2")
+
+
 def all_ports(layout: pods.Plan) -> list[int]:
     ports = [layout.wan_health_port, *(way.listen_port for way in layout.wan)]
     for pod in layout.pods:

@@ -44,7 +44,7 @@ class Value:
 
 
 class HotState:
-    """`in_force` and `heartbeat` only note what should be there; `run` writes it."""
+    """`in_force` and `place` only note what should be there; `run` writes it."""
 
     def __init__(
         self, url: str, telemetry: Telemetry, refresh_s: float, options: dict[str, Any] | None = None
@@ -55,7 +55,6 @@ class HotState:
         self._telemetry, self._refresh_s = telemetry, refresh_s
         self._values: dict[str, Value] = {}
         self._rulesets: dict[str, Ruleset] = {}
-        self._heartbeats: dict[str, int] = {}  # cluster -> time of the latest, nanoseconds
         self._changed = asyncio.Event()
 
     def in_force(self, rulesets: dict[str, Ruleset]) -> None:
@@ -69,16 +68,11 @@ class HotState:
                 Value(to_json(ruleset), None, ruleset.version),
             )
 
-    def heartbeat(self, message: Heartbeat) -> bool:
-        """False: it is older than another one, or its time to live is over."""
-        at = message.at.ToNanoseconds()
-        # A relay whose clock runs ahead must not outlive its time to live.
-        until = min(at / 1e9, time.time()) + message.ttl_seconds
-        if until <= time.time() or at < self._heartbeats.get(message.cluster, 0):
-            return False
-        self._heartbeats[message.cluster] = at
-        self._put(names.REDIS_KEY_PLACEMENT.format(cluster=message.cluster), Value(to_json(message), until))
-        return True
+    def place(self, placement: Heartbeat, until: float) -> None:
+        """`until`: Unix seconds at which the key expires."""
+        self._put(
+            names.REDIS_KEY_PLACEMENT.format(cluster=placement.cluster), Value(to_json(placement), until)
+        )
 
     async def run(self) -> None:
         """Writes for ever: at once what changed, and all of it every period."""

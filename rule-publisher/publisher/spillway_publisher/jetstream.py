@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import nats
 from nats.aio.client import Client
@@ -11,6 +12,7 @@ from spillway_contracts import names, nats_client
 from spillway_contracts.wires import NatsWire
 
 from spillway_publisher.bucket import HISTORY
+from spillway_publisher.presence import HANDOVER_S
 from spillway_publisher.telemetry import Telemetry, log
 
 # What NATS being away, restarting or refusing looks like from nats-py.
@@ -18,6 +20,7 @@ TROUBLE = (nats.errors.Error, TimeoutError, OSError)
 
 CONNECT_S = 3.0
 HOUR = 3600.0
+REPLAYED_S = HANDOVER_S + 15.0  # of heartbeats, to a publisher that begins
 _WRONG_CONFIG = 10058  # JSStreamNameExistErr: same name, other configuration
 
 
@@ -140,13 +143,15 @@ async def acks_consumer(js: JetStreamContext) -> JetStreamContext.PullSubscripti
 
 
 async def heartbeats_consumer(js: JetStreamContext) -> JetStreamContext.PullSubscription:
-    """This process's own: every publisher knows every placement. Starts from each cluster's latest."""
+    """This process's own: every publisher knows every placement. Starts with the heartbeats of the last seconds, of all
+    relays: they share their cluster's subject."""
     return await js.pull_subscribe(
         names.NATS_SUBJECT_HEARTBEATS_ALL,
         stream=names.NATS_STREAM_REPORTS,
         config=api.ConsumerConfig(
             ack_policy=api.AckPolicy.EXPLICIT,
-            deliver_policy=api.DeliverPolicy.LAST_PER_SUBJECT,
+            deliver_policy=api.DeliverPolicy.BY_START_TIME,
+            opt_start_time=datetime.now(UTC) - timedelta(seconds=REPLAYED_S),
             inactive_threshold=60.0,
         ),
     )

@@ -22,7 +22,8 @@ FAMILIES = (
     Family(_P + "keys_taken_total", "Changes of the key files that are in use."),
     Family(_P + "keys_wrong_total", "Changes of the key files that were refused; the last good keys stay."),
     Family(_P + "acknowledgements_total", "Answers of Envoys that ClickHouse has: `ack`, `nack`.", ("cluster", "outcome")),
-    Family(_P + "heartbeats_total", "Heartbeats of relays that went to Redis."),
+    Family(_P + "relay_heard_timestamp_seconds", "Unix time of the relay's last heartbeat.", ("cluster", "relay")),
+    Family(_P + "heartbeats_total", "Heartbeats of relays that count towards a placement."),
     Family(_P + "late_heartbeats_total", "Heartbeats that had lapsed when they came."),
     Family(_P + "malformed_total", "Messages that mean nothing, by kind and reason.", ("reason",)),
     Family(_P + "history_rows_waiting", "Rows that wait for ClickHouse; bound: SPILLWAY_HISTORY_ROWS."),
@@ -62,6 +63,9 @@ def exposition(
             yield Sample(_P + "ruleset_local_share_ratio", _local_share(ruleset), (cluster,))
             expiry = ruleset.expires_at.ToMilliseconds() / 1000
             yield Sample(_P + "ruleset_expiry_timestamp_seconds", expiry, (cluster,))
+        for cluster, relays in dict(telemetry.relays).items():
+            for relay, heard in relays.items():
+                yield Sample(_P + "relay_heard_timestamp_seconds", heard, (cluster, relay))
         yield Sample(_P + "history_rows_waiting", waiting())
         for name, value in dict(telemetry.counters).items():
             if name != "acks":  # the sum of those by cluster

@@ -1,10 +1,11 @@
-"""What relays report: acknowledgements into ClickHouse, heartbeats into Redis.
+"""What relays report: acknowledgements into ClickHouse, the union of their heartbeats into Redis.
 
 An acknowledgement is settled in JetStream only when ClickHouse has it, so the stream is the buffer
 while ClickHouse is away; what is stored twice collapses in the table (ReplacingMergeTree).
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from spillway_publisher.bucket import LARGEST_VERSION
 from spillway_publisher.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
 from spillway_publisher.clickhouse import ClickHouse
 from spillway_publisher.hot_state import HotState
+from spillway_publisher.presence import Presence, Unacceptable, check
 from spillway_publisher.telemetry import Telemetry
 
 BATCH = 500
@@ -69,6 +71,9 @@ class Reports:
     ) -> None:
         self._clusters = clusters
         self._hot_state, self._clickhouse, self._telemetry = hot_state, clickhouse, telemetry
+        self._presences: dict[str, Presence] = {}  # by cluster
+        self._unplaced: set[str] = set()  # clusters whose newest placement is not in Redis yet
+        self._caught_up = False  # with the heartbeats that the stream held when this process came
 
     async def acks(self, consumer: JetStreamContext.PullSubscription) -> None:
         async for batch in _batches(consumer):
@@ -81,11 +86,42 @@ class Reports:
                 self._telemetry.counters[f"acks.{outcome}.{cluster}"] += 1
 
     async def heartbeats(self, consumer: JetStreamContext.PullSubscription) -> None:
+        """Places nothing before every heartbeat that the stream still holds is read: those of one relay alone would
+        hide the Envoys of the others."""
+        self._caught_up = False
         async for batch in _batches(consumer):
-            for message, heartbeat in await self._sort_out(batch, self._heartbeat):
-                late = not self._hot_state.heartbeat(heartbeat)
+            for message, heartbeat in await self._sort_out(batch, self._heard):
+                late = self._presences[heartbeat.cluster].until <= time.time()
                 self._telemetry.counters["heartbeats.late" if late else "heartbeats"] += 1
                 await message.ack()
+            self._caught_up = self._caught_up or batch[-1].metadata.num_pending == 0
+            if self._caught_up:
+                self._place()
+
+    def _heard(self, message: Msg) -> Heartbeat:
+        """Takes a heartbeat into its cluster's placement. Raises Malformed."""
+        pattern = names.NATS_SUBJECT_HEARTBEATS
+        heartbeat = read_report(Heartbeat, message.data, message.subject, pattern, self._clusters)
+        presence = self._presences.setdefault(heartbeat.cluster, Presence())
+        # It arrived by the server's clock or ours, never by the relay's: a wrong one must not hide its Envoys.
+        now = time.time()
+        at = now if self._caught_up else min(message.metadata.timestamp.timestamp(), now)
+        try:
+            check(heartbeat)
+            # What is delivered again is older than what has come since.
+            if message.metadata.num_delivered == 1 and presence.hear(heartbeat, at):
+                self._unplaced.add(heartbeat.cluster)
+                self._telemetry.relays[heartbeat.cluster] = dict(presence.relays)
+        except Unacceptable as error:
+            raise Malformed(error.reason, str(error)) from error
+        return heartbeat
+
+    def _place(self) -> None:
+        for cluster in self._unplaced:
+            placement = self._presences[cluster].placement(cluster)
+            if placement is not None:
+                self._hot_state.place(placement, self._presences[cluster].until)
+        self._unplaced.clear()
 
     async def _sort_out(self, batch: list[Msg], read: Callable[[Msg], object]) -> list[tuple[Msg, object]]:
         """The good ones with what was read from them; the others are counted and terminated."""
@@ -107,10 +143,6 @@ class Reports:
             return rows.acknowledgement_row(report)
         except ValueError as error:
             raise Malformed("value", str(error)) from error
-
-    def _heartbeat(self, message: Msg) -> Heartbeat:
-        pattern = names.NATS_SUBJECT_HEARTBEATS
-        return read_report(Heartbeat, message.data, message.subject, pattern, self._clusters)
 
     async def _store(self, acknowledgements: list[tuple], batch: list[Msg]) -> None:
         """Returns when ClickHouse has them, however long that takes."""

@@ -43,6 +43,7 @@ class Telemetry:
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
         self.servers: dict[str, str] = {}  # name -> "up" or why not
+        self.relays: dict[str, dict[str, float]] = {}  # cluster -> relay -> Unix time of its last heartbeat
         self._reasons: set[str] = set()
 
     def up(self, server: str) -> None:

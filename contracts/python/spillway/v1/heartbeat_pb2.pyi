@@ -10,23 +10,27 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Heartbeat(_message.Message):
-    __slots__ = ("cluster", "at", "ttl_seconds", "services", "ruleset_version")
+    __slots__ = ("cluster", "at", "ttl_seconds", "services", "ruleset_version", "relay")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
     RULESET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RELAY_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     at: _timestamp_pb2.Timestamp
     ttl_seconds: int
     services: _containers.RepeatedCompositeFieldContainer[ServicePresence]
     ruleset_version: int
-    def __init__(self, cluster: _Optional[str] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ttl_seconds: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServicePresence, _Mapping]]] = ..., ruleset_version: _Optional[int] = ...) -> None: ...
+    relay: str
+    def __init__(self, cluster: _Optional[str] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ttl_seconds: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServicePresence, _Mapping]]] = ..., ruleset_version: _Optional[int] = ..., relay: _Optional[str] = ...) -> None: ...
 
 class ServicePresence(_message.Message):
-    __slots__ = ("service", "connected_envoys")
+    __slots__ = ("service", "connected_envoys", "envoys")
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_ENVOYS_FIELD_NUMBER: _ClassVar[int]
+    ENVOYS_FIELD_NUMBER: _ClassVar[int]
     service: str
     connected_envoys: int
-    def __init__(self, service: _Optional[str] = ..., connected_envoys: _Optional[int] = ...) -> None: ...
+    envoys: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, service: _Optional[str] = ..., connected_envoys: _Optional[int] = ..., envoys: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -1,5 +1,6 @@
 """Proposals and reports through a real publisher: what reaches NATS, Redis and ClickHouse."""
 
+import asyncio
 import time
 import urllib.request
 
@@ -223,10 +224,8 @@ async def test_acknowledgements_and_heartbeats(world, make):
     await js.publish("spillway.acks.north", b"\xff")
     await js.publish("spillway.acks.north", ack.SerializeToString())
     await js.publish("spillway.heartbeats.south", beat.SerializeToString())
-    await js.publish("spillway.heartbeats.north", beat.SerializeToString())
     # Before the rows, which may take longer than the key lives.
-    placement = await eventually_async(lambda: world.hot("spillway:placement:north"), "placement of north")
-    assert placement["services"] == [{"service": "web", "connected_envoys": 2}]
+    assert await placed_by_relays(world, js, beat) == [{"service": "web", "connected_envoys": 2}]
     statement = (
         "SELECT cluster, service, version, outcome, detail FROM acknowledgements WHERE envoy = %(envoy)s"
     )
@@ -241,13 +240,44 @@ async def test_acknowledgements_and_heartbeats(world, make):
     assert await world.published(proposal) < 2**52
 
 
+async def placed_by_relays(world, js, *beats: Heartbeat) -> list[dict]:
+    """Services of north's placement, which is there once its relays have reported for half a time to live."""
+
+    async def reported() -> list[dict] | None:
+        for beat in beats:
+            await js.publish("spillway.heartbeats.north", beat.SerializeToString())
+        placement = world.hot("spillway:placement:north")
+        return placement and placement["services"]
+
+    return await eventually_async(reported, "placement of north")
+
+
+async def test_two_relays_place_together_also_after_a_publisher_restart(world):
+    """A publisher that begins knows both at once, though they share a subject; a relay's clock means nothing."""
+    process = world.publisher()
+    js = await world.jetstream()
+    beats = [Heartbeat(cluster="north", ttl_seconds=2, relay=relay) for relay in ("relay-0", "relay-1")]
+    for hours, (beat, service) in enumerate(zip(beats, ("cart", "web"), strict=True)):
+        beat.at.FromNanoseconds(time.time_ns() + (2 * hours - 1) * 3600 * 10**9)
+        beat.services.add(service=service, connected_envoys=1, envoys=[7])
+    beats[0].services.add(service="web", connected_envoys=1, envoys=[7])  # which moved, and counts once
+    both = [{"service": s, "connected_envoys": 1} for s in ("cart", "web")]
+    assert await placed_by_relays(world, js, *beats) == both
+    process.stop()
+    await eventually_async(lambda: world.hot("spillway:placement:north") is None, "placement forgotten")
+    process.start()
+    assert await placed_by_relays(world, js, beats[0]) == both
+
+
 async def test_late_heartbeats_place_nothing(world):
     """A heartbeat from before its time to live, found at start, is not taken for the present."""
     process = world.publisher()
     process.stop()
-    beat = Heartbeat(cluster="north", ttl_seconds=5)
-    beat.at.FromNanoseconds(time.time_ns() - 6 * 10**9)
-    await (await world.jetstream()).publish("spillway.heartbeats.north", beat.SerializeToString())
+    beat = Heartbeat(cluster="north", ttl_seconds=1)
+    js = await world.jetstream()
+    for _ in range(2):
+        await js.publish("spillway.heartbeats.north", beat.SerializeToString())
+        await asyncio.sleep(1)
     process.start()
     await eventually_async(lambda: "heartbeats.late" in world.health(process)["counters"], "counted as late")
     assert world.hot("spillway:placement:north") is None

@@ -2,6 +2,8 @@ package report
 
 import (
 	"context"
+	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,23 +20,40 @@ import (
 const (
 	heartbeatEvery = 2 * time.Second
 	heartbeatTTL   = 10 * time.Second
-	// A relay that has just begun knows few Envoys yet; for so long the word of the one before it
-	// holds. Shorter than the TTL by more than a restart takes.
+	// A relay that has just started knows few Envoys yet. Until then those of the process before it count, as they do
+	// for a while when a relay drains, or never comes back. Shorter than the TTL by more than a restart takes.
 	firstHeartbeat = 5 * time.Second
 )
 
-// NewHeartbeat of the placed Envoys by service.
-func NewHeartbeat(cluster string, version uint64, placed map[string]int, now time.Time) *spillwayv1.Heartbeat {
-	heartbeat := &spillwayv1.Heartbeat{Cluster: cluster, At: timestamppb.New(now),
+// mostNamed bounds the Envoys that one heartbeat names; contracts/proto says so.
+const mostNamed = 8192
+
+// NewHeartbeat of the placed Envoys (node ids) by service, as this relay sees them.
+func NewHeartbeat(cluster, relay string, version uint64, placed map[string][]string, now time.Time) *spillwayv1.Heartbeat {
+	heartbeat := &spillwayv1.Heartbeat{Cluster: cluster, At: timestamppb.New(now), Relay: relay,
 		TtlSeconds: uint32(heartbeatTTL / time.Second), RulesetVersion: version}
-	for service, envoys := range placed {
+	room := mostNamed
+	for _, service := range slices.Sorted(maps.Keys(placed)) {
+		envoys := hashes(placed[service])
+		named := envoys[:min(len(envoys), room)]
+		room -= len(named)
 		heartbeat.Services = append(heartbeat.Services,
-			&spillwayv1.ServicePresence{Service: service, ConnectedEnvoys: uint32(envoys)})
+			&spillwayv1.ServicePresence{Service: service, ConnectedEnvoys: uint32(len(envoys)), Envoys: named})
 	}
-	slices.SortFunc(heartbeat.Services, func(a, b *spillwayv1.ServicePresence) int {
-		return strings.Compare(a.GetService(), b.GetService())
-	})
 	return heartbeat
+}
+
+// hashes of node ids, the same in every relay. Two of a service that have the same hash, 1 in 100 000 among 300, count
+// once.
+func hashes(envoys []string) []uint32 {
+	sums := make([]uint32, 0, len(envoys))
+	for _, envoy := range envoys {
+		h := fnv.New32a()
+		h.Write([]byte(envoy)) //nolint:errcheck // never fails
+		sums = append(sums, h.Sum32())
+	}
+	slices.Sort(sums)
+	return slices.Compact(sums)
 }
 
 // Heartbeats publishes until the context ends. They are true for seconds only, so one that cannot

@@ -52,25 +52,36 @@ type Streams struct {
 
 // Connected Envoys by service: distinct node ids with an open stream.
 func (s *Streams) Connected() map[string]int {
-	return s.envoys(func(*stream) bool { return true })
+	return numbers(s.envoys(func(*stream) bool { return true }))
 }
 
 // Placed Envoys by service: those connected that hold resources which they accepted, now or, as they
 // said when they came back, before. One that only refuses, or asks for nothing, serves nobody.
-func (s *Streams) Placed() map[string]int {
+func (s *Streams) Placed() map[string]int { return numbers(s.PlacedEnvoys()) }
+
+// PlacedEnvoys are the node ids of Placed.
+func (s *Streams) PlacedEnvoys() map[string][]string {
 	return s.envoys(func(st *stream) bool { return st.placed })
 }
 
-func (s *Streams) envoys(counts func(*stream) bool) map[string]int {
+func numbers(envoys map[string][]string) map[string]int {
+	out := make(map[string]int, len(envoys))
+	for service, names := range envoys {
+		out[service] = len(names)
+	}
+	return out
+}
+
+func (s *Streams) envoys(counts func(*stream) bool) map[string][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen := map[identified]bool{}
-	envoys := map[string]int{}
+	envoys := map[string][]string{}
 	for st := range s.open {
 		st.mu.Lock()
 		if st.node.envoy != "" && !seen[st.node] && counts(st) {
 			seen[st.node] = true
-			envoys[st.node.service]++
+			envoys[st.node.service] = append(envoys[st.node.service], st.node.envoy)
 		}
 		st.mu.Unlock()
 	}

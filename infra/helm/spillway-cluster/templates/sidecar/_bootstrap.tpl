@@ -18,8 +18,7 @@
   "ENVOY_OUTBOUND_PORT" $v.sidecar.ports.outbound
   "APP_HOST" "127.0.0.1"
   "APP_PORT" .application.appPort
-  "XDS_HOST" (include "spillway.host" (dict "root" .root "name" "spillway-relay"))
-  "XDS_PORT" 18000
+  "XDS_ENDPOINTS" (printf "[{ endpoint: { address: { socket_address: { address: %s, port_value: 18000 } } } }]" (include "spillway.host" (dict "root" .root "name" "spillway-relay")))
   "COLLECTOR_HOST" (include "spillway.host" (dict "root" .root "name" "spillway-collector"))
   "COLLECTOR_PORT" 4317
 -}}

@@ -1,0 +1,141 @@
+"""Placement: the union of what a cluster's relays report."""
+
+import pytest
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway_publisher.presence import ENVOYS, HANDOVER_S, RELAYS, Presence, Unacceptable, check
+
+NOW = 1_800_000_000.0
+TTL_S = 10
+
+
+def beat(
+    relay: str = "", unnamed: dict[str, int] | None = None, version: int = 7, **envoys: list[int]
+) -> Heartbeat:
+    """`envoys`: hashes by service; `unnamed`: numbers by service, as relays of 0.1.0 report them."""
+    message = Heartbeat(cluster="north", ttl_seconds=TTL_S, relay=relay, ruleset_version=version)
+    for service, hashes in envoys.items():
+        message.services.add(service=service, envoys=hashes, connected_envoys=len(hashes))
+    for service, count in (unnamed or {}).items():
+        message.services.add(service=service, connected_envoys=count)
+    return message
+
+
+def placed(presence: Presence) -> dict[str, int]:
+    union = presence.placement("north")
+    assert union is not None
+    return {s.service: s.connected_envoys for s in union.services}
+
+
+def listen(presence: Presence, start: float, seconds: float, *beats: Heartbeat) -> float:
+    """Each relay reports every two seconds; returns the time of the last heartbeat."""
+    at = start
+    while at < start + seconds:
+        for message in beats:
+            assert presence.hear(message, at)
+        at += 2
+    return at - 2
+
+
+def test_two_relays_do_not_overwrite_each_other():
+    """Services that hang on one relay each are both placed; an Envoy with a stream to both counts once."""
+    presence = Presence()
+    listen(presence, NOW, 8, beat("a", cart=[1], web=[1, 2]), beat("b", shop=[1], web=[2, 3], version=5))
+    assert placed(presence) == {"cart": 1, "web": 3, "shop": 1}
+    union = presence.placement("north")
+    assert union.ruleset_version == 5 and not union.relay and not any(s.envoys for s in union.services)
+    assert presence.until == NOW + 6 + TTL_S
+
+
+def test_a_relay_that_dies_takes_no_envoy_with_it():
+    """Its Envoys count while they need to notice, and once they hang on the other relay they count once. Those that
+    never come back are forgotten after the handover."""
+    presence = Presence()
+    last = listen(presence, NOW, 8, beat("a", web=[1, 2]), beat("b", web=[3]))
+    dead = listen(presence, last + 2, 20, beat("b", web=[3]))
+    assert placed(presence) == {"web": 3}
+    listen(presence, dead + 2, 6, beat("b", web=[3, 1]))
+    assert placed(presence) == {"web": 3}
+    listen(presence, last + HANDOVER_S, 4, beat("b", web=[3, 1]))
+    assert placed(presence) == {"web": 2}
+
+
+def test_an_envoy_that_moves_between_living_relays_is_placed_throughout():
+    """Neither relay names it while it reconnects. It counts for the time to live and no longer."""
+    presence = Presence()
+    last = listen(presence, NOW, 8, beat("a", web=[1]), beat("b"))
+    at = listen(presence, last + 2, 8, beat("a"), beat("b"))
+    assert placed(presence) == {"web": 1}
+    listen(presence, at + 2, 4, beat("a"), beat("b"))
+    assert placed(presence) == {}
+
+
+def test_a_silence_of_all_relays_ages_no_envoy():
+    """After the bus was away, the first relay that reports again does not hide the Envoys of the others."""
+    presence = Presence()
+    listen(presence, NOW, 8, beat("a", cart=[1]), beat("b", web=[2]))
+    listen(presence, NOW + 300, 4, beat("a", cart=[1]))
+    assert placed(presence) == {"cart": 1, "web": 1}
+    listen(presence, NOW + 304, HANDOVER_S, beat("a", cart=[1]))
+    assert placed(presence) == {"cart": 1}
+
+
+def test_nothing_is_placed_before_every_relay_has_had_its_turn():
+    """The first heartbeats that a publisher ever gets may be those of one relay."""
+    presence = Presence()
+    presence.hear(beat("a", cart=[1]), NOW)
+    assert presence.placement("north") is None
+    presence.hear(beat("b", web=[1]), NOW + 1)
+    assert presence.placement("north") is None
+    presence.hear(beat("a", cart=[1]), NOW + 5)
+    assert placed(presence) == {"cart": 1, "web": 1}
+
+
+def test_heartbeats_of_the_previous_version_count_without_names():
+    """Relays of 0.1.0 send numbers and no name of theirs: the last number of each service counts."""
+    presence = Presence()
+    listen(presence, NOW, 8, beat(unnamed={"cart": 2}), beat(unnamed={"web": 3}), beat("c", web=[9]))
+    assert placed(presence) == {"cart": 2, "web": 4}
+
+
+def test_an_older_heartbeat_changes_nothing():
+    presence = Presence()
+    last = listen(presence, NOW, 8, beat("a", web=[1]))
+    assert not presence.hear(beat("a", cart=[1]), last - 1)
+    assert placed(presence) == {"web": 1}
+
+
+def test_relays_of_a_cluster_are_bounded():
+    """One more than the bound is refused while all report, and takes the place of one that is silent."""
+    presence = Presence()
+    for n in range(RELAYS):
+        presence.hear(beat(f"r{n}"), NOW + n / 100)
+    with pytest.raises(Unacceptable, match="one more than 16") as refused:
+        presence.hear(beat("late"), NOW + 1)
+    assert refused.value.reason == "relays"
+    assert presence.hear(beat("late"), NOW + TTL_S)
+    assert len(presence.relays) == RELAYS and "r0" not in presence.relays
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"ttl_seconds": 0}, "ttl"),
+        ({"ttl_seconds": 2**32 - 1}, "ttl"),
+        ({"relay": "a b"}, "relay"),
+        ({"relay": "a" * 254}, "relay"),
+    ],
+)
+def test_odd_values_are_refused_by_key(change, reason):
+    """A placement for ever, a name that no metric should carry."""
+    message = beat("a")
+    for key, value in change.items():
+        setattr(message, key, value)
+    with pytest.raises(Unacceptable) as refused:
+        check(message)
+    assert refused.value.reason == reason
+
+
+def test_names_of_envoys_are_bounded():
+    check(beat("a", web=list(range(ENVOYS))))
+    with pytest.raises(Unacceptable, match="8193 in all"):
+        check(beat("a", web=list(range(ENVOYS)), cart=[1]))

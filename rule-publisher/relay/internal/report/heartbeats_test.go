@@ -1,0 +1,38 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A heartbeat names the relay and each of its Envoys by the same hash in every relay, whatever their order.
+func TestHeartbeatNamesRelayAndEnvoys(t *testing.T) {
+	now := time.Now()
+	one := NewHeartbeat("north", "relay-0", 7, map[string][]string{"web": {"north/web/a", "north/web/b"}, "cart": {"north/cart/a"}}, now)
+	other := NewHeartbeat("north", "relay-1", 7, map[string][]string{"web": {"north/web/b", "north/web/a"}}, now)
+	if one.GetRelay() != "relay-0" || one.GetServices()[0].GetService() != "cart" || one.GetServices()[1].GetConnectedEnvoys() != 2 {
+		t.Errorf("%v", one)
+	}
+	if web := one.GetServices()[1].GetEnvoys(); len(web) != 2 || !slices.Equal(web, other.GetServices()[0].GetEnvoys()) {
+		t.Errorf("%x and %x, want the same two", web, other.GetServices()[0].GetEnvoys())
+	}
+	const fnv1a = 0x1346f0ff // of "north/cart/a"
+	if got := one.GetServices()[0].GetEnvoys(); !slices.Equal(got, []uint32{fnv1a}) {
+		t.Errorf("%x, want %x", got, fnv1a)
+	}
+}
+
+// Names are bounded, numbers are not.
+func TestHeartbeatBoundsNames(t *testing.T) {
+	placed := map[string][]string{"z": {"north/z/a"}}
+	for i := range mostNamed {
+		placed["web"] = append(placed["web"], fmt.Sprint("north/web/", i))
+	}
+	services := NewHeartbeat("north", "relay-0", 0, placed, time.Now()).GetServices()
+	named := len(services[0].GetEnvoys()) + len(services[1].GetEnvoys())
+	if named != mostNamed || services[0].GetConnectedEnvoys() < mostNamed-50 {
+		t.Errorf("%d named, %d and %d connected", named, services[0].GetConnectedEnvoys(), services[1].GetConnectedEnvoys())
+	}
+}
