@@ -9,6 +9,7 @@ package spillwayv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -221,7 +222,13 @@ type Service struct {
 	// How its backends tell their load to callers. Empty: not at all, the backend with the fewest
 	// requests is chosen; orca: in each response (header or trailer endpoint-load-metrics), backends
 	// are weighted by it.
-	LoadReport    string `protobuf:"bytes,3,opt,name=load_report,json=loadReport,proto3" json:"load_report,omitempty"`
+	LoadReport string `protobuf:"bytes,3,opt,name=load_report,json=loadReport,proto3" json:"load_report,omitempty"`
+	// How long its callers' proxies wait. Absent: without limit.
+	Timeouts *Timeouts `protobuf:"bytes,4,opt,name=timeouts,proto3" json:"timeouts,omitempty"`
+	// Which requests a caller's proxy may send again, in the next cluster, after the application may have
+	// received them. Empty: never; idempotent: requests of a class whose method is GET, HEAD, OPTIONS, TRACE,
+	// PUT or DELETE; any: every request. A request that no application received is always sent again.
+	Replay        string `protobuf:"bytes,5,opt,name=replay,proto3" json:"replay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -277,6 +284,85 @@ func (x *Service) GetLoadReport() string {
 	return ""
 }
 
+func (x *Service) GetTimeouts() *Timeouts {
+	if x != nil {
+		return x.Timeouts
+	}
+	return nil
+}
+
+func (x *Service) GetReplay() string {
+	if x != nil {
+		return x.Replay
+	}
+	return ""
+}
+
+// Limits of one request as its caller's proxy applies them. Each is 0.001s..86400s; absent or 0s: no limit.
+// A gRPC client's own deadline (grpc-timeout) holds besides.
+type Timeouts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From the complete request to the end of the response, repetitions included.
+	Request *durationpb.Duration `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	// Without a byte in either direction.
+	Idle *durationpb.Duration `protobuf:"bytes,2,opt,name=idle,proto3" json:"idle,omitempty"`
+	// Of one attempt, until the response begins. At most `request`, where both are set.
+	PerTry        *durationpb.Duration `protobuf:"bytes,3,opt,name=per_try,json=perTry,proto3" json:"per_try,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Timeouts) Reset() {
+	*x = Timeouts{}
+	mi := &file_spillway_v1_topology_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Timeouts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Timeouts) ProtoMessage() {}
+
+func (x *Timeouts) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_topology_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Timeouts.ProtoReflect.Descriptor instead.
+func (*Timeouts) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Timeouts) GetRequest() *durationpb.Duration {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *Timeouts) GetIdle() *durationpb.Duration {
+	if x != nil {
+		return x.Idle
+	}
+	return nil
+}
+
+func (x *Timeouts) GetPerTry() *durationpb.Duration {
+	if x != nil {
+		return x.PerTry
+	}
+	return nil
+}
+
 // A service in one cluster.
 type Placement struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -290,7 +376,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_spillway_v1_topology_proto_msgTypes[4]
+	mi := &file_spillway_v1_topology_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +388,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_topology_proto_msgTypes[4]
+	mi := &file_spillway_v1_topology_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +401,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{4}
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Placement) GetCluster() string {
@@ -348,7 +434,7 @@ type Endpoints struct {
 
 func (x *Endpoints) Reset() {
 	*x = Endpoints{}
-	mi := &file_spillway_v1_topology_proto_msgTypes[5]
+	mi := &file_spillway_v1_topology_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -360,7 +446,7 @@ func (x *Endpoints) String() string {
 func (*Endpoints) ProtoMessage() {}
 
 func (x *Endpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_topology_proto_msgTypes[5]
+	mi := &file_spillway_v1_topology_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -373,7 +459,7 @@ func (x *Endpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoints.ProtoReflect.Descriptor instead.
 func (*Endpoints) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{5}
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Endpoints) GetCluster() string {
@@ -420,7 +506,7 @@ type ServiceEndpoints struct {
 
 func (x *ServiceEndpoints) Reset() {
 	*x = ServiceEndpoints{}
-	mi := &file_spillway_v1_topology_proto_msgTypes[6]
+	mi := &file_spillway_v1_topology_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +518,7 @@ func (x *ServiceEndpoints) String() string {
 func (*ServiceEndpoints) ProtoMessage() {}
 
 func (x *ServiceEndpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_topology_proto_msgTypes[6]
+	mi := &file_spillway_v1_topology_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +531,7 @@ func (x *ServiceEndpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceEndpoints.ProtoReflect.Descriptor instead.
 func (*ServiceEndpoints) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{6}
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ServiceEndpoints) GetService() string {
@@ -488,7 +574,7 @@ type DnsSettings struct {
 
 func (x *DnsSettings) Reset() {
 	*x = DnsSettings{}
-	mi := &file_spillway_v1_topology_proto_msgTypes[7]
+	mi := &file_spillway_v1_topology_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +586,7 @@ func (x *DnsSettings) String() string {
 func (*DnsSettings) ProtoMessage() {}
 
 func (x *DnsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_topology_proto_msgTypes[7]
+	mi := &file_spillway_v1_topology_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +599,7 @@ func (x *DnsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DnsSettings.ProtoReflect.Descriptor instead.
 func (*DnsSettings) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{7}
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DnsSettings) GetRefreshSeconds() uint32 {
@@ -555,7 +641,7 @@ type KubernetesEndpoints struct {
 
 func (x *KubernetesEndpoints) Reset() {
 	*x = KubernetesEndpoints{}
-	mi := &file_spillway_v1_topology_proto_msgTypes[8]
+	mi := &file_spillway_v1_topology_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +653,7 @@ func (x *KubernetesEndpoints) String() string {
 func (*KubernetesEndpoints) ProtoMessage() {}
 
 func (x *KubernetesEndpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_topology_proto_msgTypes[8]
+	mi := &file_spillway_v1_topology_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +666,7 @@ func (x *KubernetesEndpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KubernetesEndpoints.ProtoReflect.Descriptor instead.
 func (*KubernetesEndpoints) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{8}
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *KubernetesEndpoints) GetCluster() string {
@@ -643,7 +729,7 @@ var File_spillway_v1_topology_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_topology_proto_rawDesc = "" +
 	"\n" +
-	"\x1aspillway/v1/topology.proto\x12\vspillway.v1\"\xdc\x01\n" +
+	"\x1aspillway/v1/topology.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\"\xdc\x01\n" +
 	"\bTopology\x120\n" +
 	"\bclusters\x18\x01 \x03(\v2\x14.spillway.v1.ClusterR\bclusters\x12'\n" +
 	"\x05links\x18\x02 \x03(\v2\x11.spillway.v1.LinkR\x05links\x120\n" +
@@ -656,14 +742,20 @@ const file_spillway_v1_topology_proto_rawDesc = "" +
 	"\x0esource_cluster\x18\x01 \x01(\tR\rsourceCluster\x12/\n" +
 	"\x13destination_cluster\x18\x02 \x01(\tR\x12destinationCluster\x12\x15\n" +
 	"\x06rtt_ms\x18\x03 \x01(\x01R\x05rttMs\x12)\n" +
-	"\x11egress_usd_per_gb\x18\x04 \x01(\x01R\x0eegressUsdPerGb\"v\n" +
+	"\x11egress_usd_per_gb\x18\x04 \x01(\x01R\x0eegressUsdPerGb\"\xc1\x01\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\n" +
 	"placements\x18\x02 \x03(\v2\x16.spillway.v1.PlacementR\n" +
 	"placements\x12\x1f\n" +
 	"\vload_report\x18\x03 \x01(\tR\n" +
-	"loadReport\"J\n" +
+	"loadReport\x121\n" +
+	"\btimeouts\x18\x04 \x01(\v2\x15.spillway.v1.TimeoutsR\btimeouts\x12\x16\n" +
+	"\x06replay\x18\x05 \x01(\tR\x06replay\"\xa2\x01\n" +
+	"\bTimeouts\x123\n" +
+	"\arequest\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\arequest\x12-\n" +
+	"\x04idle\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04idle\x122\n" +
+	"\aper_try\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06perTry\"J\n" +
 	"\tPlacement\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12#\n" +
 	"\rthreshold_rps\x18\x02 \x01(\x01R\fthresholdRps\"\xce\x01\n" +
@@ -708,31 +800,37 @@ func file_spillway_v1_topology_proto_rawDescGZIP() []byte {
 	return file_spillway_v1_topology_proto_rawDescData
 }
 
-var file_spillway_v1_topology_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_spillway_v1_topology_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_spillway_v1_topology_proto_goTypes = []any{
 	(*Topology)(nil),            // 0: spillway.v1.Topology
 	(*Cluster)(nil),             // 1: spillway.v1.Cluster
 	(*Link)(nil),                // 2: spillway.v1.Link
 	(*Service)(nil),             // 3: spillway.v1.Service
-	(*Placement)(nil),           // 4: spillway.v1.Placement
-	(*Endpoints)(nil),           // 5: spillway.v1.Endpoints
-	(*ServiceEndpoints)(nil),    // 6: spillway.v1.ServiceEndpoints
-	(*DnsSettings)(nil),         // 7: spillway.v1.DnsSettings
-	(*KubernetesEndpoints)(nil), // 8: spillway.v1.KubernetesEndpoints
+	(*Timeouts)(nil),            // 4: spillway.v1.Timeouts
+	(*Placement)(nil),           // 5: spillway.v1.Placement
+	(*Endpoints)(nil),           // 6: spillway.v1.Endpoints
+	(*ServiceEndpoints)(nil),    // 7: spillway.v1.ServiceEndpoints
+	(*DnsSettings)(nil),         // 8: spillway.v1.DnsSettings
+	(*KubernetesEndpoints)(nil), // 9: spillway.v1.KubernetesEndpoints
+	(*durationpb.Duration)(nil), // 10: google.protobuf.Duration
 }
 var file_spillway_v1_topology_proto_depIdxs = []int32{
-	1, // 0: spillway.v1.Topology.clusters:type_name -> spillway.v1.Cluster
-	2, // 1: spillway.v1.Topology.links:type_name -> spillway.v1.Link
-	3, // 2: spillway.v1.Topology.services:type_name -> spillway.v1.Service
-	4, // 3: spillway.v1.Service.placements:type_name -> spillway.v1.Placement
-	6, // 4: spillway.v1.Endpoints.services:type_name -> spillway.v1.ServiceEndpoints
-	8, // 5: spillway.v1.Endpoints.kubernetes:type_name -> spillway.v1.KubernetesEndpoints
-	7, // 6: spillway.v1.Endpoints.dns:type_name -> spillway.v1.DnsSettings
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	1,  // 0: spillway.v1.Topology.clusters:type_name -> spillway.v1.Cluster
+	2,  // 1: spillway.v1.Topology.links:type_name -> spillway.v1.Link
+	3,  // 2: spillway.v1.Topology.services:type_name -> spillway.v1.Service
+	5,  // 3: spillway.v1.Service.placements:type_name -> spillway.v1.Placement
+	4,  // 4: spillway.v1.Service.timeouts:type_name -> spillway.v1.Timeouts
+	10, // 5: spillway.v1.Timeouts.request:type_name -> google.protobuf.Duration
+	10, // 6: spillway.v1.Timeouts.idle:type_name -> google.protobuf.Duration
+	10, // 7: spillway.v1.Timeouts.per_try:type_name -> google.protobuf.Duration
+	7,  // 8: spillway.v1.Endpoints.services:type_name -> spillway.v1.ServiceEndpoints
+	9,  // 9: spillway.v1.Endpoints.kubernetes:type_name -> spillway.v1.KubernetesEndpoints
+	8,  // 10: spillway.v1.Endpoints.dns:type_name -> spillway.v1.DnsSettings
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_topology_proto_init() }
@@ -746,7 +844,7 @@ func file_spillway_v1_topology_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_spillway_v1_topology_proto_rawDesc), len(file_spillway_v1_topology_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

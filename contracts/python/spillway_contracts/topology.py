@@ -5,9 +5,15 @@ from pathlib import Path
 
 import yaml
 from google.protobuf import json_format
-from spillway.v1.topology_pb2 import Topology
+from google.protobuf.duration_pb2 import Duration
+from spillway.v1.topology_pb2 import Service, Timeouts, Topology
 
 from spillway_contracts import ContractError
+
+LOAD_REPORTS = ("", "orca")
+REPLAYS = ("", "never", "idempotent", "any")
+TIMEOUTS = ("request", "idle", "per_try")
+SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 0.001, 86_400
 
 
 def load(path: Path) -> Topology:
@@ -63,6 +69,7 @@ def check(topology: Topology) -> list[str]:
     services: set[str] = set()
     for i, service in enumerate(topology.services):
         unique(f"services[{i}].name", services, service.name)
+        problems += _check_requests(f"services[{i}]", service)
         placed: set[str] = set()
         for j, placement in enumerate(service.placements):
             key = f"services[{i}].placements[{j}]"
@@ -70,4 +77,35 @@ def check(topology: Topology) -> list[str]:
             unique(f"{key}.cluster", placed, placement.cluster)
             not_negative(f"{key}.threshold_rps", placement.threshold_rps)
     not_negative("usd_per_ms_per_million_requests", topology.usd_per_ms_per_million_requests)
+    return problems
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos / 1e9
+
+
+def _check_requests(key: str, service: Service) -> list[str]:
+    """What is wrong with how callers' proxies shall treat requests for the service."""
+    problems = [
+        f"{key}.{name}: {value!r} must be absent or one of {', '.join(allowed[1:])}"
+        for name, value, allowed in (
+            ("load_report", service.load_report, LOAD_REPORTS),
+            ("replay", service.replay, REPLAYS),
+        )
+        if value not in allowed
+    ]
+    return problems + _check_timeouts(f"{key}.timeouts", service.timeouts)
+
+
+def _check_timeouts(key: str, timeouts: Timeouts) -> list[str]:
+    seconds = {name: _seconds(getattr(timeouts, name)) for name in TIMEOUTS}
+    problems = [
+        f"{key}.{name}: {value:g}s must be {SHORTEST_TIMEOUT_S:g}s..{LONGEST_TIMEOUT_S}s, or 0s for none"
+        for name, value in seconds.items()
+        if value != 0 and not SHORTEST_TIMEOUT_S <= value <= LONGEST_TIMEOUT_S
+    ]
+    if 0 < seconds["request"] < seconds["per_try"]:
+        problems.append(
+            f"{key}.per_try: {seconds['per_try']:g}s must be at most request, {seconds['request']:g}s"
+        )
     return problems

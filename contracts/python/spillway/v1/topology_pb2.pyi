@@ -1,3 +1,6 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -39,14 +42,28 @@ class Link(_message.Message):
     def __init__(self, source_cluster: _Optional[str] = ..., destination_cluster: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., egress_usd_per_gb: _Optional[float] = ...) -> None: ...
 
 class Service(_message.Message):
-    __slots__ = ("name", "placements", "load_report")
+    __slots__ = ("name", "placements", "load_report", "timeouts", "replay")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
     LOAD_REPORT_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUTS_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_FIELD_NUMBER: _ClassVar[int]
     name: str
     placements: _containers.RepeatedCompositeFieldContainer[Placement]
     load_report: str
-    def __init__(self, name: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., load_report: _Optional[str] = ...) -> None: ...
+    timeouts: Timeouts
+    replay: str
+    def __init__(self, name: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., load_report: _Optional[str] = ..., timeouts: _Optional[_Union[Timeouts, _Mapping]] = ..., replay: _Optional[str] = ...) -> None: ...
+
+class Timeouts(_message.Message):
+    __slots__ = ("request", "idle", "per_try")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    PER_TRY_FIELD_NUMBER: _ClassVar[int]
+    request: _duration_pb2.Duration
+    idle: _duration_pb2.Duration
+    per_try: _duration_pb2.Duration
+    def __init__(self, request: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., idle: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., per_try: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Placement(_message.Message):
     __slots__ = ("cluster", "threshold_rps")

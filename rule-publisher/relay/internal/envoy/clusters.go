@@ -19,7 +19,12 @@ const (
 	connectTimeout = 500 * time.Millisecond // beside round trips
 	// Limits that protect Envoy's memory only; how much a destination may get is the ruleset's matter.
 	maxConcurrent = 100_000
-	maxRetries    = 10_000
+	// Retries at a time, in percent of a proxy's requests to the service, and how many there may be in any case: when
+	// a destination dies, all its requests fail at once and none is left of which to take a share.
+	retryPercent  = 20
+	retriesAlways = 100
+	// handshakeMost is what one attempt may wait for a connection, however far the destination is.
+	handshakeMost = 5 * time.Second
 )
 
 // Backends has an EDS cluster and its assignment for every (service, cluster) with endpoints, in order
@@ -65,7 +70,7 @@ func groups(tiers []table.Tier, denied [][]string) []group {
 // do for the farthest one too, which the same cluster fails over to, and leave time for every attempt.
 func handshakeTime(tiers []table.Tier, destination table.Tier) time.Duration {
 	farthest := tiers[len(tiers)-1].RTT
-	return min(max(connectTimeout+2*destination.RTT, 2*farthest), requestTimeout/maxAttempts)
+	return min(max(connectTimeout+2*destination.RTT, 2*farthest), handshakeMost)
 }
 
 // failoverOrder puts the i-th tier first and keeps the others nearest first.
@@ -87,12 +92,13 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 		ConnectTimeout:                durationpb.New(timeout),
 		LbPolicy:                      cluster.Cluster_LEAST_REQUEST, // where backends do not report their load
 		OutlierDetection:              ejectDead(),
-		TypedExtensionProtocolOptions: map[string]*anypb.Any{httpOptions: onlyNoAnswerFails()},
+		TypedExtensionProtocolOptions: map[string]*anypb.Any{httpOptions: onlyUnreachedFails()},
 		CircuitBreakers: &cluster.CircuitBreakers{Thresholds: []*cluster.CircuitBreakers_Thresholds{{
 			MaxConnections:     wrapperspb.UInt32(maxConcurrent),
 			MaxPendingRequests: wrapperspb.UInt32(maxConcurrent),
 			MaxRequests:        wrapperspb.UInt32(maxConcurrent),
-			MaxRetries:         wrapperspb.UInt32(maxRetries),
+			RetryBudget: &cluster.CircuitBreakers_Thresholds_RetryBudget{
+				BudgetPercent: &envoytype.Percent{Value: retryPercent}, MinRetryConcurrency: wrapperspb.UInt32(retriesAlways)},
 		}}},
 		CommonLbConfig: &cluster.Cluster_CommonLbConfig{
 			// Below the share that one dead endpoint of a small tier makes, so that its requests go to

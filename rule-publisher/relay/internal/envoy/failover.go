@@ -18,14 +18,17 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"spillway.dev/contracts/names"
+	"spillway.dev/relay/internal/table"
 )
 
-// What counts as dead, in one place: docs/adr/0009-failover-inside-envoy.md has the figures.
+// What counts as dead, in one place: docs/adr/0009-failover-inside-envoy.md has the figures, and
+// docs/adr/0025-what-envoys-do-without-us.md what may be sent again.
 //
 // An application's answers, whatever their status, eject nobody and are never retried: an overloaded
 // endpoint that refuses is the optimizer's matter, and ejecting it would move its whole load at once.
-// What ejects is the absence of an answer: connections refused, dropped or timed out, and what the
-// callee's own proxy says when its application gave none, with the reason in names.HttpHeaderNoAnswer.
+// Nor does an application that received a request and broke off: the request may be what crashes it, and
+// would crash the next one. What ejects is that applications cannot be reached: connections refused, dropped or
+// timed out, and a callee's own proxy that says so in names.HttpHeaderNoAnswer.
 
 const (
 	httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -33,16 +36,42 @@ const (
 	// Failures in which the application got no request: safe to repeat with any method.
 	retryAnyOn = "connect-failure,refused-stream,reset-before-request,retriable-headers"
 	// A connection that breaks before the answer may have carried the request to the application.
-	retrySafeOn = retryAnyOn + ",reset"
+	replayOn = retryAnyOn + ",reset"
 	// Envoy's response flags at the callee's proxy for "the application got no request".
 	neverReached = "UF|UH|NR|NC"
 	maxAttempts  = 3 // the destination, and the two next priorities
+	// maxEjected is in percent of a service's endpoints, those of all clusters. Whole clusters can leave, yet whatever
+	// looks dead, the rest is still asked.
+	maxEjected = 75
 )
 
-// safeMethods of RFC 9110, section 9.2.1: repeating them asks for nothing twice.
-var safeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace}
+// idempotentMethods of RFC 9110, section 9.2.2: repeating them asks for nothing twice.
+var idempotentMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
-func isSafe(method string) bool { return slices.Contains(safeMethods, method) }
+// retries of requests for one service.
+type retries struct {
+	unclassed  *route.RetryPolicy // the virtual host's; whatever the method
+	idempotent *route.RetryPolicy // nil: as unclassed
+}
+
+// of the method's requests; nil: as the virtual host's.
+func (r retries) of(method string) *route.RetryPolicy {
+	if slices.Contains(idempotentMethods, method) {
+		return r.idempotent
+	}
+	return nil
+}
+
+func retriesOf(handling table.Handling) retries {
+	unreached, replayed := retry(retryAnyOn, notReached(), handling), retry(replayOn, noAnswer(), handling)
+	switch handling.Replay {
+	case table.ReplayAny:
+		return retries{unclassed: replayed}
+	case table.ReplayIdempotent:
+		return retries{unclassed: unreached, idempotent: replayed}
+	}
+	return retries{unclassed: unreached}
+}
 
 // ejectDead takes an endpoint out after three failures without an answer between them. Local and
 // remote failures are counted together: counted apart, Envoy takes each connection that is accepted and
@@ -62,21 +91,23 @@ func ejectDead() *cluster.OutlierDetection {
 		Interval:                       durationpb.New(time.Second),
 		BaseEjectionTime:               durationpb.New(2 * time.Second),
 		MaxEjectionTime:                durationpb.New(30 * time.Second),
-		MaxEjectionPercent:             wrapperspb.UInt32(100),
+		MaxEjectionPercent:             wrapperspb.UInt32(maxEjected),
 	}
 }
 
-// onlyNoAnswerFails makes outlier detection see a failure only in answers with the mark, instead of
-// in every 5xx.
-func onlyNoAnswerFails() *anypb.Any {
+// onlyUnreachedFails makes outlier detection see a failure only in answers of a proxy whose application never
+// received the request, instead of in every 5xx.
+func onlyUnreachedFails() *anypb.Any {
 	marked := &common.MatchPredicate{Rule: &common.MatchPredicate_HttpResponseHeadersMatch{
-		HttpResponseHeadersMatch: &common.HttpHeadersMatch{Headers: []*route.HeaderMatcher{noAnswer()}}}}
+		HttpResponseHeadersMatch: &common.HttpHeadersMatch{Headers: []*route.HeaderMatcher{notReached()}}}}
 	return mustAny(&upstreams.HttpProtocolOptions{
 		// As the caller came: gRPC needs HTTP/2 all the way.
 		UpstreamProtocolOptions: &upstreams.HttpProtocolOptions_UseDownstreamProtocolConfig{
 			UseDownstreamProtocolConfig: &upstreams.HttpProtocolOptions_UseDownstreamHttpConfig{
-				HttpProtocolOptions:  &core.Http1ProtocolOptions{},
-				Http2ProtocolOptions: &core.Http2ProtocolOptions{},
+				HttpProtocolOptions: &core.Http1ProtocolOptions{},
+				// A peer that vanished is noticed within 15 s, whatever streams it has and however long they may last.
+				Http2ProtocolOptions: &core.Http2ProtocolOptions{ConnectionKeepalive: &core.KeepaliveSettings{
+					Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(5 * time.Second)}},
 			}},
 		OutlierDetection: &upstreams.HttpProtocolOptions_OutlierDetection{ErrorMatcher: marked},
 	})
@@ -93,16 +124,9 @@ func notReached() *route.HeaderMatcher {
 			MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: neverReached}}}}}
 }
 
-var (
-	// retryAny repeats what no application got, whatever the method.
-	retryAny = retry(retryAnyOn, notReached())
-	// retrySafe repeats what no application answered.
-	retrySafe = retry(retrySafeOn, noAnswer())
-)
-
 // retry repeats, each time in the next priority, what failed on the conditions or came with the mark.
-func retry(on string, mark *route.HeaderMatcher) *route.RetryPolicy {
-	return &route.RetryPolicy{
+func retry(on string, mark *route.HeaderMatcher, handling table.Handling) *route.RetryPolicy {
+	policy := &route.RetryPolicy{
 		RetryOn:          on,
 		NumRetries:       wrapperspb.UInt32(maxAttempts - 1),
 		RetriableHeaders: []*route.HeaderMatcher{mark},
@@ -121,4 +145,8 @@ func retry(on string, mark *route.HeaderMatcher) *route.RetryPolicy {
 		}},
 		HostSelectionRetryMaxAttempts: 3,
 	}
+	if handling.PerTry > 0 {
+		policy.PerTryTimeout = durationpb.New(handling.PerTry)
+	}
+	return policy
 }

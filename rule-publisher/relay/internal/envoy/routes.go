@@ -3,7 +3,6 @@ package envoy
 
 import (
 	"fmt"
-	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -19,10 +18,8 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// requestTimeout bounds a request from the caller's side, retry included.
-const requestTimeout = 15 * time.Second
-
-var timeout = durationpb.New(requestTimeout)
+// unlimited is written out: where it is absent, Envoy's defaults cut long requests and silent streams.
+var unlimited = durationpb.New(0)
 
 // ClusterName is the Envoy cluster of a service's endpoints in a cluster. It fails over to the service's
 // other clusters but for those in `without`, each of which its name tells after '!'.
@@ -36,10 +33,11 @@ func ClusterName(service, cluster string, without []string) string {
 
 // InboundRoutes names each class of the service by its route; everything leads to the application.
 func InboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
-	// No timeout here: the caller's own proxy bounds the request, and its reset ends it.
+	// No timeouts here: the caller's own proxy bounds the request, and its reset ends it.
 	action := &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_Cluster{Cluster: names.XdsInboundCluster},
-		Timeout:          durationpb.New(0),
+		Timeout:          unlimited,
+		IdleTimeout:      unlimited,
 	}
 	host := &route.VirtualHost{Name: names.ValueDirectionInbound, Domains: []string{"*"}}
 	for _, class := range t.Inbound {
@@ -63,34 +61,34 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 	}
 	config := &route.RouteConfiguration{Name: names.XdsOutboundRoute}
 	for _, h := range t.Hosts {
+		retries := retriesOf(h.Handling)
 		host := &route.VirtualHost{Name: h.Service, Domains: []string{h.Service, h.Service + ":*"},
-			RetryPolicy: retryAny, IncludeRequestAttemptCount: true}
+			RetryPolicy: retries.unclassed, IncludeRequestAttemptCount: true}
 		for _, r := range h.Routes {
 			match, err := classMatch(r.Class)
 			if err != nil {
 				return nil, err
 			}
-			host.Routes = append(host.Routes, outboundRoute(h.Service, r.Class.ID(), match, r.Way, isSafe(r.Class.Method), metadata))
+			host.Routes = append(host.Routes, outboundRoute(h, r.Class.ID(), match, r.Way, retries.of(r.Class.Method), metadata))
 		}
 		told := metadata
 		if len(h.Routes) == 0 {
 			told = nil
 		}
-		host.Routes = append(host.Routes, outboundRoute(h.Service, names.XdsCatchAllRoute, anyMatch, h.Fallback, false, told))
+		host.Routes = append(host.Routes, outboundRoute(h, names.XdsCatchAllRoute, anyMatch, h.Fallback, nil, told))
 		config.VirtualHosts = append(config.VirtualHosts, host)
 	}
 	return config, nil
 }
 
-// outboundRoute goes the way, or answers that it is closed.
-func outboundRoute(service, name string, match *route.RouteMatch, way table.Way, safe bool, metadata *core.Metadata) *route.Route {
+// outboundRoute goes the way, or answers that it is closed. Without a policy of its own, the host's holds.
+func outboundRoute(h table.Host, name string, match *route.RouteMatch, way table.Way, retries *route.RetryPolicy, metadata *core.Metadata) *route.Route {
 	if len(way.Weights) == 0 {
-		return refusal(service, name, match, way.Without, metadata)
+		return refusal(h.Service, name, match, way.Without, metadata)
 	}
-	action := weighted(service, way)
-	if safe {
-		action.RetryPolicy = retrySafe
-	}
+	action := weighted(h.Service, way)
+	action.RetryPolicy = retries
+	limit(action, h.Handling)
 	return newRoute(name, match, action, metadata)
 }
 
@@ -132,8 +130,13 @@ func weighted(service string, way table.Way) *route.RouteAction {
 	}
 	return &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_WeightedClusters{WeightedClusters: &route.WeightedCluster{Clusters: clusters}},
-		Timeout:          timeout,
 	}
+}
+
+// limit sets how long a request and its silences may last. A gRPC client's own deadline holds besides.
+func limit(action *route.RouteAction, handling table.Handling) {
+	action.Timeout, action.IdleTimeout = durationpb.New(handling.Request), durationpb.New(handling.Idle)
+	action.MaxStreamDuration = &route.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: action.Timeout}
 }
 
 func provenance(t table.Table) (*core.Metadata, error) {

@@ -51,6 +51,8 @@ func checkTopology(cluster string, topology *spillwayv1.Topology) (regions map[s
 		}
 	}
 	for i, service := range topology.GetServices() {
+		_, wrong := parseHandling(fmt.Sprintf("topology services[%d]", i), service)
+		problems = append(problems, wrong...)
 		if report := service.GetLoadReport(); report != "" && report != loadReportORCA {
 			problems = append(problems, fmt.Errorf("topology services[%d].load_report: %q must be %q or absent", i, report, loadReportORCA))
 		}

@@ -43,7 +43,8 @@ type Network struct {
 	Cluster  string
 	Clusters []string // of the topology, in order of name
 	services map[string][]Tier
-	reports  map[string]bool // services whose backends report their load
+	reports  map[string]bool     // services whose backends report their load
+	handling map[string]Handling // of services that the topology declares
 	// Unreachable says which endpoints cannot be routed to, and why.
 	Unreachable []string
 }
@@ -63,6 +64,14 @@ func (n *Network) Tiers(service string) []Tier {
 	return n.services[service]
 }
 
+// Handling of requests for the service.
+func (n *Network) Handling(service string) Handling {
+	if handling, declared := n.handling[service]; declared {
+		return handling
+	}
+	return Handling{Replay: ReplayNever}
+}
+
 // ReportsLoad tells whether the service's backends say in each response how loaded they are.
 func (n *Network) ReportsLoad(service string) bool { return n.reports[service] }
 
@@ -76,9 +85,10 @@ func NewNetwork(cluster string, topology *spillwayv1.Topology, endpoints *spillw
 	if err := errors.Join(append(problems, errs...)...); err != nil {
 		return nil, err
 	}
-	network := &Network{Cluster: cluster, Clusters: slices.Sorted(maps.Keys(regions)), services: map[string][]Tier{}, reports: map[string]bool{}}
+	network := &Network{Cluster: cluster, Clusters: slices.Sorted(maps.Keys(regions)), services: map[string][]Tier{}, reports: map[string]bool{}, handling: map[string]Handling{}}
 	for _, service := range topology.GetServices() {
 		network.reports[service.GetName()] = service.GetLoadReport() == loadReportORCA
+		network.handling[service.GetName()], _ = parseHandling("", service) // checked above
 	}
 	rtts := roundTrips(cluster, topology)
 	found, network.Unreachable = respelled(declared, found)

@@ -20,6 +20,7 @@ type Host struct {
 	Service  string
 	Routes   []Route // most specific first; none when no rule says that the service calls this one
 	Fallback Way     // of requests of no class: all to the service's nearest
+	Handling Handling
 }
 
 // Table is what the proxies of one service do.
@@ -58,7 +59,7 @@ func Build(service string, network *Network, rules *Rules, now time.Time) Table 
 	table.Inbound = byService[service]
 	for _, destination := range network.Services() {
 		tiers := network.Tiers(destination)
-		host := Host{Service: destination}
+		host := Host{Service: destination, Handling: network.Handling(destination)}
 		host.Fallback, _ = way(nil, tiers, denials.of(destination, ""))
 		if !rules.classed(service, destination) {
 			table.Hosts = append(table.Hosts, host)

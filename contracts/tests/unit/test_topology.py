@@ -1,0 +1,41 @@
+"""What a topology file says of requests for a service."""
+
+from pathlib import Path
+
+import pytest
+from spillway_contracts import ContractError, topology
+
+
+def load(tmp_path: Path, service: str):
+    path = tmp_path / "topology.yaml"
+    path.write_text(f"clusters: [{{name: west}}]\nservices: [{service}]\n")
+    return topology.load(path)
+
+
+def test_timeouts_and_replay_of_a_service_are_read(tmp_path: Path):
+    loaded = load(tmp_path, "{name: a, replay: any, timeouts: {request: 30s, idle: 300s, per_try: 0.5s}}")
+    (service,) = loaded.services
+    assert (service.replay, service.timeouts.request.seconds, service.timeouts.idle.seconds) == (
+        "any",
+        30,
+        300,
+    )
+    assert service.timeouts.per_try.nanos == 500_000_000
+
+
+@pytest.mark.parametrize(
+    ("service", "said"),
+    [
+        ("{name: a, replay: always}", "services[0].replay: 'always' must be absent or one of never, idempotent, any"),
+        ("{name: a, load_report: yes-please}", "services[0].load_report: 'yes-please' must be absent or one of orca"),
+        ("{name: a, timeouts: {idle: -1s}}", "services[0].timeouts.idle: -1s must be 0.001s..86400s, or 0s for none"),
+        ("{name: a, timeouts: {request: 90000s}}", "services[0].timeouts.request: 90000s must be 0.001s..86400s"),
+        ("{name: a, timeouts: {request: 1s, per_try: 2s}}", "services[0].timeouts.per_try: 2s must be at most request, 1s"),
+        ("{name: a, timeouts: {total: 1s}}", "total"),
+        ("{name: a, timeouts: {request: 1 minute}}", "request"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_them_is_named(tmp_path: Path, service: str, said: str):
+    with pytest.raises(ContractError) as refused:
+        load(tmp_path, service)
+    assert said in str(refused.value)

@@ -1,0 +1,57 @@
+package component
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/testkit"
+)
+
+// fragile is an application behind its proxy that a request for /items/poison crashes: the connection ends
+// without an answer, whatever the method.
+func fragile(t *testing.T, name string, delivered *atomic.Int32) (address string) {
+	t.Helper()
+	_, port := testkit.BackendOf(t, 0, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/items/poison" {
+			delivered.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+		w.Write([]byte(name)) //nolint:errcheck // the asker is gone
+	})
+	return callee(t, local(port))
+}
+
+// A request that crashes its server is delivered to one server, unless the topology says that the service's
+// requests may be sent again; either way the service's other requests still arrive.
+func TestARequestThatCrashesItsServerIsDeliveredOnce(t *testing.T) {
+	for _, c := range []struct {
+		replay, method string
+		deliveries     int32 // of one request
+	}{
+		{"", "GET", 1}, {"never", "GET", 1}, {"", "POST", 1},
+		{"idempotent", "GET", 3}, {"idempotent", "POST", 1}, {"any", "POST", 3},
+	} {
+		t.Run(c.replay+"/"+c.method, func(t *testing.T) {
+			var delivered atomic.Int32
+			topology := threeClusters()
+			topology.Services = []*spillwayv1.Service{{Name: "shop", Replay: c.replay}}
+			p := callerIn(t, topology, fragile(t, "north", &delivered), fragile(t, "south", &delivered), fragile(t, "far", &delivered))
+			for range 5 { // more than a row of failures that would eject
+				before := delivered.Load()
+				if got := p.Call("outbound", "shop", c.method, "/items/poison"); got.Status != http.StatusServiceUnavailable {
+					t.Errorf("status %d, want 503", got.Status)
+				}
+				if got := delivered.Load() - before; got != c.deliveries {
+					t.Errorf("delivered to %d servers, want %d", got, c.deliveries)
+				}
+			}
+			time.Sleep(50 * time.Millisecond) // an ejection would reach every thread
+			if calls := repeat(p, 50, "GET", "/items/7"); calls.lost > 0 || calls.answered["south"] != 50 {
+				t.Errorf("other requests: %v, want all from south", calls)
+			}
+		})
+	}
+}

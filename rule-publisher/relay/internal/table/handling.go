@@ -1,0 +1,66 @@
+package table
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"spillway.dev/contracts/spillwayv1"
+)
+
+// Replay says which requests may be sent again after an application may have received them.
+type Replay string
+
+const (
+	ReplayNever      Replay = "never" // the default
+	ReplayIdempotent Replay = "idempotent"
+	ReplayAny        Replay = "any"
+)
+
+const (
+	shortestTimeout = time.Millisecond
+	longestTimeout  = 24 * time.Hour
+)
+
+// Handling is how callers' proxies treat requests for a service. A duration of 0 is no limit.
+type Handling struct {
+	Request time.Duration // of the whole request, repetitions included
+	Idle    time.Duration // without a byte in either direction
+	PerTry  time.Duration // of one attempt, until the response begins
+	Replay  Replay
+}
+
+// parseHandling of a service; the error lists everything that is wrong, each with its key.
+func parseHandling(key string, service *spillwayv1.Service) (Handling, []error) {
+	timeouts := service.GetTimeouts()
+	handling := Handling{Replay: Replay(service.GetReplay())}
+	var problems []error
+	for _, limit := range []struct {
+		name string
+		from *durationpb.Duration
+		to   *time.Duration
+	}{
+		{"request", timeouts.GetRequest(), &handling.Request},
+		{"idle", timeouts.GetIdle(), &handling.Idle},
+		{"per_try", timeouts.GetPerTry(), &handling.PerTry},
+	} {
+		d := limit.from.AsDuration()
+		if d != 0 && (d < shortestTimeout || d > longestTimeout) {
+			problems = append(problems, fmt.Errorf("%s.timeouts.%s: %s must be 0.001s..86400s, or 0s for none", key, limit.name, d))
+		}
+		*limit.to = d
+	}
+	if 0 < handling.Request && handling.Request < handling.PerTry {
+		problems = append(problems, fmt.Errorf("%s.timeouts.per_try: %s must be at most request, %s", key, handling.PerTry, handling.Request))
+	}
+	switch handling.Replay {
+	case "":
+		handling.Replay = ReplayNever
+	case ReplayNever, ReplayIdempotent, ReplayAny:
+	default:
+		problems = append(problems, fmt.Errorf("%s.replay: %q must be absent or one of %s, %s, %s",
+			key, service.GetReplay(), ReplayNever, ReplayIdempotent, ReplayAny))
+	}
+	return handling, problems
+}
