@@ -75,6 +75,7 @@ def model_document(document: dict) -> dict:
     end = int(calls["started_at"].max()) // 1_000_000 + 1
     hot = HotTable(Window(BOARD_S, settle=0), 1000, counters)
     hot.add(boards.arrivals_of(calls), end)
+    times = dict.fromkeys(hot.times.clusters(), float(end))
     own_ms = table.own_ms(end - BOARD_S, end)
     # One sample per second and cluster is all that this small chain has.
     curves, capacities = Modeller(Options(min_samples=1)).fit(table, reported_cpu(), end * 1000)
@@ -84,8 +85,8 @@ def model_document(document: dict) -> dict:
         "capacities": named(modelling.CAPACITIES, capacities),
         "call_ratios": named(callgraph.CALL_RATIOS, graph.call_ratios(end - GRAPH_S, end, end * 1000)),
         "network_times": named(callgraph.NETWORK_TIMES, pairs),
-        "load": entries(boards.load_board(hot, own_ms, cpu, float(end))),
-        "demand": entries(boards.demand_board(hot, float(end))),
+        "load": entries(boards.load_board(hot, own_ms, cpu, times)),
+        "demand": entries(boards.demand_board(hot, times)),
         "network": {pair: json.loads(e.to_json()) for pair, e in callgraph.network_board(pairs, end).items()},
     }
 

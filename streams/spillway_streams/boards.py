@@ -2,11 +2,13 @@
 
 A call is counted when it ends, so slow ones are not missing from the newest seconds. Proxies and workers hand
 over what ended up to about a second before: the rate is therefore counted over whole seconds that are `settle`
-old, while latency, failures and requests in flight, which are means, include the running second.
+old, while latency, failures and requests in flight, which are means, include the running second. Each cluster's
+entries are as of its own time (event_times.py).
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +17,8 @@ from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry
 from spillway_streams.columns import Columns, length, take
 from spillway_streams.counters import Counters
 from spillway_streams.cpu import CpuTable
+from spillway_streams.event_times import EventTimes
+from spillway_streams.marks import Mark
 from spillway_streams.parts import fold
 from spillway_streams.recent import Recent
 
@@ -23,6 +27,8 @@ _CALLS, _FAILED, _OK, _DURATION, _STAMPED, _IN_FLIGHT = range(6)
 ARRIVAL_COLUMNS = frozenset({"at", "newest_us", "cluster", "service", "class", "entry", *_SUMS})
 Board = dict[str, dict[str, LoadBoardEntry]]
 Demand = dict[str, dict[str, DemandEntry]]
+Times = Mapping[str, float]  # cluster -> Unix seconds of its own time
+Totals = dict[tuple, np.ndarray]  # (cluster, service, class, entry) -> _SUMS
 
 
 @dataclass(frozen=True)
@@ -31,10 +37,11 @@ class Window:
 
     seconds: int = 5
     settle: float = 1.0
+    late: int = 60  # how far a cluster may be behind the others
 
     @property
     def memory(self) -> int:
-        return self.seconds + math.ceil(self.settle) + 2
+        return self.seconds + math.ceil(self.settle) + 2 + self.late
 
 
 class HotTable:
@@ -42,13 +49,14 @@ class HotTable:
 
     def __init__(self, window: Window, max_keys: int, counters: Counters) -> None:
         self.window = window
-        self.at: float | None = None  # the newest end seen, Unix seconds
+        self.times = EventTimes(window.settle, counters)
         self._recent = Recent("arrivals", len(_SUMS), window.memory, max_keys, counters)
         self._counters = counters
 
-    def add(self, arrivals: Columns, taken: float) -> None:
-        """Folds a batch (columns.ARRIVALS) that the broker took at Unix second `taken`. Nothing ends later than
-        that: a clock that is ahead must not make all others look old."""
+    def add(self, arrivals: Columns, taken: float, source: int = 0, mark: Mark | None = None) -> None:
+        """Folds a batch (columns.ARRIVALS) of a source that the broker took at Unix second `taken`. Nothing ends
+        later than that: a clock that is ahead must not make all others look old. `mark`: what the batch covers."""
+        share = self.times.take(mark) if mark else 1.0
         sums = [arrivals[name] for name in _SUMS]
         good = np.logical_and.reduce(
             [np.isfinite(column) & (column >= 0) for column in (*sums, arrivals["at"])]
@@ -56,40 +64,71 @@ class HotTable:
         if not good.all():
             self._counters.add("absurd_arrivals", int((~good).sum()))
             arrivals = take(arrivals, good)
-        if not length(arrivals):
+        if not length(arrivals) or not share:
             return
-        newest = min(int(arrivals["newest_us"].max()) / 1e6, taken)
-        self.at = newest if self.at is None else max(self.at, newest)
+        if not mark:
+            self.times.take_unmarked(source, taken, newest_ends(arrivals))
         ahead = arrivals["at"] > int(taken)
         self._counters.add("arrivals_ahead_of_the_broker", int(ahead.sum()))
         at = np.where(ahead, int(taken), arrivals["at"])
         by = (arrivals["cluster"], arrivals["service"], arrivals["class"], arrivals["entry"])
-        self._recent.add(fold(at, by, [arrivals[name] for name in _SUMS]))
+        self._recent.add(fold(at, by, [share * arrivals[name] for name in _SUMS]))
 
-    def means(self, at: float) -> dict[tuple, np.ndarray]:
-        """Sums by (cluster, service, class, entry) over the window and the running second."""
-        second = math.floor(at)
-        return self._recent.total(second - self.window.seconds, second + 1)
+    def due(self) -> dict[str, float]:
+        """The time up to which each cluster is known, of those whose window misses nothing."""
+        complete, _ = self.times.complete_from()
+        found = {cluster: self.times.at(cluster) for cluster in self.times.clusters()}
+        return {
+            cluster: at for cluster, at in found.items() if at is not None and self._begin(at) >= complete
+        }
 
-    def counts(self, at: float) -> dict[tuple, np.ndarray]:
+    def _begin(self, at: float) -> int:
+        return math.floor(at - self.window.settle) - self.window.seconds
+
+    def means(self, times: Times) -> Totals:
+        """Sums over each cluster's window and its running second."""
+        seconds = {cluster: math.floor(at) for cluster, at in times.items()}
+        return self._totals({cluster: (at - self.window.seconds, at + 1) for cluster, at in seconds.items()})
+
+    def counts(self, times: Times) -> Totals:
         """The same over the whole seconds that a rate is taken from."""
-        end = math.floor(at - self.window.settle)
-        return self._recent.total(end - self.window.seconds, end)
+        begins = {cluster: self._begin(at) for cluster, at in times.items()}
+        return self._totals({cluster: (at, at + self.window.seconds) for cluster, at in begins.items()})
+
+    def _totals(self, spans: Mapping[str, tuple[int, int]]) -> Totals:
+        """Sums over the seconds first <= s < end that are given for each cluster."""
+        clusters: dict[tuple[int, int], set[str]] = defaultdict(set)
+        for cluster, span in spans.items():
+            clusters[span].add(cluster)
+        found: Totals = {}
+        for (first, end), of in clusters.items():
+            found |= {key: row for key, row in self._recent.total(first, end).items() if key[0] in of}
+        return found
 
 
-def load_board(hot: HotTable, own_ms: Mapping[tuple[str, str], float], cpu: CpuTable, at: float) -> Board:
-    """cluster -> class -> entry as of `at`; silent classes are left out.
+def newest_ends(arrivals: Columns) -> dict[str, float]:
+    """The newest end of a call, Unix seconds, by cluster, of columns.ARRIVALS."""
+    clusters = arrivals["cluster"]
+    newest = np.full(len(clusters.values), -np.inf)
+    np.maximum.at(newest, clusters.codes, arrivals["newest_us"] / 1e6)
+    found = zip(clusters.values, newest.tolist(), strict=True)
+    return {cluster: end for cluster, end in found if end > -math.inf}
+
+
+def load_board(hot: HotTable, own_ms: Mapping[tuple[str, str], float], cpu: CpuTable, times: Times) -> Board:
+    """cluster -> class -> entry as of the cluster's time; silent classes are left out.
 
     own_ms: (cluster, class) -> mean exclusive time, which is known once traces are whole, so a few seconds
     older; before the first trace of a class the whole duration stands in for it, the most that it can be.
     """
-    found = hot.means(at)
+    found = hot.means(times)
     services = {(cluster, class_id): service for cluster, service, class_id, _ in found}
-    rates = _by_class(hot.counts(at))
-    second, seconds = math.floor(at), hot.window.seconds
+    rates = _by_class(hot.counts(times))
+    seconds = hot.window.seconds
     board: Board = {}
     for (cluster, class_id), sums in _by_class(found).items():
-        duration_ms = _mean(sums[_DURATION], sums[_OK])
+        duration_ms, at = _mean(sums[_DURATION], sums[_OK]), times[cluster]
+        second = math.floor(at)
         board.setdefault(cluster, {})[class_id] = LoadBoardEntry(
             at=at,
             rps=_rate(rates, (cluster, class_id), seconds),
@@ -102,23 +141,18 @@ def load_board(hot: HotTable, own_ms: Mapping[tuple[str, str], float], cpu: CpuT
     return board
 
 
-def demand_board(hot: HotTable, at: float) -> Demand:
-    """cluster -> class -> demand as of `at` of the calls that nobody among us made."""
-    rates = _by_class(hot.counts(at), entries_only=True)
+def demand_board(hot: HotTable, times: Times) -> Demand:
+    """cluster -> class -> demand as of the cluster's time of the calls that nobody among us made."""
+    rates = _by_class(hot.counts(times), entries_only=True)
     board: Demand = {}
-    for (cluster, class_id), sums in _by_class(hot.means(at), entries_only=True).items():
+    for (cluster, class_id), sums in _by_class(hot.means(times), entries_only=True).items():
         board.setdefault(cluster, {})[class_id] = DemandEntry(
-            at=at,
+            at=times[cluster],
             rps=_rate(rates, (cluster, class_id), hot.window.seconds),
             failed_share=_mean(sums[_FAILED], sums[_CALLS]),
             duration_ms=_mean(sums[_DURATION], sums[_OK]),
         )
     return board
-
-
-def newest(tables: Iterable[HotTable]) -> float | None:
-    """The newest end that any partition has seen: an entry is as of then, and a silent service's rate falls."""
-    return max((table.at for table in tables if table.at is not None), default=None)
 
 
 def arrivals_of(calls: Columns) -> Columns:

@@ -57,7 +57,7 @@ class Settings(TopicsSettings, ClickHouseSettings):
         return host, int(port)
 
 
-class _HotSettings(RedisWire, Settings):
+class HotSettings(RedisWire, Settings):
     """Jobs that also write boards. Seconds, of event time unless said otherwise."""
 
     redis_url: str = Field(description="redis://:pass@host:port/0")
@@ -71,6 +71,12 @@ class _HotSettings(RedisWire, Settings):
         5000, ge=10, description="classes by cluster, and edges, remembered per topic partition"
     )
     board_expiry: float = Field(15.0, gt=0, le=3600, description="wall seconds until a board is forgotten")
+    unknown_after: float = Field(
+        10.0, gt=0, le=600, description="seconds after which what is not heard of is unknown"
+    )
+    unknown_hold: float = Field(
+        3600.0, gt=0, le=86_400, description="seconds for which boards keep the last known values of it"
+    )
     lateness: float = Field(
         2.0, ge=0, le=60, description="seconds behind the newest call that are still filling"
     )
@@ -111,7 +117,7 @@ class ExclusiveSettings(Settings):
         return self
 
 
-class CurvesSettings(_HotSettings):
+class CurvesSettings(HotSettings):
     """The job `curves`."""
 
     fit_period: float = Field(5.0, gt=0, le=600, description="wall seconds between fits")
@@ -126,7 +132,7 @@ class CurvesSettings(_HotSettings):
     shift_window: int = Field(60, ge=5, description="seconds of data that a shift is taken from")
 
 
-class GraphSettings(_HotSettings):
+class GraphSettings(HotSettings):
     """The job `graph`."""
 
     graph_window: int = Field(

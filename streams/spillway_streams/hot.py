@@ -1,21 +1,23 @@
 """Redis: boards that expire, written by several workers. Only this file talks to it.
 
-A worker sets the fields that it owns and removes those that fell silent. What a worker that is gone has left
-behind is pruned by its age. A board that cannot be written is dropped, the next one is due within a second.
+A worker sets the fields that it owns and removes those that fell silent, also those that a predecessor has left
+behind. What nobody owns is pruned by its age. A board that cannot be written is dropped, the next one is due within a
+second.
 """
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
-from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
 from spillway_streams.health import Status
 
-Entry = LoadBoardEntry | DemandEntry | NetworkEntry
+Entry = LoadBoardEntry | DemandEntry | NetworkEntry | UnknownEntry
+Owns = Callable[[str, str], bool]  # (key, field) -> whether the field is this worker's
 
 # Removes fields that still are what was read: their owner may have come back meanwhile.
 _REMOVE = """
@@ -32,11 +34,17 @@ class Boards:
     NAME = "redis"
 
     def __init__(
-        self, url: str, expiry_s: float, status: Status, options: Mapping[str, Any] | None = None
+        self,
+        url: str,
+        expiry_s: float,
+        hold_s: float,
+        status: Status,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        """`options`: of the connection, beside the url."""
+        """A key expires after `expiry_s` without a write, a field that nobody owns once it is `hold_s` older than the
+        newest one. `options`: of the connection, beside the url."""
         self._redis = Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2, **(options or {}))
-        self._expiry_s = expiry_s
+        self._expiry_s, self._hold_s = expiry_s, hold_s
         self._status = status
         self._mine: dict[str, set[str]] = {}
         self._pruned_at = 0.0
@@ -45,12 +53,12 @@ class Boards:
         """Nothing to write; only sees whether Redis is there."""
         await self._try({})
 
-    async def put(self, boards: Mapping[str, Mapping[str, Entry]]) -> None:
+    async def put(self, boards: Mapping[str, Mapping[str, Entry]], owns: Owns = lambda *_: False) -> None:
         """Sets these fields of each key's hash, and removes those of ours that are not among them any more, all
-        at once, so that no reader sees half a board."""
+        at once, so that no reader sees half a board. `owns`: fields that are ours whoever wrote them."""
         before = self._mine
         silent = {key: mine - set(boards.get(key, ())) for key, mine in before.items()}
-        if await self._try(boards, silent) and self._mine is before:  # else forgotten meanwhile
+        if await self._try(boards, silent, owns) and self._mine is before:  # else forgotten meanwhile
             self._mine = {key: set(entries) for key, entries in boards.items() if entries}
 
     def forget(self) -> None:
@@ -58,14 +66,17 @@ class Boards:
         self._mine = {}
 
     async def _try(
-        self, boards: Mapping[str, Mapping[str, Entry]], silent: Mapping[str, set[str]] | None = None
+        self,
+        boards: Mapping[str, Mapping[str, Entry]],
+        silent: Mapping[str, set[str]] | None = None,
+        owns: Owns = lambda *_: False,
     ) -> bool:
         try:
             await self._write(boards, silent or {})
             if boards and time.monotonic() - self._pruned_at >= self._expiry_s / 3:
                 self._pruned_at = time.monotonic()
-                for key in boards:
-                    await self._prune(key)
+                for key, entries in boards.items():
+                    await self._prune(key, set(entries), owns)
         except (RedisError, OSError) as error:
             self._status.failed(self.NAME, f"{type(error).__name__}: {error}")
             return False
@@ -84,17 +95,21 @@ class Boards:
                     pipe.pexpire(key, int(self._expiry_s * 1000))
             await pipe.execute()
 
-    async def _prune(self, key: str) -> None:
-        stale = stale_fields(await self._redis.hgetall(key), self._expiry_s)
+    async def _prune(self, key: str, current: set[str], owns: Owns) -> None:
+        fields = await self._redis.hgetall(key)
+        stale = stale_fields(fields, self._hold_s)
+        for name in fields.keys() - {field.encode() for field in current}:
+            if owns(key, name.decode(errors="replace")):
+                stale[name] = fields[name]
         if stale:
             await self._redis.eval(_REMOVE, 1, key, *(part for field in stale.items() for part in field))
 
 
-def stale_fields(fields: Mapping[bytes, bytes], expiry_s: float) -> dict[bytes, bytes]:
-    """Fields of a board whose `at` is further behind the newest one than boards live, or cannot be read."""
+def stale_fields(fields: Mapping[bytes, bytes], hold_s: float) -> dict[bytes, bytes]:
+    """Fields of a board whose `at` is more than `hold_s` behind the newest one, or cannot be read."""
     ats = {name: _at(text) for name, text in fields.items()}
     newest = max(ats.values(), default=0.0)
-    return {name: fields[name] for name, at in ats.items() if at < newest - expiry_s}
+    return {name: fields[name] for name, at in ats.items() if at < newest - hold_s}
 
 
 def _at(text: bytes) -> float:

@@ -22,7 +22,10 @@ _BATCHES = {
 }
 
 
-def headers(source: int, sequence: int) -> tuple[tuple[str, bytes], ...]:
+Headers = tuple[tuple[str, bytes], ...]
+
+
+def headers(source: int, sequence: int) -> Headers:
     """Which batch this is: a repeat has the same."""
     return (
         (names.KAFKA_HEADER_SOURCE, b"%d" % source),

@@ -44,6 +44,11 @@ def identify(topic: str, partition: int, headers: Iterable | Mapping | None, tim
     return Batch(topic, partition, source, sequence)
 
 
+def source_of(headers: Iterable | Mapping | None) -> int:
+    """The source that a message's headers name. Raises HeaderError."""
+    return _number(dict(headers or {}), names.KAFKA_HEADER_SOURCE)
+
+
 def _number(headers: Mapping, name: str) -> int:
     value = headers.get(name)
     if value is None:

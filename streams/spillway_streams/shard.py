@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 from spillway_native import Closed, Partition, PayloadError
 
 from spillway_streams.config import TICK_MS, ExclusiveSettings
+from spillway_streams.marks import HOT_MS, Coverage
 from spillway_streams.offsets import Offsets, noted
 from spillway_streams.transport import Progress, Start
 
@@ -58,17 +60,21 @@ class Shard:
     lettered: int  # dead letters of messages before this offset are delivered
     done: int = -1  # messages before this offset are done: what came of them is stored
     committed: int = -1
+    coverage: Coverage = field(default_factory=Coverage)  # of the arrivals
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # the engine works for one at a time
 
     def take(self, payload: bytes, offset: int, timestamp_ms: int) -> list[Rejected]:
         """PayloadError: no spans at all; NativeError: the engine must be replaced."""
+        now_ms = round(time.time() * 1000)
+        self.coverage.took(offset, timestamp_ms / 1000, now_ms - timestamp_ms < HOT_MS)
         with _native():
-            return [Rejected(*one) for one in self.engine.add(payload, offset, timestamp_ms)]
+            return [Rejected(*one) for one in self.engine.add(payload, offset, timestamp_ms, now_ms)]
 
     def idle(self, progress: Progress | None, clock_skew_ms: int) -> None:
         """Moves the clock on while there is nothing to read, never past a message that could still come."""
         if progress and self.offsets.next_offset >= progress.end:
             self.engine.advance(progress.at_ms - clock_skew_ms)
+            self.coverage.idle(self.offsets.next_offset, (progress.at_ms - clock_skew_ms) / 1000)
 
     def close(self, max_rows: int) -> Closed | None:
         """What is due, oldest first: about so many rows, whole ticks. NativeError: the engine must be replaced."""
@@ -91,6 +97,7 @@ class Shards:
             "max_tick_spans": settings.max_tick_spans,
             "classes_per_service": settings.classes_per_service,
             "span_sample": settings.span_sample,
+            "hot_ms": HOT_MS,
         }
         self.horizon_ms = sum(self._options[name] for name in ("life_ms", "hold_ms", "remember_ms"))
         self.rules: Rules = []

@@ -40,11 +40,13 @@ class TopicsError(StreamsError):
 @dataclass(frozen=True)
 class Layout:
     """What the jobs need to know of the topics: how many partitions the co-partitioned ones have, and the largest
-    record batch in bytes that each topic takes; how old in seconds a message of otlp_spans may be, None: any."""
+    record batch in bytes that each topic takes; how old in seconds a message of otlp_spans may be, None: any;
+    `sources`: how many partitions otlp_spans has."""
 
     partitions: int
     max_bytes: dict[str, int]
     oldest_s: int | None = None
+    sources: int = 1
 
 
 def read(path: Path, default_partitions: int) -> dict[str, int]:
@@ -111,6 +113,7 @@ async def prepare(kafka: KafkaWire, partitions: dict[str, int], replicas: int) -
             present.get(names.KAFKA_TOPIC_CALLS, 1),
             {topic: int(config[_MAX_BYTES]) for topic, config in configs.items() if _MAX_BYTES in config},
             _oldest_s(configs.get(names.KAFKA_TOPIC_OTLP_SPANS, {})),
+            present.get(names.KAFKA_TOPIC_OTLP_SPANS, 1),
         )
         return sorted(missing), layout
     finally:

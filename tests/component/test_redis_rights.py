@@ -28,7 +28,7 @@ KEYS = {
 }  # fmt: skip
 _READ = {"load", "demand", "network", "unknown", "placement", "in_force"}
 MAY = {
-    "streams": {"load", "demand", "network"},
+    "streams": {"load", "demand", "network", "unknown"},
     "optimizer": _READ | {"policy", "lease of optimizer", "fence of optimizer"},
     "papa": _READ | {"checkpoint", "lease of papa", "fence of papa"},
     "publisher": {"in_force", "placement"},
@@ -115,7 +115,7 @@ def test_without_a_password_or_with_anothers_nothing_is_answered(urls):
 async def test_every_program_does_its_work_as_its_user(urls):
     """The project's own code against its own rights: boards written and pruned, read, leases held, checkpoint and rules."""
     status = Status(Boards.NAME)
-    boards, entry = Boards(urls["streams"], 15.0, status), NetworkEntry(1.0, 2.0, 3)
+    boards, entry = Boards(urls["streams"], 15.0, 60.0, status), NetworkEntry(1.0, 2.0, 3)
     await boards.put({KEYS["network"]: {"a>b": entry, "b>a": entry}})
     await boards.put({KEYS["network"]: {"a>b": NetworkEntry(1000.0, 2.0, 3)}})
     assert not status.problems()

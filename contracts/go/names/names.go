@@ -16,6 +16,7 @@ const (
 	KafkaHeaderDeadLetterOffset     = "spillway-offset"
 	KafkaHeaderDeadLetterTruncated  = "spillway-truncated"
 	KafkaHeaderSource               = "spillway-source"
+	KafkaHeaderMark                 = "spillway-mark"
 	KafkaHeaderSequence             = "spillway-sequence"
 	NatsStreamProposals             = "SPILLWAY_PROPOSALS"
 	NatsStreamReports               = "SPILLWAY_REPORTS"

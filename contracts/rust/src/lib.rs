@@ -13,6 +13,7 @@ pub const KAFKA_HEADER_DEAD_LETTER_PARTITION: &str = "spillway-partition";
 pub const KAFKA_HEADER_DEAD_LETTER_OFFSET: &str = "spillway-offset";
 pub const KAFKA_HEADER_DEAD_LETTER_TRUNCATED: &str = "spillway-truncated";
 pub const KAFKA_HEADER_SOURCE: &str = "spillway-source";
+pub const KAFKA_HEADER_MARK: &str = "spillway-mark";
 pub const KAFKA_HEADER_SEQUENCE: &str = "spillway-sequence";
 pub const NATS_STREAM_PROPOSALS: &str = "SPILLWAY_PROPOSALS";
 pub const NATS_STREAM_REPORTS: &str = "SPILLWAY_REPORTS";

@@ -107,3 +107,6 @@ class Partition:
 
 def tracestate(probability: float) -> str:
     """ValueError unless 2**-20 <= probability <= 1: thinner sampling is not believed."""
+
+def partition_of(service: str, partitions: int) -> int:
+    """The partition in which a service lies, of every topic that is spread by service. ValueError for 0 partitions."""

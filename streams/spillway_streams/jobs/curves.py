@@ -111,8 +111,9 @@ class Curves:
         self.shares = Shares(app, self._make, self._restore)
         self._unstored = Unstored(app)
         self._reader = Reader(app, context)
-        redis = Boards(settings.redis_url, settings.board_expiry, context.status, settings.redis_options())
-        self._live = Live(app, redis, self.shares, self._window.memory, self._reader)
+        lives = settings.board_expiry, settings.unknown_hold
+        redis = Boards(settings.redis_url, *lives, context.status, settings.redis_options())
+        self._live = Live(app, context, redis, self.shares, self._reader)
 
     def _make(self, _: int) -> Share:
         settings, counters = self._settings, self._context.counters
@@ -196,8 +197,8 @@ class Curves:
     async def board(self) -> None:
         """Of all classes that this worker owns."""
 
-        def entries(share: Share, at: float) -> boards.Board:
-            return boards.load_board(share.hot, share.own_ms, share.cpu, at)
+        def entries(share: Share, times: boards.Times) -> boards.Board:
+            return boards.load_board(share.hot, share.own_ms, share.cpu, times)
 
         await self._live.board(names.REDIS_KEY_LOAD, entries)
 

@@ -7,18 +7,20 @@ offset is committed far behind what is read, so that a successor has all it need
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
 
 import faust
 from faust.types import TP
 from spillway_contracts import names
 from spillway_native import Batch, Closed, PayloadError
 
-from spillway_streams import columns, native_batch, runner
+from spillway_streams import boards, columns, native_batch, runner
 from spillway_streams.classes.rules import KINDS
 from spillway_streams.jobs.batches import consume
+from spillway_streams.marks import Coverage
 from spillway_streams.news import News
 from spillway_streams.offsets import Note, Verdict
-from spillway_streams.outputs import Outputs, to_messages
+from spillway_streams.outputs import Outputs, headers, to_messages
 from spillway_streams.rules import FRESH_MS, PERIOD_S, RulesReader
 from spillway_streams.sending import Message, Origin, Sender, letters_of
 from spillway_streams.shard import MAX_ROWS, NativeError, Rejected, Shard, Shards
@@ -28,6 +30,7 @@ from spillway_streams.transport import Consumer, Start
 log = logging.getLogger("spillway.exclusive")
 _COMMIT_PERIOD_S = 1.0
 _NEWS_S = 2.0  # what ended longer ago is no news to a board
+_MARK_S, _MARKS_PER_S = 0.5, 2000  # marks without rows: so often, but at most so many of all sources together
 # Bytes of a value. Of one compressed in the batch the client has unpacked all by then: who may write to otlp_spans
 # may fill this process's memory.
 _MAX_PAYLOAD = 1 << 28
@@ -51,6 +54,7 @@ class Exclusive:
         self._commit_at = 0.0
         self._rules_known = asyncio.Event()
         self._news = News(self._sender, max(1, round(_NEWS_S / settings.arrivals_period)), self._counters)
+        self._mark_at = 0.0
 
     @property
     def _consumer(self) -> Consumer:
@@ -199,11 +203,19 @@ class Exclusive:
     async def send_arrivals(self) -> None:
         """What just ended, while it is news; all shards' together, as they share the partitions that it goes to."""
         messages: list[Message] = []
+        layout, sources = self._context.layout, self._context.layout.sources
+        is_time = time.monotonic() >= self._mark_at
+        if is_time:
+            self._mark_at = time.monotonic() + max(_MARK_S, sources * layout.partitions / _MARKS_PER_S)
         for tp, shard in dict(self._shards).items():
             async with shard.lock:
+                shard.idle(self._consumer.progress(tp), round(self._settings.clock_skew * 1000))
                 batch = shard.engine.arrivals()
-            if batch.rows:
-                messages += await asyncio.to_thread(_arrivals, tp.partition, batch)
+                found = await asyncio.to_thread(_arrivals, tp.partition, batch, shard.coverage)
+            if is_time:
+                idle = set(range(layout.partitions)) - {message.partition for message in found}
+                found += [_no_arrivals(tp.partition, partition) for partition in sorted(idle)]
+            messages += _marked(found, tp.partition, max(sources, tp.partition + 1), shard.coverage)
         self._news.tell(messages)
 
     async def poll_rules(self) -> None:
@@ -222,9 +234,30 @@ class Exclusive:
         self._maker.rules = rules
 
 
-def _arrivals(source: int, batch: Batch) -> list[Message]:
+_NO_ROWS = columns.to_ipc(columns.ARRIVALS, columns.from_rows(columns.ARRIVALS, []))
+
+
+def _arrivals(source: int, batch: Batch, coverage: Coverage) -> list[Message]:
+    """The batch's messages; coverage: takes the newest end of each cluster."""
+    if not batch.rows:
+        return []
     rows = native_batch.read(columns.ARRIVALS, batch)
+    coverage.saw(boards.newest_ends(rows))
     return [*to_messages(columns.ARRIVALS, names.KAFKA_TOPIC_ARRIVALS, source, batch, rows)]
+
+
+def _no_arrivals(source: int, partition: int) -> Message:
+    return Message(names.KAFKA_TOPIC_ARRIVALS, _NO_ROWS, partition, headers(source, 0))
+
+
+def _marked(found: list[Message], source: int, sources: int, coverage: Coverage) -> Iterator[Message]:
+    """The messages, each with a mark; of several to one partition the last one's covers all."""
+    last = {message.partition: place for place, message in enumerate(found)}
+    for place, message in enumerate(found):
+        is_last = last[message.partition] == place
+        mark = coverage.mark(source, sources, message.partition or 0) if is_last else None
+        more = ((names.KAFKA_HEADER_MARK, mark.to_bytes()),) if mark else ()
+        yield message._replace(headers=(*message.headers, *more))
 
 
 def build(context: runner.Context) -> faust.App:

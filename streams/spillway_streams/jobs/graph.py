@@ -52,8 +52,9 @@ class Graph:
         self._unstored = Unstored(app)
         self._requests = Trailing(settings.graph_window + _TRACE_S)
         self._reader = Reader(app, context)
-        redis = Boards(settings.redis_url, settings.board_expiry, context.status, settings.redis_options())
-        self._live = Live(app, redis, self.shares, self._window.memory, self._reader)
+        lives = settings.board_expiry, settings.unknown_hold
+        redis = Boards(settings.redis_url, *lives, context.status, settings.redis_options())
+        self._live = Live(app, context, redis, self.shares, self._reader)
 
     def _make(self, _: int) -> Share:
         settings, counters = self._settings, self._context.counters
@@ -119,16 +120,18 @@ class Graph:
         return share, batch, parts if is_new else None
 
     async def board(self) -> None:
-        """Demand and network for Redis."""
+        """Demand, network and what is unknown, for Redis."""
 
-        def entries(share: Share, at: float) -> boards.Demand:
-            return boards.demand_board(share.hot, at)
+        def entries(share: Share, times: boards.Times) -> boards.Demand:
+            return boards.demand_board(share.hot, times)
 
         pairs, settings = {}, self._settings
         for share in self.shares.ready.values():
             end, rows = share.network_times(settings.graph_window, settings.lateness, time.monotonic())
             pairs |= callgraph.network_board(rows, end)
-        await self._live.board(names.REDIS_KEY_DEMAND, entries, {names.REDIS_KEY_NETWORK: pairs})
+        await self._live.board(
+            names.REDIS_KEY_DEMAND, entries, {names.REDIS_KEY_NETWORK: pairs}, says_unknown=True
+        )
 
     async def store(self) -> None:
         """Parts, then positions, then acknowledges: whatever is stored twice replaces itself."""

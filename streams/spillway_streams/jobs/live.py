@@ -3,20 +3,26 @@
 Not exact after a crash and never used for history: what is needed of it is read again at an assignment.
 """
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 import faust
 from faust.types import TP
-from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry
+from spillway_contracts import names
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, UnknownEntry
+from spillway_native import partition_of
 
-from spillway_streams import boards, columns, runner
-from spillway_streams.boards import HotTable
+from spillway_streams import boards, columns, held, marks, positions, runner
+from spillway_streams.boards import HotTable, Times
+from spillway_streams.config import HotSettings
+from spillway_streams.held import Held
 from spillway_streams.hot import Boards, Entry
 from spillway_streams.jobs.batches import Reader, Trailing, acknowledge
 from spillway_streams.jobs.shares import Shares
 
-_KEEP_S = 10.0  # of log time beyond a board's window: spans arrive that late at most
+_KEEP_S = 20.0  # of log time: a window, and what is late; it is read again after an assignment
+_REWRITE_S = 1.0  # a board without news: it must not expire
 
 
 class Share(Protocol):
@@ -24,21 +30,26 @@ class Share(Protocol):
 
 
 S = TypeVar("S", bound=Share)
-ByCluster = Mapping[str, Mapping[str, LoadBoardEntry | DemandEntry]]
+ByCluster = Mapping[str, dict[str, LoadBoardEntry] | dict[str, DemandEntry]]
 
 
 class Live:
     """Arrivals folded into the shares' hot tables, and the boards that they make."""
 
     def __init__(
-        self, app: faust.App, redis: Boards, shares: Shares, memory_s: float, reader: Reader
+        self, app: faust.App, context: runner.Context, redis: Boards, shares: Shares, reader: Reader
     ) -> None:
+        settings = context.settings
+        assert isinstance(settings, HotSettings)
         self._app, self._redis, self._shares, self._reader = app, redis, shares, reader
-        self._trailing = Trailing(memory_s + _KEEP_S)
+        self._settings, self._partitions = settings, context.layout.partitions
+        self._counters = context.counters
+        self._trailing = Trailing(settings.board_window + settings.board_settle + _KEEP_S)
         self._offsets: dict[TP, int] = {}
         self._caught_up: set[TP] = set()
+        self._held: dict[int, Held] = {}
         self._news = False
-        self._more: Mapping[str, Mapping[str, Entry]] = {}
+        self._written_at = 0.0
 
     async def take(self, event: faust.EventT) -> None:
         message = event.message
@@ -49,7 +60,12 @@ class Live:
         if not self._shares.owns(message, share):
             return
         if rows is not None:
-            share.hot.add(rows, message.timestamp)
+            try:
+                mark = marks.from_headers(message.headers)
+                source = mark.source if mark else positions.source_of(message.headers)
+                share.hot.add(rows, message.timestamp, source, mark)
+            except (marks.MarkError, positions.HeaderError) as error:
+                await self._reader.refuse(event, "unidentified", error)
         self._offsets[message.tp] = message.offset
         self._trailing.add(event)
         self._news = True
@@ -57,24 +73,46 @@ class Live:
     async def board(
         self,
         key: str,
-        entries: Callable[[S, float], ByCluster],
+        entries: Callable[[S, Times], ByCluster],
         more: Mapping[str, Mapping[str, Entry]] | None = None,
+        says_unknown: bool = False,
     ) -> None:
-        """Writes hash `key` ({cluster} filled in) of every cluster, and `more`; nothing when nothing
-        is new."""
+        """Writes hash `key` ({cluster} filled in) of every cluster, `more`, and, if this job is the one that says it,
+        what is unknown."""
         for taken in self._trailing.take():
             acknowledge(self._app, taken.message)
-        shares = [share for number, share in self._shares.ready.items() if self._is_live(number)]
-        at = boards.newest(share.hot for share in shares)
-        if not self._news and (more or {}) == self._more:
+        if not self._news and time.monotonic() < self._written_at + _REWRITE_S:
             await self._redis.reach()
             return
-        self._news, self._more = False, more or {}
+        self._news, self._written_at = False, time.monotonic()
         put: dict[str, dict[str, Entry]] = {}
-        for share in shares if at is not None else ():
-            for cluster, found in entries(share, at).items():
-                put.setdefault(key.format(cluster=cluster), {}).update(found)
-        await self._redis.put({**put, **self._more})
+        owners: dict[str, set[int]] = {}  # partition numbers whose fields of a key are known here
+        for number, share in self._shares.ready.items():
+            if self._is_live(number):
+                of = {key: self._update(number, share, entries)}
+                if says_unknown:
+                    of[names.REDIS_KEY_UNKNOWN] = self._unknown(number, share)
+                for name, cluster, found in ((n, c, f) for n, board in of.items() for c, f in board.items()):
+                    place = name.format(cluster=cluster)
+                    put.setdefault(place, {}).update(found)
+                    owners.setdefault(place, set()).add(number)
+
+        def owns(place: str, field: str) -> bool:
+            service, numbers = field.partition(" ")[0], owners.get(place, set())
+            return service == names.VALUE_WHOLE_CLUSTER or partition_of(service, self._partitions) in numbers
+
+        await self._redis.put({**put, **(more or {})}, owns)
+
+    def _update(self, number: int, share: S, entries: Callable[[S, Times], ByCluster]) -> ByCluster:
+        one = self._held.setdefault(number, Held())
+        one.update(share.hot, lambda times: entries(share, times), time.time(), self._settings.unknown_hold)
+        return one.entries
+
+    def _unknown(self, number: int, share: S) -> Mapping[str, dict[str, UnknownEntry]]:
+        one = self._held[number]
+        found = held.unknown(one, share.hot, time.time(), self._settings.unknown_after)
+        self._counters.gauge(f"unknown_of_partition_{number}", sum(map(len, found.values())))
+        return dict.fromkeys(one.times, {}) | found
 
     def _is_live(self, number: int) -> bool:
         """What is read again after an assignment is no board before its end is reached."""
@@ -88,6 +126,7 @@ class Live:
     def forget(self, revoked: Collection[TP]) -> None:
         self._redis.forget()
         self._trailing.forget(revoked)
-        self._caught_up.difference_update(revoked)
+        self._held = {}
         for tp in revoked:
             self._offsets.pop(tp, None)
+            self._caught_up.discard(tp)

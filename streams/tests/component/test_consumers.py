@@ -69,7 +69,7 @@ class World:
             self._kafka,
             names.KAFKA_TOPIC_ARRIVALS,
             self._partitions[names.KAFKA_TOPIC_CALLS],
-            [([], payload)],
+            sequences(self._source, [payload], 0),
         )
 
     @staticmethod

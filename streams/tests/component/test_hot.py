@@ -17,7 +17,7 @@ async def test_each_writer_sees_to_its_own_fields(redis_url):
     pruned by its age, and what nobody can read as well; a field that has another owner now is left to it."""
     redis = Redis.from_url(redis_url, decode_responses=True)
     redis.delete(KEY)
-    one, other, gone = (Boards(redis_url, 15.0, Status(Boards.NAME)) for _ in range(3))
+    one, other, gone = (Boards(redis_url, 15.0, 18.0, Status(Boards.NAME)) for _ in range(3))
     await gone.put(_entries(80.0, "old", "young"))
     redis.hset(KEY, "nonsense", "?")
     await one.put(_entries(100.0, "a", "b"))
@@ -37,9 +37,9 @@ async def test_each_writer_sees_to_its_own_fields(redis_url):
 async def test_an_absent_redis_is_named_and_forgotten_once_it_is_back(redis_url):
     """A board that cannot be written is dropped; the status says so until one can."""
     status = Status(Boards.NAME)
-    away = Boards("redis://127.0.0.1:1/0", 15.0, status)
+    away = Boards("redis://127.0.0.1:1/0", 15.0, 18.0, status)
     await away.put(_entries(1.0, "a"))
     assert Boards.NAME in status.problems()
-    here = Boards(redis_url, 15.0, status)
+    here = Boards(redis_url, 15.0, 18.0, status)
     await here.reach()
     assert not status.problems()

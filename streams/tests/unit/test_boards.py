@@ -36,14 +36,14 @@ def test_a_rate_counts_ends_of_settled_seconds():
     rows = [(s + 0.5, A, "", False, 2.0, 30_000) for s in range(10)]
     rows += [(9.9, A, "", True, 2.0, 1), (9.95, B, "a", False, 2.0, 8)]
     table = _hot(rows, Window(5, 1.0))
-    at = boards.newest([table])
+    at = table.times.at("c1")
     assert at == pytest.approx(T0 + 9.95)
-    demand = boards.demand_board(table, at)
+    demand = boards.demand_board(table, {"c1": at})
     assert list(demand["c1"]) == [A]
     entry = demand["c1"][A]
     assert (entry.at, entry.rps, entry.failed_share) == (at, 2.0, pytest.approx(1 / 7))
     assert entry.duration_ms == pytest.approx(30_000)
-    load = boards.load_board(table, {("c1", B): 3.0}, CpuTable(100), at)["c1"]
+    load = boards.load_board(table, {("c1", B): 3.0}, CpuTable(100), {"c1": at})["c1"]
     assert load[B].exclusive_ms == 3.0 and load[B].rps == 0.0 and load[B].duration_ms == 8.0
     assert load[A].exclusive_ms == 30_000 and load[A].in_flight == 4.0 and load[A].cpu is None
 
@@ -53,8 +53,9 @@ def test_a_clock_ahead_does_not_age_the_others():
     counters = Counters()
     rows = [(s + 0.5, A, "", False, 1.0, 1) for s in range(10)] + [(500.0, B, "", False, 1.0, 1)]
     table = _hot(rows, Window(5, 0.0), T0 + 10.0, counters)
-    assert table.at == T0 + 10.0 and counters["arrivals_ahead_of_the_broker"] == 1
-    demand = boards.demand_board(table, table.at)["c1"]
+    at = table.times.at("c1")
+    assert at == T0 + 10.0 and counters["arrivals_ahead_of_the_broker"] == 1
+    demand = boards.demand_board(table, {"c1": at})["c1"]
     assert demand[A].rps == 1.0 and B in demand
 
 
@@ -66,7 +67,7 @@ def test_an_end_that_cannot_be_is_counted_and_stops_nothing():
     table = HotTable(Window(), 100, counters)
     table.add(rows, T0 + 10.0)
     assert counters["absurd_arrivals"] == 1 and list(
-        boards.load_board(table, {}, CpuTable(1), table.at)["c1"]
+        boards.load_board(table, {}, CpuTable(1), {"c1": T0 + 9.6})["c1"]
     ) == [A]
 
 
@@ -75,7 +76,7 @@ def test_silent_classes_leave_the_board_and_cpu_comes_from_its_window():
     table = _hot([(0.5, A, "", False, 1.0, 1), (9.5, B, "", False, 1.0, 1)], Window(5, 1.0))
     cpu = CpuTable(100)
     cpu.add([Point(T0 + 8, "c1", "b", "pod", 0.25)])
-    board = boards.load_board(table, {}, cpu, table.at)
+    board = boards.load_board(table, {}, cpu, {"c1": T0 + 9.5})
     assert list(board["c1"]) == [B] and board["c1"][B].cpu == 0.25
 
 
@@ -86,7 +87,7 @@ def test_order_and_splitting_of_arrivals_change_no_board():
     one, many = _hot(rows, Window()), HotTable(Window(), 100, Counters())
     for i in random.permutation(len(rows)):
         many.add(boards.arrivals_of(_calls([rows[i]])), T0 + 100.0)
-    got, expected = (boards.demand_board(table, T0 + 9.0)["c1"] for table in (many, one))
+    got, expected = (boards.demand_board(table, {"c1": T0 + 9.0})["c1"] for table in (many, one))
     assert list(got) == list(expected) == [A, B]
     for name, entry in expected.items():
         assert got[name].rps == pytest.approx(entry.rps)

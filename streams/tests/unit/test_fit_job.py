@@ -48,7 +48,7 @@ class Redis:
     def __init__(self, events: list[str]) -> None:
         self._events = events
 
-    async def put(self, written: dict) -> None:
+    async def put(self, written: dict, _: object) -> None:
         self._events.append(f"board of {sum(map(len, written.values()))} classes")
 
     async def reach(self) -> None:

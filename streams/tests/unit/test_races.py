@@ -48,7 +48,7 @@ async def test_a_cancelled_query_keeps_its_connection_to_itself(monkeypatch):
 
 async def test_fields_that_were_given_away_while_a_board_was_written_are_not_removed(monkeypatch):
     """The partitions are revoked while Redis has not answered yet: the next board leaves their fields alone."""
-    boards, removed = Boards("redis://localhost", 15.0, Status(Boards.NAME)), []
+    boards, removed = Boards("redis://localhost", 15.0, 60.0, Status(Boards.NAME)), []
     entries = {"k": {"mine": DemandEntry(1.0, 1.0, 0.0, 1.0)}}
 
     async def write(_: dict, silent: dict) -> None:
@@ -56,7 +56,7 @@ async def test_fields_that_were_given_away_while_a_board_was_written_are_not_rem
         if not removed and writing[0]:
             boards.forget()
 
-    async def prune(_: str) -> None:
+    async def prune(*_: object) -> None:
         pass
 
     writing = [True]

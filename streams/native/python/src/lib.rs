@@ -25,7 +25,17 @@ mod spillway_native {
     #[pymodule_export]
     use super::partition::{Closed, Partition};
     #[pymodule_export]
+    use super::partition_of;
+    #[pymodule_export]
     use super::tracestate;
+}
+
+#[pyfunction]
+fn partition_of(service: &str, partitions: u32) -> PyResult<u32> {
+    match partitions {
+        0 => Err(PyValueError::new_err("partitions: 0: must be at least 1")),
+        _ => Ok((spillway_spans::texts::hash(service) % u64::from(partitions)) as u32),
+    }
 }
 
 #[pyfunction]
