@@ -19,6 +19,7 @@ from spillway_optimizer.placements import Placed
 from spillway_optimizer.problem import Curve, Edge, Problem
 from spillway_optimizer.rules import Rules
 from spillway_optimizer.telemetry import CurveRow, RatioRow, Telemetry
+from spillway_optimizer.unknown import Unknown
 
 # Requests per second of a service whose capacity is not known and does not matter: no load comes near it.
 _AMPLE_RPS = 1e9
@@ -50,6 +51,7 @@ class Survey:
     network: Network
     guardrails: Guardrails
     in_force: Rules
+    unknown: Unknown
 
     def stages(self, application: Application) -> Stages:
         rows = graph.without_cycles(application)
@@ -117,7 +119,8 @@ class Survey:
 
     def _constraints(self, routes: set[RouteId], whole: set[RouteId]) -> Constraints:
         limits = constraints_of(self.guardrails, self.topology, routes, self.in_force)
-        kept = held(whole, self.clusters, self.in_force, self.placed, self.network.rtt_ms)
+        rtt_ms = self.network.rtt_ms
+        kept = held(routes, whole, self.unknown, self.clusters, self.in_force, self.placed, rtt_ms)
         return replace(limits, held=kept.shares, unruled=kept.unruled)
 
 

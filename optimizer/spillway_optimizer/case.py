@@ -65,6 +65,8 @@ def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances)
     model = replace(model, problem=problem)
     best = project(problem, solved.solution)
     candidate = integer_rules(problem, best)
+    if not candidate and problem.constraints.unruled:
+        return refused(model, "every route is held, and none has a rule in force", around, solved)
     solved = replace(solved, least_bad=best.evaluation, loss=loss(problem, solved.solution, best, candidate))
     decision = decide(
         around.memory,

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import traffic_class
 
-from spillway_optimizer.found import MESH, Found, Kind, Refusal, Scope
+from spillway_optimizer.found import Found, Kind, Refusal, Scope
 from spillway_optimizer.telemetry import RatioRow, Telemetry
+from spillway_optimizer.unknown import CLOCK_AHEAD_S, NOTHING, Unknown
 
-# Clocks of nodes differ by less than this, or something is wrong with them.
-_CLOCK_AHEAD_S = 10.0
 # Boards of one cluster and moment, made from the same spans: apart by this, one of them is not of it.
 _BOARDS_APART, _LEAST_RPS = 10.0, 5.0
 _MOST_CALLS_PER_REQUEST = 10_000.0
@@ -25,25 +24,24 @@ def contradictions(
     demand_rps: Mapping[tuple[str, str], float],
     now: float,
     max_age_s: float,
+    unknown: Unknown = NOTHING,
 ) -> Found[None]:
-    """`demand_rps` by (cluster, entry class): the demand that a problem would be made of. Each refusal has the scope
+    """`demand_rps` by (cluster, entry class): the demand that a problem would be made of. What is `unknown` contradicts
+    nothing. Each refusal has the scope
     of what it is about: a cluster for a board, a class, service or edge for a row."""
-    refusals = [*_ahead(telemetry, now), *_misplaced(telemetry, topology, demand_rps), *_ratios(telemetry)]
-    refusals += _apart(telemetry, now, max_age_s)
+    refusals = [
+        *_ahead(telemetry, now),
+        *_misplaced(telemetry, topology, demand_rps, unknown),
+        *_ratios(telemetry),
+    ]
+    refusals += _apart(telemetry, now, max_age_s, unknown)
     return Found(None, tuple(_spread(telemetry)), tuple(refusals))
 
 
 def _ahead(telemetry: Telemetry, now: float) -> Iterator[Refusal]:
-    """Boards and rows of the future: this clock, or theirs, is wrong, and with it their age."""
-    times: list[tuple[Scope, str, float]] = []
-    for name, boards in (("demand", telemetry.demand), ("load", telemetry.load)):
-        for cluster, board in boards.items():
-            newest = max((entry.at for entry in board.values()), default=0.0)
-            times.append((Scope(Kind.CLUSTER, cluster), f"{name}: board of {cluster!r}", newest))
-    times.append(
-        (MESH, "network: board", max((entry.at for entry in telemetry.network.values()), default=0.0))
-    )
-    times += [
+    """Rows of the future: this clock, or theirs, is wrong, and with it their age. (Boards of the future are unknown:
+    unknown.py.)"""
+    times = [
         (Scope(Kind.CLASS, row.class_id), f"curves: row of {row.class_id!r}", row.fitted_at)
         for row in telemetry.curves
     ]
@@ -57,19 +55,20 @@ def _ahead(telemetry: Telemetry, now: float) -> Iterator[Refusal]:
     ]
     times += [(_edge(row), _name(row), row.window_end) for row in telemetry.call_ratios]
     for scope, what, at in times:
-        if at - now > _CLOCK_AHEAD_S:
-            text = f"{what} is {at - now:.0f} s ahead of this clock; at most {_CLOCK_AHEAD_S:g} s is allowed"
+        if at - now > CLOCK_AHEAD_S:
+            text = f"{what} is {at - now:.0f} s ahead of this clock; at most {CLOCK_AHEAD_S:g} s is allowed"
             yield Refusal(scope, text)
 
 
 def _misplaced(
-    telemetry: Telemetry, topology: Topology, demand_rps: Mapping[tuple[str, str], float]
+    telemetry: Telemetry, topology: Topology, demand_rps: Mapping[tuple[str, str], float], unknown: Unknown
 ) -> Iterator[Refusal]:
     """Users served by a service where neither a heartbeat nor the topology has it."""
     declared = {(s.name, p.cluster) for s in topology.services for p in s.placements}
     for cluster, class_id in sorted(demand_rps):
         service, running = traffic_class.parse(class_id).service, telemetry.placement.get(cluster)
-        if running is not None and service not in running and (service, cluster) not in declared:
+        known = running is not None and unknown.why(service, cluster) is None
+        if known and service not in running and (service, cluster) not in declared:
             yield Refusal(
                 Scope(Kind.CLASS, class_id),
                 f"demand: board of {cluster!r} has requests for {class_id!r}, but neither its heartbeat nor the "
@@ -84,7 +83,7 @@ def _ratios(telemetry: Telemetry) -> Iterator[Refusal]:
 
 def _wrong(row: RatioRow) -> Iterator[str]:
     window = _window(row)
-    if window is not None and not window[0] <= window[1] <= row.window_end + _CLOCK_AHEAD_S:
+    if window is not None and not window[0] <= window[1] <= row.window_end + CLOCK_AHEAD_S:
         yield (
             f"input_window {row.input_window} must start before it ends, and end before "
             f"window_end {row.window_end * 1000:.0f}"
@@ -103,12 +102,13 @@ def _name(row: RatioRow) -> str:
     return f"call_ratios: {row.source_class!r} -> {row.class_id!r}"
 
 
-def _apart(telemetry: Telemetry, now: float, max_age_s: float) -> Iterator[Refusal]:
+def _apart(telemetry: Telemetry, now: float, max_age_s: float, unknown: Unknown) -> Iterator[Refusal]:
     """An entry's arrivals are its users' requests and more: the load board cannot have far fewer of them."""
     for cluster, board in sorted(telemetry.demand.items()):
         for class_id, entry in sorted(board.items()):
             load = telemetry.load.get(cluster, {}).get(class_id)
             fresh = load is not None and max(now - load.at, now - entry.at) <= max_age_s
+            fresh = fresh and unknown.why(class_id.partition(" ")[0], cluster) is None
             if fresh and entry.rps > _LEAST_RPS and entry.rps > _BOARDS_APART * load.rps:
                 yield Refusal(
                     Scope(Kind.CLASS, class_id),

@@ -60,17 +60,19 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
             pipeline.hgetall(names.REDIS_KEY_LOAD.format(cluster=cluster))
             pipeline.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
             pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
+            pipeline.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
         pairs, *told = await pipeline.execute()
     bad: list[str] = []
     return Telemetry(
-        load={c: _board(hashed, LoadBoardEntry, bad) for c, hashed in zip(clusters, told[0::3], strict=True)},
-        demand={c: _board(hashed, DemandEntry, bad) for c, hashed in zip(clusters, told[1::3], strict=True)},
+        load={c: _board(hashed, LoadBoardEntry, bad) for c, hashed in zip(clusters, told[0::4], strict=True)},
+        demand={c: _board(hashed, DemandEntry, bad) for c, hashed in zip(clusters, told[1::4], strict=True)},
         network=_network(pairs, bad),
-        placement={c: _services(text, c, bad) for c, text in zip(clusters, told[2::3], strict=True)},
+        placement={c: _services(text, c, bad) for c, text in zip(clusters, told[2::4], strict=True)},
+        unknown={c: _unknowns(hashed) for c, hashed in zip(clusters, told[3::4], strict=True) if hashed},
         malformed=tuple(bad),
         pods={
             (c, service): count
-            for c, text in zip(clusters, told[2::3], strict=True)
+            for c, text in zip(clusters, told[2::4], strict=True)
             for service, count in (_connected(text, c, []) or {}).items()
         },
     )
@@ -89,18 +91,10 @@ async def pulse(redis: Redis, clusters: tuple[str, ...]) -> Pulse:
     )
 
 
-async def unknown(redis: Redis, clusters: tuple[str, ...]) -> dict[str, dict[str, UnknownEntry]]:
-    """cluster -> service, or names.VALUE_WHOLE_CLUSTER -> what the boards do not know now. An entry that cannot be
-    read counts as present: whoever wrote it said that something is unknown."""
-    async with redis.pipeline(transaction=False) as pipeline:
-        for cluster in clusters:
-            pipeline.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
-        found = await pipeline.execute()
-    return {
-        cluster: {field: _unknown(text) for field, text in hashed.items()}
-        for cluster, hashed in zip(clusters, found, strict=True)
-        if hashed
-    }
+def _unknowns(hashed: dict[str, str]) -> dict[str, UnknownEntry]:
+    """By service, or names.VALUE_WHOLE_CLUSTER: what the boards do not know now. An entry that cannot be read counts
+    as present: whoever wrote it said that something is unknown."""
+    return {field: _unknown(text) for field, text in hashed.items()}
 
 
 def _unknown(text: str) -> UnknownEntry:

@@ -24,6 +24,7 @@ from spillway_optimizer.placements import placements
 from spillway_optimizer.problem import Problem
 from spillway_optimizer.rules import Rules
 from spillway_optimizer.telemetry import Telemetry
+from spillway_optimizer.unknown import unknowns
 
 
 @dataclass(frozen=True)
@@ -100,24 +101,25 @@ def build(
     are the rules that relays route by: what holds keep, and what the maximum shift counts from."""
     board_age, model_age = limits.board_max_age_s, limits.model_max_age_s
     clusters = tuple(cluster.name for cluster in topology.clusters)
-    offered = demand(telemetry, clusters, demand_rps, now, board_age)
-    odd = contradictions(telemetry, topology, offered.value, now, board_age)
+    unknown = unknowns(telemetry, clusters, now, board_age)
+    offered = demand(telemetry, clusters, demand_rps, now, board_age, unknown)
+    odd = contradictions(telemetry, topology, offered.value, now, board_age, unknown)
     ratios = graph.ratios(telemetry, now, model_age)
     entries = {(graph.service_of(class_id), cluster) for cluster, class_id in offered.value}
-    placed = placements(telemetry, topology, entries, now, board_age)
+    placed = placements(telemetry, topology, entries)
     rows = graph.placed_somewhere(ratios.value, placed.value)
     remarks = Remarks.of([offered, odd, ratios, placed, rows, _price(topology)])
     survey = Survey(
         telemetry, topology, clusters, now, board_age, model_age, placed.value, newest(telemetry),
-        network(telemetry, topology, now, board_age), guardrails or Guardrails(), in_force or {},
+        network(telemetry, topology, now, board_age), guardrails or Guardrails(), in_force or {}, unknown,
     )  # fmt: skip
-    mesh = tuple(r.text for r in remarks.refusals if r.scope.kind in (Kind.MESH, Kind.CLUSTER))
+    mesh = tuple(r.text for r in remarks.refusals if r.scope.kind is Kind.MESH)
     found = graph.applications(offered.value, rows.value)
     malformed = tuple(f"left out: {reason}" for reason in telemetry.malformed)
     return Model(
         tuple(_model(survey, application, mesh, remarks) for application in found),
         mesh,
-        (*remarks.notes, *malformed),
+        (*unknown.notes(), *remarks.notes, *malformed),
         _window(telemetry, now, [a.classes for a in found], [row for a in found for row in a.rows]),
         _known(telemetry, [a.classes for a in found]),
     )

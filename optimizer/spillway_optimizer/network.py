@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from spillway.v1.topology_pb2 import Topology
 
 from spillway_optimizer.telemetry import Telemetry
+from spillway_optimizer.unknown import CLOCK_AHEAD_S
 
 _LEAST_SAMPLES = 5
 Pairs = Mapping[tuple[str, str], float]
@@ -31,6 +32,6 @@ def network(telemetry: Telemetry, topology: Topology, now: float, max_age_s: flo
 
 def _measured(telemetry: Telemetry, pair: tuple[str, str], now: float, max_age_s: float) -> float | None:
     entry = telemetry.network.get(pair)
-    if entry is None or now - entry.at > max_age_s:
+    if entry is None or not -CLOCK_AHEAD_S <= now - entry.at <= max_age_s:
         return None
     return max(entry.mean_ms, 0.0) if entry.samples >= _LEAST_SAMPLES else None

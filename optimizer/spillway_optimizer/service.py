@@ -143,7 +143,9 @@ class Service:
         self.due_at = started + self.settings.optimizer_period_s
         waits_for = await self.solving.run(time.time(), trigger, telemetry, self.following)
         if waits_for is None:  # else nothing is out, and what was urgent still is
-            self.basis = Basis(self.solving.demand, telemetry.placement, self.following.name)
+            self.basis = Basis(
+                self.solving.demand, telemetry.placement, self.following.name, self.solving.unknown
+            )
             if trigger is self.pressing:
                 self.pressing = None
         # A solver that takes long is not started again at once, whatever changes.

@@ -34,6 +34,7 @@ from spillway_optimizer.smoothing import Rates, smooth
 from spillway_optimizer.solves import Occasion, Solved, solve_row
 from spillway_optimizer.telemetry import Telemetry
 from spillway_optimizer.triggers import Trigger, jumps
+from spillway_optimizer.unknown import LastKnown, Unknown, of, unknowns
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,12 +67,14 @@ class Solving:
         self.settings, self.topology, self.redis, self.history = settings, topology, redis, history
         self.proposals, self.lease, self.guardrails, self.states = proposals, lease, guardrails, states
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
+        self._last_known = LastKnown()
         self._token = 0  # of the lease that this solve runs under
         self.forget()
 
     def forget(self) -> None:
         self.memories: Mapping[str, Memory] = {}
         self.demand: Rates = {}
+        self.unknown = Unknown()
         self._demand_at: float | None = None
 
     async def run(self, now: float, trigger: Trigger, told: Telemetry, following: Following) -> str | None:
@@ -102,6 +105,8 @@ class Solving:
     async def _cases(self, run: Run, told: Telemetry, following: Following) -> tuple[Run, Sequence[Case]]:
         """What becomes of every application. A mistake of ours in the model holds all rules as they are."""
         try:
+            told = self._last_known.completed(told)
+            self._last_known = self._last_known.after(told)
             self._smooth(told, run.occasion.at)
             model = await self._beside_the_lease(lambda: self._build(told, run))
         except Exception as error:
@@ -139,6 +144,7 @@ class Solving:
                 rules.get(name, {}),
                 self._thresholds(application),
             )
+            application = replace(application, notes=(*model.mesh_notes, *application.notes))
             cases.append(self._case(application, solved.get(name), around))
         return cases
 
@@ -169,8 +175,11 @@ class Solving:
         return {k: rule for m in self.memories.values() for k, rule in (m.intended or {}).items()}
 
     def _smooth(self, told: Telemetry, now: float) -> None:
-        """A jump is no noise to be averaged away."""
+        """A jump is no noise to be averaged away. What is unknown stays as it was known last."""
+        max_age_s = self.settings.optimizer_board_max_age_s
+        self.unknown = unknown = unknowns(told, self.clusters, now, max_age_s)
         observed, half_life_s = hot.rates(told.demand), self.settings.optimizer_demand_half_life_s
+        observed |= {key: rps for key, rps in self.demand.items() if of(unknown, key)}
         if self._demand_at is None:
             self.demand = smooth(None, observed, 0.0, half_life_s)
         else:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
 from spillway_contracts import ContractError, traffic_class
-from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ class RatioRow(_Row):
 class Telemetry:
     """Boards by cluster and class id; `placement` by cluster: services with connected Envoys, None
     where no heartbeat is known. `pods`: connected Envoys by (cluster, service), absent where unknown. Whether the
-    application beside an Envoy is ready is not known."""
+    application beside an Envoy is ready is not known. `placed_last`: the placement of the last heartbeat that was
+    known. `unknown` by cluster and service, or names.VALUE_WHOLE_CLUSTER: what streams say the boards do not know."""
 
     curves: tuple[CurveRow, ...] = ()
     capacities: tuple[CapacityRow, ...] = ()
@@ -88,6 +89,8 @@ class Telemetry:
     placement: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     malformed: tuple[str, ...] = ()
     pods: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    placed_last: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unknown: Mapping[str, Mapping[str, UnknownEntry]] = field(default_factory=dict)
 
 
 _R = TypeVar("_R", bound=_Row)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spillway_optimizer.smoothing import Rates
+from spillway_optimizer.unknown import NOTHING, Unknown, of
 
 # A board's rate is a count over this window: requests come at random, so its spread is sqrt(rate / window).
 BOARD_WINDOW_S = 5.0
@@ -42,6 +43,7 @@ class Basis:
     demand: Rates
     placement: Mapping[str, frozenset[str] | None]
     policy: str
+    unknown: Unknown = NOTHING  # its demand is held: what its boards say is no change
 
 
 def jumps(before: Rates, now: Rates, change: float) -> frozenset[tuple[str, str]]:
@@ -71,7 +73,7 @@ def urgent(
         before, now = basis.placement.get(cluster), pulse.placement.get(cluster)
         if before != now:
             return Trigger("placement", f"in {cluster}: {_placement(before, now)}")
-    moved = jumps(basis.demand, pulse.demand, change)
+    moved = [key for key in jumps(basis.demand, pulse.demand, change) if not of(basis.unknown, key)]
     if moved:
         cluster, class_id = key = min(moved)
         before, now = basis.demand.get(key, 0.0), pulse.demand.get(key, 0.0)

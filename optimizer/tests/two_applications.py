@@ -28,8 +28,29 @@ def document() -> dict[str, Any]:
     return both
 
 
-def topology_text() -> str:
-    """The golden topology with both applications' services, as YAML."""
+def topology_text(third: str = "") -> str:
+    """The golden topology with both applications' services, as YAML; with a `third` cluster that is like east."""
     both = yaml.safe_load(_TOPOLOGY.read_text())
-    both["services"] += [{**service, "name": OTHER + service["name"]} for service in both["services"]]
+    both["services"] += [{**copy.deepcopy(s), "name": OTHER + s["name"]} for s in both["services"]]
+    if third:
+        both["clusters"].append({"name": third})
+        for service in both["services"]:
+            service["placements"].append({"cluster": third})
+        link = both["links"][0]
+        for cluster in ("west", "east"):
+            both["links"] += [
+                {**link, "source_cluster": cluster, "destination_cluster": third},
+                {**link, "source_cluster": third, "destination_cluster": cluster},
+            ]
     return yaml.safe_dump(both)
+
+
+def with_third(told: dict[str, Any], third: str) -> dict[str, Any]:
+    """A document whose `third` cluster has the boards and capacities of east."""
+    told = copy.deepcopy(told)
+    for board in ("load", "demand"):
+        told[board][third] = copy.deepcopy(told[board]["east"])
+    told["capacities"] += [
+        {**row, "cluster": third} for row in told["capacities"] if row["cluster"] == "east"
+    ]
+    return told

@@ -10,6 +10,7 @@ from google.protobuf import json_format
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import topology
 from spillway_contracts.guardrails import GuardrailFile
+from spillway_contracts.hot_state import UnknownEntry
 from spillway_optimizer import telemetry
 from spillway_optimizer.following import Following
 from spillway_optimizer.logs import States
@@ -17,21 +18,23 @@ from spillway_optimizer.rules import Rules, of_ruleset
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solving import Solving
 from spillway_optimizer.triggers import Trigger
-from two_applications import OTHER, SERVICES, document, topology_text
+from two_applications import OTHER, SERVICES, document, topology_text, with_third
 
 NOW = 1767225631.0
-CLUSTERS = ("west", "east")
 
 
 class Mesh:
     """`solve` runs once and gives the rows by application; what is published is in force at once."""
 
-    def __init__(self, settings, folder: Path, **said):
-        self.document, self.sent, self.rows, self.in_force = document(), [], [], {}
-        self.placement = dict.fromkeys(CLUSTERS, SERVICES)
+    def __init__(self, settings, folder: Path, third: str = "", **said):
+        self.document = with_third(document(), third) if third else document()
+        self.clusters = ("west", "east", third) if third else ("west", "east")
+        self.sent, self.rows, self.in_force = [], [], {}
+        self.placement: dict[str, frozenset[str] | None] = dict.fromkeys(self.clusters, SERVICES)
+        self.unknown: dict[str, dict[str, UnknownEntry]] = {}
         self.states = States(logging.getLogger("test"))
         self.settings = settings(**said)
-        (folder / "topology.yaml").write_text(topology_text())
+        (folder / "topology.yaml").write_text(topology_text(third))
         self.topology = topology.load(folder / "topology.yaml")
         self.solving = Solving(
             self.settings, self.topology, self, self, self, SimpleNamespace(held=lambda: True, fencing_token=7),
@@ -55,7 +58,7 @@ class Mesh:
 
     def known(self, now: float) -> dict:
         """Fields of the telemetry beside the document's."""
-        return {"placement": self.placement}
+        return {"placement": self.placement, "unknown": self.unknown}
 
     def rules(self, prefix: str = "") -> Rules:
         """Of the newest proposal: of the application of gateway, or of the other one."""
@@ -72,11 +75,11 @@ class Mesh:
     # Redis, NATS and ClickHouse.
 
     async def mget(self, keys):
-        return [self.in_force.get(cluster) for cluster in CLUSTERS]
+        return [self.in_force.get(cluster) for cluster in self.clusters]
 
     async def publish(self, ruleset: Ruleset) -> None:
         self.sent.append(ruleset)
-        for cluster in CLUSTERS:
+        for cluster in self.clusters:
             part = Ruleset()
             part.CopyFrom(ruleset)
             part.version = len(self.sent)

@@ -130,8 +130,8 @@ def test_network_time_is_measured_where_fresh_else_declared():
 
 
 def test_placement_follows_heartbeats():
-    """A service that left a cluster's heartbeat leaves the problem; a silent relay with fresh load keeps
-    its declared services; no heartbeat at all is a refusal."""
+    """A service that left a cluster's heartbeat leaves the problem; a silent relay keeps the services of its last
+    heartbeat, or those declared; no heartbeat at all is a refusal."""
     services = frozenset({"gateway", "frontend", "backend"})
     told = dataclasses.replace(_told(), placement={"west": services, "east": services - {"backend"}})
     assert ("backend", "east") not in model.build(told, TOPOLOGY, NOW).problem.placement
@@ -140,7 +140,14 @@ def test_placement_follows_heartbeats():
     assert ("backend", "east") in built.problem.placement
     assert any("no heartbeat from 'east'" in note for note in built.notes)
     told = dataclasses.replace(_told(), placement={"west": None, "east": None})
-    assert "placement: no heartbeat from any cluster" in model.build(told, TOPOLOGY, NOW).refusals
+    (refusal,) = model.build(told, TOPOLOGY, NOW).refusals
+    assert refusal.startswith("nothing is known now: placement: no heartbeat from 'east'")
+    last = dataclasses.replace(
+        told, placement={"west": services, "east": None}, placed_last={"east": services - {"backend"}}
+    )
+    built = model.build(last, TOPOLOGY, NOW)
+    assert ("backend", "east") not in built.problem.placement
+    assert any("no heartbeat from 'east', its last one is assumed" in note for note in built.notes)
 
 
 def test_a_cycle_in_telemetry_is_refused_and_named():

@@ -235,10 +235,9 @@ async def test_a_limit_that_cannot_be_kept_is_a_note_and_no_refusal(world):
 
 
 async def test_rows_of_refused_input_say_what_is_wrong(world):
-    """A board of the future: the reason names it, and nothing is claimed to be known."""
-    entry = "gateway GET /items/{id}"
-    board = {entry: dataclasses.replace(TOLD.demand["west"][entry], at=NOW + 60)}
-    sent, row, _ = await world(told=dataclasses.replace(TOLD, demand={**TOLD.demand, "west": board}))
+    """A row of the future: the reason names it, and nothing is claimed to be known."""
+    row = dataclasses.replace(TOLD.curves[0], fitted_at=NOW + 60)
+    sent, row, _ = await world(told=dataclasses.replace(TOLD, curves=(row, *TOLD.curves[1:])))
     assert sent == [] and "60 s ahead of this clock" in row["reason"]
     assert row["objective_usd_per_hour"] != row["objective_usd_per_hour"] and row["binding"] == []
 

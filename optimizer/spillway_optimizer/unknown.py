@@ -1,0 +1,108 @@
+"""What is not known of the mesh now, and since when it has been like this. Pure.
+
+Unknown is neither zero nor gone: the demand and the capacity of what is unknown are those known last, and no weight
+towards it changes. Only what is heard says that something is zero, or gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from spillway_contracts import names
+
+from spillway_optimizer.telemetry import Telemetry
+
+# Clocks of nodes differ by less than this, or something is wrong with them.
+CLOCK_AHEAD_S = 10.0
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Reasons by cluster, and by (service, cluster)."""
+
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    services: Mapping[Pair, str] = field(default_factory=dict)
+
+    def why(self, service: str, cluster: str) -> str | None:
+        """None: it is known."""
+        return self.clusters.get(cluster) or self.services.get((service, cluster))
+
+    def notes(self) -> tuple[str, ...]:
+        held = "its demand, its capacities and the weights towards it are held"
+        return (
+            *(f"unknown: {cluster!r}: {why}; {held}" for cluster, why in sorted(self.clusters.items())),
+            *(f"unknown: {s!r} in {c!r}: {why}; {held}" for (s, c), why in sorted(self.services.items())),
+        )
+
+
+NOTHING = Unknown()
+
+
+def unknowns(telemetry: Telemetry, clusters: Iterable[str], now: float, max_age_s: float) -> Unknown:
+    """By what streams say of it, by the age of the boards, and by the heartbeat."""
+    found: dict[str, str] = {}
+    services: dict[Pair, str] = {}
+    for cluster in clusters:
+        for name, entry in sorted(telemetry.unknown.get(cluster, {}).items()):
+            if name == names.VALUE_WHOLE_CLUSTER:
+                found[cluster] = f"{entry.reason}, known until {max(now - entry.at, 0.0):.0f} s ago"
+            else:
+                services[name, cluster] = f"{entry.reason}, known until {max(now - entry.at, 0.0):.0f} s ago"
+        reasons = [*_boards(telemetry, cluster, now, max_age_s), *_heartbeat(telemetry, cluster)]
+        if reasons and cluster not in found:
+            found[cluster] = reasons[0]
+    return Unknown(found, services)
+
+
+def _boards(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) -> Iterable[str]:
+    for name, boards in (("demand", telemetry.demand), ("load", telemetry.load)):
+        newest = max((entry.at for entry in boards.get(cluster, {}).values()), default=None)
+        if newest is None:
+            continue
+        if now - newest > max_age_s:
+            yield f"{name}: board of {cluster!r} is {now - newest:.0f} s old; at most {max_age_s:g} s is allowed"
+        elif newest - now > CLOCK_AHEAD_S:
+            ahead = f"{newest - now:.0f} s ahead of this clock; at most {CLOCK_AHEAD_S:g} s is allowed"
+            yield f"{name}: board of {cluster!r} is {ahead}"
+
+
+def _heartbeat(telemetry: Telemetry, cluster: str) -> Iterable[str]:
+    if telemetry.placement and telemetry.placement.get(cluster) is None:
+        yield f"placement: no heartbeat from {cluster!r}"
+
+
+def of(unknown: Unknown, key: Pair) -> bool:
+    """Whether the demand of (cluster, class) is unknown."""
+    return unknown.why(key[1].partition(" ")[0], key[0]) is not None
+
+
+@dataclass(frozen=True)
+class LastKnown:
+    """Boards and placements as they were last there."""
+
+    load: Mapping = field(default_factory=dict)
+    demand: Mapping = field(default_factory=dict)
+    placement: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def after(self, telemetry: Telemetry) -> "LastKnown":
+        placed = {c: services for c, services in telemetry.placement.items() if services is not None}
+        return LastKnown(
+            {**self.load, **_present(telemetry.load)},
+            {**self.demand, **_present(telemetry.demand)},
+            {**self.placement, **placed},
+        )
+
+    def completed(self, telemetry: Telemetry) -> Telemetry:
+        """With the boards of before where all of a kind are empty: one alone that is empty is of a cluster without
+        requests, for its writers do write the others."""
+        load, demand = telemetry.load, telemetry.demand
+        return replace(
+            telemetry,
+            load=load if _present(load) else self.load,
+            demand=demand if _present(demand) else self.demand,
+            placed_last=self.placement,
+        )
+
+
+def _present(boards: Mapping) -> Mapping:
+    return {cluster: board for cluster, board in boards.items() if board}

@@ -1,0 +1,173 @@
+"""What is not known of the mesh: nothing new is sent there, nothing is taken away, and the rest goes on."""
+
+import random
+
+import pytest
+from mesh import NOW, Mesh
+from spillway_contracts import names
+from spillway_contracts.hot_state import UnknownEntry
+from spillway_optimizer.rules import of_ruleset
+from two_applications import OTHER, SERVICES
+
+ENTRY = "gateway GET /items/{id}"
+THIRD = "south"
+
+
+@pytest.fixture
+def mesh(settings, tmp_path):
+    return Mesh(settings, tmp_path, THIRD, optimizer_demand_half_life_s=0)
+
+
+def _times(cluster, factor, class_id=ENTRY):
+    def change(d):
+        for board in ("demand", "load"):
+            d[board][cluster][class_id]["rps"] *= factor
+
+    return change
+
+
+def _stale(cluster, age=60.0):
+    def change(d):
+        for board in ("demand", "load"):
+            for entry in d[board][cluster].values():
+                entry["at"] -= age
+
+    return change
+
+
+def _all(*changes):
+    def change(d):
+        for one in changes:
+            one(d)
+
+    return change
+
+
+def _towards(rules, cluster):
+    return {key: weights.get(cluster, 0) for key, weights in rules.items() if key.source_cluster != cluster}
+
+
+async def test_a_stale_board_holds_its_cluster_and_no_other(mesh):
+    """East's boards are a minute old: its own rules and every weight towards it stay; west's new load goes to south."""
+    await mesh.solve(NOW, _times("west", 1.2))
+    before = mesh.rules()
+    rows = await mesh.solve(NOW + 5, _all(_times("west", 1.6), _stale("east")), "load")
+    after = mesh.rules()
+    assert rows["gateway"]["outcome"] == "proposed"
+    assert _towards(after, "east") == _towards(before, "east")
+    assert {k: w for k, w in after.items() if k[0] == "east"} == {
+        k: w for k, w in before.items() if k[0] == "east"
+    }
+    assert sum(_towards(after, THIRD).values()) > sum(_towards(before, THIRD).values())
+    note = "unknown: 'east': demand: board of 'east' is 61 s old; at most 15 s is allowed; its demand"
+    assert any(said.startswith(note) for said in rows["gateway"]["notes"])
+
+
+async def test_a_service_that_streams_do_not_know_is_held_alone(mesh):
+    """Streams say that the backend in east is unknown: weights towards it stay, those towards east's frontend do not
+    have to."""
+    await mesh.solve(NOW, _times("west", 1.2))
+    before = mesh.rules()
+    mesh.unknown = {"east": {"backend": UnknownEntry(NOW, "no spans of partition 3")}}
+    rows = await mesh.solve(NOW + 5, _times("west", 1.6), "load")
+    backends = {key: w for key, w in before.items() if key[2].startswith("backend")}
+    after = {key: w for key, w in mesh.rules().items() if key in backends}
+    assert _towards(after, "east") == _towards(backends, "east") and mesh.rules() != before
+    assert any(
+        "'backend' in 'east': no spans of partition 3, known until 5 s ago" in n
+        for n in rows["gateway"]["notes"]
+    )
+
+
+async def test_demand_of_an_unknown_cluster_is_the_last_known(mesh):
+    """Its boards fade while the hash says that they do not know: demand stays as it was."""
+    await mesh.solve(NOW)
+    known = mesh.solving.demand["west", ENTRY]
+    mesh.unknown = {"west": {names.VALUE_WHOLE_CLUSTER: UnknownEntry(NOW, "the collector is silent")}}
+    await mesh.solve(NOW + 5, _times("west", 0.1), "load")
+    assert mesh.solving.demand["west", ENTRY] == known
+
+    def gone(d):
+        d["demand"]["west"].clear()
+        d["load"]["west"].clear()
+
+    rows = await mesh.solve(NOW + 20, gone)
+    assert mesh.solving.demand["west", ENTRY] == known and rows["gateway"]["outcome"] == "renewed"
+    mesh.unknown = {}
+    await mesh.solve(NOW + 25, _times("west", 0.1))
+    assert mesh.solving.demand["west", ENTRY] == pytest.approx(known * 0.1)
+
+
+async def test_a_missing_heartbeat_is_unknown_and_a_fresh_one_without_the_service_is_gone(mesh):
+    """East's relays are silent: weights towards it stay. They are back without the backend: it is left at once."""
+    await mesh.solve(NOW, _times("west", 1.2))
+    before = mesh.rules()
+    mesh.placement = {**mesh.placement, "east": None}
+    await mesh.solve(NOW + 5, _times("west", 1.6), "load")
+    assert _towards(mesh.rules(), "east") == _towards(before, "east")
+    mesh.placement = {**mesh.placement, "east": SERVICES - {"backend"}}
+    await mesh.solve(NOW + 10, _times("west", 1.6), "placement")
+    assert not any(w.get("east") for key, w in mesh.rules().items() if key[2].startswith("backend"))
+
+
+async def test_when_nothing_is_known_everything_is_held(mesh):
+    """All boards are empty, as after a loss of Redis: rules are renewed as they are for as long as that lasts."""
+    await mesh.solve(NOW)
+    before, other = mesh.rules(), mesh.rules(OTHER)
+
+    def empty(d):
+        d["demand"], d["load"] = {}, {}
+
+    for n in range(1, 12):
+        rows = await mesh.solve(NOW + 16 * n, empty)
+        assert {row["outcome"] for row in rows.values()} == {"renewed"}
+    assert mesh.rules() == before and mesh.rules(OTHER) == other
+    assert all(reason.startswith("held: nothing is known now") for reason in mesh.reasons().values())
+
+
+async def test_a_new_leader_holds_what_it_finds_in_force(settings, tmp_path):
+    """It has seen no board of east: rules towards east stay as the leader before published them."""
+    first = Mesh(settings, tmp_path, THIRD)
+    await first.solve(NOW, _times("west", 1.3))
+    second = Mesh(settings, tmp_path, THIRD)
+    second.in_force = first.in_force
+    await second.solve(NOW + 5, _all(_times("west", 1.8), _stale("east")), "start")
+    assert _towards(second.rules(), "east") == _towards(first.rules(), "east")
+
+
+@pytest.mark.parametrize("policy", ["spillway", "waterfall", "round-robin"])
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_weight_towards_what_is_unknown_rises_or_collapses(settings, tmp_path, seed, policy):
+    """Random loads, and random losses of boards, heartbeats and spans of single services."""
+    chance = random.Random(seed)
+    mesh = Mesh(settings, tmp_path, THIRD, policy=policy)
+    await mesh.solve(NOW)
+    for n in range(1, 13):
+        now = NOW + 6.0 * n
+        mesh.unknown, mesh.placement, changes = {}, dict.fromkeys(mesh.clusters, SERVICES), []
+        clusters, services = set(), set()
+        for cluster in mesh.clusters:
+            for prefix in ("", OTHER):
+                changes.append(_times(cluster, chance.uniform(0.3, 1.8), prefix + ENTRY))
+            kind = chance.choice(["", "", "", "stale", "whole", "heartbeat", "service"])
+            if kind == "stale":
+                changes.append(_stale(cluster))
+            elif kind == "heartbeat":
+                mesh.placement[cluster] = None
+            elif kind == "whole":
+                mesh.unknown[cluster] = {"*": UnknownEntry(now - 9, "no spans")}
+                changes.append(_times(cluster, 0.01))
+            elif kind == "service":
+                mesh.unknown[cluster] = {"backend": UnknownEntry(now - 9, "no spans")}
+                services.add((cluster, "backend"))
+            clusters |= {cluster} if kind in ("stale", "heartbeat", "whole") else set()
+        before = of_ruleset(mesh.sent[-1])
+        await mesh.solve(now, _all(*changes), chance.choice(["period", "load"]))
+        after = of_ruleset(mesh.sent[-1])
+        for key, weights in before.items():
+            service = key.class_id.partition(" ")[0]
+            for cluster in mesh.clusters:
+                if cluster in clusters or (cluster, service) in services:
+                    assert after[key].get(cluster, 0) == weights.get(cluster, 0), (n, key, cluster)
+            if key.source_cluster in clusters or (key.source_cluster, key.source_service) in services:
+                assert after[key] == weights, (n, key)
