@@ -1,4 +1,4 @@
-"""An OTLP/gRPC trace service that accepts, counts and forgets: `sink.py PORT`.
+"""An OTLP/gRPC service that accepts spans and totals, counts spans and forgets: `sink.py PORT`.
 
 It writes the count of spans that it has received to standard output whenever a line comes in.
 """
@@ -7,6 +7,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metric_messages
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metric_service
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as messages
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service
 
@@ -21,12 +23,18 @@ class Sink(service.TraceServiceServicer):
         return messages.ExportTraceServiceResponse()
 
 
+class Totals(metric_service.MetricsServiceServicer):
+    def Export(self, request, context):
+        return metric_messages.ExportMetricsServiceResponse()
+
+
 def main() -> None:
     sink = Sink()
     server = grpc.server(
         ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)]
     )
     service.add_TraceServiceServicer_to_server(sink, server)
+    metric_service.add_MetricsServiceServicer_to_server(Totals(), server)
     port = int(sys.argv[1])
     if server.add_insecure_port(f"127.0.0.1:{port}") != port:
         raise SystemExit(f"sink: port {port} is taken")

@@ -91,6 +91,29 @@ impl<T> Classes<T> {
         None
     }
 
+    /// Makes what is missing here of the classes that any worker has met.
+    pub fn meet_all(&mut self, table: &mut impl Table, mut make: impl FnMut(Option<&str>) -> Option<T>) {
+        let Some((bytes, _)) = table.read() else { return };
+        for name in names(bytes) {
+            if !self.places.contains_key(name)
+                && let Some(value) = make(Some(name))
+            {
+                self.values.push(value);
+                self.places.insert(name.to_string(), self.values.len() - 1);
+            }
+        }
+        if self.overflow.is_none() && names(bytes).count() >= MAX_CLASSES {
+            self.overflow = make(None);
+        }
+    }
+
+    /// Every class that has its own by name, then the shared one without.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &T)> {
+        let own =
+            self.places.iter().filter_map(|(name, at)| Some((Some(name.as_str()), self.values.get(*at)?)));
+        own.chain(self.overflow.iter().map(|shared| (None, shared)))
+    }
+
     /// What is kept there.
     pub fn get(&self, slot: Slot) -> Option<&T> {
         match slot {

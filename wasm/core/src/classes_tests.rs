@@ -45,6 +45,31 @@ fn class(nth: usize) -> String {
     format!("class {nth}")
 }
 
+/// A worker that met no class itself learns of those that others met, and of the shared one once the table
+/// is full.
+#[test]
+fn classes_of_other_workers_are_met() {
+    let (mut one, mut other) = (Classes::default(), Classes::default());
+    let mut shared = Shared::default();
+    let make = |name: Option<&str>| Some(name.map(str::to_string));
+    one.slot("a", &mut shared, make);
+    one.slot("b", &mut shared, make);
+    other.slot("b", &mut shared, make);
+    other.meet_all(&mut shared, make);
+    let mut met: Vec<_> =
+        other.iter().map(|(name, value)| (name.map(str::to_string), value.clone())).collect();
+    met.sort();
+    assert_eq!(met, ["a", "b"].map(|name| (Some(name.to_string()), Some(name.to_string()))));
+    for nth in 0..MAX_CLASSES {
+        one.slot(&class(nth), &mut shared, make);
+    }
+    other.meet_all(&mut shared, make);
+    assert_eq!(other.iter().count(), MAX_CLASSES + 1);
+    assert_eq!(other.iter().last(), Some((None, &None)));
+    other.meet_all(&mut Absent, make);
+    assert_eq!(other.iter().count(), MAX_CLASSES + 1);
+}
+
 /// The name that the slot's value was made with: its own, or none where it is shared.
 fn own(classes: &mut Classes<Option<String>>, shared: &mut Shared, name: &str) -> Option<String> {
     let slot = classes.slot(name, shared, |name| Some(name.map(str::to_string)));

@@ -48,6 +48,8 @@ pub struct Exchange {
     /// The span so far; None where none is to be made.
     span: Option<Vec<u8>>,
     grpc: bool,
+    /// No service of the mesh made the request (inbound).
+    entry: bool,
     long_lived: bool,
     /// The class says which service is asked, and the span tells it (outbound).
     told_service: bool,
@@ -63,6 +65,7 @@ impl Exchange {
         let long_lived = headers.method == Some(b"CONNECT");
         let service = class.and_then(|class| class.service);
         let service = service.filter(|_| config.direction == Direction::Outbound);
+        let source = source(config, headers);
         if trace.sampled && !long_lived {
             let path = headers.path.unwrap_or_default();
             let attempts = headers.attempt_count.and_then(decimal);
@@ -77,7 +80,7 @@ impl Exchange {
                 rpc: if grpc { grpc::method(path) } else { None },
                 class,
                 loads,
-                source: source(config, headers),
+                source,
                 // Outbound, our own tries are counted when the request is over.
                 resends: attempts
                     .filter(|_| config.direction == Direction::Inbound)
@@ -89,7 +92,8 @@ impl Exchange {
         let request_bytes = if end_of_stream { Some(0) } else { headers.content_length.and_then(decimal) };
         let span = trace.sampled.then_some(buffer);
         let told_service = service.is_some();
-        Self { started: now, span, grpc, long_lived, told_service, request_bytes, answer: None }
+        let entry = source.service.is_none();
+        Self { started: now, span, grpc, entry, long_lived, told_service, request_bytes, answer: None }
     }
 
     /// The response's headers have come; `end_of_stream`: and no body follows.
@@ -125,6 +129,11 @@ impl Exchange {
             edit(HTTP_HEADER_SERVICE_TIME, Some(&time));
             edit(HTTP_HEADER_CLUSTER, Some(&config.cluster));
         }
+    }
+
+    /// Whether no service of the mesh made the request, as far as is known (inbound).
+    pub fn entry(&self) -> bool {
+        self.entry
     }
 
     /// A tunnel, an upgrade or an event stream: it lasts as long as its user likes, so its duration

@@ -27,6 +27,7 @@ pub mod short;
 pub mod testing;
 pub mod trace;
 pub mod tracestate;
+pub mod turn;
 
 /// Where this proxy stands in relation to its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

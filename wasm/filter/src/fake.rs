@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
@@ -60,6 +61,20 @@ impl Proxy {
         groups.flat_map(|group| group.scope_spans).flat_map(|scope| scope.spans).collect()
     }
 
+    /// Every export of totals, the oldest first.
+    pub fn totals(&self) -> Vec<ExportMetricsServiceRequest> {
+        let calls = self.calls.borrow();
+        let totals = calls.iter().filter(|(service, _)| service.ends_with("MetricsService"));
+        totals.map(|(_, message)| ExportMetricsServiceRequest::decode(message.as_slice()).unwrap()).collect()
+    }
+
+    /// Tokens of the calls to the trace service, the oldest first.
+    pub fn span_calls(&self) -> Vec<u32> {
+        let calls = self.calls.borrow();
+        let tokens = calls.iter().zip(1..).filter(|((service, _), _)| service.ends_with("TraceService"));
+        tokens.map(|(_, token)| token).collect()
+    }
+
     fn map(&self, map: MapType) -> &RefCell<Vec<(String, Bytes)>> {
         if map == MapType::HttpResponseHeaders { &self.response } else { &self.request }
     }
@@ -74,6 +89,7 @@ impl Fake {
     pub fn new(configuration: &str) -> Self {
         let fake = Self::default();
         *fake.0.configuration.borrow_mut() = configuration.to_string();
+        fake.0.set_property(&["xds", "node", "id"], b"one/cart/cart-1");
         fake
     }
 }

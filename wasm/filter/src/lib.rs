@@ -13,6 +13,7 @@ mod plugin;
 mod request;
 mod root;
 mod stats;
+mod totals;
 mod worker;
 
 #[cfg(target_family = "wasm")]

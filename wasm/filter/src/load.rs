@@ -5,6 +5,7 @@ use spillway_contracts::*;
 use spillway_filter_core::Direction;
 use spillway_filter_core::classes::{Classes, Slot, Table};
 use spillway_filter_core::load::{Load, LoadWindow, Loads};
+use spillway_filter_core::otlp::totals::Requests;
 
 use crate::host::Host;
 use crate::stats::{Metric, named};
@@ -64,6 +65,41 @@ impl Counted {
     }
 }
 
+/// Requests by who made them: a service of the mesh, or nobody known.
+struct Made {
+    entries: Metric,
+    calls: Metric,
+}
+
+impl Made {
+    fn define(host: &impl Host, direction: Direction, class: &str) -> Option<Self> {
+        let counter = |template| Metric::counter(host, &named(template, direction, class));
+        Some(Self { entries: counter(FILTER_STAT_CLASS_ENTRIES)?, calls: counter(FILTER_STAT_CLASS_CALLS)? })
+    }
+
+    fn totals<'a>(&self, host: &impl Host, class: Option<&'a str>) -> [Option<Requests<'a>>; 2] {
+        [(true, self.entries), (false, self.calls)]
+            .map(|(entry, metric)| Some(Requests { class, entry, count: metric.get(host)? }))
+    }
+}
+
+/// What is kept per class.
+struct OfClass {
+    load: Counted,
+    made: Made,
+}
+
+impl OfClass {
+    /// Without a name: what all classes beyond the bound share.
+    fn define(host: &impl Host, direction: Direction, name: Option<&str>, now_ns: u64) -> Option<Self> {
+        let name = name.unwrap_or(FILTER_STAT_CLASS_OVERFLOW);
+        let stat = |template| named(template, direction, name);
+        let (in_flight, arrivals) = (stat(FILTER_STAT_CLASS_IN_FLIGHT), stat(FILTER_STAT_CLASS_ARRIVALS));
+        let load = Counted::define(host, &in_flight, &arrivals, now_ns)?;
+        Some(Self { load, made: Made::define(host, direction, name)? })
+    }
+}
+
 /// One request's share of the gauges, to be given back once.
 #[derive(Clone, Copy)]
 pub struct Share(Option<Slot>);
@@ -73,7 +109,9 @@ pub struct LoadBook<H> {
     host: H,
     direction: Direction,
     service: Counted,
-    classes: Classes<Counted>,
+    classes: Classes<OfClass>,
+    /// Requests without a class (inbound).
+    classless: Made,
     chosen: String,
 }
 
@@ -83,7 +121,9 @@ impl<H: Host> LoadBook<H> {
         let name = |template| named(template, direction, "");
         let service =
             Counted::define(&host, &name(FILTER_STAT_IN_FLIGHT), &name(FILTER_STAT_ARRIVALS), now_ns)?;
-        Some(Self { host, direction, service, classes: Classes::default(), chosen: name(CHOSEN) })
+        // An outbound listener counts no classes.
+        let classless = Made::define(&host, Direction::Inbound, FILTER_STAT_CLASS_NONE)?;
+        Some(Self { host, direction, service, classless, classes: Classes::default(), chosen: name(CHOSEN) })
     }
 
     /// Counts a request in; tells the load that it meets where that is asked for: inbound, where it is
@@ -96,38 +136,52 @@ impl<H: Host> LoadBook<H> {
         let slot = class.and_then(|class| self.slot(class, now_ns));
         let of_class = slot
             .and_then(|slot| self.classes.get(slot))
-            .and_then(|counted| counted.enter(&self.host, now_ns));
+            .and_then(|class| class.load.enter(&self.host, now_ns));
         let service = self.service.enter(&self.host, now_ns);
         // Classes beyond the bound are counted together, which is no class's load.
         let own = of_class.filter(|_| matches!(slot, Some(Slot::Own(_))));
         (Share(slot), service.map(|service| Loads { service, class: own }))
     }
 
+    /// Counts a request by who made it (inbound).
+    pub fn count(&self, share: Share, entry: bool) {
+        if self.direction == Direction::Outbound {
+            return;
+        }
+        let of_class = share.0.and_then(|slot| self.classes.get(slot));
+        let made = of_class.map_or(&self.classless, |class| &class.made);
+        let counter = if entry { made.entries } else { made.calls };
+        counter.add(&self.host, 1);
+    }
+
+    /// Requests over all workers, of every class that any of them has met.
+    pub fn totals(&mut self, now_ns: u64) -> impl Iterator<Item = Requests<'_>> {
+        let (host, direction) = (&self.host, self.direction);
+        let mut chosen = Chosen { host, key: &self.chosen, read: Vec::new() };
+        self.classes.meet_all(&mut chosen, |name| OfClass::define(host, direction, name, now_ns));
+        let of_classes = self.classes.iter().flat_map(|(name, class)| {
+            class.made.totals(host, Some(name.unwrap_or(FILTER_STAT_CLASS_OVERFLOW)))
+        });
+        self.classless.totals(host, None).into_iter().chain(of_classes).flatten()
+    }
+
     /// Counts it out.
     pub fn leave(&self, share: Share) {
         self.service.in_flight.add(&self.host, -1);
         if let Some(counted) = share.0.and_then(|slot| self.classes.get(slot)) {
-            counted.in_flight.add(&self.host, -1);
+            counted.load.in_flight.add(&self.host, -1);
         }
     }
 
     /// Notes every arrivals counter for the rates over the last second.
     pub fn sample(&mut self, now_ns: u64) {
         self.service.sample(&self.host, now_ns);
-        self.classes.iter_mut().for_each(|counted| counted.sample(&self.host, now_ns));
+        self.classes.iter_mut().for_each(|class| class.load.sample(&self.host, now_ns));
     }
 
     fn slot(&mut self, class: &str, now_ns: u64) -> Option<Slot> {
         let (host, direction) = (&self.host, self.direction);
         let mut chosen = Chosen { host, key: &self.chosen, read: Vec::new() };
-        self.classes.slot(class, &mut chosen, |name| {
-            let stat = |template| named(template, direction, name.unwrap_or(FILTER_STAT_CLASS_OVERFLOW));
-            Counted::define(
-                host,
-                &stat(FILTER_STAT_CLASS_IN_FLIGHT),
-                &stat(FILTER_STAT_CLASS_ARRIVALS),
-                now_ns,
-            )
-        })
+        self.classes.slot(class, &mut chosen, |name| OfClass::define(host, direction, name, now_ns))
     }
 }

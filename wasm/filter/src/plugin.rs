@@ -4,20 +4,25 @@
 //! path stays short.
 
 use proxy_wasm::types::LogLevel;
+use spillway_filter_core::Direction;
 use spillway_filter_core::config::Config;
 use spillway_filter_core::exchange::Moment;
 use spillway_filter_core::ids::Ids;
-use spillway_filter_core::otlp::envelope::{EXPORT_METHOD, EXPORT_SERVICE, Envelope, rejected_spans};
+use spillway_filter_core::otlp::envelope::{
+    EXPORT_METHOD, EXPORT_SERVICE, Envelope, SPANS_SCOPE, rejected_spans,
+};
 use spillway_filter_core::outbox::{Batch, Outbox, Outcome};
 use spillway_filter_core::sampling::Sampler;
 
 use crate::host::{Call, Host};
 use crate::load::LoadBook;
 use crate::stats::{Reason, SpanStats};
+use crate::totals::Totals;
 
 const EXPORT_TIMEOUT_MS: u64 = 5_000;
 /// Ten samples in the load window, and the longest that a full batch waits.
 const TICK_MS: u64 = 100;
+const INSTANCE_MAX: usize = 512;
 const MS: u64 = 1_000_000;
 
 /// One plugin in one worker.
@@ -28,6 +33,8 @@ pub struct Plugin<H> {
     pub ids: Ids,
     pub load: LoadBook<H>,
     pub stats: SpanStats,
+    /// Inbound only: the spans of both directions and the requests of one are told once.
+    totals: Option<Totals>,
     envelope: Envelope,
     outbox: Outbox,
     flushed_ns: u64,
@@ -42,13 +49,16 @@ impl<H: Host> Plugin<H> {
         let config = Config::parse(&host.configuration())?;
         let now = host.mono_ns();
         host.tick_every(config.flush_interval_ms.min(TICK_MS));
+        let instance = instance(&host)?;
         let no_stats = "the proxy defines no stats";
         let mut plugin = Self {
             sampler: Sampler::new(config.sample_ratio),
             ids: ids(&host),
             load: LoadBook::define(host.clone(), config.direction, now).ok_or(no_stats)?,
             stats: SpanStats::define(&host, config.direction).ok_or(no_stats)?,
-            envelope: Envelope::new(&config),
+            totals: (config.direction == Direction::Inbound)
+                .then(|| Totals::begin(&host, &config, &instance)),
+            envelope: Envelope::new(&config, &instance, SPANS_SCOPE),
             outbox: Outbox::new(config.bounds),
             config,
             flushed_ns: now,
@@ -77,6 +87,7 @@ impl<H: Host> Plugin<H> {
         }
         self.flush(due || self.closing);
         self.stats.tell(&self.host);
+        self.send_totals(now);
         now
     }
 
@@ -90,6 +101,10 @@ impl<H: Host> Plugin<H> {
     /// The collector answered a call with a message of `size` bytes, or the call failed. Returns whether
     /// this was the last answer that a closing plugin waited for.
     pub fn answered(&mut self, token: u32, size: Option<usize>) -> bool {
+        if self.totals.as_mut().is_some_and(|totals| totals.answered(token)) {
+            self.stats.totals_failures.add(u64::from(size.is_none()));
+            return false;
+        }
         let outcome = self.outbox.answered(token, size.is_some());
         let rejected = size.filter(|_| outcome != Outcome::Unknown);
         let rejected = rejected.map_or(0, |size| rejected_spans(&self.host.grpc_answer(size)));
@@ -123,6 +138,17 @@ impl<H: Host> Plugin<H> {
 
     fn set_epoch(&mut self) {
         self.epoch_ns = epoch_ns(&self.host).unwrap_or(self.epoch_ns);
+    }
+
+    /// What fails is counted and not sent again: the next totals are newer.
+    fn send_totals(&mut self, now_ns: u64) {
+        let Some(totals) = &mut self.totals else { return };
+        let Some(period) = totals.take_turn(&self.host) else { return };
+        let spans = self.stats.totals(&self.host);
+        let requests = self.load.totals(now_ns);
+        if !totals.send(&self.host, &self.config.collector_cluster, period, requests, spans) {
+            self.stats.totals_failures.add(1);
+        }
     }
 
     /// Sends full batches; with `all` also what failed before and what is left.
@@ -186,6 +212,16 @@ fn epoch_ns(host: &impl Host) -> Option<u64> {
         (took, wall.wrapping_sub(before.wrapping_add(took / 2)))
     };
     (0..3).map(attempt).min().map(|(_, epoch)| epoch)
+}
+
+/// The proxy's name among all: the node id of its bootstrap.
+fn instance(host: &impl Host) -> Result<String, String> {
+    let id = host.property(&["xds", "node", "id"]).and_then(|id| String::from_utf8(id).ok());
+    match id.filter(|id| !id.is_empty()) {
+        Some(id) if id.len() <= INSTANCE_MAX => Ok(id),
+        Some(id) => Err(format!("node.id: {} bytes are too many, at most {INSTANCE_MAX}", id.len())),
+        None => Err("node.id: missing in the proxy's bootstrap, it has no default".to_string()),
+    }
 }
 
 /// Ids seeded by the host's entropy, else by what differs between VMs.

@@ -53,6 +53,7 @@ impl Request {
         let buffer = if trace.sampled { spare.take() } else { Vec::new() };
         let arriving = Arriving { now, headers: &headers, end_of_stream, class, loads, buffer };
         let exchange = Exchange::arrive(&plugin.config, &trace, arriving);
+        plugin.load.count(share, exchange.entry());
         let edit = |name, value: Option<&str>| plugin.host.edit(MapType::HttpRequestHeaders, name, value);
         trace.edits(edit);
         source_edits(&plugin.config, edit);

@@ -1,6 +1,8 @@
 //! The shell with a fake proxy, driven as Envoy would.
 #![allow(clippy::unwrap_used)]
 
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point};
 use spillway_filter_core::property::Property;
 
 use super::*;
@@ -53,7 +55,7 @@ fn a_request_leaves_one_span() {
     let edits = fake.0.edits.borrow();
     let names: Vec<&str> = edits.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["traceparent", "x-spillway-service-time-us", "x-spillway-cluster"]);
-    root.answered(1, 0, 0);
+    root.answered(fake.0.span_calls()[0], 0, 0);
     root.tick();
     assert_eq!(fake.0.stat("spillway_spans_sent"), Some(1));
 }
@@ -139,12 +141,12 @@ fn answers_are_accounted_for() {
     arrive(&root, &fake, 4).log();
     fake.0.advance_ms(1_000);
     root.tick();
-    root.answered(1, 14, 0);
+    root.answered(fake.0.span_calls()[0], 14, 0);
     fake.0.advance_ms(1_000);
     root.tick();
     // ExportTraceServiceResponse {partial_success {rejected_spans = 1}}
     *fake.0.answer.borrow_mut() = vec![0x0a, 0x02, 0x08, 0x01];
-    root.answered(2, 0, 4);
+    root.answered(fake.0.span_calls()[1], 0, 4);
     root.tick();
     assert_eq!(fake.0.stat("spillway_spans_sent"), Some(1));
     assert_eq!(fake.0.stat("spillway_spans_dropped_rejected"), Some(1));
@@ -183,6 +185,102 @@ fn a_long_lived_stream_leaves_the_gauges() {
     root.tick();
     assert_eq!(fake.0.stat("spillway_inbound_long_lived"), Some(1));
     assert!(fake.0.spans().is_empty());
+}
+
+/// Requests of the last totals: class, whether they are entries, count; in order of the class.
+fn requests(fake: &Fake) -> Vec<(String, bool, i64)> {
+    let last = fake.0.totals().pop().unwrap();
+    let Some(Data::Sum(sum)) = last.resource_metrics[0].scope_metrics[0].metrics[0].data.clone() else {
+        panic!()
+    };
+    let mut out: Vec<_> = sum
+        .data_points
+        .iter()
+        .map(|point| {
+            let of = |key: &str| {
+                let found = point.attributes.iter().find(|pair| pair.key == key)?;
+                found.value.clone()?.value
+            };
+            let class = match of("spillway.class") {
+                Some(Value::StringValue(class)) => class,
+                _ => String::new(),
+            };
+            let Some(number_data_point::Value::AsInt(count)) = point.value else { panic!() };
+            (class, of("spillway.entry") == Some(Value::BoolValue(true)), count)
+        })
+        .collect();
+    out.sort();
+    out
+}
+
+/// Totals go out once a second though nothing happened, and count a request by its class and by who made it.
+#[test]
+fn totals_are_sent_every_second() {
+    let (root, fake) = configured(INBOUND);
+    fake.0.advance_ms(1_000);
+    root.tick();
+    assert_eq!(requests(&fake), [(String::new(), false, 0), (String::new(), true, 0)]);
+    root.tick();
+    assert_eq!(fake.0.totals().len(), 1);
+    let resource = fake.0.totals()[0].resource_metrics[0].resource.clone().unwrap();
+    assert_eq!(resource.attributes[2].key, "service.instance.id");
+
+    arrive(&root, &fake, 2).log();
+    let lines = [(":method", "GET"), ("x-spillway-source-service", "front")];
+    fake.0.set_headers(MapType::HttpRequestHeaders, &lines);
+    root.stream(4).request_headers(true);
+    fake.0.advance_ms(1_000);
+    let mut root = root;
+    root.answered(1, 0, 0);
+    root.tick();
+    let class = "cart GET /users/{id}".to_string();
+    let classless = [(String::new(), false, 0), (String::new(), true, 0)];
+    assert_eq!(
+        requests(&fake),
+        [classless.to_vec(), vec![(class.clone(), false, 1), (class, true, 1)]].concat()
+    );
+}
+
+/// Of several workers one sends, and what it sends includes classes that only others have met.
+#[test]
+fn one_worker_sends_for_all() {
+    let (one, fake) = configured(INBOUND);
+    let mut other = Root::new(fake.clone());
+    assert!(other.configure());
+    arrive(&one, &fake, 2).log();
+    fake.0.advance_ms(1_000);
+    other.tick();
+    one.tick();
+    assert_eq!(fake.0.totals().len(), 1);
+    assert_eq!(requests(&fake).iter().map(|(_, _, count)| count).sum::<i64>(), 1);
+}
+
+/// Totals that fail are counted, and never more than one call is under way.
+#[test]
+fn failed_totals_are_counted() {
+    let (mut root, fake) = configured(INBOUND);
+    fake.0.refuses_calls.set(true);
+    fake.0.advance_ms(1_000);
+    root.tick();
+    fake.0.refuses_calls.set(false);
+    for _ in 0..3 {
+        fake.0.advance_ms(1_000);
+        root.tick();
+    }
+    assert_eq!(fake.0.totals().len(), 1);
+    root.answered(1, 4, 0);
+    fake.0.advance_ms(1_000);
+    root.tick();
+    assert_eq!((fake.0.totals().len(), fake.0.stat("spillway_totals_failures")), (2, Some(2)));
+}
+
+/// A proxy without a name is refused: its totals could not be told from another's.
+#[test]
+fn a_proxy_without_a_node_id_is_refused() {
+    let fake = Fake::new(INBOUND);
+    fake.0.set_property(&["xds", "node", "id"], b"");
+    assert!(!Root::new(fake.clone()).configure());
+    assert!(fake.0.logged.borrow()[0].contains("node.id: missing"));
 }
 
 /// A proxy without stats is refused at start, and says so.

@@ -3,6 +3,7 @@
 use proxy_wasm::types::MetricType;
 use spillway_contracts::*;
 use spillway_filter_core::Direction;
+use spillway_filter_core::otlp::totals::Spans;
 
 use crate::host::Host;
 
@@ -54,6 +55,11 @@ impl Tally {
         self.untold += events;
     }
 
+    /// Its value over all workers, as far as they have told.
+    fn get(&self, host: &impl Host) -> Option<u64> {
+        self.metric.get(host)
+    }
+
     fn tell(&mut self, host: &impl Host) {
         self.metric.add(host, i64::try_from(std::mem::take(&mut self.untold)).unwrap_or(i64::MAX));
     }
@@ -78,6 +84,7 @@ pub struct SpanStats {
     pub sent: Tally,
     pub bytes: Tally,
     pub callout_failures: Tally,
+    pub totals_failures: Tally,
     pub long_lived: Tally,
     pub malformed_traces: Tally,
     dropped: Tally,
@@ -93,6 +100,7 @@ impl SpanStats {
             sent: Tally::new(host, FILTER_STAT_SPANS_SENT)?,
             bytes: Tally::new(host, FILTER_STAT_EXPORT_BYTES)?,
             callout_failures: Tally::new(host, FILTER_STAT_CALLOUT_FAILURES)?,
+            totals_failures: Tally::new(host, FILTER_STAT_TOTALS_FAILURES)?,
             long_lived: Tally::new(host, &named(FILTER_STAT_LONG_LIVED, direction, ""))?,
             malformed_traces: Tally::new(host, &named(FILTER_STAT_MALFORMED_TRACES, direction, ""))?,
             dropped: Tally::new(host, FILTER_STAT_SPANS_DROPPED)?,
@@ -107,6 +115,12 @@ impl SpanStats {
         }
     }
 
+    /// The account over all workers and both directions. None where a stat cannot be read.
+    pub fn totals(&self, host: &impl Host) -> Option<Spans> {
+        let (sent, dropped) = (self.sent.get(host)?, self.dropped.get(host)?);
+        Some(Spans { finished: self.finished.get(host)?, sent, dropped })
+    }
+
     /// Tells the proxy what was counted since.
     pub fn tell(&mut self, host: &impl Host) {
         let all = [
@@ -114,6 +128,7 @@ impl SpanStats {
             &mut self.sent,
             &mut self.bytes,
             &mut self.callout_failures,
+            &mut self.totals_failures,
             &mut self.long_lived,
             &mut self.malformed_traces,
             &mut self.dropped,

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from filter_harness.bootstrap import NODE
 from filter_harness.client import get, traced
 from filter_harness.collector import CLIENT, SERVER
 from filter_harness.proxy import CLASS
@@ -39,8 +40,9 @@ def test_attributes(stack) -> None:
     trace, _, headers = traced()
     get(stack.proxy.outbound, "/users/7?secret=1", headers)
     client, server = pair(stack, trace)
-    assert client.resource == {"service.name": "front", "spillway.cluster": "west"}
-    assert server.resource == {"service.name": "cart", "spillway.cluster": "east"}
+    instance = {"service.instance.id": NODE}
+    assert client.resource == {"service.name": "front", "spillway.cluster": "west", **instance}
+    assert server.resource == {"service.name": "cart", "spillway.cluster": "east", **instance}
     for span in (client, server):
         assert span.name == "GET /users/{id}" and not span.failed
         expected = {

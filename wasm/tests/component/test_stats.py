@@ -16,7 +16,7 @@ REASONS = ("queue_full", "export_failed", "rejected", "shutdown")
 def expected() -> set[str]:
     """Every stat of the contract, its braces filled in."""
     templates = {value for key, value in vars(names).items() if key.startswith("FILTER_STAT_")}
-    templates.discard(names.FILTER_STAT_CLASS_OVERFLOW)
+    templates -= {names.FILTER_STAT_CLASS_OVERFLOW, names.FILTER_STAT_CLASS_NONE}
     out = set()
     for template in templates:
         sides = SIDES if "{class}" not in template else SIDES[:1]
@@ -24,6 +24,9 @@ def expected() -> set[str]:
             for reason in REASONS:
                 filled = {"direction": side, "reason": reason, "class": CLASS}
                 out.add(re.sub(r"\{(\w+)\}", lambda found, filled=filled: filled[found[1]], template))
+    for template in (names.FILTER_STAT_CLASS_ENTRIES, names.FILTER_STAT_CLASS_CALLS):
+        none = {"direction": names.VALUE_DIRECTION_INBOUND, "class": names.FILTER_STAT_CLASS_NONE}
+        out.add(template.format_map(none))
     return {name.removeprefix("spillway_") for name in out}
 
 

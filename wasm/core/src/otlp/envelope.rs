@@ -2,7 +2,7 @@
 
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
-use spillway_contracts::{SPAN_ATTRIBUTE_CLUSTER, SPAN_ATTRIBUTE_SERVICE};
+use spillway_contracts::{OTEL_ATTRIBUTE_INSTANCE, SPAN_ATTRIBUTE_CLUSTER, SPAN_ATTRIBUTE_SERVICE};
 
 use super::wire::{field_len, put_bytes, put_header, put_string};
 use crate::config::Config;
@@ -12,9 +12,11 @@ pub const EXPORT_SERVICE: &str = "opentelemetry.proto.collector.trace.v1.TraceSe
 /// gRPC method of the export call.
 pub const EXPORT_METHOD: &str = "Export";
 
-const SCOPE: &str = "spillway-filter";
+/// Instrumentation scope of spans.
+pub const SPANS_SCOPE: &str = "spillway-filter";
 
-/// The parts of an ExportTraceServiceRequest that are the same for every batch of a proxy.
+/// What is the same for every export of a proxy: an ExportTraceServiceRequest and an
+/// ExportMetricsServiceRequest have the same shape down to their scope.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     resource: Vec<u8>,
@@ -22,20 +24,21 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// Resource (service and cluster of the proxy) and scope.
-    pub fn new(config: &Config) -> Self {
+    /// Resource (service, cluster and instance of the proxy) and scope.
+    pub fn new(config: &Config, instance: &str, scope_name: &str) -> Self {
         let (mut content, mut resource, mut scope) = (Vec::new(), Vec::new(), Vec::new());
         put_string(1, SPAN_ATTRIBUTE_SERVICE, config.service.as_bytes(), &mut content);
         put_string(1, SPAN_ATTRIBUTE_CLUSTER, config.cluster.as_bytes(), &mut content);
+        put_string(1, OTEL_ATTRIBUTE_INSTANCE, instance.as_bytes(), &mut content);
         put_bytes(1, &content, &mut resource);
         content.clear();
-        put_bytes(1, SCOPE.as_bytes(), &mut content);
+        put_bytes(1, scope_name.as_bytes(), &mut content);
         put_bytes(2, env!("CARGO_PKG_VERSION").as_bytes(), &mut content);
         put_bytes(1, &content, &mut scope);
         Self { resource, scope }
     }
 
-    /// An ExportTraceServiceRequest around spans that [`put_span`] appended.
+    /// The request around spans that [`put_span`] appended, or around metrics.
     pub fn wrap(&self, spans: &[u8]) -> Vec<u8> {
         let scope_spans = self.scope.len() + spans.len();
         let resource_spans = self.resource.len() + field_len(scope_spans);

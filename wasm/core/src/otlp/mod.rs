@@ -1,4 +1,4 @@
-//! OTLP trace export, encoded straight from borrowed facts into bytes: no message types in between,
+//! OTLP export, encoded straight from borrowed facts into bytes: no message types in between,
 //! no copy of a name. A span is written as its request goes on, into one buffer: protobuf lets fields
 //! come in any order, so what is known at arrival is written then.
 //!
@@ -9,6 +9,7 @@ pub mod arrival;
 mod attributes;
 pub mod ending;
 pub mod envelope;
+pub mod totals;
 mod wire;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use prost::Message;
 
 use super::arrival::Arrival;
 use super::ending::{Ending, put_destination, put_protocol};
-use super::envelope::{Envelope, put_span, rejected_spans};
+use super::envelope::{Envelope, SPANS_SCOPE, put_span, rejected_spans};
 use crate::config::Config;
 use crate::headers::TraceHeaders;
 use crate::ids::Ids;
@@ -72,7 +72,8 @@ fn ending() -> Ending {
 fn decode(spans: &[Vec<u8>]) -> ExportTraceServiceRequest {
     let mut bytes = Vec::new();
     spans.iter().for_each(|span| put_span(span, &mut bytes));
-    ExportTraceServiceRequest::decode(Envelope::new(&config()).wrap(&bytes).as_slice()).unwrap()
+    ExportTraceServiceRequest::decode(Envelope::new(&config(), "cart-1", SPANS_SCOPE).wrap(&bytes).as_slice())
+        .unwrap()
 }
 
 fn decoded_spans(request: &ExportTraceServiceRequest) -> &[Decoded] {
@@ -98,7 +99,7 @@ fn decodes_with_the_published_types() {
     let request = decode(&[bytes]);
     let resource = request.resource_spans[0].resource.as_ref().unwrap();
     let keys: Vec<_> = resource.attributes.iter().map(|pair| pair.key.as_str()).collect();
-    assert_eq!(keys, ["service.name", "spillway.cluster"]);
+    assert_eq!(keys, ["service.name", "spillway.cluster", "service.instance.id"]);
     assert_eq!(request.resource_spans[0].scope_spans[0].scope.as_ref().unwrap().name, "spillway-filter");
     let got = &decoded_spans(&request)[0];
     assert_eq!((got.trace_id.as_slice(), got.span_id.as_slice()), (&trace.trace_id[..], &trace.span_id[..]));

@@ -22,6 +22,14 @@ pub fn put_int(tag: u32, key: &str, number: u64, out: &mut Vec<u8>) {
     put_varint(3, number, out);
 }
 
+/// A KeyValue with AnyValue.bool_value = 2, as field `tag`.
+pub fn put_bool(tag: u32, key: &str, value: bool, out: &mut Vec<u8>) {
+    put_header(tag, field_len(key.len()) + field_len(2), out);
+    put_bytes(1, key.as_bytes(), out);
+    put_header(2, 2, out);
+    put_varint(2, u64::from(value), out);
+}
+
 /// A KeyValue with AnyValue.double_value = 4, as field `tag`.
 pub fn put_double(tag: u32, key: &str, number: f64, out: &mut Vec<u8>) {
     put_header(tag, field_len(key.len()) + field_len(9), out);

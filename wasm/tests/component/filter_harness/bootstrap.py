@@ -15,6 +15,7 @@ WASM = Path(os.environ.get("SPILLWAY_FILTER_WASM", ROOT / ".spillway/wasm/spillw
 POD = ROOT / "infra/envoy/pod.yaml"
 CLASS = "cart GET /users/{id}"
 CLASSES = (CLASS, "cart GET /items/{id}", "cart POST /orders")
+NODE = "east/cart/cart-1"
 IDENTITIES = {"inbound": ("east", "cart"), "outbound": ("west", "front")}
 
 
@@ -116,11 +117,11 @@ def bootstrap(
     ]
     config = {"admin": {"address": address(admin)}, "static_resources": {"clusters": clusters}}
     config["stats_config"] = pod_stats_config()
+    config["node"] = {"id": NODE, "cluster": "cart"}
     if setup.listeners is None:
         static = [{k: v for k, v in one.items() if k != "@type"} for one in listeners]
         config["static_resources"]["listeners"] = static
     else:
-        config["node"] = {"id": "cart-1", "cluster": "cart"}
         source = {"path_config_source": {"path": str(setup.listeners)}, "resource_api_version": "V3"}
         config["dynamic_resources"] = {"lds_config": source}
     return config, listeners

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import grpc
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metric_messages
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metric_service
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as messages
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service
 
@@ -48,6 +50,47 @@ def flatten(request: messages.ExportTraceServiceRequest) -> list[Received]:
     ]  # fmt: skip
 
 
+class Totals(metric_service.MetricsServiceServicer):
+    """Keeps the exports of totals that it accepts; `refuse` makes every one fail."""
+
+    def __init__(self) -> None:
+        self.exports: list[metric_messages.ExportMetricsServiceRequest] = []
+        self.refuse = False
+
+    def Export(self, request, context):
+        if self.refuse:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "refusing")
+        self.exports.append(request)
+        return metric_messages.ExportMetricsServiceResponse()
+
+    def requests(self) -> dict[tuple[str | None, bool], int]:
+        """Requests by class and whether they are entries, of the newest totals."""
+        out = {}
+        for point in self.points("spillway.requests"):
+            of = values(point.attributes)
+            out[of.get("spillway.class"), of["spillway.entry"]] = point.as_int
+        return out
+
+    def spans(self) -> dict[str, int]:
+        """Spans by outcome, of the newest totals."""
+        points = self.points("spillway.spans")
+        return {values(point.attributes)["spillway.outcome"]: point.as_int for point in points}
+
+    def points(self, name: str) -> list:
+        if not self.exports:
+            return []
+        [resource] = self.exports[-1].resource_metrics
+        [scope] = resource.scope_metrics
+        [metric] = [metric for metric in scope.metrics if metric.name == name]
+        return list(metric.sum.data_points)
+
+    def wait_for(self, wanted: Callable[["Totals"], bool], seconds: float = 30) -> None:
+        deadline = time.monotonic() + seconds
+        while not wanted(self):
+            assert time.monotonic() < deadline, f"after {seconds} s: {self.exports[-1:]}"
+            time.sleep(0.05)
+
+
 class Collector(service.TraceServiceServicer):
     """Listens on a given port; `spans` grows; `refuse` makes every export fail,
     `reject` accepts the call and rejects one span of it."""
@@ -61,6 +104,8 @@ class Collector(service.TraceServiceServicer):
         self._lock = threading.Lock()
         self._server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
         service.add_TraceServiceServicer_to_server(self, self._server)
+        self.totals = Totals()
+        metric_service.add_MetricsServiceServicer_to_server(self.totals, self._server)
         if self._server.add_insecure_port(f"127.0.0.1:{port}") != port:
             raise OSError(f"port {port} is taken")
         self._server.start()
