@@ -6,7 +6,7 @@
 --   last               the newest of them, and last_reason its reason: of a refusal, what was wrong with the input
 --   ms_p50, ms_max     of the solver
 --   gap_max            worst proven (solution - bound) / solution; empty: no bound was proven
---   usd_per_hour       mean objective of the rules in question, and what of it is compute, network and egress
+--   usd_per_hour       mean objective of the rules in question, and what of it is compute, network, egress and failures
 --   lost_max           worst loss from merging routes and from integer weights, relative to the objective
 --   binding            constraints and capacities that held the objective back, the most frequent first
 --   notes              the most frequent ones: overload, limits that could not be kept, what was assumed
@@ -22,6 +22,7 @@ SELECT application, policy, outcome, trigger,
        avgOrNullIf(compute_usd_per_hour, NOT isNaN(compute_usd_per_hour)) AS compute_usd_per_hour,
        avgOrNullIf(network_usd_per_hour, NOT isNaN(network_usd_per_hour)) AS network_usd_per_hour,
        avgOrNullIf(egress_usd_per_hour, NOT isNaN(egress_usd_per_hour)) AS egress_usd_per_hour,
+       avgOrNullIf(failure_usd_per_hour, NOT isNaN(failure_usd_per_hour)) AS failure_usd_per_hour,
        maxOrNullIf(merging_loss + rounding_loss, NOT isNaN(merging_loss)) AS lost_max,
        topKArray(5)(binding) AS binding,
        topKArray(5)(notes) AS notes

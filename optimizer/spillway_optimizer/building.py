@@ -10,14 +10,16 @@ from spillway_optimizer import graph
 from spillway_optimizer.capacities import capacities
 from spillway_optimizer.constraints import Constraints
 from spillway_optimizer.curves import curves
+from spillway_optimizer.failures import Rates, cost_ms, own_rates
 from spillway_optimizer.found import Found, Hold, Kind, Refusal, Remarks, RouteId, Scope
 from spillway_optimizer.graph import Application
 from spillway_optimizer.guardrails import constraints_of
-from spillway_optimizer.held import held
+from spillway_optimizer.held import Nearest, held
+from spillway_optimizer.held import now as held_now
 from spillway_optimizer.network import Network
 from spillway_optimizer.placements import Placed
 from spillway_optimizer.problem import Curve, Edge, Problem
-from spillway_optimizer.rules import Rules
+from spillway_optimizer.rules import RuleKey, Rules
 from spillway_optimizer.telemetry import CurveRow, RatioRow, Telemetry
 from spillway_optimizer.unknown import Unknown
 
@@ -52,6 +54,8 @@ class Survey:
     guardrails: Guardrails
     in_force: Rules
     unknown: Unknown
+    success: Rates
+    failure_cost_ms: float
 
     def stages(self, application: Application) -> Stages:
         rows = graph.without_cycles(application)
@@ -115,7 +119,23 @@ class Survey:
                 if s.name in application.services and p.threshold_rps > 0
             },
             constraints=self._constraints(routes, whole),
+            failure_ms=self._failures(application, stages),
         )
+
+    def _failures(self, application: Application, stages: Stages) -> Mapping[tuple[str, str], float]:
+        """Of classes that fail by themselves; what they only pass on is counted where it begins."""
+        if self.failure_cost_ms <= 0:
+            return {}
+        calls: dict[str, dict[str, float]] = {}
+        for row in stages.rows:
+            calls.setdefault(row.source_class, {})[row.class_id] = row.calls_per_request
+        near = Nearest(self.clusters, self.placed, self.network.rtt_ms)
+
+        def shares(*route: str) -> Mapping[str, float]:
+            return held_now(RuleKey(*route), self.in_force, near)
+
+        own = own_rates(self.success, application.classes, calls, shares)
+        return {key: cost_ms(rate, self.failure_cost_ms) for key, rate in own.items()}
 
     def _constraints(self, routes: set[RouteId], whole: set[RouteId]) -> Constraints:
         limits = constraints_of(self.guardrails, self.topology, routes, self.in_force)
@@ -150,7 +170,7 @@ def union(problems: list[Problem]) -> Problem | None:
     if len(problems) < 2:
         return problems[0] if problems else None
     merged = {}
-    for name in ("classes", "demand_rps", "curves", "capacity_rps", "threshold_rps"):
+    for name in ("classes", "demand_rps", "curves", "capacity_rps", "threshold_rps", "failure_ms"):
         merged[name] = {key: value for problem in problems for key, value in getattr(problem, name).items()}
     return replace(
         problems[0],

@@ -1,12 +1,13 @@
 """One application in one run of the optimizer: from its problem to the rules that are sent for it. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from spillway.v1.ruleset_pb2 import Destination, Rule
 from spillway_contracts import traffic_class
 
-from spillway_optimizer.decide import Action, Decision, decide, renewal
+from spillway_optimizer.decide import LIMIT_SLACK, Action, Decision, decide, renewal
 from spillway_optimizer.extract import Priced, UnverifiedError, integer_rules, loss, priced
 from spillway_optimizer.hot import InForce
 from spillway_optimizer.memory import Memory, Thresholds, due
@@ -31,6 +32,16 @@ class Circumstances:
     in_force: InForce | None
     rules: Mapping[RuleKey, Rule]
     thresholds: Thresholds
+    # Why rules are not proposed at this demand (requests per second); None: they may be.
+    again: Callable[[Rules, float], str | None] = lambda rules, demand_rps: None
+
+    @cached_property
+    def weights(self) -> Rules:
+        """Of the rules that relays route by."""
+        return {
+            key: {d.cluster: d.weight for d in rule.destinations if d.weight}
+            for key, rule in self.rules.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -47,10 +58,11 @@ class Case:
     wants: bool = False  # whether something has to be sent for it now
     notes: tuple[str, ...] = ()
     refusal: str | None = None  # why the solve came to nothing
+    before: Rules = field(default_factory=dict)  # in force when it was decided
 
     @property
     def proposes(self) -> bool:
-        return self.decision is not None and self.decision.action is Action.PROPOSE
+        return self.decision is not None and self.decision.action in (Action.PROPOSE, Action.ROLL_BACK)
 
     def said(self) -> tuple[str, ...]:
         refused = () if self.refusal is None else (f"refused: {self.refusal}",)
@@ -80,10 +92,37 @@ def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances)
         urgent=around.urgent,
         least_bad=best.evaluation,
     )
+    if decision.action is Action.PROPOSE:
+        decision = _unless_tried(decision, model, solved, around)
     wrong = verify(problem, decision.rules, best.evaluation, decision.slack)
     if wrong:
         return refused(model, f"{UnverifiedError.__name__}: {'; '.join(wrong)}", around, solved)
     return _decided(model, decision, around, solved)
+
+
+def _unless_tried(
+    decision: Decision, model: ApplicationModel, solved: Solved, around: Circumstances
+) -> Decision:
+    """The rules of before, where these may stay, instead of some that were worse."""
+    why = around.again(decision.rules, float(model.problem.layout.demand.sum()))
+    if why is None:
+        return decision
+    kept = renewal(
+        around.memory, model.problem, around.in_force, solved.least_bad, around.now, around.thresholds
+    )
+    return decision if kept is None else replace(kept, reason=why)
+
+
+def rolled_back(
+    case: Case, model: ApplicationModel, around: Circumstances, before: Rules, why: str
+) -> Case | None:
+    """The case with the rules of `before` a change; None where they cannot be in force any more."""
+    rules = {key: before.get(key, weights) for key, weights in case.decision.rules.items()}
+    model = replace(model, problem=case.solved.problem)
+    if verify(model.problem, rules, case.solved.least_bad, LIMIT_SLACK):
+        return None
+    memory = Memory(around.policy, rules, rules, around.now, before=around.memory.own)
+    return _decided(model, Decision(Action.ROLL_BACK, rules, why, memory), around, case.solved)
 
 
 def refused(model: ApplicationModel, why: str, around: Circumstances, solved: Solved | None) -> Case:

@@ -89,6 +89,8 @@ class Optimizer(Servers):
     optimizer_demand_half_life_s: float = Field(5.0, ge=0)
     optimizer_board_max_age_s: float = Field(15.0, gt=0)
     optimizer_min_weight_change: int = Field(200, ge=0, le=10_000)
+    optimizer_failure_cost_ms: float = Field(600.0, ge=0)
+    optimizer_rollback_interval_s: float = Field(600.0, ge=0)
     optimizer_min_gain: float = Field(0.001, ge=0, lt=1)
     optimizer_relative_gap: float = Field(1e-4, gt=0, lt=1)
     optimizer_solve_s: float = Field(3.0, gt=0)

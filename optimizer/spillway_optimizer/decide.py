@@ -25,6 +25,7 @@ class Action(Enum):
     PROPOSE = "proposed"
     RENEW = "renewed"
     WAIT = "unchanged"
+    ROLL_BACK = "rolled_back"
 
 
 _NEVER = float("-inf")

@@ -7,7 +7,7 @@ from spillway_optimizer.constraints import Route, Shares
 from spillway_optimizer.found import RouteId
 from spillway_optimizer.graph import service_of
 from spillway_optimizer.rules import TOTAL, RuleKey, Rules
-from spillway_optimizer.unknown import Unknown
+from spillway_optimizer.unknown import NOTHING, Unknown
 
 _WHOLE = 1 - 1e-6
 
@@ -34,14 +34,16 @@ def held(
     service, the own one first."""
     shares: dict[Route, Shares] = {}
     unruled = set()
-    for source in clusters:
-        for service, class_id in routes:
-            key, callee = RuleKey(source, service, class_id), service_of(class_id)
+    near = Nearest(clusters, placed, rtt_ms)
+    for service, class_id in routes if whole or unknown != NOTHING else ():
+        callee = service_of(class_id)
+        lost = [c for c in clusters if unknown.why(callee, c) is not None]
+        for source in clusters:
+            key = RuleKey(source, service, class_id)
             everything = (service, class_id) in whole or unknown.why(service, source) is not None
-            lost = [c for c in clusters if unknown.why(callee, c) is not None]
             if not (everything or lost):
                 continue
-            before = _now(key, callee, clusters, in_force, placed, rtt_ms)
+            before = now(key, in_force, near)
             fixed = {c: before.get(c, 0.0) for c in lost}
             if everything or sum(fixed.values()) > _WHOLE:
                 fixed = before
@@ -52,17 +54,30 @@ def held(
     return Held(shares, frozenset(unruled))
 
 
-def _now(
-    key: RuleKey,
-    callee: str,
-    clusters: tuple[str, ...],
-    in_force: Rules,
-    placed: Collection[tuple[str, str]],
-    rtt_ms: Mapping[tuple[str, str], float],
-) -> Shares:
-    """Empty where nothing can serve it."""
+class Nearest:
+    """Where relays send calls without a rule: by (source cluster, service), looked up once each."""
+
+    def __init__(
+        self,
+        clusters: tuple[str, ...],
+        placed: Collection[tuple[str, str]],
+        rtt_ms: Mapping[tuple[str, str], float],
+    ):
+        self._clusters, self._placed, self._rtt_ms = clusters, placed, rtt_ms
+        self._known: dict[tuple[str, str], str | None] = {}
+
+    def of(self, source: str, service: str) -> str | None:
+        """None: nothing can serve it."""
+        if (source, service) not in self._known:
+            near = [c for c in self._clusters if (service, c) in self._placed and (source, c) in self._rtt_ms]
+            first = min(near, key=lambda c: (c != source, self._rtt_ms[source, c]), default=None)
+            self._known[source, service] = first
+        return self._known[source, service]
+
+
+def now(key: RuleKey, in_force: Rules, near: Nearest) -> Shares:
+    """Where the calls of a route go by now. Empty where nothing can serve them."""
     if key in in_force:
         return {cluster: weight / TOTAL for cluster, weight in in_force[key].items()}
-    source = key.source_cluster
-    near = [c for c in clusters if (callee, c) in placed and (source, c) in rtt_ms]
-    return {min(near, key=lambda c: (c != source, rtt_ms[source, c])): 1.0} if near else {}
+    cluster = near.of(key.source_cluster, service_of(key.class_id))
+    return {} if cluster is None else {cluster: 1.0}

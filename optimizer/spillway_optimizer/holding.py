@@ -37,8 +37,14 @@ def broken(
     """Constraints that the route's shares `row` [to] would break, or break further."""
     layout, c = problem.layout, problem.constraints
     floor = layout.floor[edges, i].max(axis=0)
+    held = layout.usable[edges[0], i] & ~layout.free[edges[0], i]
     found = [
-        f"the {floor[j]:.1%} that {layout.clusters[j]} must have" for j in np.flatnonzero(row < floor - 1e-6)
+        f"the {floor[j]:.1%} that {layout.clusters[j]} must have"
+        for j in np.flatnonzero((row < floor - 1e-6) & ~held)
+    ]
+    found += [
+        f"the {floor[j]:.1%} that {layout.clusters[j]} is held at"
+        for j in np.flatnonzero((np.abs(row - floor) > 1e-6) & held)
     ]
     budget = c.egress_usd_per_hour
     if budget is not None and after.egress_usd_per_hour > max(budget, before.egress_usd_per_hour) + 1e-9:
@@ -60,10 +66,14 @@ def holding(problem: Problem, edges: list[int], i: int, row: np.ndarray, u: np.n
     caller = layout.services[layout.class_service[layout.edge_source[e]]]
     if (layout.clusters[i], caller, layout.classes[k]) in problem.constraints.pinned:
         return ["the route is pinned: its split is the operator's"]
-    floor = layout.floor[e, i]
+    floor, held = layout.floor[e, i], layout.usable[e, i] & ~layout.free[e, i]
     found = [
         f"{layout.clusters[j]} has the least that it must have, {floor[j]:.1%}"
-        for j in np.flatnonzero((floor > 0) & (row <= floor + 1e-4))
+        for j in np.flatnonzero((floor > 0) & (row <= floor + 1e-4) & ~held)
+    ]
+    found += [
+        f"{layout.clusters[j]} is held at {floor[j]:.1%}: it is unknown, or cannot be modelled"
+        for j in np.flatnonzero(held)
     ]
     reached = _reached(problem, k)
     return found + [

@@ -31,6 +31,7 @@ class Layout:
     a: np.ndarray  # [K] ms
     b: np.ndarray  # [K] ms
     weight: np.ndarray  # [K] normalised cost of one request
+    failure: np.ndarray  # [K, C] ms that failures cost per request
     capacity: np.ndarray  # [S, C] normalised rps; 1 where the service is not placed (and has no load)
     placed: np.ndarray  # [S, C] bool
     rtt: np.ndarray  # [C, C] ms; inf: no link
@@ -74,6 +75,7 @@ class Layout:
             a=np.array([problem.curves[k].a_ms for k in classes], dtype=float),
             b=np.array([problem.curves[k].b_ms for k in classes], dtype=float),
             weight=np.array([problem.curves[k].norm_weight for k in classes], dtype=float),
+            failure=_failure(problem, classes, clusters),
             capacity=np.array(
                 [
                     [problem.capacity_rps[s, c] if (s, c) in problem.placement else 1.0 for c in clusters]
@@ -106,6 +108,11 @@ class Layout:
                         f"placement: nothing can serve {self.classes[self.edge_target[e]]!r} for {where}"
                     )
         return found
+
+
+def _failure(problem: "Problem", classes, clusters) -> np.ndarray:
+    costs = [[problem.failure_ms.get((k, c), 0.0) for c in clusters] for k in classes]
+    return np.array(costs, dtype=float).reshape(len(classes), len(clusters))
 
 
 def _index(names: tuple[str, ...]) -> dict[str, int]:

@@ -12,8 +12,8 @@ from spillway_optimizer.objective import propagate, queue_factor, queue_slope, u
 from spillway_optimizer.problem import Problem
 
 # What a call costs, in ms (egress at the worth of $/ms). Crowding: what everybody else waits longer.
-PARTS = ("service", "queueing", "network", "egress", "crowding")
-_SERVICE, _QUEUEING, _NETWORK, _EGRESS, _CROWDING = range(len(PARTS))
+PARTS = ("service", "queueing", "network", "egress", "crowding", "failures")
+_SERVICE, _QUEUEING, _NETWORK, _EGRESS, _CROWDING, _FAILURES = range(len(PARTS))
 
 
 @dataclass(frozen=True)
@@ -62,4 +62,5 @@ def _here(problem: Problem, load: np.ndarray) -> np.ndarray:
     parts[_SERVICE] = wait * (layout.a + layout.b)[:, None]
     parts[_QUEUEING] = wait * layout.a[:, None] * (queue_factor(u) - 1.0)[service]
     parts[_CROWDING] = layout.weight[:, None] * (pull * queue_slope(u) / layout.capacity)[service]
+    parts[_FAILURES] = layout.failure
     return parts

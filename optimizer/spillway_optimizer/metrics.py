@@ -14,7 +14,7 @@ _MOST_APPLICATIONS = 50  # that have a label of their own
 
 FAMILIES = (
     Family(_P + "leader", "1 while this process holds the lease of its role.", ("role",)),
-    Family(_P + "solves_total", "Runs per application: `proposed`, `renewed`, `unchanged`, `refused`.", ("outcome",)),
+    Family(_P + "solves_total", "Runs: `proposed`, `renewed`, `unchanged`, `refused`, `rolled_back`.", ("outcome",)),
     Family(_P + "applications", "Applications in the last run."),
     Family(_P + "application_held", "1 while its rules are held; after the first 50: `others`.", ("application",)),
     Family(_P + "urgent_solves_total", "Runs before their time, by what changed.", ("trigger",)),
@@ -37,7 +37,7 @@ FAMILIES = (
     Family(_P + "egress_budget_usd_per_hour", "The guardrails' budget for it; absent without one."),
 )  # fmt: skip
 
-_SOLVES = ("proposed", "renewed", "unchanged", "refused")
+_SOLVES = ("proposed", "renewed", "unchanged", "refused", "rolled_back")
 _STEPS = ("kept", "rolled_back", "converged", "superseded")
 _PLAIN = {"internal_errors": "internal_errors_total", "malformed": "malformed_input_total",
           "history_rows_lost": "history_rows_lost_total"}  # fmt: skip
@@ -60,7 +60,7 @@ def _counted(role: str, name: str, value: int) -> Sample:
     kind, _, rest = name.partition(".")
     if role == "papa" and name == "refused":
         return Sample(_P + "papa_refused_total", value)
-    if name in _SOLVES:
+    if role == "optimizer" and name in _SOLVES:
         return Sample(_P + "solves_total", value, (name,))
     if name in _STEPS:
         return Sample(_P + "papa_steps_total", value, (name,))

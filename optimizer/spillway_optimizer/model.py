@@ -17,6 +17,7 @@ from spillway_optimizer.building import Survey, union
 from spillway_optimizer.consistency import contradictions
 from spillway_optimizer.curves import newest
 from spillway_optimizer.demand import demand
+from spillway_optimizer.failures import DEFAULT_COST_MS, Rates, of_boards
 from spillway_optimizer.found import MESH, Found, Hold, Kind, Refusal, Remarks, RouteId
 from spillway_optimizer.graph import Application
 from spillway_optimizer.network import network
@@ -33,6 +34,7 @@ class Limits:
 
     board_max_age_s: float = 15.0
     model_max_age_s: float = 3600.0
+    failure_cost_ms: float = DEFAULT_COST_MS  # at a success rate of one half
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,11 @@ def build(
     demand_rps: Mapping[tuple[str, str], float] | None = None,
     guardrails: Guardrails | None = None,
     in_force: Rules | None = None,
+    success: Rates | None = None,
 ) -> Model:
     """`demand_rps` by (cluster, class) stands for the board's own rates, when a caller smooths them. `in_force`
-    are the rules that relays route by: what holds keep, and what the maximum shift counts from."""
+    are the rules that relays route by: what holds keep, and what the maximum shift counts from. `success` rates by (class,
+    cluster) stand for those of the load boards, when a caller averages them."""
     board_age, model_age = limits.board_max_age_s, limits.model_max_age_s
     clusters = tuple(cluster.name for cluster in topology.clusters)
     unknown = unknowns(telemetry, clusters, now, board_age)
@@ -112,6 +116,7 @@ def build(
     survey = Survey(
         telemetry, topology, clusters, now, board_age, model_age, placed.value, newest(telemetry),
         network(telemetry, topology, now, board_age), guardrails or Guardrails(), in_force or {}, unknown,
+        of_boards(telemetry, unknown, now) if success is None else success, limits.failure_cost_ms,
     )  # fmt: skip
     mesh = tuple(r.text for r in remarks.refusals if r.scope.kind is Kind.MESH)
     found = graph.applications(offered.value, rows.value)

@@ -1,6 +1,7 @@
 """The objective (SLATE equations 1-3, appendix E.2): the one evaluator that everything uses.
 
-min (compute time + network time) * $/ms + egress, summed over all requests per unit of time.
+min (compute time + network time + failures) * $/ms + egress, summed over all requests per unit of time. Failures of a
+class in a cluster count as time: P * (1/R - 1) per call at success rate R (failures.py, ADR 28).
 Children of a request count one after the other, as the paper's sums do, each by the share of it that the
 request waits for (Edge.wait_share: below 1 for children called in parallel). Times are therefore of waiting.
 """
@@ -26,6 +27,7 @@ class Evaluation:
     demand_rps: float
     compute_ms_rps: float
     network_ms_rps: float
+    failure_ms_rps: float  # what failures count as; no part of latency
     egress_usd_per_hour: float
     usd_per_hour: float  # the objective
     load: np.ndarray  # [K, C] rps
@@ -103,13 +105,15 @@ def evaluate(problem: Problem, flows: np.ndarray) -> Evaluation:
     compute = float((layout.wait[:, None] * load * latency).sum())
     rtt = np.where(np.isfinite(layout.rtt), layout.rtt, 0.0)
     network = float((layout.hop_wait * (flows * rtt).sum(axis=(1, 2))).sum())
+    failure = float((load * layout.failure).sum())
     egress = float((flows * layout.egress).sum()) * _SECONDS_PER_HOUR
     return Evaluation(
         demand_rps=float(layout.demand.sum()),
         compute_ms_rps=compute,
         network_ms_rps=network,
+        failure_ms_rps=failure,
         egress_usd_per_hour=egress,
-        usd_per_hour=(compute + network) * problem.usd_per_ms * _SECONDS_PER_HOUR + egress,
+        usd_per_hour=(compute + network + failure) * problem.usd_per_ms * _SECONDS_PER_HOUR + egress,
         load=load,
         utilisation=u,
         latency_ms=latency,
@@ -130,7 +134,9 @@ def marginal_ms(problem: Problem, load: np.ndarray) -> np.ndarray:
     np.add.at(pull, layout.class_service, (layout.wait * layout.a)[:, None] * load)
     crowding = pull * queue_slope(u) / layout.capacity
     own = layout.a[:, None] * queue_factor(u)[layout.class_service] + layout.b[:, None]
-    cost = layout.wait[:, None] * own + layout.weight[:, None] * crowding[layout.class_service]
+    cost = (
+        layout.wait[:, None] * own + layout.failure + layout.weight[:, None] * crowding[layout.class_service]
+    )
     cost = np.where(layout.placed[layout.class_service], cost, np.inf)
     for k in reversed(range(len(layout.classes))):
         for e in layout.out_edges[k]:

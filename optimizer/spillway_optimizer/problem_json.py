@@ -26,6 +26,10 @@ def to_document(problem: Problem) -> dict[str, Any]:
         for (first, second), value in sorted(getattr(problem, name).items()):
             nested.setdefault(first, {})[second] = value
         document[name] = nested
+    if problem.failure_ms:
+        document["failure_ms"] = {}
+        for (class_id, cluster), value in sorted(problem.failure_ms.items()):
+            document["failure_ms"].setdefault(class_id, {})[cluster] = value
     document["constraints"] = _constraints(problem.constraints)
     return document
 
@@ -77,6 +81,11 @@ def from_document(document: Mapping[str, Any]) -> Problem:
             placement=frozenset((service, cluster) for service, cluster in document["placement"]),
             usd_per_ms=document["usd_per_ms"],
             constraints=_read_constraints(document.get("constraints", {})),
+            failure_ms={
+                (class_id, cluster): value
+                for class_id, row in document.get("failure_ms", {}).items()
+                for cluster, value in row.items()
+            },
             **pairs,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

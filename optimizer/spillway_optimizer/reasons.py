@@ -44,12 +44,10 @@ def _cost(problem: Problem, e: int, i: int, j: int, total: float) -> str:
     layout = problem.layout
     network = float(layout.hop_wait[e] * layout.rtt[i, j])
     egress = float(layout.egress[e, i, j]) / problem.usd_per_ms
-    of_which = [
-        f"{ms:.1f} ms {what}"
-        for ms, what in ((network, "network"), (egress, "worth of egress"))
-        if ms >= 0.05
-    ]
-    within = f" including {listed(of_which)}" if of_which and i != j else ""
+    failures = float(layout.failure[layout.edge_target[e], j])
+    away = ((network, "network"), (egress, "worth of egress")) if i != j else ()
+    of_which = [f"{ms:.1f} ms {what}" for ms, what in (*away, (failures, "for failures")) if ms >= 0.05]
+    within = f" including {listed(of_which)}" if of_which else ""
     return f"{total:.1f} ms in {layout.clusters[j]}{within}"
 
 

@@ -62,7 +62,8 @@ def solve_row(
 def _rules(solved: Solved | None, e: Evaluation | None) -> dict[str, float]:
     if solved is None or e is None:
         keys = ("mean_latency_ms", "compute_ms", "network_ms", "compute_usd_per_hour", "network_usd_per_hour")
-        unknown = dict.fromkeys((*keys, "egress_usd_per_hour", "objective_usd_per_hour"), _NAN)
+        rest = ("egress_usd_per_hour", "failure_usd_per_hour", "objective_usd_per_hour")
+        unknown = dict.fromkeys((*keys, *rest), _NAN)
         return {"demand_rps": 0.0, **unknown}
     usd_per_ms_rps = solved.problem.usd_per_ms * _SECONDS_PER_HOUR
     return {
@@ -73,6 +74,7 @@ def _rules(solved: Solved | None, e: Evaluation | None) -> dict[str, float]:
         "compute_usd_per_hour": e.compute_ms_rps * usd_per_ms_rps,
         "network_usd_per_hour": e.network_ms_rps * usd_per_ms_rps,
         "egress_usd_per_hour": e.egress_usd_per_hour,
+        "failure_usd_per_hour": e.failure_ms_rps * usd_per_ms_rps,
         "objective_usd_per_hour": e.usd_per_hour,
     }
 

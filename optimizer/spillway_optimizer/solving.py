@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from nats.errors import MaxPayloadError
@@ -15,12 +16,14 @@ from spillway_contracts import traffic_class
 from spillway_contracts.guardrails import GuardrailFile
 
 from spillway_optimizer import OptimizerError, guardrails, hot, metrics
-from spillway_optimizer.case import Case, Circumstances, judged, plain, refused, sent
+from spillway_optimizer.case import Case, Circumstances, judged, plain, refused, rolled_back, sent
 from spillway_optimizer.config import Optimizer
 from spillway_optimizer.decide import Action
 from spillway_optimizer.extract import Stamp, UnverifiedError, assembled
+from spillway_optimizer.failures import Successes
 from spillway_optimizer.following import Following
 from spillway_optimizer.history import History
+from spillway_optimizer.judging import Watch, sample
 from spillway_optimizer.lease import Lease, beside
 from spillway_optimizer.logs import States
 from spillway_optimizer.memories import REST, Parting, rules_by_key
@@ -73,8 +76,10 @@ class Solving:
 
     def forget(self) -> None:
         self.memories: Mapping[str, Memory] = {}
+        self.watches: dict[str, Watch] = {}
         self.demand: Rates = {}
         self.unknown = Unknown()
+        self.successes = Successes()
         self._demand_at: float | None = None
 
     async def run(self, now: float, trigger: Trigger, told: Telemetry, following: Following) -> str | None:
@@ -122,9 +127,11 @@ class Solving:
         self.states.counters["internal_errors"] += sum(
             isinstance(one, Failed) and one.internal for one in solved.values()
         )
-        return run, await self._beside_the_lease(lambda: self._judge(run, model, solved))
+        return run, await self._beside_the_lease(lambda: self._judge(run, model, solved, told))
 
-    def _judge(self, run: Run, model: Model, solved: Mapping[str, Solved | Failed]) -> list[Case]:
+    def _judge(
+        self, run: Run, model: Model, solved: Mapping[str, Solved | Failed], told: Telemetry
+    ) -> list[Case]:
         parting = Parting.of({a.name: a.services for a in model.applications})
         names = [a.name for a in model.applications]
         known = parting.memories(self.memories, [*names, REST])
@@ -145,8 +152,38 @@ class Solving:
                 self._thresholds(application),
             )
             application = replace(application, notes=(*model.mesh_notes, *application.notes))
-            cases.append(self._case(application, solved.get(name), around))
+            watch = self.watches.setdefault(name, self._watch())
+            around = replace(around, again=partial(_again, watch, run.occasion.at))
+            case = replace(self._case(application, solved.get(name), around), before=around.weights)
+            cases.append(self._observed(case, application, around, watch, told))
+        self.watches = {case.name: self.watches[case.name] for case in cases}
         return cases
+
+    def _watch(self) -> Watch:
+        return Watch(self.settings.optimizer_rollback_interval_s, self.settings.optimizer_load_change)
+
+    def _observed(
+        self,
+        case: Case,
+        application: ApplicationModel,
+        around: Circumstances,
+        watch: Watch,
+        told: Telemetry,
+    ) -> Case:
+        """Of rules that are in force, what is observed is compared with what was predicted and with what was before."""
+        if case.part is None or case.proposes or case.solved is None or not around.weights:
+            return case
+        if any(around.weights.get(key) != weights for key, weights in case.decision.rules.items()):
+            return case
+        price = self.settings.optimizer_failure_cost_ms
+        seen = sample(told, self.unknown, case.solved.problem, case.part.evaluation, around.now, price)
+        if seen is not None:
+            watch.observe(seen)
+        trial = watch.trial
+        if trial is None or not trial.worse or not watch.may_roll_back(around.now):
+            return case
+        back = rolled_back(case, application, around, trial.before, f"rolled back: {trial}")
+        return case if back is None else back
 
     def _case(
         self, application: ApplicationModel, solved: Solved | Failed | None, around: Circumstances
@@ -164,9 +201,10 @@ class Solving:
         return refused(replace(application, problem=None), why, around, None)
 
     def _build(self, told: Telemetry, run: Run) -> Model:
-        limits = Limits(board_max_age_s=self.settings.optimizer_board_max_age_s)
-        now, current = run.occasion.at, self.guardrails.current
-        return build(told, self.topology, now, limits, self.demand, current, self._routed(run))
+        s, now, current = self.settings, run.occasion.at, self.guardrails.current
+        limits = Limits(s.optimizer_board_max_age_s, failure_cost_ms=s.optimizer_failure_cost_ms)
+        success = self.successes.rates()
+        return build(told, self.topology, now, limits, self.demand, current, self._routed(run), success)
 
     def _routed(self, run: Run) -> Rules:
         """What relays route by; where Redis does not have it, what was proposed last."""
@@ -178,6 +216,7 @@ class Solving:
         """A jump is no noise to be averaged away. What is unknown stays as it was known last."""
         max_age_s = self.settings.optimizer_board_max_age_s
         self.unknown = unknown = unknowns(told, self.clusters, now, max_age_s)
+        self.successes = self.successes.after(told, unknown, now)
         observed, half_life_s = hot.rates(told.demand), self.settings.optimizer_demand_half_life_s
         observed |= {key: rps for key, rps in self.demand.items() if of(unknown, key)}
         if self._demand_at is None:
@@ -281,15 +320,23 @@ class Solving:
         self._record(run, case, outcome, reason, published if outcome != "refused" else "")
         if outcome != "refused":
             self.states.counters[outcome] += 1
-        if outcome == Action.PROPOSE.value:
+        if case.proposes and published:
             self._log(run, case, reason, published)
 
     def _log(self, run: Run, case: Case, reason: str, published: str) -> None:
         e, solved = case.part.evaluation, case.solved
         _LOG.info(
-            "proposed %s: application %s, policy %s, %s, predicted mean %.1f ms at %.0f req/s, gap %s, lost %.2e by "
+            "%s %s: application %s, policy %s, %s, predicted mean %.1f ms at %.0f req/s, gap %s, lost %.2e by "
             "merging and %.2e by rounding",
-            *(published, case.name, run.occasion.policy, reason, e.mean_latency_ms, e.demand_rps),
+            *(
+                case.decision.action.value,
+                published,
+                case.name,
+                run.occasion.policy,
+                reason,
+                e.mean_latency_ms,
+                e.demand_rps,
+            ),
             *(solved.solution.relative_gap, solved.loss.merging, solved.loss.rounding),
         )
 
@@ -300,9 +347,19 @@ class Solving:
             for case in cases
             if not (frozen and case.wants)
         }
+        for case in cases:
+            if published and case.proposes:
+                self._watched(run, case)
         self.memories = {**{c.name: self.memories[c.name] for c in cases if c.name in self.memories}, **kept}
         budget = self.guardrails.current.egress_budget_usd_per_hour
         metrics.note_solve(self.states, run.occasion.at, cases, budget)
+
+    def _watched(self, run: Run, case: Case) -> None:
+        watch, at = self.watches[case.name], run.occasion.at
+        if case.decision.action is Action.ROLL_BACK:
+            watch.rolled_back(at, case.decision.reason)
+        else:
+            watch.changed(at, case.before, case.decision.rules, case.part.evaluation.demand_rps)
 
     def _say(self, case: Case) -> None:
         subject = f"model of {case.name}" if case.name else "model"
@@ -329,6 +386,10 @@ def _with_rest(model: Model, rest: bool) -> tuple[ApplicationModel, ...]:
     if not model.mesh_refusals or (model.applications and not rest):
         return model.applications
     return (*model.applications, ApplicationModel(REST, frozenset(), None, model.mesh_refusals, ()))
+
+
+def _again(watch: Watch, now: float, rules: Rules, demand_rps: float) -> str | None:
+    return watch.again(rules, now, demand_rps)
 
 
 def _classes(in_force: hot.InForce | None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from spillway_optimizer.commands.tables import table
 
 _COSTS = (
     "destination", "weight", "now", "busy", "one more", "service", "queueing", "below", "network", "egress", "crowding",
+    "failures",
 )  # fmt: skip
 _SHIFTS = ("shift", "mean ms", "egress $/h", "$/h", "objective", "")
 
@@ -25,7 +26,7 @@ def as_text(document: dict[str, Any]) -> str:
     lines += [
         "",
         "ms of one more call; below: service and queueing of the calls it causes; network and egress: on the way and "
-        "below; egress as what it is worth; crowding: what everybody else waits longer.",
+        "below; egress as what it is worth; crowding: what everybody else waits longer; failures: what they count as.",
     ]
     return "\n".join(lines)
 
@@ -38,6 +39,7 @@ def _costs(route: dict[str, Any]) -> list[str]:
         times = (
             d["marginal_ms"], here["service"], here["queueing"], below["service"] + below["queueing"],
             here["network"] + below["network"], here["egress"] + below["egress"], here["crowding"] + below["crowding"],
+            here["failures"] + below["failures"],
         )  # fmt: skip
         today = "-" if d["share_now"] is None else f"{d['share_now']:.2%}"
         rows.append(

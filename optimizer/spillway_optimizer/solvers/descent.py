@@ -61,7 +61,7 @@ def minorant(problem: Problem) -> Convex:
     layout = problem.layout
     alpha, _ = _proportion(problem)
     rest = _waited_a(problem) - alpha[layout.class_service] * layout.weight
-    beta = (layout.wait * layout.b + rest)[:, None] + np.zeros_like(layout.demand)
+    beta = (layout.wait * layout.b + rest)[:, None] + layout.failure
     return Convex(problem, alpha[:, None] * np.ones_like(layout.capacity), beta)
 
 
@@ -116,4 +116,4 @@ def _surrogate(problem: Problem, flows: np.ndarray) -> Convex:
     alpha = np.where(idle, smallest[:, None], queueing / np.where(idle, 1.0, normalised))
     factor = queue_factor(at.utilisation)[layout.class_service]
     rest = a[:, None] - alpha[layout.class_service] * layout.weight[:, None]
-    return Convex(problem, alpha, (layout.wait * layout.b)[:, None] + rest * factor)
+    return Convex(problem, alpha, (layout.wait * layout.b)[:, None] + layout.failure + rest * factor)

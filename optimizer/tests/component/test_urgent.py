@@ -120,10 +120,10 @@ def test_a_class_that_denials_leave_nowhere_is_closed_and_the_rest_goes_on(world
 
 
 def test_a_row_tells_the_terms_of_the_objective(world):
-    """Compute, network and egress sum up to the objective, the bound lies below the solution, and what
+    """Compute, network, egress and failures sum up to the objective, the bound lies below the solution, and what
     extraction lost is next to nothing."""
     columns = (
-        "compute_usd_per_hour + network_usd_per_hour + egress_usd_per_hour, objective_usd_per_hour, "
+        "compute_usd_per_hour + network_usd_per_hour + egress_usd_per_hour + failure_usd_per_hour, objective_usd_per_hour, "
         "solution_usd_per_hour, bound_usd_per_hour, merging_loss, rounding_loss, binding, duration_ms, input_window"
     )
     with world.process("run"):

@@ -55,6 +55,7 @@ def random_problem(
         capacity_rps=capacity, placement=frozenset(placement), rtt_ms=rtt, egress_usd_per_gb=price,
         usd_per_ms=float(10 ** r.uniform(-8, -5)),
         constraints=_constraints(r, names, services, classes, edges) if constrained else Constraints(),
+        failure_ms={(k, c): float(r.choice([5.0, 60.0, 2000.0])) for k in classes for c in names if r.random() < 0.1},
     )  # fmt: skip
 
 
@@ -95,5 +96,12 @@ def _constraints(r, names, services, classes, edges) -> Constraints:
         told["in_force"] = {
             (c, classes[e.source], e.target): dict(zip(names, r.dirichlet(np.ones(len(names))).tolist(), strict=True))
             for e in edges for c in names
+        }  # fmt: skip
+    if r.random() < 0.3:
+        told["held"] = {
+            (c, classes[e.source], e.target): dict(
+                zip(names[:-1], r.dirichlet(np.ones(len(names)))[:-1].tolist(), strict=True)
+            )
+            for e in edges for c in names if r.random() < 0.3
         }  # fmt: skip
     return Constraints(**told)

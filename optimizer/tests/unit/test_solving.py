@@ -77,7 +77,7 @@ async def test_a_sound_solve_is_proposed_under_the_leases_token(world):
     assert ruleset.fencing_token == 7
     assert (row["outcome"], row["trigger"], row["ruleset_id"]) == ("proposed", "start", ruleset.id)
     assert row["input_window"] == ruleset.input_window.id
-    terms = row["compute_usd_per_hour"] + row["network_usd_per_hour"] + row["egress_usd_per_hour"]
+    terms = sum(row[f"{term}_usd_per_hour"] for term in ("compute", "network", "egress", "failure"))
     assert terms == pytest.approx(row["objective_usd_per_hour"]) and terms > 0
     assert row["bound_usd_per_hour"] <= row["solution_usd_per_hour"] * (1 + 1e-9)
 
