@@ -1,6 +1,7 @@
 """A pod's Envoy: its bootstrap and, beside it, the files by which it takes up new certificates. Pure.
 
 envoy/<pod>.yaml               bootstrap
+envoy/<pod>/inbound.yaml       where the inbound listener's routes come from
 envoy/<pod>/certificate.yaml   SDS: where the pod's certificate and key are
 envoy/<pod>/trust.yaml         SDS: where the authorities are that it trusts
 """
@@ -21,10 +22,9 @@ def files(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, st
 
     Raises InvalidInput for a placeholder that nothing fills in."""
     values = _values(pod, xds, otlp, around)
-    targets = {
-        templates.POD: f"envoy/{pod.name}.yaml",
-        templates.CERTIFICATE: f"envoy/{pod.name}/{PurePosixPath(templates.CERTIFICATE).name}",
-        templates.TRUST: f"envoy/{pod.name}/{PurePosixPath(templates.TRUST).name}",
+    beside = (templates.INBOUND, templates.CERTIFICATE, templates.TRUST)
+    targets = {templates.POD: f"envoy/{pod.name}.yaml"} | {
+        name: f"envoy/{pod.name}/{PurePosixPath(name).name}" for name in beside
     }
     return {
         target: templates.fill(name, Template(around.templates[name]), values)

@@ -6,10 +6,11 @@ from string import Template
 
 from spillway_lab.errors import InvalidInput
 
-POD, CERTIFICATE, TRUST = "envoy/pod.yaml", "envoy/certificate.yaml", "envoy/trust.yaml"
+POD, INBOUND = "envoy/pod.yaml", "envoy/inbound.yaml"
+CERTIFICATE, TRUST = "envoy/certificate.yaml", "envoy/trust.yaml"
 NATS, RELAY_USER = "nats/nats.conf", "nats/users/relay.conf"
 ROLE_USERS = tuple(f"nats/users/{role}.conf" for role in ("optimizer", "papa", "publisher", "operator"))
-ALL = (POD, CERTIFICATE, TRUST, NATS, *ROLE_USERS, RELAY_USER)
+ALL = (POD, INBOUND, CERTIFICATE, TRUST, NATS, *ROLE_USERS, RELAY_USER)
 
 
 class AtTemplate(Template):

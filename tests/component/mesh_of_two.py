@@ -97,6 +97,7 @@ class Mesh:
         tls = self.store.folder / f"relay-{CLUSTER}"
         environment = {
             "SPILLWAY_CLUSTER": CLUSTER,
+            "SPILLWAY_RELAY": f"{CLUSTER}-relay-0",
             "SPILLWAY_NATS_URL": f"nats://relay-{CLUSTER}:x@{HOST}:{free_port()}",
             "SPILLWAY_XDS_LISTEN": f"{HOST}:{self.xds}",
             "SPILLWAY_XDS_CERT": str(tls / "tls.crt"),

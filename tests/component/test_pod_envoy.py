@@ -88,12 +88,14 @@ def test_envoy_takes_the_files_without_a_warning(envoy: PodEnvoy):
 
 
 def test_without_a_relay_envoy_starts_and_says_so(envoy: PodEnvoy):
-    """With relay and collector away the listeners open all the same and answer 503, and never 404."""
+    """With relay and collector away the listeners open all the same. Outbound requests are answered 503, and never
+    404; inbound ones go to the application, which is not there."""
     with envoy.running():
         for port in (envoy.pod.inbound_port, envoy.pod.outbound_port):
             # Until the listener is open nobody answers (0); its first answer is the one that counts.
             first = eventually(lambda port=port: envoy.status(port, "/"), f"an answer at port {port}")
             assert first == 503
+        assert envoy.stat("cluster.spillway-app.upstream_cx_connect_fail") == 1
 
 
 def test_envoy_shows_its_relay_the_pods_certificate(envoy: PodEnvoy):

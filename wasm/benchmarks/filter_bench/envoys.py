@@ -41,7 +41,9 @@ def pod(values: dict[str, str], upstream: int) -> dict:
     static = rendered["static_resources"]
     for listener, hosts in zip(static["listeners"], (inbound_hosts(), outbound_hosts()), strict=True):
         manager = manager_of(listener)
-        del manager["rds"]
+        for one in ("rds", "scoped_routes"):
+            manager.pop(one, None)
+        manager["http_filters"] = [f for f in manager["http_filters"] if "spillway-alone" not in f["name"]]
         manager["route_config"] = {"virtual_hosts": hosts}
     clusters = [c for c in static["clusters"] if c["name"] != "spillway-xds"]
     # The benchmark's receiver speaks in clear: what is measured is the filter.

@@ -2,9 +2,10 @@
 application starts, and ends after it. Takes a dict:
   cluster, service   names; service may be empty where the pod's label spillway.dev/service tells it
   image              of spillway-envoy, with its tag
-  pullPolicy, concurrency, resources, ports {admin, inbound, outbound}   optional */}}
+  pullPolicy, concurrency, resources, ports {admin, inbound, outbound, ready}   optional
+  callsOthers        optional; false: the application calls no service, and is ready before the relay has answered */}}
 {{- define "spillway-sidecar.container" -}}
-{{- $ports := .ports | default (dict "inbound" 15006) -}}
+{{- $ports := .ports | default (dict "inbound" 15006 "ready" 15021) -}}
 name: spillway-proxy
 image: {{ required "spillway-sidecar.container: image is not given" .image }}
 imagePullPolicy: {{ .pullPolicy | default "IfNotPresent" }}
@@ -32,13 +33,14 @@ env:
     {{- end }}
 ports:
   - {name: spillway, containerPort: {{ $ports.inbound }}}
-# The listeners open when the relay has answered, or has been away for two seconds.
+# The listeners open when the relay has answered, or has been away for two seconds. From then on the application gets
+# its requests. The pod is ready when its own calls have routes too: while relays are away a rollout waits.
 startupProbe:
-  tcpSocket: {port: {{ $ports.inbound }}}
+  httpGet: {path: /live, port: {{ $ports.ready | default 15021 }}}
   periodSeconds: 1
   failureThreshold: 60
 readinessProbe:
-  tcpSocket: {port: {{ $ports.inbound }}}
+  httpGet: {path: {{ eq (toString .callsOthers) "false" | ternary "/live" "/ready" }}, port: {{ $ports.ready | default 15021 }}}
   periodSeconds: 5
 # Callers' relays drop a terminating pod within a second or two; until then it serves, and the last spans leave.
 lifecycle:

@@ -80,7 +80,7 @@ func buildRoutes(t table.Table, before serve.Set) (serve.Set, error) {
 	if err != nil {
 		return serve.Set{}, fmt.Errorf("outbound routes of %s: %w", t.Service, err)
 	}
-	return serve.NewSet(t.Version, []*route.RouteConfiguration{inbound, outbound}, before)
+	return serve.NewSet(t.Version, []*route.RouteConfiguration{inbound, outbound, envoy.ReadyRoutes()}, before)
 }
 
 // clusters that the service needs: of a destination that it calls, those in every cluster; of another,

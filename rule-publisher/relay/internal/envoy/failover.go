@@ -40,9 +40,6 @@ const (
 	// Envoy's response flags at the callee's proxy for "the application got no request".
 	neverReached = "UF|UH|NR|NC"
 	maxAttempts  = 3 // the destination, and the two next priorities
-	// maxEjected is in percent of a service's endpoints, those of all clusters. Whole clusters can leave, yet whatever
-	// looks dead, the rest is still asked.
-	maxEjected = 75
 )
 
 // idempotentMethods of RFC 9110, section 9.2.2: repeating them asks for nothing twice.
@@ -76,6 +73,9 @@ func retriesOf(handling table.Handling) retries {
 // ejectDead takes an endpoint out after three failures without an answer between them. Local and
 // remote failures are counted together: counted apart, Envoy takes each connection that is accepted and
 // then dropped as a success followed by a failure, which never makes three in a row.
+//
+// All may be ejected: then Envoy ignores ejections (HealthyPanicThreshold), asks everybody, and a retry finds who is
+// alive. A lower percentage would keep the last one that died in use, and those that came back out of it.
 func ejectDead() *cluster.OutlierDetection {
 	never := wrapperspb.UInt32(0)
 	return &cluster.OutlierDetection{
@@ -90,8 +90,8 @@ func ejectDead() *cluster.OutlierDetection {
 		FailurePercentageRequestVolume: wrapperspb.UInt32(10),
 		Interval:                       durationpb.New(time.Second),
 		BaseEjectionTime:               durationpb.New(2 * time.Second),
-		MaxEjectionTime:                durationpb.New(30 * time.Second),
-		MaxEjectionPercent:             wrapperspb.UInt32(maxEjected),
+		MaxEjectionTime:                durationpb.New(10 * time.Second),
+		MaxEjectionPercent:             wrapperspb.UInt32(100),
 	}
 }
 

@@ -3,6 +3,7 @@ package envoy
 
 import (
 	"fmt"
+	"net/http"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -48,7 +49,20 @@ func InboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 		host.Routes = append(host.Routes, newRoute(class.ID(), match, action, nil))
 	}
 	host.Routes = append(host.Routes, newRoute(names.XdsCatchAllRoute, anyMatch, action, nil))
-	return &route.RouteConfiguration{Name: names.XdsInboundRoute, VirtualHosts: []*route.VirtualHost{host}}, nil
+	return &route.RouteConfiguration{Name: names.XdsInboundRoute, VirtualHosts: []*route.VirtualHost{host},
+		TypedPerFilterConfig:   map[string]*anypb.Any{names.XdsAloneHeaderFilter: switchedOff, names.XdsAloneRouteFilter: switchedOff},
+		RequestHeadersToRemove: []string{names.HttpHeaderRoutes}}, nil
+}
+
+// switchedOff is for the filters that infra/envoy/pod.yaml has for the time without these routes.
+var switchedOff = mustAny(&route.FilterConfig{Disabled: true})
+
+// ReadyRoutes answers probes: an Envoy that has it has the relay's other routes, which come with it.
+func ReadyRoutes() *route.RouteConfiguration {
+	answer := &route.Route{Name: names.XdsReadyRoute, Match: anyMatch, Action: &route.Route_DirectResponse{
+		DirectResponse: &route.DirectResponseAction{Status: http.StatusOK}}}
+	return &route.RouteConfiguration{Name: names.XdsReadyRoute, VirtualHosts: []*route.VirtualHost{
+		{Name: names.XdsReadyRoute, Domains: []string{"*"}, Routes: []*route.Route{answer}}}}
 }
 
 // OutboundRoutes has one virtual host per destination service with a route per class and a

@@ -12,6 +12,8 @@
   "COLLECTOR_IDENTITY" (printf "spiffe://%s/cluster/%s/collector" $v.trustDomain $v.cluster.name)
   "ENVOY_ADMIN_HOST" "127.0.0.1"
   "ENVOY_ADMIN_PORT" $v.sidecar.ports.admin
+  "ENVOY_READY_HOST" "0.0.0.0"
+  "ENVOY_READY_PORT" $v.sidecar.ports.ready
   "ENVOY_INBOUND_HOST" "0.0.0.0"
   "ENVOY_INBOUND_PORT" $v.sidecar.ports.inbound
   "ENVOY_OUTBOUND_HOST" "127.0.0.1"
@@ -28,7 +30,8 @@
 {{ $text }}
 {{- end }}
 
-{{/* The bootstrap; here the collector may also show the name of its Service instead of its URI. */}}
+{{/* The bootstrap, with the listener for probes; here the collector may also show the name of its Service instead of its
+URI. */}}
 {{- define "spillway.envoy.bootstrap" -}}
 {{- $config := include "spillway.envoy.fill" (merge (dict "file" "pod.yaml") .) | fromYaml -}}
 {{- $name := dict "san_type" "DNS" "matcher" (dict "exact" (include "spillway.host" (dict "root" .root "name" "spillway-collector"))) -}}
@@ -38,5 +41,7 @@
 {{- $_ := set $expected "match_typed_subject_alt_names" (append $expected.match_typed_subject_alt_names $name) -}}
 {{- end -}}
 {{- end -}}
+{{- $ready := include "spillway.envoy.fill" (merge (dict "file" "ready.yaml") .) | fromYaml -}}
+{{- $_ := set $config.static_resources "listeners" (append $config.static_resources.listeners $ready) -}}
 {{ toYaml $config }}
 {{- end }}

@@ -1,0 +1,79 @@
+"""Pods that start while the relay is away: real Envoys, and a real relay that is killed."""
+
+import concurrent.futures
+import contextlib
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from mesh_of_two import Mesh, status
+from spillway_lab.pods import HOST
+from spillway_lab.testing.servers import ROOT, free_port, running
+from spillway_lab.testing.waiting import eventually
+
+pytestmark = pytest.mark.component
+
+
+def probes(port: int) -> dict:
+    """The listener for probes, as the sidecar chart fills it in."""
+    text = (ROOT / "infra/envoy/ready.yaml").read_text()
+    text = text.replace("${ENVOY_READY_HOST}", HOST).replace("${ENVOY_READY_PORT}", str(port))
+    return yaml.safe_load(text)
+
+
+def calls(port: int, end: threading.Event) -> list[int]:
+    """Statuses of calls of cart, one after the other, until the end."""
+    seen = []
+    with httpx.Client(headers={"host": "cart"}, trust_env=False, timeout=30) as client:
+        while not end.wait(0.02):
+            seen.append(client.get(f"http://{HOST}:{port}/").status_code)
+    return seen
+
+
+def test_a_rollout_while_the_relay_is_away_loses_no_request(tmp_path: Path):
+    """The new pod's Envoy starts without a relay. It takes requests for its application from its first answer on, and
+    says that it cannot make calls; when the old pod goes, the caller's requests all arrive. With the relay back, the
+    new pod has its routes, names classes, and is ready."""
+    mesh = Mesh(tmp_path)
+    caller, old, new = mesh.pod("gate"), mesh.pod("cart"), mesh.pod("cart", 1)
+    ready = free_port()
+    end = threading.Event()
+    with (
+        contextlib.ExitStack() as stack,
+        contextlib.closing(mesh),
+        concurrent.futures.ThreadPoolExecutor() as threads,
+    ):
+        stack.callback(end.set)
+        relay = mesh.relay([old, new])
+        stack.enter_context(running(relay))
+        envoy_of_old = mesh.envoy(old)
+        stack.enter_context(running(envoy_of_old))
+        stack.enter_context(running(mesh.envoy(caller)))
+        eventually(lambda: status(caller.outbound_port, "/", "cart") == 200, "routes to cart")
+        answers = threads.submit(calls, caller.outbound_port, end)
+        relay.kill()
+
+        stack.enter_context(running(mesh.envoy(new, probes(ready))))
+        first = eventually(lambda: status(new.inbound_port, "/"), "an answer of the new pod")
+        assert first == 200
+        assert status(ready, "/live") == 200
+        assert status(ready, "/ready") == 503, "its own calls have no routes"
+        assert status(new.outbound_port, "/", "cart") == 503
+
+        envoy_of_old.stop()
+        eventually(lambda: requests(new.admin_port) > 20, "the caller's requests come to the new pod")
+        end.set()
+        statuses = answers.result()
+        assert statuses.count(200) == len(statuses) > 0, f"{len(statuses) - statuses.count(200)} were lost"
+
+        relay.start()
+        eventually(lambda: status(ready, "/ready") == 200, "the new pod is ready")
+        assert status(new.inbound_port, "/") == 200
+        assert status(new.outbound_port, "/", "cart") == 200
+
+
+def requests(admin_port: int) -> int:
+    page = f"http://{HOST}:{admin_port}/stats?filter=http.inbound.downstream_rq_2xx"
+    return int(httpx.get(page, trust_env=False).text.rpartition(" ")[2] or 0)
