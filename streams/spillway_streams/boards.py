@@ -21,9 +21,11 @@ from spillway_streams.event_times import EventTimes
 from spillway_streams.marks import Mark
 from spillway_streams.parts import fold
 from spillway_streams.recent import Recent
+from spillway_streams.totals import TotalsTable
 
-_SUMS = ("calls", "failed", "ok", "duration_ok_ms", "stamped", "in_flight")
-_CALLS, _FAILED, _OK, _DURATION, _STAMPED, _IN_FLIGHT = range(6)
+_SUMS = ("calls", "failed", "ok", "duration_ok_ms", "stamped", "in_flight", "samples")
+_CALLS, _FAILED, _OK, _DURATION, _STAMPED, _IN_FLIGHT, _SAMPLES = range(7)
+MAX_SERIES = 1000  # classes of one Envoy
 ARRIVAL_COLUMNS = frozenset({"at", "newest_us", "cluster", "service", "class", "entry", *_SUMS})
 Board = dict[str, dict[str, LoadBoardEntry]]
 Demand = dict[str, dict[str, DemandEntry]]
@@ -50,6 +52,7 @@ class HotTable:
     def __init__(self, window: Window, max_keys: int, counters: Counters) -> None:
         self.window = window
         self.times = EventTimes(window.settle, counters)
+        self.totals = TotalsTable(window.seconds, max_keys, MAX_SERIES, counters)
         self._recent = Recent("arrivals", len(_SUMS), window.memory, max_keys, counters)
         self._counters = counters
 
@@ -94,6 +97,13 @@ class HotTable:
         """The same over the whole seconds that a rate is taken from."""
         begins = {cluster: self._begin(at) for cluster, at in times.items()}
         return self._totals({cluster: (at, at + self.window.seconds) for cluster, at in begins.items()})
+
+    def samples(self, times: Times) -> dict[tuple[str, str], float]:
+        """Spans of good calls per second by (cluster, service), whatever they stand for."""
+        found: dict[tuple[str, str], float] = defaultdict(float)
+        for (cluster, service, *_), row in self.counts(times).items():
+            found[cluster, service] += float(row[_SAMPLES]) / self.window.seconds
+        return found
 
     def _totals(self, spans: Mapping[str, tuple[int, int]]) -> Totals:
         """Sums over the seconds first <= s < end that are given for each cluster."""

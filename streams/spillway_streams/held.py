@@ -23,7 +23,15 @@ class Held(Generic[E]):
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, E]] = {}
         self.times: dict[str, float] = {}
+        self.samples: dict[tuple[str, str], float] = {}  # HotTable.samples
         self._moved: dict[str, float] = {}
+
+    def services(self) -> set[tuple[str, str]]:
+        """(cluster, service) that were called, by whomever, as far as each cluster is known."""
+        shown = {
+            (c, class_id.partition(" ")[0]) for c, entries in self.entries.items() for class_id in entries
+        }
+        return shown | self.samples.keys()
 
     def update(
         self, hot: HotTable, make: Callable[[Times], Mapping[str, dict[str, E]]], now: float, hold_s: float
@@ -34,6 +42,12 @@ class Held(Generic[E]):
             made = make(due)
             self.entries |= {cluster: made.get(cluster, {}) for cluster in due}
             self.times |= due
+            kept = {
+                place: n
+                for place, n in self.samples.items()
+                if place[0] in self.times and place[0] not in due
+            }
+            self.samples = kept | hot.samples(due)
         self._moved = {
             cluster: self._moved.get(cluster, now) for cluster in hot.times.clusters()
         } | dict.fromkeys(due, now)
@@ -61,8 +75,8 @@ def unknown(held: Held, hot: HotTable, now: float, after_s: float) -> Unknown:
             continue
         else:
             reason = f"{_partitions(hot.times.complete_from()[1])}: some messages were not counted"
-        services = {class_id.partition(" ")[0] for class_id in held.entries.get(cluster, ())}
-        found[cluster] = dict.fromkeys(sorted(services), UnknownEntry(since, reason))
+        services = sorted(service for place, service in held.services() if place == cluster)
+        found[cluster] = dict.fromkeys(services, UnknownEntry(since, reason))
     return found
 
 

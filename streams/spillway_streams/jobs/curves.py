@@ -166,6 +166,7 @@ class Curves:
         await self._unstored.room()
         try:
             points = cpu.decode(event.value or b"", self._context.counters)
+            self._live.take_totals(event, share)
         except StreamsError as error:
             await self._reader.refuse(event, "undecodable", error)
             points = []

@@ -14,6 +14,7 @@ from faust.types import TP
 from spillway_contracts import names
 
 from spillway_streams import boards, callgraph, columns, positions, restore, runner
+from spillway_streams.attributes import PayloadError
 from spillway_streams.boards import HotTable, Window
 from spillway_streams.callgraph import CallGraph
 from spillway_streams.columns import Columns, Schema
@@ -54,7 +55,7 @@ class Graph:
         self._reader = Reader(app, context)
         lives = settings.board_expiry, settings.unknown_hold
         redis = Boards(settings.redis_url, *lives, context.status, settings.redis_options())
-        self._live = Live(app, context, redis, self.shares, self._reader)
+        self._live = Live(app, context, redis, self.shares, self._reader, entries_only=True)
 
     def _make(self, _: int) -> Share:
         settings, counters = self._settings, self._context.counters
@@ -98,6 +99,17 @@ class Graph:
 
     async def take_arrivals(self, event: faust.EventT) -> None:
         await self._live.take(event)
+
+    async def take_metrics(self, event: faust.EventT) -> None:
+        """Counters of Envoys; `curves` sees to what cannot be read."""
+        share = await self.shares.of(event.message)
+        if share is None:
+            return
+        try:
+            self._live.take_totals(event, share)
+        except PayloadError:
+            self._context.counters.add("metrics_undecodable")
+        acknowledge(self._app, event.message)
 
     async def _next(
         self, event: faust.EventT, schema: Schema, only: Collection[str], of: Callable[[Columns], Parts]
@@ -183,6 +195,7 @@ def build(context: runner.Context) -> faust.App:
     consume(app, context.lag, names.KAFKA_TOPIC_EDGES, job.take_edges)
     consume(app, context.lag, names.KAFKA_TOPIC_NETWORK, job.take_network)
     consume(app, context.lag, names.KAFKA_TOPIC_ARRIVALS, job.take_arrivals)
+    consume(app, context.lag, names.KAFKA_TOPIC_OTLP_METRICS, job.take_metrics)
     follow(app, job.assigned, job.revoked)
     runner.every(app, context.settings.board_period, job.board)
     runner.every(app, context.settings.store_period, job.store)

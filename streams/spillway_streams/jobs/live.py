@@ -13,9 +13,10 @@ from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, UnknownEntry
 from spillway_native import partition_of
 
-from spillway_streams import boards, columns, held, marks, positions, runner
+from spillway_streams import boards, columns, counted, held, marks, positions, runner, totals
 from spillway_streams.boards import HotTable, Times
 from spillway_streams.config import HotSettings
+from spillway_streams.counted import CountedBoards
 from spillway_streams.held import Held
 from spillway_streams.hot import Boards, Entry
 from spillway_streams.jobs.batches import Reader, Trailing, acknowledge
@@ -37,8 +38,15 @@ class Live:
     """Arrivals folded into the shares' hot tables, and the boards that they make."""
 
     def __init__(
-        self, app: faust.App, context: runner.Context, redis: Boards, shares: Shares, reader: Reader
+        self,
+        app: faust.App,
+        context: runner.Context,
+        redis: Boards,
+        shares: Shares,
+        reader: Reader,
+        entries_only: bool = False,
     ) -> None:
+        """entries_only: rates are of calls that nobody among us made."""
         settings = context.settings
         assert isinstance(settings, HotSettings)
         self._app, self._redis, self._shares, self._reader = app, redis, shares, reader
@@ -48,6 +56,8 @@ class Live:
         self._offsets: dict[TP, int] = {}
         self._caught_up: set[TP] = set()
         self._held: dict[int, Held] = {}
+        self._entries_only = entries_only
+        self._counted: dict[int, CountedBoards] = {}
         self._news = False
         self._written_at = 0.0
 
@@ -69,6 +79,14 @@ class Live:
         self._offsets[message.tp] = message.offset
         self._trailing.add(event)
         self._news = True
+
+    def take_totals(self, event: faust.EventT, share: Share) -> None:
+        """Counters of Envoys among the metrics of a message; raises PayloadError when it is none."""
+        message = event.message
+        if time.time() - message.timestamp < _KEEP_S:  # what is older is no news to a board
+            reports = totals.decode(event.value or b"", self._counters)
+            share.hot.totals.add(reports, message.timestamp)
+            self._counters.add("totals", len(reports))
 
     async def board(
         self,
@@ -105,12 +123,18 @@ class Live:
 
     def _update(self, number: int, share: S, entries: Callable[[S, Times], ByCluster]) -> ByCluster:
         one = self._held.setdefault(number, Held())
-        one.update(share.hot, lambda times: entries(share, times), time.time(), self._settings.unknown_hold)
-        return one.entries
+        now = time.time()
+        one.update(share.hot, lambda times: entries(share, times), now, self._settings.unknown_hold)
+        by_counters = self._counted.setdefault(number, CountedBoards(self._entries_only, self._counters))
+        fresh = {cluster for cluster, at in one.times.items() if now - at <= totals.SILENT_S}
+        spans = {place: rate for place, rate in one.samples.items() if place[0] in fresh}
+        return by_counters.apply(one.entries, share.hot.totals, spans, now)
 
     def _unknown(self, number: int, share: S) -> Mapping[str, dict[str, UnknownEntry]]:
         one = self._held[number]
         found = held.unknown(one, share.hot, time.time(), self._settings.unknown_after)
+        services = {*one.services(), *share.hot.totals.services()}
+        found = counted.still_unknown(found, self._counted[number], services)
         self._counters.gauge(f"unknown_of_partition_{number}", sum(map(len, found.values())))
         return dict.fromkeys(one.times, {}) | found
 
@@ -126,7 +150,7 @@ class Live:
     def forget(self, revoked: Collection[TP]) -> None:
         self._redis.forget()
         self._trailing.forget(revoked)
-        self._held = {}
+        self._held, self._counted = {}, {}
         for tp in revoked:
             self._offsets.pop(tp, None)
             self._caught_up.discard(tp)

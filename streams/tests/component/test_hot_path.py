@@ -2,13 +2,17 @@
 
 import itertools
 import time
+from collections.abc import Callable
 
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from redis import Redis
 from spillway_contracts import names
-from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, UnknownEntry
 from spillway_lab.testing.waiting import eventually
+from spillway_native import partition_of
 
 CLUSTER, SHOP, STOCK = "hot-path", "hotshop", "hotstock"
 ENTRY, INNER = f"{SHOP} GET /carts/{{id}}", f"{STOCK} GET /levels"
@@ -44,8 +48,9 @@ def _request(number: int) -> bytes:
 
 def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
     """Load of every class with its rate, latency and requests in flight; demand of those that nobody among us asked
-    for, at the same rate. Spans are sent while they are news, until they show."""
-    running = {name: jobs(name) for name in ("exclusive", "curves", "graph")}
+    for, at the same rate. Spans are sent while they are news, until they show. Then the cluster falls silent, one
+    Envoy's counters come, and the worker is killed: what is not known is unknown, with its last values."""
+    running = {name: jobs(name, SPILLWAY_UNKNOWN_AFTER="3") for name in ("exclusive", "curves", "graph")}
     redis, numbers = Redis.from_url(redis_url, decode_responses=True), itertools.count()
 
     def shown() -> bool:
@@ -70,3 +75,67 @@ def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
         seen=lambda: ({name: job.state() for name, job in running.items()}, redis.keys("*")),
     )
     assert not running["exclusive"].counters().get("arrivals_dropped", 0)
+    _silence_is_unknown(redis)
+    _counters_are_known(
+        redis, lambda payload, partition: send(names.KAFKA_TOPIC_OTLP_METRICS, [payload], partition)
+    )
+    running["exclusive"].process.kill()
+    eventually(
+        lambda: "not read" in _unknown(redis).get(STOCK, ""),
+        "the stock unknown",
+        seen=lambda: _unknown(redis),
+    )
+
+
+def _unknown(redis: Redis) -> dict[str, str]:
+    found = redis.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=CLUSTER))
+    return {field: UnknownEntry.from_json(text).reason for field, text in found.items()}
+
+
+def _demand(redis: Redis) -> DemandEntry | None:
+    text = redis.hget(names.REDIS_KEY_DEMAND.format(cluster=CLUSTER), ENTRY)
+    return DemandEntry.from_json(text) if text else None
+
+
+def _silence_is_unknown(redis: Redis) -> None:
+    """No more spans, as when the collector stops: the cluster is unknown, its entries stay as they were."""
+    eventually(
+        lambda: "no spans" in _unknown(redis).get(names.VALUE_WHOLE_CLUSTER, ""),
+        "the cluster unknown",
+        seen=lambda: _unknown(redis),
+    )
+    before = _demand(redis)
+    assert before and before.rps > 0 and time.time() - before.at > 3
+    time.sleep(1.0)
+    assert _demand(redis) == before
+
+
+def _counters_are_known(redis: Redis, send: Callable[[bytes, int], object]) -> None:
+    """The shop's Envoy counts seven requests per second at the entry, though no span comes: so much is its demand, and
+    the shop is not unknown any more; the stock, without counters, still is."""
+    began, count = time.time_ns(), itertools.count(0, 7)
+
+    def shown() -> bool:
+        send(_totals(began, next(count)), partition_of(SHOP, 4))
+        time.sleep(1.0)
+        found = _demand(redis)
+        return bool(found and found.rps == pytest.approx(7, rel=0.25) and set(_unknown(redis)) == {STOCK})
+
+    eventually(shown, "counted demand", seen=lambda: (_demand(redis), _unknown(redis)))
+
+
+def _totals(began: int, count: int) -> bytes:
+    found = ExportMetricsServiceRequest()
+    of = found.resource_metrics.add()
+    texts = {
+        names.SPAN_ATTRIBUTE_SERVICE: SHOP, names.SPAN_ATTRIBUTE_CLUSTER: CLUSTER, names.OTEL_ATTRIBUTE_INSTANCE: "one",
+    }  # fmt: skip
+    for key, text in texts.items():
+        of.resource.attributes.add(key=key).value.string_value = text
+    metric = of.scope_metrics.add().metrics.add(name=names.OTEL_METRIC_REQUESTS)
+    point = metric.sum.data_points.add(
+        start_time_unix_nano=began, time_unix_nano=time.time_ns(), as_int=count
+    )
+    point.attributes.add(key=names.SPAN_ATTRIBUTE_CLASS).value.string_value = ENTRY
+    point.attributes.add(key=names.SPAN_ATTRIBUTE_ENTRY).value.bool_value = True
+    return found.SerializeToString()

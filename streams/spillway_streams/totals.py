@@ -1,0 +1,265 @@
+"""Requests as the proxies' own counters have them: totals that each Envoy sends every second. Pure.
+
+Counters are cumulative, so a lost message is in the next one, and zero is a figure, not an absence. They are placed in
+log time: no clock but the broker's is believed. How many spans there are, and what one of them claims to stand for,
+changes none of them.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from spillway_contracts import names
+
+from spillway_streams.attributes import CLUSTER, PayloadError, attributes_of, text
+from spillway_streams.counters import Counters
+
+SILENT_S = 5.0  # of log time, while others go on: an Envoy's totals have stopped
+FORGET_S = 60.0  # after that an Envoy that is silent has left, if others of its service go on
+_ALL_GONE_S = 3600.0  # if none does: the placement says sooner whether the service has left
+_TAKEN_OVER = 0.9  # of the service's requests before: the others have them now
+_MOST_RPS = 1e6  # of one Envoy and class: more is no count
+_MEMORY_S = 15
+_NEW_S = 5.0  # counters that began so recently began at zero
+
+Series = tuple[str, bool]  # class id ('' for none), whether nobody among us made the call
+
+
+class Report(NamedTuple):
+    """What one Envoy says at one time."""
+
+    cluster: str
+    service: str
+    instance: str
+    sent_ns: int
+    began_ns: int
+    counts: dict[Series, int]
+
+
+def decode(payload: bytes, counters: Counters) -> list[Report]:
+    """Totals of one ExportMetricsServiceRequest; other metrics are passed over. Raises PayloadError when it does not
+    decode. Reports without identity, and points that are no cumulative count, are counted by reason."""
+    try:
+        request = ExportMetricsServiceRequest.FromString(payload)
+    except DecodeError as error:
+        raise PayloadError(f"not an ExportMetricsServiceRequest: {error}") from error
+    reports = []
+    for resource_metrics in request.resource_metrics:
+        metrics = [metric for scope in resource_metrics.scope_metrics for metric in scope.metrics]
+        # The account of spans is there also before the first request.
+        if not any(
+            metric.name in (names.OTEL_METRIC_REQUESTS, names.OTEL_METRIC_SPANS) for metric in metrics
+        ):
+            continue
+        of = attributes_of(resource_metrics.resource.attributes)
+        identity = (
+            text(of, *CLUSTER),
+            text(of, names.SPAN_ATTRIBUTE_SERVICE),
+            text(of, names.OTEL_ATTRIBUTE_INSTANCE),
+        )
+        if not all(identity):
+            counters.add("rejected_totals: cluster, service or instance is absent")
+            continue
+        points = [(metric.name, point) for metric in metrics for point in metric.sum.data_points]
+        sent_ns = max((point.time_unix_nano for _, point in points), default=0)
+        began_ns = max((point.start_time_unix_nano for _, point in points), default=0)
+        counts: dict[Series, int] = {}
+        for name, point in points:
+            if name == names.OTEL_METRIC_REQUESTS:
+                _count(counts, point, began_ns, counters)
+        reports.append(Report(*identity, sent_ns, began_ns, counts))
+    return reports
+
+
+def _count(counts: dict[Series, int], point, began_ns: int, counters: Counters) -> None:
+    if point.WhichOneof("value") != "as_int" or point.as_int < 0 or point.start_time_unix_nano != began_ns:
+        counters.add("rejected_totals: no cumulative count")
+        return
+    of = attributes_of(point.attributes)
+    series = text(of, names.SPAN_ATTRIBUTE_CLASS), of.get(names.SPAN_ATTRIBUTE_ENTRY) is True
+    counts[series] = counts.get(series, 0) + point.as_int
+
+
+@dataclass(eq=False)
+class _Envoy:
+    sent_ns: int
+    began_ns: int
+    since: float  # log time from which on its requests are known
+    at: float  # log time of its newest report
+    counts: dict[Series, int]
+    by_second: dict[int, dict[Series, float]] = field(default_factory=lambda: defaultdict(dict))
+
+    def put(self, series: Series, count: float, first: float, end: float) -> None:
+        """Spreads a count evenly over the log time from `first` to `end`."""
+        for second in range(max(math.floor(first), math.floor(end) - _MEMORY_S), math.floor(end) + 1):
+            part = (min(end, second + 1) - max(first, second)) / (end - first)
+            if part > 0:
+                sums = self.by_second[second]
+                sums[series] = sums.get(series, 0.0) + count * part
+
+    def total(self, first: int, end: int) -> dict[Series, float]:
+        found: dict[Series, float] = defaultdict(float)
+        for second in range(first, end):
+            for series, count in self.by_second.get(second, {}).items():
+                found[series] += count
+        return found
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Requests per second of one service in one cluster, as of log time `at`. `missing`: '' or why it is not whole;
+    `rates` are then those of when it last was."""
+
+    at: float
+    rates: dict[Series, float]
+    missing: str = ""
+
+    @property
+    def total(self) -> float:
+        return sum(self.rates.values())
+
+    def by_class(self, entries_only: bool) -> dict[str, float]:
+        found: dict[str, float] = defaultdict(float)
+        for (class_id, is_entry), rate in self.rates.items():
+            if is_entry or not entries_only:
+                found[class_id] += rate
+        return dict(found)
+
+
+class TotalsTable:
+    """The newest seconds of at most `max_envoys` Envoys: the one silent for longest makes room."""
+
+    def __init__(self, seconds: int, max_envoys: int, max_series: int, counters: Counters) -> None:
+        """seconds: that a rate covers; max_series: of one Envoy."""
+        self._seconds, self._max_envoys, self._max_series = seconds, max_envoys, max_series
+        self._counters = counters
+        self._envoys: dict[tuple[str, str], dict[str, _Envoy]] = {}
+        self._count = 0
+        self._now = -math.inf
+        self._whole: dict[tuple[str, str], Counted] = {}  # the last one
+
+    def add(self, reports: Iterable[Report], taken: float) -> None:
+        """Takes what the broker took at Unix second `taken`."""
+        self._now = max(self._now, taken)
+        for report in reports:
+            place = report.cluster, report.service
+            envoys = self._envoys.setdefault(place, {})
+            known = envoys.get(report.instance)
+            if known is None:
+                self._make_room()
+                envoys = self._envoys.setdefault(place, {})
+                envoys[report.instance] = self._first(report, taken)
+                self._count += 1
+            elif report.sent_ns <= known.sent_ns and report.began_ns <= known.began_ns:
+                self._counters.add("repeated_totals")
+            else:
+                self._next(known, report, taken)
+
+    def _first(self, report: Report, taken: float) -> _Envoy:
+        counts = self._bounded(report.counts)
+        is_new = 0 <= report.sent_ns - report.began_ns < _NEW_S * 1e9
+        envoy = _Envoy(report.sent_ns, report.began_ns, -math.inf if is_new else taken, taken, counts)
+        if is_new:
+            self._put(envoy, counts, taken - _NEW_S, taken)
+        return envoy
+
+    def _next(self, envoy: _Envoy, report: Report, taken: float) -> None:
+        counts = self._bounded(report.counts)
+        is_reset = report.began_ns != envoy.began_ns
+        before = {} if is_reset else envoy.counts
+        if is_reset:
+            self._counters.add("totals_began_anew")
+        grown = {series: count - before.get(series, 0) for series, count in counts.items()}
+        if any(count < 0 for count in grown.values()):
+            self._counters.add("rejected_totals: a counter went back")
+            envoy.since, grown = taken, {}
+        self._put(envoy, grown, min(envoy.at, taken - 0.5), taken)
+        envoy.sent_ns, envoy.began_ns, envoy.at, envoy.counts = report.sent_ns, report.began_ns, taken, counts
+        for second in [second for second in envoy.by_second if second < taken - _MEMORY_S]:
+            del envoy.by_second[second]
+
+    def _put(self, envoy: _Envoy, grown: dict[Series, int], first: float, taken: float) -> None:
+        if any(count > _MOST_RPS * max(taken - first, 1.0) for count in grown.values()):
+            self._counters.add("rejected_totals: more requests than can be")
+            envoy.since = taken
+            return
+        for series, count in grown.items():
+            envoy.put(series, count, first, taken)
+
+    def _bounded(self, counts: dict[Series, int]) -> dict[Series, int]:
+        if len(counts) <= self._max_series:
+            return counts
+        self._counters.add("beyond_memory: totals: classes", len(counts) - self._max_series)
+        return dict(sorted(counts.items(), key=lambda item: -item[1])[: self._max_series])
+
+    def _make_room(self) -> None:
+        if self._count < self._max_envoys:
+            return
+        self._counters.add("beyond_memory: totals: Envoys")
+        found = (
+            (envoy.at, place, name) for place, own in self._envoys.items() for name, envoy in own.items()
+        )
+        _, place, name = min(found)
+        self._remove(place, name)
+
+    def _remove(self, place: tuple[str, str], name: str) -> None:
+        del self._envoys[place][name]
+        self._count -= 1
+        if not self._envoys[place]:
+            del self._envoys[place]
+            self._whole.pop(place, None)
+
+    def __contains__(self, place: tuple[str, str]) -> bool:
+        return place in self._envoys
+
+    def services(self) -> list[tuple[str, str]]:
+        """(cluster, service) of which there are totals."""
+        return list(self._envoys)
+
+    def counted(self, cluster: str, service: str, now: float) -> Counted | None:
+        """Rates over the last whole seconds that all Envoys of the service have reported; None when there are none
+        of these. now: Unix seconds."""
+        place = cluster, service
+        self._forget(place, now)
+        envoys = self._envoys.get(place, {})
+        going = [envoy for envoy in envoys.values() if now - envoy.at <= SILENT_S]
+        found, before = self._sum(going), self._whole.get(place)
+        if len(going) < len(envoys):
+            if before is None:
+                return None
+            if not found or found.total < _TAKEN_OVER * before.total or not found.total:
+                since, silent = min(envoy.at for envoy in envoys.values()), len(envoys) - len(going)
+                reason = f"counters of {silent} of {len(envoys)} Envoys stopped {now - since:.0f} s ago"
+                return replace(before, missing=reason)
+            for name in [name for name, envoy in envoys.items() if envoy not in going]:
+                self._remove(place, name)  # the others have its requests: it has left
+        if found:
+            self._whole[place] = found
+        return found
+
+    def _sum(self, envoys: list[_Envoy]) -> Counted | None:
+        """None when one of them is not known for long enough, or there is none."""
+        at = min((envoy.at for envoy in envoys), default=0.0)
+        first, end = math.floor(at) - self._seconds, math.floor(at)
+        if not envoys or any(envoy.since > first for envoy in envoys):
+            return None
+        rates: dict[Series, float] = defaultdict(float)
+        for envoy in envoys:
+            rates |= {series: rates[series] for series in envoy.counts}
+            for series, count in envoy.total(first, end).items():
+                rates[series] += count / self._seconds
+        return Counted(at, dict(rates))
+
+    def _forget(self, place: tuple[str, str], now: float) -> None:
+        """Drops Envoys that have been silent for long."""
+        envoys = self._envoys.get(place, {})
+        newest = max((envoy.at for envoy in envoys.values()), default=now)
+        keep = FORGET_S if now - newest <= SILENT_S else _ALL_GONE_S
+        gone = [name for name, envoy in envoys.items() if now - envoy.at > SILENT_S + keep]
+        for name in gone:
+            self._remove(place, name)
+            self._counters.add("totals_of_an_envoy_forgotten")

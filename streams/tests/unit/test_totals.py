@@ -1,0 +1,183 @@
+"""Rates by the proxies' own counters: what spans claim does not move them, and what counters do not say is unknown."""
+
+from pathlib import Path
+
+import pytest
+from spillway_contracts import names
+from spillway_contracts.hot_state import DemandEntry
+from spillway_streams import counted, totals
+from spillway_streams.attributes import PayloadError
+from spillway_streams.counted import CountedBoards
+from spillway_streams.counters import Counters
+from spillway_streams.totals import Report, TotalsTable
+
+T0 = 1_700_000_000
+A, B = "shop GET /a", "shop GET /b"
+PLACE = ("west", "shop")
+GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden" / "filter_totals.binpb"
+
+
+class World:
+    """Envoys of one service, each with so many requests per second, and a board of spans."""
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.table = TotalsTable(5, 100, 10, self.counters)
+        self.board: CountedBoards = CountedBoards(True, self.counters)
+        self.counts: dict[str, dict] = {}
+
+    def run(self, first: int, end: int, rates: dict[str, dict], clock_ahead_s: float = 0.0) -> None:
+        for now in range(first, end):
+            for envoy, own in rates.items():
+                counts = self.counts.setdefault(envoy, {})
+                for series, rate in own.items():
+                    counts[series] = counts.get(series, 0) + rate
+                self.report(envoy, now + 0.3, dict(counts), clock_ahead_s)
+
+    def report(
+        self, envoy: str, at: float, counts: dict, ahead_s: float = 0.0, began: int = T0 - 1000
+    ) -> None:
+        sent_ns = int((T0 + at + ahead_s) * 1e9)
+        report = Report(*PLACE, envoy, sent_ns, int((began + ahead_s) * 1e9), counts)
+        self.table.add([report], T0 + at)
+
+    def show(
+        self, now: float, spans: dict[str, float], samples: float | None = None
+    ) -> dict[str, DemandEntry]:
+        entries = {class_id: DemandEntry(T0 + now - 1, rps, 0.0, 5.0) for class_id, rps in spans.items()}
+        came = {PLACE: sum(spans.values()) if samples is None else samples}
+        return self.board.apply({"west": entries}, self.table, came, T0 + now).get("west", {})
+
+    def rps(self, now: float, spans: dict[str, float], samples: float | None = None) -> dict[str, float]:
+        return {class_id: entry.rps for class_id, entry in self.show(now, spans, samples).items()}
+
+
+def test_a_span_that_claims_a_million_requests_moves_no_rate():
+    """Forged tracestate, or requests that hide behind an unsampled flag: demand is what the Envoys have counted."""
+    world = World()
+    world.run(0, 20, {"e1": {(A, True): 60, (B, True): 10, (A, False): 500}, "e2": {(A, True): 40}})
+    assert world.rps(19.5, {A: 100, B: 10}) == pytest.approx({A: 100, B: 10})
+    assert world.rps(19.5, {A: 2.0**20, B: 10}, samples=111) == pytest.approx({A: 100, B: 10})
+    assert world.rps(19.5, {A: 1.0, B: 10}) == pytest.approx({A: 100, B: 10})
+    assert world.board.known == {PLACE}
+
+
+def test_a_counter_that_stands_still_is_a_known_zero():
+    """Nobody asks: the class leaves the board, and the service is not unknown though its cluster has no spans."""
+    world = World()
+    world.run(0, 20, {"e1": {(A, True): 60}})
+    world.show(19.5, {A: 60})
+    world.run(20, 40, {"e1": {(A, True): 0}})
+    assert world.rps(39.5, {A: 60}, samples=0) == {} and world.board.known == {PLACE}
+    silent = {"west": {names.VALUE_WHOLE_CLUSTER: "silent"}, "east": {names.VALUE_WHOLE_CLUSTER: "silent"}}
+    places = [PLACE, ("west", "stock"), ("east", "shop")]
+    left = counted.still_unknown(silent, world.board, places)
+    assert left == {"west": {"stock": "silent"}, "east": {names.VALUE_WHOLE_CLUSTER: "silent"}}
+
+
+def test_spans_that_are_dropped_do_not_make_load_smaller():
+    """Half of the spans are lost on their way: the load is the counters', the latency that of the spans that came."""
+    world = World()
+    world.run(0, 20, {"e1": {(A, True): 80}})
+    [entry] = world.show(19.5, {A: 40}).values()
+    assert (entry.rps, entry.duration_ms) == (pytest.approx(80), 5.0)
+    world.run(20, 30, {"e1": {(A, True): 80}})
+    [entry] = world.show(29.5, {}).values()
+    assert (entry.rps, entry.duration_ms, entry.at) == (pytest.approx(80), 5.0, T0 + 29.3)
+
+
+def test_an_envoy_whose_exports_stop_leaves_its_service_unknown():
+    """The other one's share is not the whole: the last known values stay, with the reason, until it is back."""
+    world = World()
+    both = {"e1": {(A, True): 50}, "e2": {(A, True): 50}}
+    world.run(0, 20, both)
+    before = world.show(19.5, {A: 100})
+    for now in range(20, 60):
+        world.run(now, now + 1, {"e1": {(A, True): 50}})
+        if now >= 26:
+            assert world.show(now + 0.5, {A: 50}) == before
+    assert world.board.unknown[PLACE].reason == "counters of 1 of 2 Envoys stopped 40 s ago"
+    world.counts["e2"][A, True] += 40 * 50
+    world.run(60, 66, both)
+    assert world.rps(65.5, {A: 100}) == {A: pytest.approx(100)} and world.board.unknown == {}
+
+
+def test_an_envoy_whose_requests_others_have_taken_over_has_left():
+    """A pod is scaled down: its service is unknown for seconds only."""
+    world = World()
+    world.run(0, 20, {"e1": {(A, True): 50}, "e2": {(A, True): 50}})
+    world.show(19.5, {A: 100})
+    world.run(20, 30, {"e1": {(A, True): 98}})
+    assert world.rps(29.5, {A: 98}) == {A: pytest.approx(98)} and world.board.unknown == {}
+
+
+def test_an_envoy_that_is_silent_for_a_minute_is_forgotten_if_others_go_on():
+    world = World()
+    world.run(0, 20, {"e1": {(A, True): 50}, "e2": {(A, True): 50}})
+    world.show(19.5, {A: 100})
+    world.run(20, 90, {"e1": {(A, True): 50}})
+    assert world.rps(80.5, {A: 50}) == {A: pytest.approx(100)}
+    assert world.rps(89.5, {A: 50}) == {A: pytest.approx(50)} and world.board.unknown == {}
+    alone = World()
+    alone.run(0, 20, {"e1": {(A, True): 50}})
+    alone.show(19.5, {A: 50})
+    assert alone.rps(400.0, {}) == {A: pytest.approx(50)} and PLACE in alone.board.unknown
+
+
+def test_without_counters_spans_that_are_whole_count():
+    """The way of the metrics is away, that of the spans is not; and Envoys of a version without totals beside others."""
+    world = World()
+    assert world.rps(1.0, {A: 7}) == {A: 7}
+    world.run(0, 20, {"e1": {(A, True): 50}})
+    world.show(19.5, {A: 50})
+    assert world.rps(40.0, {A: 52}) == {A: 52} and world.board.unknown == {}
+    world.run(40, 60, {"e1": {(A, True): 50}})
+    assert world.rps(59.5, {A: 100}) == {A: 100} and world.counters["totals_of_some_envoys_only"] == 1
+
+
+def test_classes_that_were_renamed_after_they_were_counted_have_their_share():
+    """A rule makes one class of two, and requests without one get theirs from their path."""
+    world = World()
+    world.run(
+        0, 20, {"e1": {(A, True): 10, ("shop GET /x", True): 20, ("shop GET /y", True): 10, ("", True): 10}}
+    )
+    found = world.rps(19.5, {A: 10, "shop GET /{z}": 30, "shop GET /other": 10})
+    assert found == pytest.approx({A: 10, "shop GET /{z}": 30, "shop GET /other": 10})
+
+
+def test_resets_repeats_and_absurd_counts_are_no_requests():
+    """A restart begins at zero; what was sent twice counts once; a jump and a step back are counted, and waited out; a
+    clock that is an hour ahead changes nothing."""
+    world = World()
+    world.run(0, 20, {"e1": {(A, True): 50}}, clock_ahead_s=3600.0)
+    assert world.rps(19.5, {A: 50}) == {A: pytest.approx(50)}
+    world.report("e1", 19.4, {(A, True): 1000}, 3600.0 - 0.2)
+    assert world.counters["repeated_totals"] == 1
+    world.report("e1", 20.3, {(A, True): 2**62}, 3600.0)
+    assert world.counters["rejected_totals: more requests than can be"] == 1
+    assert world.table.counted(*PLACE, T0 + 20.5) is None
+    world.report("e1", 21.3, {(A, True): 5}, 3600.0)
+    assert world.counters["rejected_totals: a counter went back"] == 1
+    fresh = World()
+    fresh.run(0, 20, {"e1": {(A, True): 50}})
+    for now in range(20, 26):
+        fresh.report("e1", now + 0.3, {(A, True): 50 * (now - 19)}, began=T0 + 19)
+    assert fresh.rps(25.5, {A: 50}) == {A: pytest.approx(50)} and fresh.counters["totals_began_anew"] == 1
+
+
+def test_memory_of_envoys_and_classes_is_bounded():
+    world = World()
+    world.table = TotalsTable(5, 3, 2, world.counters)
+    for n in range(5):
+        world.report(f"e{n}", n, {(f"shop GET /{i}", True): i for i in range(4)})
+    assert world.counters["beyond_memory: totals: Envoys"] == 2
+    assert world.counters["beyond_memory: totals: classes"] == 10
+
+
+def test_what_the_filter_sends_is_read():
+    """The golden message of wasm/."""
+    [report] = totals.decode(GOLDEN.read_bytes(), Counters())
+    assert report.cluster and report.service and report.instance
+    assert report.sent_ns > report.began_ns > 0 and any(entry for _, entry in report.counts)
+    with pytest.raises(PayloadError):
+        totals.decode(b"\xff", Counters())
