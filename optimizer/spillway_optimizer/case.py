@@ -139,7 +139,7 @@ def refused(model: ApplicationModel, why: str, around: Circumstances, solved: So
     return Case(
         model.name,
         around.memory,
-        replace(around.memory, published_at=around.now),
+        _published(around.memory, around),
         solved,
         held=kept,
         wants=bool(kept) and due(around.memory, around.thresholds, around.now),
@@ -157,7 +157,7 @@ def _decided(
     return Case(
         model.name,
         decision.memory if decision.action is Action.WAIT else around.memory,
-        replace(decision.memory, published_at=around.now),
+        _published(decision.memory, around),
         solved,
         decision,
         part,
@@ -165,6 +165,11 @@ def _decided(
         decision.action is not Action.WAIT,
         (*notes, *(solved.solution.notes if solved else ())),
     )
+
+
+def _published(memory: Memory, around: Circumstances) -> Memory:
+    base = around.in_force.base_version if around.in_force else memory.base
+    return replace(memory, published_at=around.now, base=base)
 
 
 def _as_they_are(around: Circumstances, routes: Iterable[RuleKey], why: str) -> tuple[Rule, ...]:

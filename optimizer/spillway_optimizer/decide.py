@@ -17,7 +17,7 @@ from spillway_optimizer.hot import InForce
 from spillway_optimizer.memory import Memory, Thresholds, confirmed, difference, due, pending, takes_back
 from spillway_optimizer.objective import Evaluation, evaluate_shares
 from spillway_optimizer.problem import Problem
-from spillway_optimizer.rules import TOTAL, Rules, to_shares
+from spillway_optimizer.rules import TOTAL, Rules, changed, to_shares
 from spillway_optimizer.verify import ROUNDING_SLACK, verify
 
 
@@ -145,9 +145,8 @@ def _adopt(memory: Memory, policy: str, in_force: InForce | None, now: float) ->
         ours = in_force.origin in (Origin.ORIGIN_OPTIMIZER, Origin.ORIGIN_PAPA)
         alive = in_force.routing(now) == in_force.rules != {}
         return Memory(policy, in_force.rules, in_force.rules, _NEVER) if ours and alive else memory
-    if in_force.origin == Origin.ORIGIN_PAPA:
-        return replace(memory, intended={**memory.intended, **in_force.rules})
-    return memory
+    papas = in_force.changed_by(Origin.ORIGIN_PAPA, memory.base)
+    return replace(memory, intended={**memory.intended, **papas})
 
 
 def _operators(in_force: InForce | None) -> bool:
@@ -172,11 +171,8 @@ def _gain(problem: Problem, own: Rules, candidate: Rules) -> float:
 
 
 def _holds(intended: Rules, in_force: InForce | None) -> bool:
-    """Whether the clusters that publish any rules publish these; a publisher may move in steps."""
+    """Whether the clusters that publish any rules publish these, but for OTHERS_DELTA; a publisher may move in steps."""
     if in_force is None or _operators(in_force):
         return True  # nothing published yet, or not ours to change: the renewal will come
-    return all(
-        in_force.rules.get(key) == weights
-        for key, weights in intended.items()
-        if key.source_cluster in in_force.versions
-    )
+    published = {k: weights for k, weights in intended.items() if k.source_cluster in in_force.versions}
+    return not changed({k: in_force.rules.get(k, {}) for k in published}, published)

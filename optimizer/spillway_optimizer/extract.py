@@ -36,6 +36,7 @@ class Stamp:
     ttl_s: float
     classes: tuple[str, ...]  # every known class
     fencing_token: int = 0  # of the proposer's lease
+    base_version: int = 0  # in force when the rules were made; 0: nothing was
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ def assembled(
         id=stamp.ruleset_id,
         origin=stamp.origin,
         fencing_token=stamp.fencing_token,
+        base_version=stamp.base_version,
         policy=stamp.policy,
         input_window=InputWindow(id=stamp.window.id),
         predicted=predicted([part.evaluation for part in parts]),

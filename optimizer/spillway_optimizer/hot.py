@@ -11,7 +11,7 @@ from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import ContractError, names, traffic_class
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
-from spillway_optimizer.rules import Rules, of_ruleset
+from spillway_optimizer.rules import RuleKey, Rules, of_ruleset
 from spillway_optimizer.smoothing import Rates
 from spillway_optimizer.telemetry import Telemetry
 from spillway_optimizer.triggers import Pulse
@@ -45,6 +45,27 @@ class InForce:
     @property
     def version(self) -> int:
         return max(self.versions.values(), default=0)
+
+    @property
+    def base_version(self) -> int:
+        """What a proposal of all rules starts from: the lowest of the clusters, 0 without any."""
+        return min(self.versions.values(), default=0)
+
+    def changed_by(self, origin: Origin, since: int) -> Rules:
+        """Rules that this origin changed last, after version `since`. What 0.1.0 published counts as changed in its
+        version by its ruleset's origin."""
+        found = {}
+        for ruleset in self.rulesets.values():
+            for rule in ruleset.rules:
+                c = rule.traffic_class
+                class_id = f"{c.service} {c.method} {c.path_template}"
+                key = RuleKey(rule.source_cluster, rule.source_service, class_id)
+                version, by = rule.changed_version, rule.changed_by
+                if not version:
+                    version, by = ruleset.version, ruleset.origin
+                if key in self.rules and by == origin and version > since:
+                    found[key] = self.rules[key]
+        return found
 
     def routing(self, now: float) -> Rules:
         """The rules that relays route by: of an expired ruleset they serve local-first."""

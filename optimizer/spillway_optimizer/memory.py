@@ -16,6 +16,7 @@ class Memory:
     before: Rules | None = None  # the solution proposed before `own`
     pending: Rules | None = None  # a solution that would pay, and waits to be seen again
     pending_at: float = 0.0  # Unix seconds, when it was seen first
+    base: int = 0  # version in force when these rules were proposed: what PAPA changed later is not in them
 
 
 @dataclass(frozen=True)

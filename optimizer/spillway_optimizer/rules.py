@@ -14,6 +14,10 @@ from spillway_optimizer.problem import Problem
 TOTAL = names.VALUE_WEIGHT_TOTAL
 
 
+# Parts of TOTAL: a rule counts as changed by somebody else when a weight differs by more. Less is rounding.
+OTHERS_DELTA = 200
+
+
 class RuleKey(NamedTuple):
     source_cluster: str
     source_service: str
@@ -166,6 +170,13 @@ def largest_remainder(shares: np.ndarray, total: int = TOTAL, dear: np.ndarray |
     order = np.argsort(-(exact - floor), kind="stable")
     floor[order[:missing]] += 1
     return floor
+
+
+def changed(before: Rules, after: Rules, delta: int = OTHERS_DELTA) -> set[RuleKey]:
+    """The rules of both of which a weight differs by more than `delta`, and those that came or went."""
+    both = before.keys() & after.keys()
+    moved = {key for key in both if max_difference({key: before[key]}, {key: after[key]}) > delta}
+    return moved | (before.keys() ^ after.keys())
 
 
 def max_difference(before: Rules, after: Rules) -> int:

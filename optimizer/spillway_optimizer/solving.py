@@ -281,6 +281,7 @@ class Solving:
             ttl_s=min(self.settings.optimizer_ttl_s, current.maximum_expiry_seconds),
             classes=run.classes,
             fencing_token=self._token,
+            base_version=run.in_force.base_version if run.in_force else 0,
         )
         parts, held = sent(cases)
         return assembled(parts, held, guardrails.pinned(current), stamp, self.topology)

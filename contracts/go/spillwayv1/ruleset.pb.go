@@ -217,9 +217,13 @@ type Rule struct {
 	TrafficClass  *TrafficClass          `protobuf:"bytes,3,opt,name=traffic_class,json=trafficClass,proto3" json:"traffic_class,omitempty"`
 	Destinations  []*Destination         `protobuf:"bytes,4,rep,name=destinations,proto3" json:"destinations,omitempty"`
 	// Why this split, for people: one sentence.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Given by the publisher: the version in which the weights became what they are, and who proposed that.
+	// 0: published by 0.1.0; not known.
+	ChangedVersion uint64 `protobuf:"varint,6,opt,name=changed_version,json=changedVersion,proto3" json:"changed_version,omitempty"`
+	ChangedBy      Origin `protobuf:"varint,7,opt,name=changed_by,json=changedBy,proto3,enum=spillway.v1.Origin" json:"changed_by,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Rule) Reset() {
@@ -285,6 +289,20 @@ func (x *Rule) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Rule) GetChangedVersion() uint64 {
+	if x != nil {
+		return x.ChangedVersion
+	}
+	return 0
+}
+
+func (x *Rule) GetChangedBy() Origin {
+	if x != nil {
+		return x.ChangedBy
+	}
+	return Origin_ORIGIN_UNSPECIFIED
 }
 
 // Clusters that requests from one source cluster must never reach, not even by failover: data residency.
@@ -513,6 +531,13 @@ type Ruleset struct {
 	// Given by the publisher, whatever a proposal says: of each (source cluster, class) at most one, in that order.
 	// They hold beyond expires_at, until another ruleset is taken.
 	Denials []*Denial `protobuf:"bytes,12,rep,name=denials,proto3" json:"denials,omitempty"`
+	// In a proposal: the version that the proposer read, the lowest of the clusters whose rules it changes. Refused when
+	// another origin has changed one of these rules since. 0: not compared; the operator's and 0.1.0's optimizer's only.
+	BaseVersion uint64 `protobuf:"varint,13,opt,name=base_version,json=baseVersion,proto3" json:"base_version,omitempty"`
+	// In a proposal: `rules` replace those of the same source cluster, source service and class, `traffic_classes` are
+	// added, and all else stays as it is in force, the expiry and the policy too. `policy` and `input_window` are empty:
+	// a publisher of 0.1.0 then refuses it, instead of taking it for the whole.
+	Partial bool `protobuf:"varint,14,opt,name=partial,proto3" json:"partial,omitempty"`
 	// From this version on, earlier fencing tokens of these origins do not count. Only the operator may ask for it.
 	ResetFences []Origin `protobuf:"varint,15,rep,packed,name=reset_fences,json=resetFences,proto3,enum=spillway.v1.Origin" json:"reset_fences,omitempty"`
 	// Why the operator sent it, for the audit.
@@ -635,6 +660,20 @@ func (x *Ruleset) GetDenials() []*Denial {
 	return nil
 }
 
+func (x *Ruleset) GetBaseVersion() uint64 {
+	if x != nil {
+		return x.BaseVersion
+	}
+	return 0
+}
+
+func (x *Ruleset) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
 func (x *Ruleset) GetResetFences() []Origin {
 	if x != nil {
 		return x.ResetFences
@@ -662,13 +701,16 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight\x120\n" +
 	"\x14predicted_compute_ms\x18\x03 \x01(\x01R\x12predictedComputeMs\x120\n" +
-	"\x14predicted_network_ms\x18\x04 \x01(\x01R\x12predictedNetworkMs\"\xea\x01\n" +
+	"\x14predicted_network_ms\x18\x04 \x01(\x01R\x12predictedNetworkMs\"\xc7\x02\n" +
 	"\x04Rule\x12%\n" +
 	"\x0esource_cluster\x18\x01 \x01(\tR\rsourceCluster\x12%\n" +
 	"\x0esource_service\x18\x02 \x01(\tR\rsourceService\x12>\n" +
 	"\rtraffic_class\x18\x03 \x01(\v2\x19.spillway.v1.TrafficClassR\ftrafficClass\x12<\n" +
 	"\fdestinations\x18\x04 \x03(\v2\x18.spillway.v1.DestinationR\fdestinations\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x8b\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12'\n" +
+	"\x0fchanged_version\x18\x06 \x01(\x04R\x0echangedVersion\x122\n" +
+	"\n" +
+	"changed_by\x18\a \x01(\x0e2\x13.spillway.v1.OriginR\tchangedBy\"\x8b\x01\n" +
 	"\x06Denial\x12%\n" +
 	"\x0esource_cluster\x18\x01 \x01(\tR\rsourceCluster\x12>\n" +
 	"\rtraffic_class\x18\x02 \x01(\v2\x19.spillway.v1.TrafficClassR\ftrafficClass\x12\x1a\n" +
@@ -686,7 +728,7 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"network_ms\x18\x03 \x01(\x01R\tnetworkMs\x12-\n" +
 	"\x13egress_usd_per_hour\x18\x04 \x01(\x01R\x10egressUsdPerHour\x12\x1d\n" +
 	"\n" +
-	"demand_rps\x18\x05 \x01(\x01R\tdemandRps\"\xf3\x04\n" +
+	"demand_rps\x18\x05 \x01(\x01R\tdemandRps\"\xb0\x05\n" +
 	"\aRuleset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12+\n" +
@@ -702,7 +744,9 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"\x0ftraffic_classes\x18\n" +
 	" \x03(\v2\x19.spillway.v1.TrafficClassR\x0etrafficClasses\x12#\n" +
 	"\rfencing_token\x18\v \x01(\x04R\ffencingToken\x12-\n" +
-	"\adenials\x18\f \x03(\v2\x13.spillway.v1.DenialR\adenials\x126\n" +
+	"\adenials\x18\f \x03(\v2\x13.spillway.v1.DenialR\adenials\x12!\n" +
+	"\fbase_version\x18\r \x01(\x04R\vbaseVersion\x12\x18\n" +
+	"\apartial\x18\x0e \x01(\bR\apartial\x126\n" +
 	"\freset_fences\x18\x0f \x03(\x0e2\x13.spillway.v1.OriginR\vresetFences\x12\x16\n" +
 	"\x06reason\x18\x10 \x01(\tR\x06reason*\\\n" +
 	"\x06Origin\x12\x16\n" +
@@ -739,23 +783,24 @@ var file_spillway_v1_ruleset_proto_goTypes = []any{
 var file_spillway_v1_ruleset_proto_depIdxs = []int32{
 	1,  // 0: spillway.v1.Rule.traffic_class:type_name -> spillway.v1.TrafficClass
 	2,  // 1: spillway.v1.Rule.destinations:type_name -> spillway.v1.Destination
-	1,  // 2: spillway.v1.Denial.traffic_class:type_name -> spillway.v1.TrafficClass
-	8,  // 3: spillway.v1.InputWindow.start:type_name -> google.protobuf.Timestamp
-	8,  // 4: spillway.v1.InputWindow.end:type_name -> google.protobuf.Timestamp
-	0,  // 5: spillway.v1.Ruleset.origin:type_name -> spillway.v1.Origin
-	5,  // 6: spillway.v1.Ruleset.input_window:type_name -> spillway.v1.InputWindow
-	8,  // 7: spillway.v1.Ruleset.created_at:type_name -> google.protobuf.Timestamp
-	8,  // 8: spillway.v1.Ruleset.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 9: spillway.v1.Ruleset.predicted:type_name -> spillway.v1.Prediction
-	3,  // 10: spillway.v1.Ruleset.rules:type_name -> spillway.v1.Rule
-	1,  // 11: spillway.v1.Ruleset.traffic_classes:type_name -> spillway.v1.TrafficClass
-	4,  // 12: spillway.v1.Ruleset.denials:type_name -> spillway.v1.Denial
-	0,  // 13: spillway.v1.Ruleset.reset_fences:type_name -> spillway.v1.Origin
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	0,  // 2: spillway.v1.Rule.changed_by:type_name -> spillway.v1.Origin
+	1,  // 3: spillway.v1.Denial.traffic_class:type_name -> spillway.v1.TrafficClass
+	8,  // 4: spillway.v1.InputWindow.start:type_name -> google.protobuf.Timestamp
+	8,  // 5: spillway.v1.InputWindow.end:type_name -> google.protobuf.Timestamp
+	0,  // 6: spillway.v1.Ruleset.origin:type_name -> spillway.v1.Origin
+	5,  // 7: spillway.v1.Ruleset.input_window:type_name -> spillway.v1.InputWindow
+	8,  // 8: spillway.v1.Ruleset.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 9: spillway.v1.Ruleset.expires_at:type_name -> google.protobuf.Timestamp
+	6,  // 10: spillway.v1.Ruleset.predicted:type_name -> spillway.v1.Prediction
+	3,  // 11: spillway.v1.Ruleset.rules:type_name -> spillway.v1.Rule
+	1,  // 12: spillway.v1.Ruleset.traffic_classes:type_name -> spillway.v1.TrafficClass
+	4,  // 13: spillway.v1.Ruleset.denials:type_name -> spillway.v1.Denial
+	0,  // 14: spillway.v1.Ruleset.reset_fences:type_name -> spillway.v1.Origin
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_ruleset_proto_init() }

@@ -28,13 +28,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Samples of one duration, averaged where PAPA compares and kept where it needs their spread."""
+    """Samples of some windows, averaged where PAPA compares and kept where it needs their spread."""
 
     objective_ms: float
     failed_share: float
     latency_ms: Mapping[str, float]
     observations: Mapping[RuleKey, Observations]
     rule_rps: Mapping[RuleKey, float]
+    objectives_ms: Sequence[float] = ()  # of each sample
 
 
 def sample(
@@ -130,6 +131,7 @@ def measure(samples: Sequence[Sample], predictions: Mapping[tuple[RuleKey, str],
             k: _mean([s.rule_rps.get(k, 0.0) for s in samples])
             for k in {k for s in samples for k in s.rule_rps}
         },
+        objectives_ms=tuple(s.objective_ms for s in samples),
     )
 
 

@@ -13,12 +13,12 @@ S_U = S_O, so the sum of weights stays.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_optimizer.rules import TOTAL, RuleKey, Rules, Weights, largest_remainder, max_difference
+from spillway_optimizer.rules import TOTAL, RuleKey, Rules, Weights, changed, largest_remainder
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,6 @@ class Parameters:
     gamma: float = 0.05  # share of a rule's weight that one step moves
     theta: int = 3  # failed attempts before a rule counts as converged
     delta_perf: float = 0.10  # relative change of any class's latency that restarts exploration
-    delta_rule: float = 0.05  # change of any weight (as a share) by others that does
     min_gap_ms: float = 1.0  # spread of per-request discrepancies below which nothing is done
     sigma: float = 2.0  # ... and in standard errors of that spread
 
@@ -141,12 +140,19 @@ def restart(
     latency_now: Mapping[str, float],
     parameters: Parameters,
 ) -> Progress:
-    """Forgets what had converged when others changed rules, or any latency moved (appendix F, line 7)."""
-    if max_difference(rules_before, rules_now) > parameters.delta_rule * TOTAL:
+    """Forgets what had converged when others changed rules, or any latency moved (appendix F, line 7). A rule that
+    others changed by however little is not converged, nor half-way to it."""
+    if changed(rules_before, rules_now):
         return Progress.none()
     for key in latency_before.keys() & latency_now.keys():
         if abs(latency_now[key] - latency_before[key]) > parameters.delta_perf * max(
             latency_before[key], 1e-9
         ):
             return Progress.none()
-    return progress
+    return without(progress, changed(rules_before, rules_now, delta=0))
+
+
+def without(progress: Progress, keys: Collection[RuleKey]) -> Progress:
+    """Forgets attempts and convergence of these rules."""
+    attempts = {key: count for key, count in progress.attempts.items() if key not in keys}
+    return Progress(attempts, progress.converged - set(keys))

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from spillway.v1.topology_pb2 import Topology
 
@@ -13,7 +13,7 @@ from spillway_optimizer.lease import Lease
 from spillway_optimizer.papa.observe import Measurement, Sample, expected, measure, sample
 from spillway_optimizer.policies import SPILLWAY
 from spillway_optimizer.reading import Reader
-from spillway_optimizer.rules import Rules
+from spillway_optimizer.rules import Rules, changed
 
 _SAMPLE_S = 1.0
 _IN_FORCE_TIMEOUT_S = 15.0
@@ -41,38 +41,56 @@ class Watch:
             raise Interrupted("rules in force are not complete")
         if in_force.policy != SPILLWAY or any(r.policy != SPILLWAY for r in in_force.rulesets.values()):
             raise Interrupted(f"the policy in force is {in_force.policy!r}")
-        if settled and last_rules != in_force.rules:
+        if settled and (last_rules is None or changed(last_rules, in_force.rules)):
             # The optimizer moved: give it tau to take effect before judging its predictions.
             await self.settle(self._settings.papa_tau_s)
             now = await hot.in_force(self._redis, self._clusters)
-            if now is None or now.rules != in_force.rules:
+            if now is None or changed(now.rules, in_force.rules):
                 raise Interrupted("rules are still changing")
             return now
         return in_force
 
     async def measure(self, in_force: InForce) -> Measurement:
-        """Samples for tau. Raises Interrupted when the rules change meanwhile, or nothing sound is seen."""
-        samples: list[Sample] = []
-        deadline = time.monotonic() + self._settings.papa_tau_s
-        why = "no telemetry"
-        while time.monotonic() < deadline:
-            await self._hold_on()
-            now = await hot.in_force(self._redis, self._clusters)
-            if now is None or now.rules != in_force.rules or now.policy != in_force.policy:
-                raise Interrupted("superseded: others changed the rules")
+        """One sample in each of `papa_windows` windows. Raises Interrupted as `samples` does."""
+        found: list[Sample] = []
+        async for one in self.samples(in_force, self._settings.papa_windows):
+            found.append(one)
+        return measure(found, expected(in_force))
+
+    async def samples(self, in_force: InForce, windows: int) -> AsyncIterator[Sample]:
+        """A sample at the end of each window: boards are means over about as long, so samples do not overlap. A window
+        without a sound sample is passed over. Raises Interrupted when others change the rules meanwhile, or no window
+        had a sound sample."""
+        why, sound = "no telemetry", False
+        for _ in range(windows):
+            await self._window(in_force)
             telemetry = await self._reader.read()
+            if telemetry is None:
+                continue
             try:
-                if telemetry is not None:
-                    at = time.time()
-                    samples.append(
-                        sample(telemetry, now, self._topology, at, self._settings.papa_board_max_age_s)
-                    )
-                    in_force = now
+                now = await self._unchanged(in_force)
+                at, most_s = time.time(), self._settings.papa_board_max_age_s
+                yield sample(telemetry, now, self._topology, at, most_s)
+                sound = True
             except ProblemError as error:
                 why = str(error)
-        if not samples:
+        if not sound:
             raise Interrupted(why)
-        return measure(samples, expected(in_force))
+
+    async def _window(self, in_force: InForce) -> None:
+        deadline = time.monotonic() + self._settings.papa_window_s
+        while (left := deadline - time.monotonic()) > 0:
+            await self._hold_on(min(_SAMPLE_S, left))
+            await self._unchanged(in_force)
+
+    async def _unchanged(self, in_force: InForce) -> InForce:
+        """What is in force now. Raises Interrupted when others changed it."""
+        now = await hot.in_force(self._redis, self._clusters)
+        if now is None or now.policy != in_force.policy:
+            raise Interrupted("superseded: others changed the policy")
+        if others := changed(in_force.rules, now.rules):
+            raise Interrupted(f"superseded: others changed {len(others)} rules")
+        return now
 
     async def until(self, arrived: Callable[[InForce], bool]) -> InForce:
         """The ruleset in force that fulfils `arrived`; Interrupted after a while."""
@@ -90,9 +108,9 @@ class Watch:
         while time.monotonic() < deadline:
             await self._hold_on()
 
-    async def _hold_on(self) -> None:
-        """One sampling interval; keeps the lease. Raises Interrupted when leading or running ends."""
-        if await self.pause(_SAMPLE_S):
+    async def _hold_on(self, seconds: float = _SAMPLE_S) -> None:
+        """Keeps the lease. Raises Interrupted when leading or running ends."""
+        if await self.pause(seconds):
             raise Interrupted("stopping")
         if not await self._lease.hold():
             raise Interrupted("the lease was lost")

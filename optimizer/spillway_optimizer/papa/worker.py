@@ -17,13 +17,14 @@ from spillway_optimizer.hot import InForce
 from spillway_optimizer.lease import Lease
 from spillway_optimizer.logs import States
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
-from spillway_optimizer.papa.observe import Measurement
+from spillway_optimizer.papa.observe import Measurement, expected, measure
 from spillway_optimizer.papa.proposal import adjusted
-from spillway_optimizer.papa.step import Parameters, choose, discrepancies, judge, restart, shift
+from spillway_optimizer.papa.step import Parameters, choose, discrepancies, judge, restart, shift, without
 from spillway_optimizer.papa.watch import Interrupted, Watch
 from spillway_optimizer.proposals import Proposals
 from spillway_optimizer.reading import NATS_AWAY, REDIS_AWAY, Reader
 from spillway_optimizer.rules import RuleKey, Rules
+from spillway_optimizer.sequential import Judge, Verdict
 
 _SAMPLE_S = 1.0
 _MODEL_REFRESH_S = 5.0
@@ -46,7 +47,6 @@ class Worker:
             gamma=settings.papa_gamma,
             theta=settings.papa_theta,
             delta_perf=settings.papa_delta_perf,
-            delta_rule=settings.papa_delta_rule,
             min_gap_ms=settings.papa_min_gap_ms,
             sigma=settings.papa_sigma,
         )
@@ -136,31 +136,46 @@ class Worker:
         try:
             ruleset = await self.watch.until(lambda now: _weights(now, key) == _positive(after))
             await self.watch.settle(self.settings.papa_settle_s)
-            result = await self.watch.measure(ruleset)
+            verdict, result = await self._judge(ruleset, before)
         except Interrupted as why:
             await self._supersede(trial, str(why))
             raise
         improved = (
-            result.objective_ms < before.objective_ms
-            and result.failed_share <= before.failed_share + _FAILED_SHARE_SLACK
+            verdict is Verdict.BETTER and result.failed_share <= before.failed_share + _FAILED_SHARE_SLACK
         )
+        gaps = f"{verdict.value} after {len(result.objectives_ms)} windows; {gaps}"
         progress = judge(self.checkpoint.progress, key, improved, self.parameters)
         if improved:
             self._row(trial, result.objective_ms, "kept", gaps, ruleset.ruleset_id)
             rules = {**self.checkpoint.rules, key: _positive(after)}
             await self._save(Checkpoint(progress, rules, result.latency_ms))
             return
-        self.checkpoint = replace(self.checkpoint, progress=progress)
-        await self._roll_back(trial, result.objective_ms, gaps)
-        if key in progress.converged:
+        attempted = self.checkpoint
+        self.checkpoint = replace(attempted, progress=progress)
+        if not await self._roll_back(trial, result.objective_ms, gaps):
+            # Others have changed the rule: what was measured says nothing of it any more.
+            await self._save(replace(attempted, progress=without(progress, {key})))
+        elif key in progress.converged:
             why = f"{self.parameters.theta} attempts in a row without improvement"
             self._row(trial, result.objective_ms, "converged", why, ruleset.ruleset_id)
 
-    async def _roll_back(self, trial: Trial, objective_ms: float | None, why: str) -> None:
-        """Puts the weights before the trial back, unless others have changed them since."""
+    async def _judge(self, ruleset: InForce, before: Measurement) -> tuple[Verdict, Measurement]:
+        """Samples until the sequential test decides, for twice as many windows as before the step at most."""
+        test, found = Judge(self.settings.papa_alpha), []
+        for value in before.objectives_ms:
+            test.add_before(value)
+        async for one in self.watch.samples(ruleset, 2 * self.settings.papa_windows):
+            found.append(one)
+            if test.add_after(one.objective_ms) is not Verdict.UNDECIDED:
+                break
+        return test.verdict, measure(found, expected(ruleset))
+
+    async def _roll_back(self, trial: Trial, objective_ms: float | None, why: str) -> bool:
+        """Puts the weights before the trial back. False, and nothing done: others have changed them since."""
         in_force = await self.watch.complete(settled=False)
         nan = float("nan")
-        if _weights(in_force, trial.key) == _positive(trial.after):
+        mine = _weights(in_force, trial.key) == _positive(trial.after)
+        if mine:
             await self._publish(
                 in_force, trial.key, trial.before, "PAPA: rolled back, no improvement was observed"
             )
@@ -169,6 +184,7 @@ class Worker:
                 trial, nan if objective_ms is None else objective_ms, "rolled_back", why, in_force.ruleset_id
             )
         await self._save(replace(self.checkpoint, trial=None))
+        return mine
 
     async def _supersede(self, trial: Trial, why: str) -> None:
         """The trial cannot be judged. If it is still in force the next turn rolls it back."""

@@ -47,6 +47,7 @@ class World:
         self.publishing = False
         self.on_publish: Callable[[Ruleset], None] = lambda ruleset: None
         self.version = 0
+        self.whole = Ruleset()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -103,10 +104,21 @@ class World:
         await client.close()
 
     def _publish(self, ruleset: Ruleset) -> None:
+        """As a publisher without guardrails does it, but for who changed the optimizer's rules when."""
         self.version += 1
+        whole = ruleset
+        if ruleset.partial:  # one rule of what is in force
+            whole, (changed,) = self.whole, ruleset.rules
+            kept = [r for r in whole.rules if _key(r) != _key(changed)]
+            del whole.rules[:]
+            whole.rules.extend([*kept, changed])
+            whole.id, whole.origin = ruleset.id, ruleset.origin
+            changed = whole.rules[-1]
+            changed.changed_version, changed.changed_by = self.version, ruleset.origin
+        self.whole = ruleset = whole
         for cluster in CLUSTERS:
             part = Ruleset()
-            part.CopyFrom(ruleset)
+            part.CopyFrom(whole)
             part.version = self.version
             del part.rules[:]
             part.rules.extend(rule for rule in ruleset.rules if rule.source_cluster == cluster)
@@ -164,6 +176,10 @@ class World:
             yield process
         finally:
             process.end()
+
+
+def _key(rule) -> tuple:
+    return rule.source_cluster, rule.source_service, rule.traffic_class.SerializeToString()
 
 
 def west(ruleset: Ruleset, service: str) -> dict[str, int]:

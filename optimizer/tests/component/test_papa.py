@@ -13,7 +13,7 @@ pytestmark = pytest.mark.component
 
 def test_papa_keeps_what_helps_and_rolls_back_what_does_not(world):
     """East's backend is slower than predicted, west's faster: PAPA moves weight to west. While every step
-    towards west lowers what users feel it is kept; once it does not, it is rolled back."""
+    towards west lowers what users feel it is kept; once it does not, it is rolled back. It proposes its rule alone."""
     world.publishing = True
     helps = True
 
@@ -27,14 +27,18 @@ def test_papa_keeps_what_helps_and_rolls_back_what_does_not(world):
     world.on_publish = feel
     for cluster, factor in (("east", 4.0), ("west", 0.5)):
         world.model["load"][cluster]["frontend GET /items/{id}"]["exclusive_ms"] *= factor
-    quick = {"SPILLWAY_PAPA_TAU_S": "3", "SPILLWAY_PAPA_SETTLE_S": "1", "SPILLWAY_PAPA_THETA": "2"}
+    quick = {
+        "SPILLWAY_PAPA_TAU_S": "2", "SPILLWAY_PAPA_SETTLE_S": "1", "SPILLWAY_PAPA_THETA": "2",
+        "SPILLWAY_PAPA_WINDOW_S": "0.5", "SPILLWAY_PAPA_WINDOWS": "4",
+    }  # fmt: skip
     with world.process("run"):
         start = west(eventually(world.proposals, "a proposal")[0], "gateway")
         with world.process("papa", **quick) as papa:
             eventually(lambda: "kept" in world.papa_outcomes(), "a kept step", 120, papa.tail)
             step = world.proposals("papa")[0]
-            assert step.origin == Origin.ORIGIN_PAPA and step.policy == "spillway"
+            assert step.origin == Origin.ORIGIN_PAPA and step.partial and step.base_version
+            assert len(step.rules) == 1
             assert west(step, "gateway")["west"] == pytest.approx(start["west"] + 500, abs=1)
-            assert contract.check(step, topology.load(TOPOLOGY)) == []
+            assert contract.check(world.whole, topology.load(TOPOLOGY)) == []
             helps = False
             eventually(lambda: "rolled_back" in world.papa_outcomes(), "a step rolled back", 120, papa.tail)

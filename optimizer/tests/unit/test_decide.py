@@ -32,6 +32,32 @@ def _decide(problem, memory, candidate, in_force, now=101.0, policy="spillway", 
     return decide(memory, policy, candidate, minimises, problem, in_force, now, Thresholds())
 
 
+def _changed_by_papa(in_force, version=7):
+    """The rule of west, changed last by PAPA in this version; the ruleset is anybody's."""
+    ruleset = Ruleset(version=version)
+    rule = ruleset.rules.add(
+        source_cluster="west", source_service="web", changed_version=version, changed_by=2
+    )
+    rule.traffic_class.service, rule.traffic_class.method, rule.traffic_class.path_template = (
+        "db",
+        "GET",
+        "/x",
+    )
+    return dataclasses.replace(in_force, rulesets={"west": ruleset})
+
+
+def test_only_what_papa_changed_after_the_last_proposal_is_adopted(chain):
+    """Weights that a publisher has clamped on the way are not PAPA's: the next step is asked for. What PAPA changed
+    before the version that the last proposal started from is in that proposal, or overridden by it."""
+    problem, memory = chain({"west": 480.0}), _memory(_rules(7000))
+    clamped = {**_rules(6500), EAST: {"east": 9000, "west": 1000}}
+    decision = _decide(problem, memory, _rules(7050), _changed_by_papa(_in_force(clamped)))
+    assert (decision.action, decision.rules) == (Action.RENEW, _rules(6500))
+    late = dataclasses.replace(memory, base=7)
+    decision = _decide(problem, late, _rules(7050), _changed_by_papa(_in_force(_rules(6500))))
+    assert (decision.action, decision.rules) == (Action.RENEW, _rules(7000))
+
+
 def test_a_new_leader_and_a_new_policy_propose_at_once(chain):
     """Nothing to compare with, or another aim: the candidate goes out."""
     problem = chain({"west": 400.0})
@@ -68,7 +94,7 @@ def test_a_large_change_is_proposed_only_when_it_pays(chain):
 def test_papas_adjustment_is_kept_and_renewed(chain):
     """Rules that PAPA put in force are what a renewal carries, until the solution itself moves."""
     problem, memory = chain({"west": 480.0}), _memory(_rules(7000))
-    papas = _in_force(_rules(6500), Origin.ORIGIN_PAPA)
+    papas = _changed_by_papa(_in_force(_rules(6500)))
     assert _decide(problem, memory, _rules(7050), papas).action is Action.WAIT
     decision = _decide(problem, memory, _rules(7050), papas, now=120.0)
     assert decision.action is Action.RENEW and decision.rules == _rules(6500)

@@ -1,9 +1,16 @@
 import dataclasses
+from pathlib import Path
 
 import pytest
+from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import topology, traffic_class
+from spillway_optimizer.extract import UnverifiedError
+from spillway_optimizer.hot import InForce
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
+from spillway_optimizer.papa.proposal import adjusted
 from spillway_optimizer.papa.step import (
     Observation,
     Parameters,
@@ -15,7 +22,9 @@ from spillway_optimizer.papa.step import (
     shift,
     significant,
 )
-from spillway_optimizer.rules import TOTAL, RuleKey, largest_remainder
+from spillway_optimizer.rules import OTHERS_DELTA, TOTAL, RuleKey, largest_remainder, of_ruleset
+
+GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 
 KEY, OTHER = RuleKey("west", "web", "db GET /x"), RuleKey("east", "web", "db GET /x")
 
@@ -101,12 +110,45 @@ def test_the_rule_with_the_largest_variance_is_chosen_until_it_converges():
 
 
 def test_exploration_restarts_on_new_rules_or_new_performance():
-    """Below delta_rule and delta_perf what converged stays converged."""
+    """A change of any rule beyond OTHERS_DELTA, or of any latency beyond delta_perf, forgets everything."""
     done, p = Progress({KEY: 3}, frozenset({KEY})), Parameters()
-    a, b, c = ({KEY: {"west": w, "east": TOTAL - w}} for w in (5000, 5400, 5600))
-    assert restart(done, a, b, {"x": 10.0}, {"x": 10.9}, p) == done
+    a, c = ({KEY: {"west": w, "east": TOTAL - w}} for w in (5000, 5000 + OTHERS_DELTA + 1))
+    assert restart(done, a, a, {"x": 10.0}, {"x": 10.9}, p) == done
     assert restart(done, a, c, {"x": 10.0}, {"x": 10.0}, p) == Progress.none()
-    assert restart(done, a, b, {"x": 10.0}, {"x": 11.1}, p) == Progress.none()
+    assert restart(done, a, {}, {"x": 10.0}, {"x": 10.0}, p) == Progress.none()
+    assert restart(done, a, a, {"x": 10.0}, {"x": 11.1}, p) == Progress.none()
+
+
+def test_a_rule_that_others_changed_is_never_converged():
+    """However little they changed it: its attempts were made from other weights. Other rules stay as they are."""
+    done = Progress({KEY: 3, OTHER: 3}, frozenset({KEY, OTHER}))
+    same = {"west": 5000, "east": 5000}
+    before = {KEY: same, OTHER: same}
+    after = {KEY: {"west": 5001, "east": 4999}, OTHER: same}
+    assert restart(done, before, after, {}, {}, Parameters()) == Progress({OTHER: 3}, frozenset({OTHER}))
+
+
+def test_a_step_is_proposed_as_its_rule_alone_from_the_version_that_was_read():
+    """Predictions stay; policy and window are left to the publisher, so that one of 0.1.0 refuses it."""
+    declared = topology.load(GOLDEN / "topology.yaml")
+    whole = json_format.Parse((GOLDEN / "5_ruleset.json").read_text(), Ruleset())
+    whole.version = 9
+    rule = next(r for r in whole.rules if r.source_cluster == "west" and len(r.destinations) > 1)
+    key = RuleKey("west", rule.source_service, traffic_class.format_id(rule.traffic_class))
+    in_force = InForce(of_ruleset(whole), whole.origin, whole.policy, {"west": 9}, whole.id, {"west": whole})
+    weights = {rule.destinations[0].cluster: 9000, rule.destinations[1].cluster: 1000}
+    step = adjusted(in_force, key, weights, "why", "id", 100.0, 60.0, declared)
+    assert (step.partial, step.base_version, step.policy, step.HasField("input_window")) == (
+        True,
+        9,
+        "",
+        False,
+    )
+    (changed,) = step.rules
+    assert {d.cluster: d.weight for d in changed.destinations} == weights and changed.reason == "why"
+    assert changed.destinations[0].predicted_compute_ms == rule.destinations[0].predicted_compute_ms
+    with pytest.raises(UnverifiedError, match="no rule in force"):
+        adjusted(in_force, key._replace(source_cluster="mars"), weights, "why", "id", 100.0, 60.0, declared)
 
 
 def test_checkpoint_round_trip():

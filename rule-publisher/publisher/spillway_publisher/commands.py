@@ -109,7 +109,10 @@ async def rollback(settings: OperatorSettings, to: int | None, reason: str, life
         history = await signed.history(js)
         signed.tell()
         version = operator.choose_version(history, to)
-        proposal = operator.rollback(operator.whole(history, version), reason, lifetime_s, time.time_ns())
+        newest = max(ruleset.version for found in history.values() for ruleset in found)
+        proposal = operator.rollback(
+            operator.whole(history, version), newest, reason, lifetime_s, time.time_ns()
+        )
         given = await _in_force(js, signed, proposal, history)
     print(f"version {given} is in force: the rules of version {version}")
     return 0

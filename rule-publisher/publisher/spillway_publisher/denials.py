@@ -54,8 +54,10 @@ def renewed(in_force: Mapping[str, Ruleset], policy: Guardrails, now_ns: int) ->
     # Not older than what it replaces, though that proposer's clock may be ahead of ours.
     newest = max((r.created_at.ToNanoseconds() for r in in_force.values()), default=0)
     proposal.created_at.FromNanoseconds(max(now_ns, newest))
-    for field in ("denials", "reset_fences", "reason"):
+    for field in ("denials", "reset_fences", "reason", "base_version"):
         proposal.ClearField(field)
+    # A change that comes in between refuses this proposal; the service then makes another.
+    proposal.base_version = max((r.version for r in in_force.values()), default=0)
     expiries = [ruleset.expires_at.ToNanoseconds() for ruleset in in_force.values()]
     if min(expiries, default=0) > now_ns:
         proposal.expires_at.FromNanoseconds(min(expiries))

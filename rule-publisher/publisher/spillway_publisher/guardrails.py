@@ -1,6 +1,7 @@
 """What becomes of a proposal: published (perhaps changed), or refused with every reason. Pure.
 
-In order: contract, freshness, kill switch and operator's hold (checks.py); then per rule: pins, denied
+In order: contract, freshness, kill switch and operator's hold (checks.py), the version that it starts from (bases.py);
+then per rule: pins, denied
 destinations (fail closed: one refuses the whole ruleset), minimum local share, maximum shift. What is
 published says the denials of the guardrail file too: relays keep them where no rule speaks.
 """
@@ -14,16 +15,15 @@ from spillway_contracts import ruleset as contract
 from spillway_contracts import traffic_class
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import checks, denials, weights
+from spillway_publisher import bases, checks, denials, weights
+from spillway_publisher.bases import RuleKey, rule_key
 from spillway_publisher.checks import SECOND, Context
-
-RuleKey = tuple[str, str, str]  # source cluster, source service, class id
 
 
 @dataclass(frozen=True)
 class Decision:
     """What to publish, or None: refused. `reason` names keys, values and what is allowed; `refused_by` says which of
-    contract, freshness, authority, guardrails and shadow it was."""
+    contract, freshness, authority, base, guardrails and shadow it was."""
 
     ruleset: Ruleset | None
     reason: str
@@ -32,12 +32,19 @@ class Decision:
 
 def decide(proposal: Ruleset, context: Context) -> Decision:
     """The whole pipeline after decoding; never raises, whatever the proposal holds."""
+    if problems := checks.timestamp_problems(proposal):
+        return _refused("contract", problems)
+    if problems := bases.partial_problems(proposal, context.in_force):
+        return _refused("base", problems)
+    asked, proposal = proposal, bases.completed(proposal, context.in_force)
     if problems := checks.contract_problems(proposal, context.topology):
         return _refused("contract", problems)
     if problems := checks.freshness_problems(proposal, context):
         return _refused("freshness", problems)
     if problems := checks.authority_problems(proposal, context):
         return _refused("authority", problems)
+    if not context.resumed and (problems := bases.conflicts(asked, context.in_force, context.now_ns)):
+        return _refused("base", problems)
     result, changes, problems = _guard(proposal, context)
     # Whatever a guardrail did, nothing leaves that breaks the contract.
     problems = problems or contract.check(result, context.topology)
@@ -84,10 +91,6 @@ def _guard(proposal: Ruleset, context: Context) -> tuple[Ruleset, list[str], lis
         f"{key}: changed {count} of {len(result.rules)} rules" for key, count in counts.items() if count
     ]
     return result, changes, problems
-
-
-def rule_key(rule: Rule) -> RuleKey:
-    return rule.source_cluster, rule.source_service, traffic_class.format_id(rule.traffic_class)
 
 
 def _cut_expiry(result: Ruleset, context: Context) -> list[str]:

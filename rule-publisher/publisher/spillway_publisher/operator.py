@@ -90,12 +90,14 @@ def whole(history: Mapping[str, list[Ruleset]], version: int) -> Ruleset:
     return slices.join(r for cluster in sorted(history) for r in history[cluster] if r.version == version)
 
 
-def rollback(old: Ruleset, reason: str, lifetime_s: float, now_ns: int) -> Ruleset:
-    """A proposal of the operator with an earlier version's rules; their input window stays."""
+def rollback(old: Ruleset, newest: int, reason: str, lifetime_s: float, now_ns: int) -> Ruleset:
+    """A proposal of the operator with an earlier version's rules; their input window stays. `newest`: the version in
+    force, from which it starts: another operator's change meanwhile refuses it."""
     proposal = Ruleset()
     proposal.CopyFrom(old)
     proposal.ClearField("fencing_token")
     proposal.ClearField("reset_fences")
+    proposal.base_version = newest
     proposal.ClearField("denials")  # the publisher says today's
     proposal.id = f"rollback-{old.version}-{uuid.uuid4()}"
     proposal.version = 0

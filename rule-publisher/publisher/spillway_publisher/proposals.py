@@ -15,7 +15,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import fences, slices
+from spillway_publisher import bases, fences, slices
 from spillway_publisher.bucket import Bucket, ConflictError
 from spillway_publisher.checks import Context, contract_problems
 from spillway_publisher.guardrails import Decision, decide
@@ -115,6 +115,7 @@ class Proposals:
                 self._refuse(proposal, decision.refused_by, decision.reason + written)
                 return False
             version = given or self._bucket.next_version()
+            bases.stamp(decision.ruleset, context.in_force, version)
             self._attempt = (proposal.id, version, decision)
             try:
                 await self._write(decision.ruleset, version, claimed=given is not None)
@@ -148,7 +149,10 @@ class Proposals:
         """A leader that was refused for what it said is the leader all the same."""
         if not fences.plausible(proposal.fencing_token, time.time_ns()):
             return
-        if not contract_problems(proposal, self._topology):
+        in_force = self._bucket.in_force()
+        if bases.partial_problems(proposal, in_force):
+            return
+        if not contract_problems(bases.completed(proposal, in_force), self._topology):
             known = max(self._fences().get(proposal.origin, 0), proposal.fencing_token)
             self._refused_fences[proposal.origin] = (known, self._bucket.newest_version)
 

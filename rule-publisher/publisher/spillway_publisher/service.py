@@ -29,6 +29,7 @@ from spillway_publisher.values import Stored
 RETRY_S = 0.5
 FLUSH_S = 2.0
 FROZEN_EXPIRY_S = 120
+ENFORCE_S = 10.0
 
 
 class Service:
@@ -129,13 +130,17 @@ class Service:
 
     async def _refresh(self, js) -> None:
         """Redis follows the bucket, whichever publisher wrote it; guards and keys follow their files."""
+        enforced = time.monotonic()
         while True:
             if self._keys_changed():
                 await self._bucket.load()
                 await self._sign_again()
-            if self._guardrails_changed():
-                self._proposals.policy = self._guardrails.current
+            changed = self._guardrails_changed()
+            self._proposals.policy = self._guardrails.current
+            # Again after a while: a proposal of ours is refused when another one comes in between.
+            if changed or time.monotonic() - enforced > ENFORCE_S and not self._guardrails.current.shadow:
                 await self._enforce(js)
+                enforced = time.monotonic()
             self._hot_state.in_force(self._bucket.in_force())
             await asyncio.sleep(self._settings.refresh_seconds)
             await self._bucket.refresh()

@@ -93,6 +93,32 @@ async def test_guardrails_file_is_enforced(world, make):
     assert reason == "maximum_shift: changed 1 of 2 rules"
 
 
+async def test_a_step_of_papa_changes_its_rule_alone_and_nobody_undoes_it_unread(world, make):
+    """A partial proposal: the other rule stays. The optimizer's renewal from the version before is refused, and in the
+    audit with rule, version and origin; from the version that it can read in Redis it is published."""
+    process = world.publisher()
+    first = make(SPREAD)
+    await world.propose(first)
+    read = await world.published(first)
+    step = make(
+        {"north": {"north": 4500, "south": 5500}}, origin=2, base_version=read, partial=True, policy=""
+    )
+    await world.propose(step, "papa")
+    version = await world.published(step)
+    north, south = await world.value("north"), await world.value("south")
+    assert (north.rules[0].changed_version, north.rules[0].changed_by) == (version, 2)
+    assert (south.rules[0].changed_version, south.policy) == (read, "spillway")
+    late = make(SPREAD, base_version=read)
+    await world.propose(late)
+    ((_, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=late.id)
+    assert outcome == "refused" and f"was changed in version {version} by ORIGIN_PAPA" in reason
+    assert world.health(process)["counters"]["refused.base"] == 1
+    hot = await eventually_async(lambda: world.hot("spillway:ruleset:north"), "in_force of north")
+    again = make(SPREAD, base_version=int(hot["version"]))
+    await world.propose(again)
+    await world.published(again)
+
+
 async def test_the_same_ruleset_twice_is_published_once(world, make):
     """Sent again beyond NATS's own deduplication (no message id), the same id gets no second version."""
     process = world.publisher()

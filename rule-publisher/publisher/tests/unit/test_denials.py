@@ -93,7 +93,7 @@ def test_a_rollback_says_todays_denials(ask, make):
     """Those of the version that it goes back to may name a cluster that is gone."""
     old = make({"north": {"north": 10_000}}, version=3)
     old.denials.add(source_cluster="atlantis", clusters=["atlantis"])
-    decision = ask(operator.rollback(old, "slow", 60, NOW), **ITEMS_NOT_SOUTH)
+    decision = ask(operator.rollback(old, 5, "slow", 60, NOW), **ITEMS_NOT_SOUTH)
     assert said(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
 
 

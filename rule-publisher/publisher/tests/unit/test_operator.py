@@ -38,7 +38,7 @@ def test_versions_that_are_not_whole_cannot_be_rolled_back_to(history):
 def test_rollback_is_a_valid_proposal_of_the_operator(history, topology):
     """It passes the contract, carries the reason in every rule, and keeps the rules' input window."""
     old = operator.whole(history, 2)
-    proposal = operator.rollback(old, "checkout is slow", 600, 10**18)
+    proposal = operator.rollback(old, 5, "checkout is slow", 600, 10**18)
     assert contract_problems(proposal, topology) == []
     assert proposal.origin == ORIGIN_OPERATOR and proposal.input_window == old.input_window
     assert proposal.rules[0].reason == "rollback to version 2: checkout is slow"

@@ -1,0 +1,112 @@
+"""From which version a proposal starts: conflicts, partial proposals, and who changed a rule when. Pure.
+
+Every rule in force says in which version its weights became what they are, and who proposed that
+(`changed_version`, `changed_by`). A proposal names the version that its proposer had read
+(`base_version`). It is refused when it would change a rule that another origin has changed since.
+The proposer then reads what is in force and proposes again.
+"""
+
+from collections.abc import Mapping
+
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_PAPA, Origin, Rule, Ruleset
+from spillway_contracts import traffic_class
+
+from spillway_publisher import slices
+
+RuleKey = tuple[str, str, str]  # source cluster, source service, class id
+
+
+def rule_key(rule: Rule) -> RuleKey:
+    return rule.source_cluster, rule.source_service, traffic_class.format_id(rule.traffic_class)
+
+
+def positive(rule: Rule | None) -> dict[str, int]:
+    """Weights above 0 by destination; nothing for no rule."""
+    return {d.cluster: d.weight for d in rule.destinations if d.weight} if rule else {}
+
+
+def partial_problems(proposal: Ruleset, in_force: Mapping[str, Ruleset]) -> list[str]:
+    """Why a partial proposal cannot be completed."""
+    if proposal.partial and not in_force:
+        return ["partial: true: nothing is in force that it could be a part of"]
+    return []
+
+
+def completed(proposal: Ruleset, in_force: Mapping[str, Ruleset]) -> Ruleset:
+    """What a partial proposal asks for as a whole: its rules and classes, all else as it is in force.
+
+    The expiry is the earliest in force, so that nothing lives longer because a part of it changed.
+    """
+    if not proposal.partial:
+        return proposal
+    whole = slices.join(sorted(in_force.values(), key=lambda ruleset: ruleset.version))
+    for field in ("version", "denials", "reset_fences"):
+        whole.ClearField(field)
+    for field in ("id", "origin", "fencing_token", "reason", "base_version"):
+        setattr(whole, field, getattr(proposal, field))
+    whole.created_at.CopyFrom(proposal.created_at)
+    whole.expires_at.FromNanoseconds(min(r.expires_at.ToNanoseconds() for r in in_force.values()))
+    replaced = {rule_key(rule) for rule in proposal.rules}
+    rules = [rule for rule in whole.rules if rule_key(rule) not in replaced]
+    del whole.rules[:]
+    whole.rules.extend([*rules, *proposal.rules])
+    known = {traffic_class.format_id(c): c for c in [*whole.traffic_classes, *proposal.traffic_classes]}
+    del whole.traffic_classes[:]
+    whole.traffic_classes.extend(known[class_id] for class_id in sorted(known))
+    return whole
+
+
+def conflicts(proposal: Ruleset, in_force: Mapping[str, Ruleset], now_ns: int) -> list[str]:
+    """Which rules the proposal would change although others changed them after its base version.
+
+    Only another operator's change refuses an operator's proposal.
+    """
+    alive = [r for _, r in sorted(in_force.items()) if r.expires_at.ToNanoseconds() > now_ns]
+    operator = proposal.origin == ORIGIN_OPERATOR
+    if not proposal.base_version:
+        if alive and not operator and (proposal.partial or proposal.origin == ORIGIN_PAPA):
+            return ["base_version: 0; must be the version in force that the proposer has read"]
+        return []
+    wanted = {rule_key(rule): rule for rule in proposal.rules}
+    found = []
+    for ruleset in alive:
+        for rule in ruleset.rules:
+            key = rule_key(rule)
+            if proposal.partial and key not in wanted:
+                continue
+            version, by = changed(rule, ruleset)
+            others = by == ORIGIN_OPERATOR if operator else by != proposal.origin
+            if version > proposal.base_version and others and positive(wanted.get(key)) != positive(rule):
+                found.append(
+                    f"base_version: {proposal.base_version}; the rule of {key[1]!r} in {key[0]!r} for {key[2]!r} was "
+                    f"changed in version {version} by {Origin.Name(by)}: read what is in force and propose again"
+                )
+    if proposal.partial and not operator:
+        there = {rule_key(rule) for ruleset in alive for rule in ruleset.rules}
+        found += [
+            f"base_version: {proposal.base_version}; the rule of {key[1]!r} in {key[0]!r} for {key[2]!r} is no longer "
+            f"in force"
+            for key in wanted
+            if key not in there
+        ]
+    return found
+
+
+def changed(rule: Rule, ruleset: Ruleset) -> tuple[int, Origin]:
+    """Version and origin of the rule's last change; where 0.1.0 published it, those of its ruleset."""
+    if rule.changed_version:
+        return rule.changed_version, rule.changed_by
+    return ruleset.version, ruleset.origin
+
+
+def stamp(ruleset: Ruleset, in_force: Mapping[str, Ruleset], version: int) -> None:
+    """Notes in every rule, in place, when and by whom it was changed last: now, if its weights differ from those in
+    force."""
+    before = {rule_key(rule): (rule, part) for part in in_force.values() for rule in part.rules}
+    for rule in ruleset.rules:
+        known, part = before.get(rule_key(rule), (None, None))
+        rule.changed_version, rule.changed_by = version, ruleset.origin
+        if known is not None and positive(known) == positive(rule):
+            rule.changed_version, rule.changed_by = changed(known, part)
+    ruleset.ClearField("base_version")
+    ruleset.ClearField("partial")

@@ -1,0 +1,153 @@
+"""From which version a proposal starts: what a partial one becomes, and what is refused with which words."""
+
+import time
+
+import pytest
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, ORIGIN_PAPA, Ruleset
+from spillway_contracts import traffic_class
+from spillway_contracts.guardrails import Guardrails
+from spillway_publisher import bases, slices
+from spillway_publisher.checks import Context
+from spillway_publisher.guardrails import decide
+
+HALF = {"north": {"north": 5000, "south": 5000}, "south": {"south": 10_000}}
+OTHER = "shop POST /orders"
+
+
+@pytest.fixture
+def mesh(topology, make):
+    """Publishes by the pure pipeline; `version` and `parts` are what is in force."""
+
+    class Mesh:
+        def __init__(self):
+            self.version, self.parts = 100, {}
+
+        def propose(self, proposal: Ruleset):
+            context = Context(topology, Guardrails(operator_hold=False), self.parts, time.time_ns())
+            decision = decide(proposal, context)
+            if decision.ruleset:
+                self.version += 1
+                bases.stamp(decision.ruleset, self.parts, self.version)
+                self.parts = slices.cut(decision.ruleset, [c.name for c in topology.clusters], self.version)
+            return decision
+
+        def weights(self, source="north"):
+            (rule,) = self.parts[source].rules
+            return bases.positive(rule)
+
+        def changes(self):
+            return {
+                r.source_cluster: (r.changed_version, r.changed_by)
+                for p in self.parts.values()
+                for r in p.rules
+            }
+
+    return Mesh()
+
+
+def part(make, north: int, base: int, **fields) -> Ruleset:
+    """What PAPA proposes: the rule of north alone."""
+    proposal = make({"north": {"north": north, "south": 10_000 - north}}, origin=ORIGIN_PAPA, **fields)
+    proposal.policy, proposal.partial, proposal.base_version = "", True, base
+    proposal.ClearField("input_window")
+    return proposal
+
+
+def test_every_rule_says_in_which_version_and_by_whom_it_was_changed_last(mesh, make):
+    """A renewal with the same weights keeps what was said; a change of one rule changes it for that rule alone."""
+    mesh.propose(make(HALF))
+    mesh.propose(make(HALF, base_version=101))
+    assert set(mesh.changes().values()) == {(101, ORIGIN_OPTIMIZER)}
+    assert mesh.propose(part(make, 5500, 102)).ruleset
+    assert mesh.changes() == {"north": (103, ORIGIN_PAPA), "south": (101, ORIGIN_OPTIMIZER)}
+    assert all(not r.base_version and not r.partial for r in mesh.parts.values())
+
+
+def test_a_partial_proposal_leaves_all_else_as_it_is(mesh, make):
+    """Other rules, policy, window, prediction and expiry stay; classes are merged; the change is its proposer's."""
+    first = make(HALF)
+    first.predicted.mean_latency_ms = 7
+    mesh.propose(first)
+    step = part(make, 5500, 101)
+    step.traffic_classes.append(traffic_class.parse(OTHER))
+    step.expires_at.FromNanoseconds(first.expires_at.ToNanoseconds() + 10**12)
+    whole = mesh.propose(step).ruleset
+    assert (mesh.weights(), mesh.weights("south")) == ({"north": 5500, "south": 4500}, {"south": 10_000})
+    assert (whole.policy, whole.input_window, whole.expires_at) == (
+        "spillway",
+        first.input_window,
+        first.expires_at,
+    )
+    assert (whole.id, whole.origin, whole.predicted.mean_latency_ms) == (step.id, ORIGIN_PAPA, 7)
+    assert [traffic_class.format_id(c) for c in whole.traffic_classes] == ["shop GET /items/{id}", OTHER]
+
+
+def test_a_previous_publisher_refuses_a_partial_proposal(topology, make):
+    """It knows no field 14: without policy and window the rule is not taken for the whole mesh."""
+    step = part(make, 5500, 101)
+    step.ClearField("partial")
+    decision = decide(step, Context(topology, Guardrails(), {}, time.time_ns()))
+    assert decision.refused_by == "contract" and "policy: empty" in decision.reason
+
+
+def test_what_somebody_else_has_changed_since_is_not_republished(mesh, make):
+    """The optimizer read version 101, PAPA changed north's rule in 102: the refusal names rule, version and origin. From
+    102 on it passes, and so does a proposal from 101 that leaves north as PAPA made it."""
+    mesh.propose(make(HALF))
+    mesh.propose(part(make, 5500, 101))
+    late = mesh.propose(make(HALF, base_version=101))
+    assert late.refused_by == "base" and mesh.weights()["north"] == 5500
+    assert (
+        "base_version: 101; the rule of 'web' in 'north' for 'shop GET /items/{id}' was changed "
+        "in version 102 by ORIGIN_PAPA" in late.reason
+    )
+    papas = {"north": {"north": 5500, "south": 4500}, "south": {"south": 10_000}}
+    assert mesh.propose(make(papas, base_version=101)).ruleset
+    assert mesh.propose(make(HALF, base_version=102)).ruleset
+    assert mesh.weights()["north"] == 5000
+
+
+def test_papa_cannot_undo_the_optimizer(mesh, make):
+    """A step from an old version is refused once the optimizer has changed that rule, or left it out; a change of
+    another rule is no conflict."""
+    mesh.propose(make(HALF))
+    mesh.propose(make({**HALF, "south": {"south": 9000, "north": 1000}}, base_version=101))
+    assert mesh.propose(part(make, 5500, 101)).ruleset and mesh.weights("south") == {
+        "south": 9000,
+        "north": 1000,
+    }
+    mesh.propose(make({"north": {"north": 8000, "south": 2000}}, base_version=103))
+    late = mesh.propose(part(make, 6000, 103))
+    assert "changed in version 104 by ORIGIN_OPTIMIZER" in late.reason
+    mesh.propose(make({"south": {"south": 10_000}}, base_version=104))
+    assert "is no longer in force" in mesh.propose(part(make, 6000, 105)).reason
+
+
+def test_only_operators_and_the_previous_optimizer_propose_without_a_base(mesh, make):
+    """PAPA of 0.1.0 republished the whole mesh, so it is refused while something is in force."""
+    assert (
+        mesh.propose(part(make, 5500, 0)).reason
+        == "partial: true: nothing is in force that it could be a part of"
+    )
+    mesh.propose(make(HALF))
+    whole = make(HALF, origin=ORIGIN_PAPA)
+    for proposal in (whole, part(make, 5500, 0)):
+        assert "base_version: 0; must be the version in force" in mesh.propose(proposal).reason
+    assert mesh.propose(make(HALF)).ruleset and mesh.propose(make(HALF, origin=ORIGIN_OPERATOR)).ruleset
+
+
+def test_an_operator_is_refused_by_another_operators_change_only(mesh, make):
+    """A rollback outranks what optimizer and PAPA did since it read the version in force."""
+    mesh.propose(make(HALF))
+    mesh.propose(part(make, 5500, 101))
+    assert mesh.propose(make({"north": {"north": 10_000}}, origin=ORIGIN_OPERATOR, base_version=101)).ruleset
+    assert "by ORIGIN_OPERATOR" in mesh.propose(make(HALF, origin=ORIGIN_OPERATOR, base_version=102)).reason
+
+
+def test_what_the_previous_publisher_put_in_force_counts_as_changed_in_its_version(mesh, make):
+    """Its rules do not say when they changed."""
+    old = make(HALF, origin=ORIGIN_PAPA, version=101)
+    mesh.parts, mesh.version = slices.cut(old, ["north", "south", "island"], 101), 101
+    other = {**HALF, "north": {"north": 9000, "south": 1000}}
+    assert "changed in version 101 by ORIGIN_PAPA" in mesh.propose(make(other, base_version=100)).reason
+    assert mesh.propose(make(other, base_version=101)).ruleset
