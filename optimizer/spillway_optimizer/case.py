@@ -14,7 +14,7 @@ from spillway_optimizer.memory import Memory, Thresholds, due
 from spillway_optimizer.model import ApplicationModel
 from spillway_optimizer.policies import SPILLWAY
 from spillway_optimizer.projection import project
-from spillway_optimizer.rules import RuleKey, Rules
+from spillway_optimizer.rules import RuleKey, Rules, stepped
 from spillway_optimizer.solves import Solved
 from spillway_optimizer.verify import exceeded, verify
 
@@ -116,9 +116,13 @@ def _unless_tried(
 def rolled_back(
     case: Case, model: ApplicationModel, around: Circumstances, before: Rules, why: str
 ) -> Case | None:
-    """The case with the rules of `before` a change; None where they cannot be in force any more."""
-    rules = {key: before.get(key, weights) for key, weights in case.decision.rules.items()}
+    """The case with the rules of `before` a change, or a step towards them where not all may move at once; None where
+    they cannot be in force any more."""
     model = replace(model, problem=case.solved.problem)
+    most = model.problem.constraints.max_shift
+    rules = {
+        key: stepped(weights, before.get(key, weights), most) for key, weights in case.decision.rules.items()
+    }
     if verify(model.problem, rules, case.solved.least_bad, LIMIT_SLACK):
         return None
     memory = Memory(around.policy, rules, rules, around.now, before=around.memory.own)

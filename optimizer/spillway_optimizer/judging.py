@@ -104,6 +104,7 @@ class Watch:
     recent: deque[Sample] = field(default_factory=lambda: deque(maxlen=_MOST_BEFORE))
     trial: Trial | None = None
     failed: Failed | None = None
+    unfinished: Rules | None = None  # rules of before that a rollback in steps has not reached yet
     _sampled_at: float = float("-inf")
 
     def observe(self, sample: Sample) -> None:
@@ -128,6 +129,7 @@ class Watch:
 
     def changed(self, now: float, before: Rules, after: Rules, demand_rps: float) -> None:
         """Rules were proposed. A change on top of one that is still judged is judged with it."""
+        self.unfinished = None
         known = [s for s in self.recent if not self._moved(s.demand_rps, demand_rps)]
         if self.trial is not None:
             old = self.trial
@@ -143,22 +145,34 @@ class Watch:
         self.recent.clear()
 
     def rolled_back(self, now: float, why: str) -> None:
+        """Also of each further step, when a rollback takes several."""
         trial, self.trial = self.trial, None
-        self.failed = Failed(now, trial.before, trial.after, trial.demand_rps, why)
         self.recent.clear()
+        if trial is not None:
+            self.failed = Failed(now, trial.before, trial.after, trial.demand_rps, why)
+            self.unfinished = trial.before
+
+    def to_restore(self, in_force: Rules, now: float) -> tuple[Rules, str] | None:
+        """The rules of before a change that did harm, and why; also while the steps back to them go on."""
+        if self.trial is not None and self.trial.worse and self.may_roll_back(now):
+            return self.trial.before, f"rolled back: {self.trial}"
+        if self.unfinished is None or difference(in_force, self.unfinished) <= 1:
+            self.unfinished = None
+            return None
+        return self.unfinished, f"a further step of what was {self.failed.why}"
 
     def may_roll_back(self, now: float) -> bool:
         return self.failed is None or not 0 <= now - self.failed.at < self.every_s
 
     def again(self, candidate: Rules, now: float, demand_rps: float) -> str | None:
-        """Why a candidate is not proposed: it is closer to what was worse than to what was before, soon after and at
-        the same load; or what is in force was worse, and waits until it may be rolled back."""
+        """Why a candidate is not proposed: it is on the way to what was worse than before, soon after and at the same
+        load; or what is in force was worse, and waits until it may be rolled back."""
         if self.trial is not None and self.trial.worse:
             return f"worse than before: {self.trial}; the last rollback is too recent"
         failed = self.failed
         if failed is None or self.may_roll_back(now) or self._moved(failed.demand_rps, demand_rps):
             return None
-        if difference(failed.after, candidate) > difference(failed.before, candidate):
+        if difference(failed.after, candidate) >= difference(failed.after, failed.before):
             return None
         return f"tried {now - failed.at:.0f} s ago and rolled back: {failed.why}"
 

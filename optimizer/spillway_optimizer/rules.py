@@ -200,3 +200,14 @@ def routes(problem: Problem) -> dict[tuple[int, int], list[int]]:
     for e, (source, target) in enumerate(zip(layout.edge_source, layout.edge_target, strict=True)):
         found.setdefault((int(layout.class_service[source]), int(target)), []).append(e)
     return found
+
+
+def stepped(now: Weights, wanted: Weights, max_shift: float) -> Weights:
+    """`wanted`, or as far on the way there from `now` as `max_shift` of the calls may move."""
+    clusters = sorted({*now, *wanted})
+    start, end = (np.array([some.get(c, 0) for c in clusters], dtype=float) for some in (now, wanted))
+    moved = float(np.maximum(end - start, 0.0).sum())
+    if moved <= max_shift * TOTAL:
+        return wanted
+    weights = largest_remainder(start + (end - start) * max_shift * TOTAL / moved)
+    return {c: int(w) for c, w in zip(clusters, weights, strict=True) if w > 0}

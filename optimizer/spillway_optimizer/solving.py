@@ -29,6 +29,7 @@ from spillway_optimizer.logs import States
 from spillway_optimizer.memories import REST, Parting, rules_by_key
 from spillway_optimizer.memory import Memory, Thresholds
 from spillway_optimizer.model import ApplicationModel, Limits, Model, Window, build
+from spillway_optimizer.policies import SPILLWAY
 from spillway_optimizer.proposals import Proposals
 from spillway_optimizer.reading import NATS_AWAY
 from spillway_optimizer.routing import Failed, route_all
@@ -153,6 +154,8 @@ class Solving:
             )
             application = replace(application, notes=(*model.mesh_notes, *application.notes))
             watch = self.watches.setdefault(name, self._watch())
+            if not _ours(run):
+                watch = self.watches[name] = self._watch()
             around = replace(around, again=partial(_again, watch, run.occasion.at))
             case = replace(self._case(application, solved.get(name), around), before=around.weights)
             cases.append(self._observed(case, application, around, watch, told))
@@ -179,10 +182,8 @@ class Solving:
         seen = sample(told, self.unknown, case.solved.problem, case.part.evaluation, around.now, price)
         if seen is not None:
             watch.observe(seen)
-        trial = watch.trial
-        if trial is None or not trial.worse or not watch.may_roll_back(around.now):
-            return case
-        back = rolled_back(case, application, around, trial.before, f"rolled back: {trial}")
+        restore = watch.to_restore(around.weights, around.now)
+        back = None if restore is None else rolled_back(case, application, around, *restore)
         return case if back is None else back
 
     def _case(
@@ -359,7 +360,7 @@ class Solving:
         watch, at = self.watches[case.name], run.occasion.at
         if case.decision.action is Action.ROLL_BACK:
             watch.rolled_back(at, case.decision.reason)
-        else:
+        elif _ours(run):
             watch.changed(at, case.before, case.decision.rules, case.part.evaluation.demand_rps)
 
     def _say(self, case: Case) -> None:
@@ -387,6 +388,12 @@ def _with_rest(model: Model, rest: bool) -> tuple[ApplicationModel, ...]:
     if not model.mesh_refusals or (model.applications and not rest):
         return model.applications
     return (*model.applications, ApplicationModel(REST, frozenset(), None, model.mesh_refusals, ()))
+
+
+def _ours(run: Run) -> bool:
+    """Whether a change is this optimizer's own: which policy is followed is the operator's choice, and no other policy
+    than the one that minimises the objective is judged by it."""
+    return run.occasion.policy == SPILLWAY and (run.in_force is None or run.in_force.policy == SPILLWAY)
 
 
 def _again(watch: Watch, now: float, rules: Rules, demand_rps: float) -> str | None:

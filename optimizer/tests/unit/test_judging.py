@@ -4,8 +4,9 @@ import random
 
 import pytest
 from mesh import NOW, Mesh
+from spillway_contracts.guardrails import GuardrailFile
 from spillway_optimizer.judging import Sample, Watch
-from spillway_optimizer.rules import RuleKey
+from spillway_optimizer.rules import RuleKey, max_difference, stepped
 from two_applications import OTHER
 
 ENTRY, BACKEND = "gateway GET /items/{id}", "backend GET /items/{id}"
@@ -39,7 +40,8 @@ def test_what_is_clearly_worse_is_found_within_a_minute():
     watch.rolled_back(end, "worse")
     assert not watch.may_roll_back(end + 599) and watch.may_roll_back(end + 600)
     assert "rolled back: worse" in watch.again(_rules(5200), end + 60, 100.0)
-    assert watch.again(_rules(8800), end + 60, 100.0) is None, "closer to what was before"
+    assert watch.again(_rules(8000), end + 60, 100.0) is not None, "on the way there"
+    assert watch.again(_rules(9500), end + 60, 100.0) is None, "another way"
     assert watch.again(_rules(5200), end + 60, 150.0) is None, "another load"
     assert watch.again(_rules(5200), end + 601, 100.0) is None, "tried again in time"
 
@@ -141,6 +143,25 @@ async def test_rules_that_did_harm_are_rolled_back_and_not_tried_again_at_once(s
     assert mesh.rules() != before, tried
 
 
+async def test_a_rollback_keeps_to_the_maximum_shift(settings, tmp_path):
+    """Of 10 % at a time: what moved in steps goes back in steps, all the way."""
+    mesh = Mesh(settings, tmp_path)
+    (tmp_path / "guardrails.yaml").write_text("maximum_shift: 1000")
+    mesh.solving.guardrails = GuardrailFile(tmp_path / "guardrails.yaml", mesh.topology)
+    world = _Observed(mesh)
+    await world.run(20)
+    before = mesh.rules()
+    await world.run(6, _less)
+    assert max_difference(mesh.rules(), before) > 1000
+    world.ms = 75.0
+    rows = [r["gateway"]["outcome"] for r in await world.run(20, _less)]
+    assert rows.count("rolled_back") > 1 and max_difference(mesh.rules(), before) <= 1
+    assert stepped({"west": 9000, "east": 1000}, {"west": 1000, "east": 9000}, 0.1) == {
+        "west": 8000,
+        "east": 2000,
+    }
+
+
 async def test_rules_that_did_no_harm_stay(settings, tmp_path):
     """The same change, and requests take as long as before: nothing is rolled back."""
     mesh = Mesh(settings, tmp_path)
@@ -149,4 +170,20 @@ async def test_rules_that_did_no_harm_stay(settings, tmp_path):
     before = mesh.rules()
     rows = await world.run(30, _less)
     assert mesh.rules() != before
+    assert all(row["outcome"] != "rolled_back" for run in rows for row in run.values())
+
+
+async def test_the_policy_is_the_operators_choice(settings, tmp_path):
+    """Another policy is followed, and requests take three times as long: it stays, and so does the way back."""
+    mesh = Mesh(settings, tmp_path)
+    world = _Observed(mesh)
+    await world.run(8)
+    before = mesh.rules()
+    mesh.following.name, mesh.following._routers = "waterfall", {}
+    world.ms = 75.0
+    rows = await world.run(20)
+    assert mesh.sent[-1].policy == "waterfall" and mesh.rules() != before
+    mesh.following.name, mesh.following._routers = "spillway", {}
+    rows += await world.run(20)
+    assert mesh.sent[-1].policy == "spillway" and max_difference(mesh.rules(), before) < 200
     assert all(row["outcome"] != "rolled_back" for run in rows for row in run.values())
