@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from clickhouse_driver import Client, errors
 
-from spillway_optimizer.telemetry import CapacityRow, CurveRow, RatioRow, read_rows
+from spillway_optimizer.telemetry import CapacityRow, CurveRow, NetworkRow, RatioRow, read_rows
 
 # Short, so that a stop is never held up by a server that does not answer.
 _CONNECT_S, _ANSWER_S = 2, 3
@@ -55,6 +55,7 @@ class ModelRows:
     capacities: tuple[CapacityRow, ...]
     call_ratios: tuple[RatioRow, ...]
     malformed: tuple[str, ...]
+    network: tuple[NetworkRow, ...] = ()
 
 
 class History:
@@ -117,13 +118,14 @@ def client(url: str, connect_s: int, answer_s: int) -> Client:
 
 
 def model_rows(connection: Client, end: float) -> ModelRows:
-    """The newest of every curve, capacity and ratio as of `end`, Unix seconds. Raises clickhouse_driver.errors.Error
-    or OSError."""
+    """The newest of every curve, capacity, ratio and network time as of `end`, Unix seconds. Raises
+    clickhouse_driver.errors.Error or OSError."""
     at = {"end": end}
     curves, bad1 = read_rows(CurveRow, select(connection, "curves", at))
     capacities, bad2 = read_rows(CapacityRow, select(connection, "capacities", at))
     ratios, bad3 = read_rows(RatioRow, select(connection, "call_ratios", at))
-    return ModelRows(curves, capacities, ratios, bad1 + bad2 + bad3)
+    network, bad4 = read_rows(NetworkRow, select(connection, "network_times", at))
+    return ModelRows(curves, capacities, ratios, bad1 + bad2 + bad3 + bad4, network)
 
 
 def select(connection: Client, name: str, parameters: Mapping[str, float]) -> list[dict[str, Any]]:

@@ -124,7 +124,7 @@ def build(
     return Model(
         tuple(_model(survey, application, mesh, remarks) for application in found),
         mesh,
-        (*unknown.notes(), *remarks.notes, *malformed),
+        (*unknown.notes(), *remarks.notes, *survey.network.notes, *malformed),
         _window(telemetry, now, [a.classes for a in found], [row for a in found for row in a.rows]),
         _known(telemetry, [a.classes for a in found]),
     )

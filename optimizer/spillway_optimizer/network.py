@@ -1,14 +1,15 @@
-"""Round trips between clusters: measured where fresh, else as the topology declares. Pure."""
+"""Round trips between clusters: measured where fresh, else remembered, else as the topology declares. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spillway.v1.topology_pb2 import Topology
 
+from spillway_optimizer import network_times
+from spillway_optimizer.network_times import LEAST_SAMPLES, Estimate, Remembered
 from spillway_optimizer.telemetry import Telemetry
 from spillway_optimizer.unknown import CLOCK_AHEAD_S
 
-_LEAST_SAMPLES = 5
 Pairs = Mapping[tuple[str, str], float]
 
 
@@ -16,22 +17,52 @@ Pairs = Mapping[tuple[str, str], float]
 class Network:
     rtt_ms: Pairs  # a pair that is not declared cannot be routed
     egress_usd_per_gb: Pairs
+    notes: tuple[str, ...] = ()
 
 
 def network(telemetry: Telemetry, topology: Topology, now: float, max_age_s: float) -> Network:
-    rtt, price = {}, {}
-    for cluster in (c.name for c in topology.clusters):
-        rtt[cluster, cluster] = _measured(telemetry, (cluster, cluster), now, max_age_s) or 0.0
-    for link in topology.links:
-        pair = (link.source_cluster, link.destination_cluster)
-        measured = _measured(telemetry, pair, now, max_age_s)
-        rtt[pair] = link.rtt_ms if measured is None else measured
-        price[pair] = link.egress_usd_per_gb
-    return Network(rtt, price)
+    fresh, memory = _fresh(telemetry, now, max_age_s), _memory(telemetry, now)
+    locals_ = [(cluster.name, cluster.name) for cluster in topology.clusters]
+    seen = [
+        fresh[pair].ms if pair in fresh else memory[pair].mean_ms
+        for pair in locals_
+        if pair in fresh or pair in memory
+    ]
+    # Nobody declares what a call within a cluster takes: it is as in the other clusters.
+    declared = dict.fromkeys(locals_, sum(seen) / len(seen) if seen else 0.0)
+    declared |= {(link.source_cluster, link.destination_cluster): link.rtt_ms for link in topology.links}
+    found = {
+        pair: fresh.get(pair) or network_times.blended(ms, memory.get(pair), now)
+        for pair, ms in declared.items()
+    }
+    price = {
+        (link.source_cluster, link.destination_cluster): link.egress_usd_per_gb for link in topology.links
+    }
+    return Network({pair: estimate.ms for pair, estimate in found.items()}, price, network_times.note(found))
 
 
-def _measured(telemetry: Telemetry, pair: tuple[str, str], now: float, max_age_s: float) -> float | None:
-    entry = telemetry.network.get(pair)
-    if entry is None or not -CLOCK_AHEAD_S <= now - entry.at <= max_age_s:
-        return None
-    return max(entry.mean_ms, 0.0) if entry.samples >= _LEAST_SAMPLES else None
+def _fresh(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[str, str], Estimate]:
+    return {
+        pair: network_times.measured(max(entry.mean_ms, 0.0), entry.samples)
+        for pair, entry in telemetry.network.items()
+        if -CLOCK_AHEAD_S <= now - entry.at <= max_age_s and entry.samples >= LEAST_SAMPLES
+    }
+
+
+def _memory(telemetry: Telemetry, now: float) -> dict[tuple[str, str], Remembered]:
+    """From history; a board that is not fresh any more may be newer."""
+    found = {
+        pair: one
+        for pair, one in network_times.remembered(telemetry.network_rows).items()
+        if one.at <= now + CLOCK_AHEAD_S
+    }
+    for pair, entry in telemetry.network.items():
+        is_newer = pair not in found or entry.at > found[pair].at
+        if (
+            entry.samples >= LEAST_SAMPLES
+            and entry.mean_ms >= 0
+            and is_newer
+            and entry.at <= now + CLOCK_AHEAD_S
+        ):
+            found[pair] = Remembered(entry.at, entry.mean_ms)
+    return found

@@ -56,6 +56,7 @@ class Reader:
             capacities=self._rows.capacities,
             call_ratios=self._rows.call_ratios,
             malformed=malformed,
+            network_rows=self._rows.network,
         )
 
     @property

@@ -74,6 +74,17 @@ class RatioRow(_Row):
 
 
 @dataclass(frozen=True)
+class NetworkRow(_Row):
+    """Table network_times: what was measured of an ordered pair of clusters."""
+
+    window_end: float
+    source_cluster: str
+    destination_cluster: str
+    mean_ms: float
+    samples: float
+
+
+@dataclass(frozen=True)
 class Telemetry:
     """Boards by cluster and class id; `placement` by cluster: services with connected Envoys, None
     where no heartbeat is known. `pods`: connected Envoys by (cluster, service), absent where unknown. Whether the
@@ -91,6 +102,7 @@ class Telemetry:
     pods: Mapping[tuple[str, str], int] = field(default_factory=dict)
     placed_last: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unknown: Mapping[str, Mapping[str, UnknownEntry]] = field(default_factory=dict)
+    network_rows: tuple[NetworkRow, ...] = ()  # the newest of each pair
 
 
 _R = TypeVar("_R", bound=_Row)

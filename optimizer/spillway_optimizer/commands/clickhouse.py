@@ -99,6 +99,7 @@ def _read(reader: _Reader, topology: Topology) -> Told:
             demand,
             network,
             malformed=model.malformed,
+            network_rows=model.network,
         ),
         topology,
         asked.end,

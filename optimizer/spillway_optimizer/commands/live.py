@@ -40,6 +40,7 @@ def read(topology: Topology) -> Told:
         curves=rows.curves,
         capacities=rows.capacities,
         call_ratios=rows.call_ratios,
+        network_rows=rows.network,
         malformed=boards.malformed + rows.malformed,
     )
     now, notes = time.time(), ()

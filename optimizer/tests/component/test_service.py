@@ -81,7 +81,8 @@ def test_stale_boards_are_refused_and_said_so(world):
 
 
 def test_only_the_newest_rows_of_the_last_hour_are_the_model(world):
-    """Of three curves of a class the newest is read; what is older than an hour does not count at all."""
+    """Of three curves of a class the newest is read; what is older than an hour does not count at all. Of a pair of
+    clusters the newest minute of the last day is remembered."""
     now = datetime.now(UTC)
     row = next(r for r in world.model["curves"] if r["class"] == BACKEND)
     rows = [
@@ -90,9 +91,20 @@ def test_only_the_newest_rows_of_the_last_hour_are_the_model(world):
         {**row, "fitted_at": now - timedelta(hours=2), "class": "backend GET /old"},
     ]
     world.clickhouse.execute(f"INSERT INTO curves ({', '.join(row)}) VALUES", rows)
+    times = [(now - timedelta(seconds=5 * n), "here", "there", 80.0, 78.0, 99.0, 500) for n in range(20)]
+    times += [
+        (now, "here", "there", 1.0, 1.0, 1.0, 4),
+        (now - timedelta(days=2), "here", "old", 9.0, 9.0, 9.0, 500),
+    ]
+    columns = "window_end, source_cluster, destination_cluster, mean_ms, p50_ms, p99_ms, samples"
+    world.clickhouse.execute(f"INSERT INTO network_times ({columns}) VALUES", times)
     history = History(world.clickhouse_url)
-    found = {r.class_id: r for r in history.model().curves}
+    model = history.model()
     history.close()
+    found = {r.class_id: r for r in model.curves}
+    pairs = [r for r in model.network if r.source_cluster == "here"]
+    assert len(pairs) == 12 and {(r.destination_cluster, r.mean_ms) for r in pairs} == {("there", 80.0)}
+    assert max(r.window_end for r in pairs) == pytest.approx(now.timestamp(), abs=0.01)
     assert found[BACKEND].a_ms == 5.5
     assert found[BACKEND].fitted_at == pytest.approx(now.timestamp() + 1, abs=0.01)
     assert "backend GET /old" not in found

@@ -117,8 +117,8 @@ def test_a_missing_capacity_is_taken_from_other_clusters_then_from_cpu():
     )
 
 
-def test_network_time_is_measured_where_fresh_else_declared():
-    """A stale measurement gives way to the topology's round trip."""
+def test_network_time_is_measured_where_fresh_else_remembered():
+    """A stale measurement is remembered: test_network_times.py."""
 
     def measured(d):
         d["network"]["west>east"]["mean_ms"] = 31.0

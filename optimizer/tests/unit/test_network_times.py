@@ -1,0 +1,97 @@
+"""Round trips that are not measured now: what was, how old it is, and what the topology declares."""
+
+import math
+
+import pytest
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.hot_state import NetworkEntry
+from spillway_optimizer import network_times
+from spillway_optimizer.network import network
+from spillway_optimizer.network_times import Remembered, blended
+from spillway_optimizer.telemetry import NetworkRow, Telemetry
+
+T0 = 1_767_000_000.0
+DECLARED, SLOW, BOARD_AGE = 25.0, 80.0, 15.0
+THERE = ("west", "east")
+
+
+def _topology() -> Topology:
+    made = Topology()
+    for name in ("west", "east", "north"):
+        made.clusters.add(name=name)
+    made.links.add(source_cluster="west", destination_cluster="east", rtt_ms=DECLARED, egress_usd_per_gb=0.02)
+    return made
+
+
+def _rows(
+    at: float, mean_ms: float, samples: float = 500, pair: tuple[str, str] = THERE
+) -> tuple[NetworkRow, ...]:
+    return tuple(NetworkRow(at - 5 * n, *pair, mean_ms, samples) for n in range(12))
+
+
+def test_a_slow_link_without_traffic_stays_slow_and_its_uncertainty_grows():
+    """Declared 25 ms, measured 80, no calls for ten minutes: still about 80; within a day it is forgotten."""
+    told = Telemetry(network_rows=_rows(T0, SLOW))
+    after = [network(told, _topology(), T0 + s, BOARD_AGE).rtt_ms[THERE] for s in (20, 600, 3600, 86_400)]
+    assert after[0] == pytest.approx(SLOW, rel=0.03) and after[1] == pytest.approx(SLOW, rel=0.1)
+    assert after == sorted(after, reverse=True) and after[3] < 40
+    errors = [
+        blended(DECLARED, Remembered(T0, SLOW), T0 + s).standard_error_ms for s in (20, 600, 3600, 86_400)
+    ]
+    assert errors == sorted(errors) and errors[3] < DECLARED
+    assert errors[0] < 5 < errors[1] < errors[2]
+
+
+def test_what_is_measured_now_counts_as_it_is():
+    told = Telemetry(network={THERE: NetworkEntry(T0, 31.0, 6)}, network_rows=_rows(T0 - 60, SLOW))
+    found = network(told, _topology(), T0, BOARD_AGE)
+    assert found.rtt_ms[THERE] == 31.0 and found.notes == ()
+    few = Telemetry(network={THERE: NetworkEntry(T0, 31.0, 4)})
+    assert network(few, _topology(), T0, BOARD_AGE).rtt_ms[THERE] == DECLARED
+
+
+def test_a_board_that_is_not_fresh_any_more_is_remembered():
+    """Redis may be newer than history; clocks ahead are none."""
+    told = Telemetry(network={THERE: NetworkEntry(T0, 60.0, 100)}, network_rows=_rows(T0 - 3000, SLOW))
+    assert network(told, _topology(), T0 + 30, BOARD_AGE).rtt_ms[THERE] == pytest.approx(60.0, rel=0.05)
+    ahead = Telemetry(
+        network={THERE: NetworkEntry(T0 + 9999, 60.0, 100)}, network_rows=_rows(T0 + 9999, SLOW)
+    )
+    assert network(ahead, _topology(), T0, BOARD_AGE).rtt_ms[THERE] == DECLARED
+
+
+def test_calls_within_a_cluster_take_what_they_take_in_others():
+    """3 ms where it was measured, the mean of these where it was not, 0 while nothing is known."""
+    told = Telemetry(
+        network={("west", "west"): NetworkEntry(T0, 3.0, 100)},
+        network_rows=_rows(T0 - 60, 4.0, 100, ("east", "east")),
+    )
+    rtt = network(told, _topology(), T0, BOARD_AGE).rtt_ms
+    assert rtt["west", "west"] == 3.0 and rtt["east", "east"] == pytest.approx(4.0, rel=0.05)
+    assert rtt["north", "north"] == pytest.approx(3.5)
+    assert network(Telemetry(), _topology(), T0, BOARD_AGE).rtt_ms["north", "north"] == 0.0
+
+
+def test_notes_say_what_is_remembered():
+    [note] = network(Telemetry(network_rows=_rows(T0, SLOW)), _topology(), T0 + 590, BOARD_AGE).notes
+    assert (
+        note.startswith("network times remembered, not measured now: west>east 7") and "of 10 min ago" in note
+    )
+    pairs = {(f"a{i}", "b"): blended(DECLARED, Remembered(T0, SLOW), T0 + i) for i in range(7)}
+    assert network_times.note(pairs)[0].endswith(" and 2 more")
+    assert blended(DECLARED, None, T0).origin == "declared" and math.isinf(blended(DECLARED, None, T0).age_s)
+
+
+def test_a_loop_that_measures_only_where_it_sends_does_not_oscillate():
+    """Calls go to the other cluster when its round trip seems below 50 ms; then it is measured: 80 ms. Before, it was
+    tried again every fifteen seconds, 1 080 changes in three hours; now it is once."""
+    now, last, remote, changes = T0, None, True, 0
+    while now < T0 + 3 * 3600:
+        if remote:
+            last = now
+        rows = _rows(last, SLOW) if last is not None else ()
+        board = {THERE: NetworkEntry(now, SLOW, 500)} if remote else {}
+        rtt = network(Telemetry(network=board, network_rows=rows), _topology(), now, BOARD_AGE).rtt_ms[THERE]
+        changes += remote != (rtt < 50.0)
+        remote, now = rtt < 50.0, now + 5.0
+    assert changes <= 3
