@@ -26,6 +26,7 @@ class Pod:
     inbound_port: int
     outbound_port: int
     admin_port: int
+    edge: bool  # users call it, and not only other pods
 
     @property
     def name(self) -> str:
@@ -93,11 +94,14 @@ def plan(scenario: Scenario, port_base: int) -> Plan:
     Raises InvalidInput when they do not fit between 1024 and 65535.
     """
     pods: list[Pod] = []
+    edges = {request.service for request in scenario.document.requests}
     for cluster in scenario.clusters:
         for service, placements in scenario.document.placement.items():
             for index in range(placements[cluster].pods if cluster in placements else 0):
                 first = port_base + _FIRST_POD + _PER_POD * len(pods)
-                pods.append(Pod(cluster, service, index, len(pods), *range(first, first + 5)))
+                pods.append(
+                    Pod(cluster, service, index, len(pods), *range(first, first + 5), service in edges)
+                )
     next_port = port_base + _FIRST_POD + _PER_POD * len(pods)
     wan: list[WanProxy] = []
     for link in scenario.links():

@@ -18,7 +18,7 @@ REQUIRED: dict[str, Any] = {
     "image": {"registry": "registry.example/spillway"},
     "collector": {"kafka": {"brokers": "kafka-0.example:9093,kafka-1.example:9094"}},
 }
-CART = {"service": "cart", "namespace": "shop", "appPort": 8080}
+CART = {"service": "cart", "namespace": "shop", "appPort": 8080, "edge": False}
 EVERYTHING: dict[str, Any] = REQUIRED | {
     "credentialsRevision": "abc",
     "relay": {"namespaces": ["shop", "pay"]},

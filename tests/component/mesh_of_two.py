@@ -62,7 +62,7 @@ class Mesh:
 
     def pod(self, service: str, index: int = 0) -> Pod:
         app_port = self._application.server_port
-        return Pod(CLUSTER, service, index, index, app_port, *(free_port() for _ in range(4)))
+        return Pod(CLUSTER, service, index, index, app_port, *(free_port() for _ in range(4)), edge=False)
 
     def envoy(self, pod: Pod, *listeners: dict) -> Server:
         """The pod's Envoy, ready when it says so itself; `listeners` are added to the bootstrap's."""

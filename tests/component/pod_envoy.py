@@ -71,7 +71,7 @@ class PodEnvoy:
 def prepared(folder: Path, otlp_port: int) -> PodEnvoy:
     """A pod of CLUSTER that is not started, with the certificates of CLUSTER and of OTHER: the pod's and one of the
     same service, relays, collectors, senders."""
-    pod = Pod(CLUSTER, "cart", 0, 0, *(free_port() for _ in range(5)))
+    pod = Pod(CLUSTER, "cart", 0, 0, *(free_port() for _ in range(5)), edge=False)
     made = PodEnvoy(pod, folder, free_port(), otlp_port)
     around = Surroundings(
         xds=[], otlp=[], toxiproxy="", templates=templates.read(ROOT / "infra"),

@@ -99,6 +99,8 @@ def test_the_filter_takes_what_a_wasmplugin_says(objects: list[dict], tmp_path: 
     plugins = [o for o in objects if o["kind"] == "WasmPlugin"]
     sides = {p["spec"]["match"][0]["mode"]: p["spec"]["pluginConfig"]["direction"] for p in plugins}
     assert sides == {"CLIENT": "outbound", "SERVER": "inbound"}
+    edges = {p["spec"]["match"][0]["mode"]: p["spec"]["pluginConfig"].get("edge") for p in plugins}
+    assert edges == {"CLIENT": None, "SERVER": True}
     done = validate(sidecar(plugins, tmp_path))
     assert done.returncode == 0, done.stderr
     del plugins[0]["spec"]["pluginConfig"]["service"]

@@ -63,7 +63,10 @@ class Application(http.server.BaseHTTPRequestHandler):
 
 
 def values(ports: dict[str, int], app_port: int) -> dict:
-    applications = [{"service": s, "namespace": "shop", "appPort": app_port} for s in ("gate", "cart")]
+    applications = [
+        {"service": s, "namespace": "shop", "appPort": app_port, "edge": s == "gate"}
+        for s in ("gate", "cart")
+    ]
     return cluster_chart.REQUIRED | {"sidecar": {"applications": applications, "ports": ports}}
 
 

@@ -103,6 +103,7 @@ const (
 	FilterStatClassNone             = "_none"
 	FilterStatLongLived             = "spillway_{direction}_long_lived"
 	FilterStatMalformedTraces       = "spillway_{direction}_malformed_traces"
+	FilterStatIgnoredSources        = "spillway_{direction}_ignored_sources"
 	FilterStatSpansFinished         = "spillway_spans_finished"
 	FilterStatSpansSent             = "spillway_spans_sent"
 	FilterStatSpansDropped          = "spillway_spans_dropped"

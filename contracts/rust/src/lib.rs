@@ -100,6 +100,7 @@ pub const FILTER_STAT_CLASS_CALLS: &str = "spillway_{direction}_class_calls.clas
 pub const FILTER_STAT_CLASS_NONE: &str = "_none";
 pub const FILTER_STAT_LONG_LIVED: &str = "spillway_{direction}_long_lived";
 pub const FILTER_STAT_MALFORMED_TRACES: &str = "spillway_{direction}_malformed_traces";
+pub const FILTER_STAT_IGNORED_SOURCES: &str = "spillway_{direction}_ignored_sources";
 pub const FILTER_STAT_SPANS_FINISHED: &str = "spillway_spans_finished";
 pub const FILTER_STAT_SPANS_SENT: &str = "spillway_spans_sent";
 pub const FILTER_STAT_SPANS_DROPPED: &str = "spillway_spans_dropped";

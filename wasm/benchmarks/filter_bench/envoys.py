@@ -1,8 +1,8 @@
 """Bootstraps of the benchmark's Envoys: the pod's own listeners, and a trivial application.
 
 The proxy under test is `infra/envoy/pod.yaml` itself, with the relay's routes and clusters written in
-statically. The plain variant is the same without the filter. A baseline is another build of the filter
-with the settings that every build has.
+statically. The plain variant is the same without the filter. A baseline is another build of the filter,
+with the settings that every build has where it does not know the others.
 """
 
 import json

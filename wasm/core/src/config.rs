@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use spillway_contracts::{VALUE_DIRECTION_INBOUND, VALUE_DIRECTION_OUTBOUND};
 
 use crate::Direction;
+use crate::caller::Pattern;
 use crate::outbox::Bounds;
 
 /// Longest DNS name.
@@ -11,10 +12,12 @@ const NAME_MAX: usize = 253;
 /// Of a kept span that stands for more than 2^20 requests readers believe nothing but itself.
 const LEAST_RATIO: f64 = 1e-6;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 13] = [
     "direction",
     "cluster",
     "service",
+    "edge",
+    "peer_identity",
     "collector_cluster",
     "flush_interval_ms",
     "max_batch_spans",
@@ -34,6 +37,10 @@ pub struct Config {
     pub cluster: String,
     /// Service of this proxy.
     pub service: String,
+    /// Anybody may call: nothing that a request says of itself is believed (inbound).
+    pub edge: bool,
+    /// How the certificates of callers name them; None: their headers do (inbound).
+    pub peer_identity: Option<Pattern>,
     /// Envoy cluster of the collector (OTLP over gRPC).
     pub collector_cluster: String,
     /// Longest time that a span waits for its batch.
@@ -59,6 +66,8 @@ impl Config {
             direction: keys.direction(),
             cluster: keys.name("cluster", None),
             service: keys.name("service", None),
+            edge: keys.edge(),
+            peer_identity: keys.peer_identity(),
             collector_cluster: keys.name("collector_cluster", Some("spillway-collector")),
             flush_interval_ms: keys.number("flush_interval_ms", 1_000, 10..=60_000),
             bounds: Bounds {
@@ -112,6 +121,38 @@ impl Keys {
             )),
         }
         Direction::Inbound
+    }
+
+    /// No default: `true` would cut every trace at a service inside the mesh, `false` would believe anybody at
+    /// one that users call.
+    fn edge(&mut self) -> bool {
+        match (self.map.get("edge"), self.inbound()) {
+            (Some(Value::Bool(edge)), true) => return *edge,
+            (None, false) => {}
+            (_, false) => self.errors.push("edge: only allowed with direction \"inbound\"".to_string()),
+            (Some(value), true) => self.errors.push(format!("edge: {value} is not allowed, expected true or false")),
+            (None, true) => self.errors.push(
+                "edge: missing, expected true where users call this service, false where only proxies of the mesh do"
+                    .to_string(),
+            ),
+        }
+        false
+    }
+
+    fn peer_identity(&mut self) -> Option<Pattern> {
+        let value = self.map.get("peer_identity")?;
+        let pattern = value.as_str().and_then(Pattern::parse).filter(|_| self.inbound());
+        if pattern.is_none() {
+            self.errors.push(format!(
+                "peer_identity: {value} is not allowed, expected, with direction \"inbound\", a pattern such as \
+                 \"spiffe://spillway.local/cluster/{{cluster}}/service/{{service}}\""
+            ));
+        }
+        pattern
+    }
+
+    fn inbound(&self) -> bool {
+        self.map.get("direction").and_then(Value::as_str) == Some(VALUE_DIRECTION_INBOUND)
     }
 
     fn name(&mut self, key: &str, default: Option<&str>) -> String {

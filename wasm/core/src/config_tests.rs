@@ -60,3 +60,22 @@ fn ratios() {
         assert!(with(text).unwrap_err().contains("sample_ratio"), "{text}");
     }
 }
+
+/// Whether anybody may call is said for inbound listeners, by everyone who configures one, and for no other.
+#[test]
+fn edge_has_no_default() {
+    let with = |direction: &str, more: &str| {
+        let json = format!(r#"{{"direction": "{direction}", "cluster": "one", "service": "cart"{more}}}"#);
+        Config::parse(json.as_bytes())
+    };
+    assert!(with("inbound", "").unwrap_err().contains("edge: missing"));
+    assert!(with("inbound", r#", "edge": "yes""#).unwrap_err().contains("edge: \"yes\" is not allowed"));
+    assert!(with("outbound", r#", "edge": true"#).unwrap_err().contains("edge: only allowed"));
+    assert!(with("inbound", r#", "edge": true"#).unwrap().edge);
+    let pattern = r#", "edge": false, "peer_identity": "spiffe://td/{service}""#;
+    assert!(with("inbound", pattern).unwrap().peer_identity.is_some());
+    for bad in [r#""front""#, "true"] {
+        let more = format!(r#", "edge": false, "peer_identity": {bad}"#);
+        assert!(with("inbound", &more).unwrap_err().contains("peer_identity: "), "{bad}");
+    }
+}

@@ -3,6 +3,7 @@
 
 use spillway_contracts::*;
 
+use crate::caller::Caller;
 use crate::class::Class;
 use crate::config::{Config, is_name};
 use crate::headers::{RequestHeaders, ResponseHeaders, decimal};
@@ -31,6 +32,8 @@ pub struct Arriving<'a> {
     pub now: Moment,
     /// Its headers.
     pub headers: &'a RequestHeaders<'a>,
+    /// Who made it.
+    pub caller: Caller<'a>,
     /// No body follows.
     pub end_of_stream: bool,
     /// The class of its route.
@@ -60,15 +63,14 @@ pub struct Exchange {
 impl Exchange {
     /// Begins with the facts known at arrival.
     pub fn arrive(config: &Config, trace: &TraceContext<'_>, arriving: Arriving<'_>) -> Self {
-        let Arriving { now, headers, end_of_stream, class, loads, mut buffer } = arriving;
+        let Arriving { now, headers, caller, end_of_stream, class, loads, mut buffer } = arriving;
         let grpc = headers.content_type.is_some_and(grpc::is_grpc);
         let long_lived = headers.method == Some(b"CONNECT");
         let service = class.and_then(|class| class.service);
         let service = service.filter(|_| config.direction == Direction::Outbound);
-        let source = source(config, headers);
         if trace.sampled && !long_lived {
             let path = headers.path.unwrap_or_default();
-            let attempts = headers.attempt_count.and_then(decimal);
+            let attempts = headers.attempt_count.filter(|_| !caller.anonymous).and_then(decimal);
             Arrival {
                 direction: config.direction,
                 trace,
@@ -80,7 +82,7 @@ impl Exchange {
                 rpc: if grpc { grpc::method(path) } else { None },
                 class,
                 loads,
-                source,
+                source: caller.party,
                 // Outbound, our own tries are counted when the request is over.
                 resends: attempts
                     .filter(|_| config.direction == Direction::Inbound)
@@ -92,7 +94,7 @@ impl Exchange {
         let request_bytes = if end_of_stream { Some(0) } else { headers.content_length.and_then(decimal) };
         let span = trace.sampled.then_some(buffer);
         let told_service = service.is_some();
-        let entry = source.service.is_none();
+        let entry = caller.party.service.is_none();
         Self { started: now, span, grpc, entry, long_lived, told_service, request_bytes, answer: None }
     }
 
@@ -210,8 +212,26 @@ impl Exchange {
     }
 }
 
-/// Tells `edit` who asks, outbound.
-pub fn source_edits(config: &Config, mut edit: impl FnMut(&'static str, Option<&str>)) {
+/// Headers of ours, which only our proxies write.
+const OURS: [&str; 6] = [
+    HTTP_HEADER_SOURCE_CLUSTER,
+    HTTP_HEADER_SOURCE_SERVICE,
+    HTTP_HEADER_SERVICE_TIME,
+    HTTP_HEADER_CLUSTER,
+    HTTP_HEADER_NO_ANSWER,
+    HTTP_HEADER_DENIED,
+];
+
+/// Tells `edit` who asks, outbound; inbound, takes away what an anonymous caller must not say.
+pub fn source_edits(
+    config: &Config,
+    headers: &RequestHeaders<'_>,
+    caller: Caller<'_>,
+    mut edit: impl FnMut(&'static str, Option<&str>),
+) {
+    if caller.anonymous && headers.ours {
+        OURS.iter().for_each(|name| edit(name, None));
+    }
     if config.direction == Direction::Outbound {
         edit(HTTP_HEADER_SOURCE_CLUSTER, Some(&config.cluster));
         edit(HTTP_HEADER_SOURCE_SERVICE, Some(&config.service));
@@ -220,16 +240,6 @@ pub fn source_edits(config: &Config, mut edit: impl FnMut(&'static str, Option<&
 
 fn own(config: &Config) -> Party<'_> {
     Party { cluster: Some(&config.cluster), service: Some(&config.service) }
-}
-
-fn source<'a>(config: &'a Config, headers: &RequestHeaders<'a>) -> Party<'a> {
-    match config.direction {
-        Direction::Outbound => own(config),
-        Direction::Inbound => Party {
-            cluster: headers.source_cluster.and_then(name),
-            service: headers.source_service.and_then(name),
-        },
-    }
 }
 
 fn name(value: &[u8]) -> Option<&str> {

@@ -37,7 +37,8 @@ impl Properties for Fake {
 }
 
 fn config(direction: &str) -> Config {
-    let json = format!(r#"{{"direction": "{direction}", "cluster": "one", "service": "front"}}"#);
+    let edge = if direction == "inbound" { r#""edge": false,"# } else { "" };
+    let json = format!(r#"{{"direction": "{direction}", {edge} "cluster": "one", "service": "front"}}"#);
     Config::parse(json.as_bytes()).unwrap()
 }
 
@@ -64,6 +65,7 @@ fn arrive_as(config: &Config, extra: &[(&str, &str)], end_of_stream: bool) -> Ex
     let arriving = Arriving {
         now,
         headers: &headers,
+        caller: Caller::of(config, &headers, None),
         end_of_stream,
         class: crate::class::of_route("cart GET /users/{id}"),
         loads: None,
@@ -130,7 +132,8 @@ fn edits(
 #[test]
 fn outbound_measures_the_network() {
     let config = config("outbound");
-    let asked = edits(|edit| source_edits(&config, edit));
+    let headers = RequestHeaders::default();
+    let asked = edits(|edit| source_edits(&config, &headers, Caller::of(&config, &headers, None), edit));
     assert_eq!(asked["x-spillway-source-cluster"].as_deref(), Some("one"));
     assert_eq!(asked["x-spillway-source-service"].as_deref(), Some("front"));
     for (cluster, told) in [("three", "three"), ("a b", "two"), ("", "two")] {
@@ -166,6 +169,34 @@ fn network_time_is_honest() {
     }
 }
 
+/// At an edge no header of ours reaches the application or the span, and none is touched that did not come.
+#[test]
+fn an_edge_takes_our_headers_away() {
+    let config =
+        Config::parse(br#"{"direction": "inbound", "edge": true, "cluster": "one", "service": "front"}"#);
+    let config = config.unwrap();
+    let forged = [
+        ("x-spillway-source-cluster", "west"),
+        ("x-spillway-source-service", "cart"),
+        ("x-envoy-attempt-count", "3"),
+    ];
+    let span = finish(arrive(&config, &forged), &config, 140, Fake::default()).unwrap();
+    for key in ["spillway.source.cluster", "spillway.source.service", "http.request.resend_count"] {
+        assert_eq!(span.get(key), None);
+    }
+    assert!(arrive(&config, &forged).entry());
+    let stripped = |extra: &[(&str, &str)]| {
+        let headers = RequestHeaders::read(pairs(extra));
+        let caller = Caller::of(&config, &headers, None);
+        edits(|edit| source_edits(&config, &headers, caller, edit))
+    };
+    for name in ["x-spillway-source-service", "x-spillway-service-time-us", "x-spillway-no-answer"] {
+        let edits = stripped(&[(name, "1")]);
+        assert!(edits.contains_key(name) && edits.values().all(Option::is_none), "{edits:?}");
+    }
+    assert!(stripped(&[("x-spill", "1")]).is_empty());
+}
+
 /// Inbound: the caller is read from its headers, our time and cluster are told in the response.
 #[test]
 fn inbound_tells_its_time() {
@@ -176,7 +207,9 @@ fn inbound_tells_its_time() {
         ("x-envoy-attempt-count", "3"),
     ];
     let mut exchange = arrive(&config, &extra);
-    assert!(edits(|edit| source_edits(&config, edit)).is_empty(), "kept as it came");
+    let headers = RequestHeaders::read(pairs(&extra));
+    let caller = Caller::of(&config, &headers, None);
+    assert!(edits(|edit| source_edits(&config, &headers, caller, edit)).is_empty(), "kept as it came");
     respond(&mut exchange, &config, 112, &[(":status", "204"), ("content-length", "9")]);
     let answered = edits(|edit| exchange.response_edits(&config, edit));
     assert_eq!(answered["x-spillway-service-time-us"].as_deref(), Some("12000"));

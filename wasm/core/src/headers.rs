@@ -4,6 +4,9 @@ use spillway_contracts::*;
 
 use crate::b3;
 
+/// What the names of our own headers begin with.
+const OURS: &[u8] = b"x-spillway-";
+
 /// Headers that carry a trace.
 #[derive(Clone, Debug, Default)]
 pub struct TraceHeaders<'a> {
@@ -48,6 +51,8 @@ pub struct RequestHeaders<'a> {
     pub source_cluster: Option<&'a [u8]>,
     /// Service of the caller's proxy.
     pub source_service: Option<&'a [u8]>,
+    /// There is a header whose name is one of ours.
+    pub ours: bool,
     /// Trace headers.
     pub trace: TraceHeaders<'a>,
 }
@@ -63,6 +68,7 @@ impl<'a> RequestHeaders<'a> {
     }
 
     fn take(&mut self, name: &[u8], value: &'a [u8]) {
+        self.ours |= name.starts_with(OURS);
         let slot = match name {
             b":method" => &mut self.method,
             b":path" => &mut self.path,

@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod b3;
+pub mod caller;
 pub mod class;
 pub mod classes;
 pub mod config;

@@ -28,6 +28,8 @@ pub enum Property {
     ResponseDetails,
     /// Number: tries, the first included.
     AttemptCount,
+    /// Text: the first URI of the caller's certificate.
+    PeerUri,
 }
 
 impl Property {
@@ -46,6 +48,7 @@ impl Property {
             Self::GrpcStatus => &["response", "trailers", "grpc-status"],
             Self::ResponseFlags => &["response", "flags"],
             Self::ResponseDetails => &["response", "code_details"],
+            Self::PeerUri => &["connection", "uri_san_peer_certificate"],
             Self::AttemptCount => &["upstream", "request_attempt_count"],
         }
     }

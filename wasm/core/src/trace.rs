@@ -63,6 +63,11 @@ struct Shapes {
 }
 
 impl<'a> TraceContext<'a> {
+    /// The trace of a caller that is believed, or a new one for an anonymous caller.
+    pub fn of(anonymous: bool, headers: &TraceHeaders<'a>, sampler: &'a Sampler, ids: &mut Ids) -> Self {
+        if anonymous { Self::restart(headers, sampler, ids) } else { Self::read(headers, sampler, ids) }
+    }
+
     /// Continues the headers' trace, else starts one; draws this proxy's span id. Where the caller did not
     /// decide about sampling, `sampler` does. W3C wins over B3.
     pub fn read(headers: &TraceHeaders<'a>, sampler: &'a Sampler, ids: &mut Ids) -> Self {
@@ -91,6 +96,19 @@ impl<'a> TraceContext<'a> {
                 context.tracestate = told.map(Cow::Borrowed);
             }
         }
+        context
+    }
+
+    /// Starts a trace whatever the headers say: those of a caller that is not believed. They are rewritten in
+    /// every shape that came, so that nothing of the caller's trace travels on.
+    pub fn restart(headers: &TraceHeaders<'_>, sampler: &'a Sampler, ids: &mut Ids) -> Self {
+        let mut context = Self::new(Origin::Started, None, sampler, ids);
+        let told = sampler.tracestate().filter(|_| context.sampled);
+        context.tracestate = told.map(Cow::Borrowed);
+        context.orphaned_tracestate = headers.tracestate.is_some();
+        let multi = [headers.b3_trace, headers.b3_span, headers.b3_sampled, headers.b3_flags];
+        context.b3 =
+            Shapes { single: headers.b3.is_some(), multi: multi.iter().any(Option::is_some), debug: false };
         context
     }
 

@@ -31,6 +31,40 @@ fn edited(context: &TraceContext<'_>, name: &str) -> Option<Option<String>> {
     edits(context).into_iter().find(|(n, _)| *n == name).map(|(_, value)| value)
 }
 
+/// Nothing of an anonymous caller's trace travels on: a new trace, our own sampling, no tracestate of theirs,
+/// and B3 headers, in the shapes that came, which say what `traceparent` says.
+#[test]
+fn an_anonymous_caller_starts_a_trace() {
+    let claims = [
+        ("traceparent", TRACEPARENT.replace("-01", "-00")),
+        ("tracestate", "ot=th:fffff".to_string()),
+        ("b3", format!("{TRACE}-{SPAN}-d")),
+        ("x-b3-flags", "1".to_string()),
+    ];
+    let lines = || claims.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    for (ratio, state) in [(1.0, None), (0.5, Some("ot=th:8"))] {
+        let sampler = Sampler::new(ratio);
+        let mut ids = Ids::from_weak_seed(1);
+        let headers = RequestHeaders::read(lines());
+        let context = std::iter::repeat_with(|| TraceContext::of(true, &headers.trace, &sampler, &mut ids))
+            .find(|context| context.sampled)
+            .unwrap();
+        assert_eq!((context.parent, context.origin, context.malformed), (None, Origin::Started, false));
+        assert_eq!(context.tracestate.as_deref(), state);
+        assert_eq!(edited(&context, "tracestate"), Some(state.map(str::to_string)));
+        let (trace, ours) = (hex(&context.trace_id), hex(&context.span_id));
+        assert!(!TRACEPARENT.contains(&trace) && trace != TRACE);
+        assert_eq!(edited(&context, "traceparent"), Some(Some(format!("00-{trace}-{ours}-03"))));
+        assert_eq!(edited(&context, "b3"), Some(Some(format!("{trace}-{ours}-1"))));
+        assert_eq!(edited(&context, "x-b3-flags"), Some(None));
+    }
+    let sampler = Sampler::new(0.0);
+    let headers = RequestHeaders::read(lines());
+    let context = TraceContext::of(true, &headers.trace, &sampler, &mut Ids::from_weak_seed(1));
+    assert!(edited(&context, "traceparent").flatten().unwrap().ends_with("-02"));
+    assert_eq!(edited(&context, "tracestate"), Some(None));
+}
+
 /// A trace is continued: same trace, the caller as parent, our span as the parent of what follows.
 #[test]
 fn continues_w3c() {

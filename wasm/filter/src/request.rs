@@ -1,6 +1,7 @@
 //! One request, from its headers to its end.
 
 use proxy_wasm::types::{Bytes, MapType};
+use spillway_filter_core::caller::Caller;
 use spillway_filter_core::class;
 use spillway_filter_core::exchange::{Arriving, Exchange, source_edits};
 use spillway_filter_core::headers::{RequestHeaders, ResponseHeaders};
@@ -48,15 +49,20 @@ impl Request {
         let (share, loads) = plugin.load.enter(class.map(|class| class.id), now.mono_ns);
         let lines = plugin.host.headers(MapType::HttpRequestHeaders);
         let headers = RequestHeaders::read(pairs(&lines));
-        let trace = TraceContext::read(&headers.trace, &plugin.sampler, &mut plugin.ids);
+        let uri =
+            plugin.config.peer_identity.as_ref().and_then(|_| plugin.host.property(Property::PeerUri.path()));
+        let uri = uri.as_deref().and_then(|uri| std::str::from_utf8(uri).ok());
+        let caller = Caller::of(&plugin.config, &headers, uri);
+        let trace = TraceContext::of(caller.anonymous, &headers.trace, &plugin.sampler, &mut plugin.ids);
         plugin.stats.malformed_traces.add(u64::from(trace.malformed));
+        plugin.stats.ignored_sources.add(u64::from(caller.contradicted));
         let buffer = if trace.sampled { spare.take() } else { Vec::new() };
-        let arriving = Arriving { now, headers: &headers, end_of_stream, class, loads, buffer };
+        let arriving = Arriving { now, headers: &headers, caller, end_of_stream, class, loads, buffer };
         let exchange = Exchange::arrive(&plugin.config, &trace, arriving);
         plugin.load.count(share, exchange.entry());
         let edit = |name, value: Option<&str>| plugin.host.edit(MapType::HttpRequestHeaders, name, value);
         trace.edits(edit);
-        source_edits(&plugin.config, edit);
+        source_edits(&plugin.config, &headers, caller, edit);
         let mut request = Self { exchange, share: Some(share) };
         if request.exchange.long_lived() {
             request.is_no_load(plugin, spare);

@@ -9,7 +9,7 @@ use super::*;
 use crate::fake::Fake;
 use proxy_wasm::types::MapType;
 
-const INBOUND: &str = r#"{"direction": "inbound", "cluster": "east", "service": "cart"}"#;
+const INBOUND: &str = r#"{"direction": "inbound", "edge": false, "cluster": "east", "service": "cart"}"#;
 const OUTBOUND: &str = r#"{"direction": "outbound", "cluster": "west", "service": "front"}"#;
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

@@ -87,6 +87,7 @@ pub struct SpanStats {
     pub totals_failures: Tally,
     pub long_lived: Tally,
     pub malformed_traces: Tally,
+    pub ignored_sources: Tally,
     dropped: Tally,
     dropped_by: [Tally; 4],
 }
@@ -102,6 +103,7 @@ impl SpanStats {
             callout_failures: Tally::new(host, FILTER_STAT_CALLOUT_FAILURES)?,
             totals_failures: Tally::new(host, FILTER_STAT_TOTALS_FAILURES)?,
             long_lived: Tally::new(host, &named(FILTER_STAT_LONG_LIVED, direction, ""))?,
+            ignored_sources: Tally::new(host, &named(FILTER_STAT_IGNORED_SOURCES, direction, ""))?,
             malformed_traces: Tally::new(host, &named(FILTER_STAT_MALFORMED_TRACES, direction, ""))?,
             dropped: Tally::new(host, FILTER_STAT_SPANS_DROPPED)?,
             dropped_by: [by("queue_full")?, by("export_failed")?, by("rejected")?, by("shutdown")?],
@@ -131,6 +133,7 @@ impl SpanStats {
             &mut self.totals_failures,
             &mut self.long_lived,
             &mut self.malformed_traces,
+            &mut self.ignored_sources,
             &mut self.dropped,
         ];
         all.into_iter().chain(&mut self.dropped_by).for_each(|tally| tally.tell(host));

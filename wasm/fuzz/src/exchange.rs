@@ -2,6 +2,7 @@
 
 use opentelemetry_proto::tonic::trace::v1::ScopeSpans;
 use prost::Message;
+use spillway_filter_core::caller::Caller;
 use spillway_filter_core::class;
 use spillway_filter_core::config::Config;
 use spillway_filter_core::exchange::{Arriving, Exchange, Moment, source_edits};
@@ -27,7 +28,7 @@ impl Properties for Told<'_> {
     }
 }
 
-/// Lines: direction and end of stream, the properties, then request headers `name=value`, an empty
+/// Lines: direction, end of stream and whether anybody may call, the properties, then request headers `name=value`, an empty
 /// line, response headers. The span decodes as OTLP, belongs to the trace that was sent on, ends after
 /// it starts, and is bounded whatever the headers hold.
 pub fn exchange(data: &[u8]) {
@@ -36,26 +37,32 @@ pub fn exchange(data: &[u8]) {
     let [first, properties @ ..] = head else { return };
     let (ends, direction) =
         (first.contains(&b'e'), if first.contains(&b'o') { "outbound" } else { "inbound" });
-    let json = format!(r#"{{"direction": "{direction}", "cluster": "one", "service": "cart"}}"#);
+    let edge = match direction {
+        "inbound" => format!(r#""edge": {},"#, first.contains(&b'a')),
+        _ => String::new(),
+    };
+    let json = format!(r#"{{"direction": "{direction}", {edge} "cluster": "one", "service": "cart"}}"#);
     let config = Config::parse(json.as_bytes()).expect("a configuration");
     let mut maps = rest.split(|line| line.is_empty()).map(|lines| pairs(lines).collect::<Vec<_>>());
     let (asked, answered) = (maps.next().unwrap_or_default(), maps.next());
 
     let (sampler, mut ids) = (Sampler::new(1.0), Ids::from_weak_seed(1));
     let headers = RequestHeaders::read(asked.iter().copied());
-    let trace = TraceContext::read(&headers.trace, &sampler, &mut ids);
+    let caller = Caller::of(&config, &headers, None);
+    let trace = TraceContext::of(caller.anonymous, &headers.trace, &sampler, &mut ids);
     let mut told = Told(properties);
     let route = told.text(Property::RouteName).unwrap_or_default().to_string();
     let arriving = Arriving {
         now: START,
         headers: &headers,
+        caller,
         end_of_stream: ends,
         class: class::of_route(&route),
         loads: None,
         buffer: Vec::new(),
     };
     let mut exchange = Exchange::arrive(&config, &trace, arriving);
-    source_edits(&config, |_, value| assert!(value.is_some() || direction == "inbound"));
+    source_edits(&config, &headers, caller, |_, value| assert!(value.is_some() || direction == "inbound"));
     if let Some(answered) = answered {
         exchange.respond(&config, 2_000_005, &ResponseHeaders::read(answered.iter().copied()), ends);
         exchange.response_edits(&config, |_, value| assert!(value.is_some_and(|value| value.is_ascii())));

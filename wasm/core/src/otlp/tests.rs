@@ -22,7 +22,7 @@ use crate::{Direction, Party, class, grpc};
 const TRACEPARENT: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn config() -> Config {
-    Config::parse(br#"{"direction": "inbound", "cluster": "one", "service": "cart"}"#).unwrap()
+    Config::parse(br#"{"direction": "inbound", "edge": false, "cluster": "one", "service": "cart"}"#).unwrap()
 }
 
 fn continued() -> TraceContext<'static> {

@@ -10,7 +10,9 @@ use crate::otlp::envelope::Envelope;
 const PERIOD: Period = Period { began_ns: 1_700_000_000_000_000_000, now_ns: 1_700_000_060_000_000_000 };
 
 fn export() -> ExportMetricsServiceRequest {
-    let config = Config::parse(br#"{"direction": "inbound", "cluster": "west", "service": "cart"}"#).unwrap();
+    let config =
+        Config::parse(br#"{"direction": "inbound", "edge": false, "cluster": "west", "service": "cart"}"#)
+            .unwrap();
     let class = Some("cart GET /users/{id}");
     let requests = [
         Requests { class: None, entry: true, count: 0 },

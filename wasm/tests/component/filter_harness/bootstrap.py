@@ -25,6 +25,11 @@ class Setup:
 
     overrides: dict | None = field(default_factory=dict)
     """Merged into both filters' configuration; None: no filter at all."""
+    edge: bool = False
+    """The inbound listener believes nothing that a request says of itself."""
+    peer_identity: str | None = None
+    tls: dict | None = None
+    """Transport socket of the inbound listener."""
     concurrency: int = 2
     http2: bool = False
     """HTTP/2 to the application and between the listeners, as gRPC needs it."""
@@ -61,6 +66,10 @@ def filters(side: str, setup: Setup) -> list[dict]:
         return []
     cluster_name, service = IDENTITIES[side]
     own = {"direction": side, "cluster": cluster_name, "service": service, "flush_interval_ms": 200}
+    if side == "inbound":
+        own["edge"] = setup.edge
+        if setup.peer_identity is not None:
+            own["peer_identity"] = setup.peer_identity
     return [wasm_filter({**own, **setup.overrides})]
 
 
@@ -96,6 +105,8 @@ def listener(side: str, port: int, target: str, metadata: dict, setup: Setup) ->
         "http_filters": [*filters(side, setup), router],
     }
     chain = {"filters": [{"name": "http", "typed_config": manager}]}
+    if side == "inbound" and setup.tls is not None:
+        chain["transport_socket"] = setup.tls
     type_url = "type.googleapis.com/envoy.config.listener.v3.Listener"
     return {"@type": type_url, "name": side, "address": address(port), "filter_chains": [chain]}
 

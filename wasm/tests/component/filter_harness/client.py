@@ -3,6 +3,7 @@
 import http.client
 import json
 import secrets
+import ssl
 from dataclasses import dataclass
 
 
@@ -14,8 +15,17 @@ class Answer:
     """Request headers as the application received them; empty where it did not answer in JSON."""
 
 
-def get(port: int, path: str, headers: dict[str, str] | None = None, body: bytes | None = None) -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+def get(
+    port: int,
+    path: str,
+    headers: dict[str, str] | None = None,
+    body: bytes | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> Answer:
+    if tls is None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    else:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=tls)
     try:
         connection.request("GET" if body is None else "POST", path, body, {"host": "cart", **(headers or {})})
         response = connection.getresponse()

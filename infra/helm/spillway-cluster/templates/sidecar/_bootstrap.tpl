@@ -4,6 +4,7 @@
 {{- $values := dict
   "SPILLWAY_CLUSTER" $v.cluster.name
   "SPILLWAY_SERVICE" .application.service
+  "SPILLWAY_EDGE" .application.edge
   "SPILLWAY_POD" "named-by-service-node"
   "SPILLWAY_FILTER_WASM" "/etc/spillway/spillway_filter.wasm"
   "SPILLWAY_TLS_DIR" "/etc/spillway-tls"
