@@ -1,4 +1,4 @@
-"""python -m spillway_publisher run | status | rollback | reset-fence | validate"""
+"""python -m spillway_publisher run | status | history | rollback | reset-fence | validate"""
 
 import argparse
 import asyncio
@@ -37,8 +37,15 @@ def _parser() -> argparse.ArgumentParser:
     commands_of.add_parser("run", help="publish proposals until SIGTERM")
     status = commands_of.add_parser("status", help="what is in force in every cluster")
     status.add_argument("--json", action="store_true")
+    history = commands_of.add_parser("history", help="checkpoints that a rollback can go back to")
+    history.add_argument("--json", action="store_true")
+    history.add_argument("--limit", type=int, default=20, metavar="COUNT", help="newest first (default 20)")
     rollback = commands_of.add_parser("rollback", help="publish an earlier version's rules as a new version")
-    rollback.add_argument("--to", type=int, metavar="VERSION", help="default: the latest with other rules")
+    which = rollback.add_mutually_exclusive_group()
+    which.add_argument("--to", type=int, metavar="VERSION", help="default: the latest with other rules")
+    which.add_argument(
+        "--before", metavar="TIME", help="what was in force before 14:05, or an ISO time (UTC)"
+    )
     rollback.add_argument("--reason", required=True, metavar="TEXT")
     rollback.add_argument(
         "--for", dest="lifetime_s", type=_lifetime, default=600.0, metavar="SECONDS",
@@ -84,9 +91,16 @@ def _status(chosen: argparse.Namespace) -> int:
     return asyncio.run(commands.status(config.read(config.OperatorSettings), chosen.json))
 
 
+def _history(chosen: argparse.Namespace) -> int:
+    settings = config.read(config.OperatorSettings)
+    return asyncio.run(commands.history(settings, chosen.limit, chosen.json))
+
+
 def _rollback(chosen: argparse.Namespace) -> int:
     settings = config.read(config.OperatorSettings)
-    return asyncio.run(commands.rollback(settings, chosen.to, chosen.reason, chosen.lifetime_s))
+    return asyncio.run(
+        commands.rollback(settings, chosen.to, chosen.before, chosen.reason, chosen.lifetime_s)
+    )
 
 
 def _reset_fence(chosen: argparse.Namespace) -> int:
@@ -104,6 +118,7 @@ def _validate(chosen: argparse.Namespace) -> int:
 _COMMANDS = {
     "run": _run,
     "status": _status,
+    "history": _history,
     "rollback": _rollback,
     "reset-fence": _reset_fence,
     "validate": _validate,

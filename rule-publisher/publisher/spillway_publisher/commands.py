@@ -1,4 +1,4 @@
-"""The wiring of `status`, `rollback` and `reset-fence`: one connection, a question or a proposal, an answer."""
+"""The wiring of `status`, `history`, `rollback` and `reset-fence`: one connection, a question or a proposal, an answer."""
 
 import asyncio
 import contextlib
@@ -6,18 +6,22 @@ import json
 import sys
 import time
 from collections.abc import Collection
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
+from nats.js.errors import NotFoundError
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 
 from spillway_publisher import jetstream, operator, rows
+from spillway_publisher.bucket import LARGEST_VERSION
+from spillway_publisher.checkpoints import Reader
 from spillway_publisher.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
 from spillway_publisher.clickhouse import ClickHouse
 from spillway_publisher.config import OperatorSettings
 from spillway_publisher.keys import Keys
 from spillway_publisher.telemetry import Telemetry
-from spillway_publisher.values import REFUSED, Values
+from spillway_publisher.values import Values
 
 WAIT_S = 15.0
 
@@ -51,7 +55,9 @@ class _Signed:
 
     def __init__(self, settings: OperatorSettings) -> None:
         self._telemetry = Telemetry()
-        self._values = Values(Keys(None, settings.ruleset_keys), self._telemetry)
+        keys = Keys(None, settings.ruleset_keys)
+        self._values = Values(keys, self._telemetry)
+        self._checkpoints = Reader(keys, self._telemetry)
 
     async def latest(self, js) -> dict[str, Ruleset]:
         entries = {key: await self._values.latest(js, key) for key in await self._values.names(js)}
@@ -61,15 +67,20 @@ class _Signed:
         found = {key: await self._values.history(js, key) for key in await self._values.names(js)}
         return {key: [stored.ruleset for stored in values] for key, values in found.items() if values}
 
+    async def checkpoints(self, js, below: int, count: int) -> list[Ruleset]:
+        """The newest below this version, newest first; none where no publisher has made the stream yet."""
+        try:
+            return await self._checkpoints.before(js, below, count)
+        except NotFoundError:
+            return []
+
     def tell(self) -> None:
-        prefix = f"malformed.{REFUSED}."
-        refused = {
-            k.removeprefix(prefix): n for k, n in self._telemetry.counters.items() if k.startswith(prefix)
-        }
+        counters = self._telemetry.counters
+        refused = {k.removeprefix("malformed."): n for k, n in counters.items() if k.startswith("malformed.")}
         if refused:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(refused.items()))
             print(
-                f"left out: values of the bucket that SPILLWAY_RULESET_KEYS did not sign ({reasons})",
+                f"left out: rulesets that SPILLWAY_RULESET_KEYS did not sign ({reasons})",
                 file=sys.stderr,
             )
 
@@ -102,19 +113,53 @@ async def _acknowledged(
     return {(cluster, version): (acks, nacks) for cluster, version, acks, nacks in found}
 
 
-async def rollback(settings: OperatorSettings, to: int | None, reason: str, lifetime_s: float) -> int:
+async def history(settings: OperatorSettings, limit: int, as_json: bool) -> int:
+    """Prints the newest checkpoints, newest first."""
+    signed = _Signed(settings)
+    async with _jetstream(settings) as js:
+        table = operator.checkpoint_rows(await signed.checkpoints(js, LARGEST_VERSION, limit))
+    signed.tell()
+    print(json.dumps(table) if as_json else operator.format_table(table))
+    return 0
+
+
+async def _earlier(
+    js, signed: _Signed, history: dict[str, list[Ruleset]], to: int | None, before: str | None
+):
+    """The ruleset to go back to. Raises OperatorError."""
+    newest = max((r.version for found in history.values() for r in found), default=0)
+    if not newest:
+        raise operator.OperatorError("there is no earlier version to go back to")
+    if before is None:
+        try:
+            return operator.whole(history, operator.choose_version(history, to))
+        except operator.OperatorError as error:
+            # Beyond the bucket's history: the checkpoint from which on that version's rules were in force.
+            limit = newest if to is None else to + 1
+            found = await signed.checkpoints(js, limit, 2) if limit <= newest else []
+            found = found if to is None else found[:1]
+            if not found:
+                raise error from None
+            asked = "rollback" if to is None else f"--to {to}"
+    else:
+        limit = operator.moment(before, datetime.now(UTC))
+        found, asked = await signed.checkpoints(js, limit, 1), f"--before {before}"
+    return operator.choose_checkpoint(found, operator.whole(history, newest), asked)
+
+
+async def rollback(
+    settings: OperatorSettings, to: int | None, before: str | None, reason: str, lifetime_s: float
+) -> int:
     """Proposes an earlier version's rules and waits until the publisher has published them."""
     signed = _Signed(settings)
     async with _jetstream(settings) as js:
         history = await signed.history(js)
+        old = await _earlier(js, signed, history, to, before)
         signed.tell()
-        version = operator.choose_version(history, to)
         newest = max(ruleset.version for found in history.values() for ruleset in found)
-        proposal = operator.rollback(
-            operator.whole(history, version), newest, reason, lifetime_s, time.time_ns()
-        )
+        proposal = operator.rollback(old, newest, reason, lifetime_s, time.time_ns())
         given = await _in_force(js, signed, proposal, history)
-    print(f"version {given} is in force: the rules of version {version}")
+    print(f"version {given} is in force: the rules of version {old.version}")
     return 0
 
 

@@ -26,7 +26,7 @@ class TopologySettings(_Settings):
 
 
 class OperatorSettings(NatsWire, ClickHouseWire, _Settings):
-    """`status` and `rollback`. ClickHouse is asked for acknowledgements when it is given."""
+    """`status`, `history`, `rollback` and `reset-fence`. ClickHouse is asked for acknowledgements when it is given."""
 
     nats_url: SecretStr
     ruleset_keys: Path  # whose signatures count
@@ -47,6 +47,7 @@ class RunSettings(NatsWire, RedisWire, ClickHouseWire, TopologySettings):
     history_rows: int = Field(default=100_000, ge=1)  # bound of the rows that wait for ClickHouse
     nats_replicas: int = Field(default=1, ge=1, le=5)  # servers that hold each stream and the bucket
     reports_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)  # bound of SPILLWAY_REPORTS
+    checkpoints_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)  # bound of SPILLWAY_CHECKPOINTS
 
     @field_validator("health_listen")
     @classmethod

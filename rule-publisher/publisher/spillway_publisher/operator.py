@@ -1,7 +1,9 @@
 """What operators ask for and do: status, rollback, validate. The thinking is pure, the commands thin."""
 
+import re
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 from google.protobuf import json_format
@@ -83,6 +85,55 @@ def choose_version(history: Mapping[str, list[Ruleset]], wanted: int | None) -> 
             f"--to {wanted}: not in the history of every cluster; versions: {_ranges(allowed)}"
         )
     return wanted
+
+
+def moment(text: str, now: datetime) -> int:
+    """Unix milliseconds of `14:05`, `14:05:30` (the last such time) or an ISO date and time; UTC unless it says
+    otherwise. Raises OperatorError."""
+    wrong = (
+        f"--before {text}: must be HH:MM, HH:MM:SS or an ISO date and time in the past; UTC without a zone"
+    )
+    try:
+        if re.fullmatch(r"\d\d:\d\d(:\d\d)?", text):
+            at = datetime.combine(now.date(), time.fromisoformat(text), UTC)
+            at -= timedelta(days=1) if at > now else timedelta()
+        else:
+            at = datetime.fromisoformat(text)
+            at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    except ValueError as error:
+        raise OperatorError(wrong) from error
+    if at > now:
+        raise OperatorError(wrong)
+    return round(at.timestamp() * 1000)
+
+
+def checkpoint_rows(found: Iterable[Ruleset]) -> list[dict]:
+    """One row per checkpoint; `from` is the time of its version, from which on its weights were in force."""
+    return [
+        {
+            "version": ruleset.version,
+            "from": datetime.fromtimestamp(ruleset.version / 1000, UTC).isoformat(timespec="seconds"),
+            "policy": ruleset.policy,
+            "origin": Origin.Name(ruleset.origin).removeprefix("ORIGIN_").lower(),
+            "rules": len(ruleset.rules),
+            "id": ruleset.id,
+        }
+        for ruleset in found
+    ]
+
+
+def choose_checkpoint(found: list[Ruleset], in_force: Ruleset, asked: str) -> Ruleset:
+    """The first of the checkpoints, newest first, whose rules differ from those in force; of one that was asked for by
+    time or version the first alone counts. Raises OperatorError."""
+    if not found:
+        raise OperatorError(
+            f"{asked}: no checkpoint that SPILLWAY_RULESET_KEYS signed is as old; see `history`"
+        )
+    now = _weights(in_force)
+    for ruleset in found:
+        if _weights(ruleset) != now:
+            return ruleset
+    raise OperatorError(f"{asked}: the rules of then (checkpoint {found[0].version}) are those in force")
 
 
 def whole(history: Mapping[str, list[Ruleset]], version: int) -> Ruleset:

@@ -6,6 +6,7 @@ says that it has a version, and only what is missing is written.
 """
 
 import time
+from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 from nats.aio.msg import Msg
@@ -43,6 +44,7 @@ class Proposals:
         self.policy = policy  # the service replaces it when the operator does
         self._hot_state, self._history, self._telemetry = hot_state, history, telemetry
         self._clusters = [cluster.name for cluster in topology.clusters]
+        self.on_published: Callable[[Ruleset], None] = lambda whole: None  # with its version
         # Beside those of published versions, which the bucket knows over restarts.
         # By origin: the token, and the newest version when it was refused.
         self._refused_fences: dict[Origin, tuple[int, int]] = {}
@@ -168,6 +170,9 @@ class Proposals:
         self._telemetry.counters["proposals.published"] += 1
         self._hot_state.in_force(self._bucket.in_force())
         self._history.published(ruleset, version, reason)
+        whole = Ruleset(version=version)
+        whole.MergeFrom(ruleset)
+        self.on_published(whole)
         fields = {"version": version, "id": ruleset.id, "policy": ruleset.policy, "reason": reason}
         log.info("ruleset published", extra={"fields": {**fields, "rules": len(ruleset.rules)}})
 

@@ -14,6 +14,7 @@ from spillway_contracts.guardrails import GuardrailFile
 
 from spillway_publisher import denials, jetstream, metrics, slices
 from spillway_publisher.bucket import Bucket
+from spillway_publisher.checkpoints import Checkpoints
 from spillway_publisher.checks import is_local_first
 from spillway_publisher.clickhouse import ClickHouse
 from spillway_publisher.config import RunSettings
@@ -56,6 +57,8 @@ class Service:
         self._proposals = Proposals(
             topology, guardrails.current, self._bucket, self._hot_state, self._history, telemetry
         )
+        self._checkpoints = Checkpoints(keys, telemetry, settings.checkpoints_bytes, settings.nats_replicas)
+        self._proposals.on_published = self._checkpoints.note
         self._reports = Reports(set(self._clusters), self._hot_state, self._clickhouse, telemetry)
         self._recovered = False
 
@@ -115,6 +118,7 @@ class Service:
         acks = await jetstream.acks_consumer(js)
         heartbeats = await jetstream.heartbeats_consumer(js)
         await self._enforce(js)
+        self._note_checkpoint()
         self._telemetry.up("nats")
         try:
             await together(
@@ -122,6 +126,7 @@ class Service:
                 self._reports.acks(acks),
                 self._reports.heartbeats(heartbeats),
                 self._refresh(js),
+                self._checkpoints.run(js),
             )
         finally:
             for consumer in (proposals, acks, heartbeats):
@@ -144,6 +149,12 @@ class Service:
             self._hot_state.in_force(self._bucket.in_force())
             await asyncio.sleep(self._settings.refresh_seconds)
             await self._bucket.refresh()
+
+    def _note_checkpoint(self) -> None:
+        """What is in force at the start may have been published before there were checkpoints."""
+        in_force = self._bucket.in_force()
+        if set(in_force) == set(self._clusters) and len({r.version for r in in_force.values()}) == 1:
+            self._checkpoints.note(slices.join(r for _, r in sorted(in_force.items())))
 
     async def _sign_again(self) -> None:
         if count := await self._bucket.sign_again():

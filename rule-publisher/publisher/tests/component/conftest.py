@@ -66,6 +66,12 @@ class World:
         headers = signing.sign(self.key, cluster, payload) if headers is None else headers
         await (await self.jetstream()).publish(f"$KV.{BUCKET}.{cluster}", payload, headers=headers or None)
 
+    async def forge_checkpoint(self, ruleset: Ruleset) -> None:
+        """Appends a checkpoint that an unknown key has signed."""
+        payload = ruleset.SerializeToString()
+        headers = signing.sign(Ed25519PrivateKey.generate(), "spillway.checkpoints", payload)
+        await (await self.jetstream()).publish("spillway.checkpoints", payload, headers=headers)
+
     async def headers(self, cluster: str) -> dict[str, str]:
         """Of what the bucket holds for a cluster."""
         return (

@@ -1,6 +1,8 @@
 """The operator's commands as processes."""
 
 import json
+import time
+from datetime import UTC, datetime
 
 import pytest
 from google.protobuf import json_format
@@ -39,6 +41,39 @@ async def test_rollback_and_status(world, make):
     assert "operator" in world.command("status").stdout
     done = world.command("rollback", "--to", "99", "--reason", "x")
     assert done.returncode == 1 and "--to 99: not in the history of every cluster; versions: " in done.stderr
+
+
+async def test_a_rollback_reaches_back_beyond_the_buckets_history_and_restarts(world, make):
+    """80 renewals push a ruleset out of the bucket's 64 versions, and the publisher is killed: its checkpoint is found by
+    time and by version. Renewals make no checkpoint, and one that no trusted key signed is not gone back to."""
+    process = world.publisher()
+    first, change = make(SPREAD), make(LOCAL)
+    await world.propose(first)
+    old = await world.published(first)
+    await world.propose(change)
+    changed = await world.published(change)
+    for _ in range(80):
+        renewal = make(LOCAL)
+        await world.propose(renewal)
+    await world.published(renewal)
+    process.kill()
+    process.start()
+    table = json.loads(world.command("history", "--json").stdout)
+    assert [row["version"] for row in table] == [changed, old]
+    when = datetime.fromtimestamp(changed / 1000, UTC).isoformat()
+    done = world.command("rollback", "--before", when, "--reason", "since then checkout is slow")
+    north = await world.value("north")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"version {north.version} is in force: the rules of version {old}\n"
+    assert [(d.cluster, d.weight) for d in north.rules[0].destinations] == [("north", 4000), ("south", 6000)]
+    assert north.origin == 3 and north.rules[0].changed_version == north.version
+    done = world.command("rollback", "--to", str(changed + 1), "--reason", "back again")
+    assert done.returncode == 0 and done.stdout.endswith(f"the rules of version {changed}\n"), done.stderr
+    await world.forge_checkpoint(make({"north": {"south": 10_000}}, version=time.time_ns() // 1_000_000))
+    done = world.command("history", "--json")
+    assert len(json.loads(done.stdout)) == 4 and "left out: rulesets that" in done.stderr
+    done = world.command("rollback", "--before", "1999-01-01", "--reason", "x")
+    assert done.returncode == 1 and "--before 1999-01-01: no checkpoint" in done.stderr
 
 
 async def test_commands_without_a_server_say_so(world):

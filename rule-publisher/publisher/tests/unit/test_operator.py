@@ -1,5 +1,7 @@
 """Status rows, the version to go back to, and the rollback's proposal."""
 
+from datetime import UTC, datetime
+
 import pytest
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR
 from spillway_publisher import operator, slices
@@ -33,6 +35,41 @@ def test_versions_that_are_not_whole_cannot_be_rolled_back_to(history):
         operator.choose_version(history, None)
     with pytest.raises(operator.OperatorError, match="no earlier version"):
         operator.choose_version({}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("14:05", "2026-01-31T14:05:00"),
+        ("14:05:30", "2026-01-31T14:05:30"),
+        ("23:00", "2026-01-30T23:00:00"),  # the last such time was yesterday
+        ("2026-01-30T08:00", "2026-01-30T08:00:00"),
+        ("2026-01-30T08:00+02:00", "2026-01-30T06:00:00"),
+    ],
+)
+def test_moments_are_the_last_such_time_in_utc_unless_they_say_otherwise(text, at):
+    """Versions are milliseconds of Unix time."""
+    expected = datetime.fromisoformat(at).replace(tzinfo=UTC).timestamp() * 1000
+    assert operator.moment(text, datetime(2026, 1, 31, 15, 0, tzinfo=UTC)) == expected
+
+
+@pytest.mark.parametrize("text", ["25:00", "yesterday", "2026-02-01", "14:05Z:"])
+def test_moments_that_are_none_or_lie_ahead_are_refused(text):
+    """With what is allowed."""
+    with pytest.raises(operator.OperatorError, match=f"--before {text}: must be HH:MM"):
+        operator.moment(text, datetime(2026, 1, 31, 15, 0, tzinfo=UTC))
+
+
+def test_a_checkpoint_with_the_rules_in_force_is_no_way_back(make):
+    """Of several the newest with other rules is chosen; when there is none the message says so."""
+    spread, local = make(SPREAD, version=2), make(LOCAL, version=1)
+    assert operator.choose_checkpoint([spread, local], make(SPREAD), "rollback") is local
+    with pytest.raises(
+        operator.OperatorError, match="--before 14:05: the rules of then .checkpoint 2. are those"
+    ):
+        operator.choose_checkpoint([spread], make(SPREAD), "--before 14:05")
+    with pytest.raises(operator.OperatorError, match="--to 1: no checkpoint"):
+        operator.choose_checkpoint([], make(SPREAD), "--to 1")
 
 
 def test_rollback_is_a_valid_proposal_of_the_operator(history, topology):

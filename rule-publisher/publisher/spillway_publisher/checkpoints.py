@@ -1,0 +1,171 @@
+"""Checkpoints: whole rulesets, kept for 30 days whenever weights changed, so that a rollback reaches back.
+
+The bucket has 64 versions per cluster, and a renewal each 15 s uses them up within 16 minutes. A
+checkpoint is signed as the bucket's values are, for the stream's subject, which is no cluster's name.
+Publishing never waits for checkpoints: what cannot be kept now is tried again.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from nats.js import JetStreamContext, api
+from nats.js.api import Header
+from nats.js.errors import APIError, BadRequestError, NotFoundError
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import names
+
+from spillway_publisher.bases import positive, rule_key
+from spillway_publisher.jetstream import TROUBLE
+from spillway_publisher.keys import Keys
+from spillway_publisher.signing import UnverifiedError
+from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.values import decode
+
+STREAM, SUBJECT = names.NATS_STREAM_CHECKPOINTS, names.NATS_SUBJECT_CHECKPOINTS
+DAYS = 30
+REFUSED = "checkpoint"  # of the counters: malformed.checkpoint.<reason>
+RETRY_S = 2.0
+WAITING = 64  # checkpoints that wait for NATS; beyond, the oldest is dropped and counted
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One message of the stream."""
+
+    sequence: int
+    version: int  # as the message has it; 0: undecodable
+    ruleset: Ruleset | None  # None: no trusted key signed it
+
+
+def weights(ruleset: Ruleset) -> dict:
+    """What decides whether two rulesets route alike."""
+    return {rule_key(rule): positive(rule) for rule in ruleset.rules}
+
+
+class Reader:
+    """Reads the stream. Every method raises jetstream.TROUBLE, NotFoundError where there is no stream yet."""
+
+    def __init__(self, keys: Keys, telemetry: Telemetry) -> None:
+        self._keys, self._telemetry = keys, telemetry
+
+    async def newest(self, js: JetStreamContext) -> Checkpoint | None:
+        """The last message; None: the stream is empty."""
+        try:
+            return self._opened(await js.get_last_msg(STREAM, SUBJECT))
+        except NotFoundError:
+            return None
+
+    async def before(self, js: JetStreamContext, version: int, count: int = 1) -> list[Ruleset]:
+        """The newest verified checkpoints below this version, newest first: at most `count`. Bisects by the versions
+        that messages claim, so it reads a few of many; what is not verified is passed over and counted."""
+        state = (await js.stream_info(STREAM)).state
+        first, behind = max(1, state.first_seq), state.last_seq + 1
+        low, high = first, behind
+        while low < high:
+            middle = (low + high) // 2
+            found = await self._at(js, middle)
+            if found is None or found.version >= version:
+                high = middle
+            else:
+                low = max(middle, found.sequence) + 1
+        result: list[Ruleset] = []
+        sequence = high - 1
+        while sequence >= first and len(result) < count:
+            found = await self._at(js, sequence)
+            if found and found.ruleset and found.ruleset.version < version:
+                result.append(found.ruleset)
+            sequence -= 1
+        return result
+
+    async def _at(self, js: JetStreamContext, sequence: int) -> Checkpoint | None:
+        """The message of this number, or the next one where it is gone; None: there is none from here on."""
+        try:
+            return self._opened(await js.get_msg(STREAM, seq=sequence, subject=SUBJECT, next=True))
+        except NotFoundError:
+            return None
+
+    def _opened(self, found: api.RawStreamMsg) -> Checkpoint:
+        payload = found.data or b""
+        ruleset = decode(payload)
+        version = ruleset.version if ruleset else 0
+        try:
+            self._keys.verify(SUBJECT, payload, found.headers)
+        except UnverifiedError as error:
+            self._telemetry.malformed(f"{REFUSED}.{error.reason}", SUBJECT, found.seq, str(error))
+            return Checkpoint(found.seq, version, None)
+        return Checkpoint(found.seq, version, ruleset)
+
+
+class Checkpoints:
+    """Keeps what is published. `note` only appends; `run` writes."""
+
+    def __init__(self, keys: Keys, telemetry: Telemetry, maximum_bytes: int, replicas: int) -> None:
+        self._keys, self._telemetry = keys, telemetry
+        self._reader = Reader(keys, telemetry)
+        self._config = api.StreamConfig(
+            name=STREAM,
+            subjects=[SUBJECT],
+            storage=api.StorageType.FILE,
+            max_age=DAYS * 86_400.0,
+            max_bytes=maximum_bytes,
+            discard=api.DiscardPolicy.OLD,
+            num_replicas=replicas,
+        )
+        self._waiting: deque[Ruleset] = deque()
+        self._filled = asyncio.Event()
+
+    def note(self, whole: Ruleset) -> None:
+        """A ruleset of all clusters, with its version, that is in force now."""
+        copy = Ruleset()
+        copy.CopyFrom(whole)
+        self._waiting.append(copy)
+        while len(self._waiting) > WAITING:
+            self._waiting.popleft()
+            self._telemetry.counters["checkpoints.dropped"] += 1
+        self._filled.set()
+
+    async def run(self, js: JetStreamContext) -> None:
+        """Writes for ever, and never raises jetstream.TROUBLE: it is counted, and tried again."""
+        ready = False
+        while True:
+            try:
+                if not ready:
+                    await self._ensure(js)
+                    ready = True
+                await self._filled.wait()
+                while self._waiting:
+                    await self._keep(js, self._waiting[0])
+                    self._waiting.popleft()
+                self._filled.clear()
+            except TROUBLE as error:
+                self._telemetry.counters["checkpoints.failed"] += 1
+                self._telemetry.down("checkpoints", error)
+                await asyncio.sleep(RETRY_S)
+
+    async def _ensure(self, js: JetStreamContext) -> None:
+        try:
+            await js.add_stream(self._config)
+        except BadRequestError:
+            await js.update_stream(self._config)
+
+    async def _keep(self, js: JetStreamContext, whole: Ruleset) -> None:
+        """Appends the ruleset unless it routes as the last checkpoint does."""
+        while True:
+            last = await self._reader.newest(js)
+            if last and last.ruleset:
+                known = last.ruleset
+                if known.version >= whole.version or weights(known) == weights(whole):
+                    break
+            payload = whole.SerializeToString(deterministic=True)
+            headers = self._keys.sign(SUBJECT, payload)
+            headers[Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(last.sequence if last else 0)
+            try:
+                await js.publish(SUBJECT, payload, headers=headers)
+            except APIError as error:
+                if error.err_code not in (10071, 10164):  # another publisher was first: look again
+                    raise
+                continue
+            self._telemetry.counters["checkpoints.kept"] += 1
+            break
+        self._telemetry.up("checkpoints")
