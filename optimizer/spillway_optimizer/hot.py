@@ -8,7 +8,7 @@ from google.protobuf import json_format
 from redis.asyncio import Redis
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
-from spillway_contracts import ContractError, names, traffic_class
+from spillway_contracts import ContractError, hold, names, traffic_class
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
 from spillway_optimizer.rules import RuleKey, Rules, of_ruleset
@@ -68,9 +68,19 @@ class InForce:
         return found
 
     def routing(self, now: float) -> Rules:
-        """The rules that relays route by: of an expired ruleset they serve local-first."""
-        alive = {c for c, ruleset in self.rulesets.items() if ruleset.expires_at.ToNanoseconds() > now * 1e9}
-        return {key: weights for key, weights in self.rules.items() if key.source_cluster in alive}
+        """The rules that relays route by. Those of an expired ruleset give way to local-first, as relays hold them by
+        default. Where the source cluster is no destination, the nearest is not known here: the weights stay."""
+        expired_ms = {c: round(now * 1000) - r.expires_at.ToMilliseconds() for c, r in self.rulesets.items()}
+        made = {}
+        for key, weights in self.rules.items():
+            age_ms = expired_ms.get(key.source_cluster, names.VALUE_HOLD_SECONDS * 1000)
+            kept = hold.kept_steps(
+                age_ms, names.VALUE_HOLD_SECONDS * 1000, key.source_cluster, key.source_service
+            )
+            whole = kept == names.VALUE_HOLD_STEPS or key.source_cluster not in weights
+            if kept:
+                made[key] = weights if whole else hold.decayed(weights, key.source_cluster, kept)
+        return made
 
 
 async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:

@@ -9,7 +9,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
+	"spillway.dev/contracts/names"
 	"spillway.dev/relay/internal/identity"
 	"spillway.dev/relay/internal/source"
 )
@@ -28,8 +30,11 @@ type config struct {
 	StateDir     string           // SPILLWAY_STATE_DIR: own writable folder
 	Topology     string           // SPILLWAY_TOPOLOGY: path of the topology YAML
 	Endpoints    string           // SPILLWAY_ENDPOINTS: path of the endpoints YAML, as seen from the cluster
+	Hold         time.Duration    // SPILLWAY_RULESET_HOLD_SECONDS: optional, how long expired weights still steer
 	LogLevel     slog.Level       // SPILLWAY_LOG_LEVEL: optional, info
 }
+
+const maxHoldSeconds = 30 * 24 * 3600
 
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
@@ -96,6 +101,15 @@ func readConfig(getenv func(string) string) (config, error) {
 	c.StateDir = r.need("SPILLWAY_STATE_DIR", "the path of a writable folder", nil)
 	c.Topology = r.need("SPILLWAY_TOPOLOGY", "the path of the topology YAML", nil)
 	c.Endpoints = r.need("SPILLWAY_ENDPOINTS", "the path of the endpoints YAML", nil)
+	c.Hold = names.ValueHoldSeconds * time.Second
+	r.may("SPILLWAY_RULESET_HOLD_SECONDS", "0..2592000 seconds", func(value string) error {
+		seconds, err := strconv.ParseUint(value, 10, 32)
+		if err != nil || seconds > maxHoldSeconds {
+			return fmt.Errorf("%q", value)
+		}
+		c.Hold = time.Duration(seconds) * time.Second
+		return nil
+	})
 	r.may("SPILLWAY_LOG_LEVEL", "debug, info, warn or error", func(value string) error {
 		return c.LogLevel.UnmarshalText([]byte(value))
 	})

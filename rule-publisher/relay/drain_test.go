@@ -191,3 +191,24 @@ func (r *running) answers(path string) int {
 	response.Body.Close()
 	return response.StatusCode
 }
+
+// A ruleset that expires while nothing comes after it steers on, and is counted once; then it gives way to local-first.
+func TestAnExpiredRulesetIsHeldAndThenReleased(t *testing.T) {
+	conf := testConfig(t, "nats://127.0.0.1:1")
+	conf.Hold = 6 * time.Second
+	store, err := state.Open(conf.StateDir, conf.Cluster)
+	must(t, err)
+	payload, err := proto.Marshal(ruleset(1, time.Second, 5000, 5000))
+	must(t, err)
+	must(t, store.Save(publisherKey.Sign(conf.Cluster, payload)))
+	r := startRelay(t, conf)
+	r.counted("rulesets_expired", 1)
+	if page := r.status(); page.ServedVersion != 1 || !page.ExpiresAt.Before(time.Now()) {
+		t.Errorf("after its expiry version %d is served, want 1", page.ServedVersion)
+	}
+	eventually(t, "local-first", func() bool { return r.status().ServedVersion == 0 })
+	if page := r.status(); time.Now().Before(page.ExpiresAt.Add(conf.Hold)) {
+		t.Error("it was held for less than the setting says")
+	}
+	r.counted("rulesets_expired", 1)
+}

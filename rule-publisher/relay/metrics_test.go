@@ -27,7 +27,7 @@ func TestMetrics(t *testing.T) {
 		"spillway_relay_ruleset_expiry_timestamp_seconds 1.", "spillway_relay_nats_connected 1", "spillway_relay_acknowledgements_waiting 0",
 		"spillway_relay_certificate_expiry_timestamp_seconds 1.", `spillway_relay_envoys{service="gate"} 1`,
 		`spillway_relay_envoys_placed{service="gate"} 1`, `spillway_relay_snapshot_resources{service="gate",type="cluster"} 4`,
-		`spillway_relay_snapshot_resources{service="gate",type="endpoint"} 4`, `spillway_relay_snapshot_resources{service="gate",type="route"} 2`,
+		`spillway_relay_snapshot_resources{service="gate",type="endpoint"} 4`, `spillway_relay_snapshot_resources{service="gate",type="route"} 3`,
 		"spillway_relay_push_to_ack_seconds_count 1", "spillway_relay_rulesets_taken_total 1", "spillway_relay_answers_accepted_total 1",
 		"spillway_relay_state_errors_total 0", "process_resident_memory_bytes", "go_goroutines"} {
 		if !strings.Contains(page, "\n"+want) {

@@ -126,6 +126,8 @@ const (
 	XdsInboundCluster               = "spillway-app"
 	XdsMetadataNamespace            = "spillway"
 	ValueWeightTotal                = 10000
+	ValueHoldSeconds                = 21600
+	ValueHoldSteps                  = 16
 	ValueBucketCount                = 10
 	ValueDenialsPerCluster          = 1000
 	ValueVersionAheadMs             = 3600000

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
+from spillway_contracts import names
 from spillway_optimizer.constraints import Constraints
 from spillway_optimizer.decide import Action, Memory, Thresholds, decide, renewal
 from spillway_optimizer.extract import integer_rules
@@ -237,7 +238,7 @@ def test_a_clock_that_was_set_back_does_not_stop_renewals(chain):
 
 
 def test_a_leader_that_takes_over_goes_on_from_the_rules_in_force(chain):
-    """PAPA's adjustment survives: it is renewed at once, as it is, unless it has expired or is of another policy."""
+    """PAPA's adjustment survives: it is renewed at once, as it is, unless it is held no longer or is of another policy."""
     problem, rulesets = chain({"west": 480.0}), {}
     for cluster in ("west", "east"):
         rulesets[cluster] = Ruleset()
@@ -245,7 +246,11 @@ def test_a_leader_that_takes_over_goes_on_from_the_rules_in_force(chain):
     papas = dataclasses.replace(_in_force(_rules(6900), Origin.ORIGIN_PAPA), rulesets=rulesets)
     decision = _decide(problem, Memory(), _rules(7000), papas)
     assert decision.action is Action.RENEW and decision.rules == _rules(6900)
-    assert _decide(problem, Memory(), _rules(7000), papas, now=2000.0).rules == _rules(7000)
+    assert _decide(problem, Memory(), _rules(7000), papas, now=1900.0).rules == _rules(6900), (
+        "expired, and held by relays"
+    )
+    late = 1001.0 + names.VALUE_HOLD_SECONDS
+    assert _decide(problem, Memory(), _rules(7000), papas, now=late).rules == _rules(7000)
     assert _decide(problem, Memory(), _rules(7000), papas, policy="local").rules == _rules(7000)
 
 

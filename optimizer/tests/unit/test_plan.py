@@ -355,8 +355,10 @@ def test_rules_of_history_are_of_each_clusters_newest_version():
     assert clickhouse.rules([]) == (None, 0, 0.0)
 
 
-@pytest.mark.parametrize(("left_s", "rules"), [(60, {("w", "a", "b GET /"): {"w": 10_000}}), (-60, None)])
-def test_rules_that_have_expired_are_not_in_force(monkeypatch, told, left_s, rules):
+@pytest.mark.parametrize(("left_s", "rules"), [
+    (60, {("w", "a", "b GET /"): {"w": 10_000}}), (-60, {("w", "a", "b GET /"): {"w": 10_000}}), (-86_400, None),
+])  # fmt: skip
+def test_rules_that_are_held_no_longer_are_not_in_force(monkeypatch, told, left_s, rules):
     """Of the running mesh: relays follow them no more, and a note says so."""
     key = ("w", "a", "b GET /")
     ruleset = Ruleset()

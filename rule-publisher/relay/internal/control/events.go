@@ -58,6 +58,7 @@ func (l *Loop) takeRuleset(value signing.Value) {
 	case rules.Expired(time.Now()):
 		l.refuseRuleset(rules.Version, count.RulesetsStale, fmt.Errorf("expires_at: %s is over", rules.ExpiresAt.Format(time.RFC3339)))
 	default:
+		rules.Hold = l.ports.Hold
 		l.rules, l.highest, l.signer = rules, rules.Version, ""
 		l.ports.Counters.Add(count.RulesetsTaken)
 		l.report(nil, rules)

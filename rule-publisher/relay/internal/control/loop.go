@@ -24,8 +24,10 @@ type Ports struct {
 	Save func(value signing.Value, version uint64)
 	// Acknowledge reports an answer.
 	Acknowledge func(*spillwayv1.Acknowledgement)
-	Counters    *count.Counters
-	Log         *slog.Logger
+	// Hold is how long the weights of an expired ruleset still steer, less and less; 0: not at all.
+	Hold     time.Duration
+	Counters *count.Counters
+	Log      *slog.Logger
 }
 
 // Kept is what the relay knew before its restart.
@@ -62,6 +64,7 @@ type Loop struct {
 	expiry   *time.Timer
 	step     *time.Timer
 	serving  uint64
+	held     bool     // what is served has expired
 	skipped  []string // classes of the newest ruleset
 
 	forgetAfter time.Duration
@@ -71,6 +74,9 @@ type Loop struct {
 func NewLoop(ctx context.Context, ports Ports, network *table.Network, kept Kept) *Loop {
 	l := &Loop{ports: ports, events: make(chan func(), 1024), done: ctx.Done(), cluster: network.Cluster,
 		network: network, rules: kept.Rules, highest: kept.Highest, signer: kept.Signer, services: map[string]*service{}, expiry: time.NewTimer(time.Hour), step: time.NewTimer(time.Hour), forgetAfter: forgetAfter}
+	if l.rules != nil {
+		l.rules.Hold = ports.Hold
+	}
 	l.report(network, kept.Rules)
 	l.publishStatus(time.Now())
 	return l
@@ -112,11 +118,11 @@ func (l *Loop) post(event func()) {
 func (l *Loop) rebuild() {
 	now := time.Now()
 	version := uint64(0)
-	if l.rules != nil && !l.rules.Expired(now) {
+	if l.rules != nil && !l.rules.Released(now) {
 		version = l.rules.Version
-		l.expiry.Reset(l.rules.ExpiresAt.Sub(now))
+		l.expiry.Reset(untilNextLook(l.rules, now))
 	}
-	l.announce(version)
+	l.announce(version, now)
 	if denials := l.rules.Denials(); l.reached != l.network || !l.denied.Equal(denials) {
 		backends, err := buildBackends(l.network, denials, version, l.backends)
 		if err != nil { // rulesets and their expiry go on, with what was reached before
@@ -130,6 +136,15 @@ func (l *Loop) rebuild() {
 	}
 	l.advance(now)
 	l.publishStatus(now)
+}
+
+// untilNextLook is until the rules expire, and from then on a small part of the time for which they are held.
+func untilNextLook(rules *table.Rules, now time.Time) time.Duration {
+	if !rules.Expired(now) {
+		return rules.ExpiresAt.Sub(now)
+	}
+	released := rules.ExpiresAt.Add(rules.Hold).Sub(now)
+	return min(max(rules.Hold/256, 100*time.Millisecond), released)
 }
 
 // retarget makes one service's target.
@@ -192,24 +207,29 @@ func (l *Loop) refuse(what string, err error) {
 	l.ports.Log.Error("resources are not consistent; the old ones stay", "what", what, "error", err)
 }
 
-// announce logs each change between a ruleset and local-first once.
-func (l *Loop) announce(version uint64) {
+// announce logs each change between a ruleset, its hold and local-first once.
+func (l *Loop) announce(version uint64, now time.Time) {
+	expired := l.rules != nil && l.rules.Expired(now)
+	if expired && !l.held && (version != 0 || l.serving != 0) {
+		l.ports.Counters.Add(count.RulesetsExpired)
+		l.ports.Log.Warn("the ruleset has expired; its weights give way to local-first", "version", l.rules.Version,
+			"from", l.rules.ExpiresAt, "until", l.rules.ExpiresAt.Add(l.rules.Hold))
+	}
 	switch {
 	case version == l.serving:
 	case version == 0:
-		l.ports.Counters.Add(count.RulesetsExpired)
-		l.ports.Log.Warn("the ruleset has expired; serving local-first within its denials", "version", l.serving)
+		l.ports.Log.Warn("serving local-first within the denials of the ruleset", "version", l.serving)
 	case l.serving == 0:
 		l.ports.Log.Info("serving a ruleset", "version", version)
 	}
-	l.serving = version
+	l.serving, l.held = version, expired
 }
 
 func (l *Loop) publishStatus(now time.Time) {
 	status := Status{Services: len(l.services), KnownVersion: l.highest}
 	if l.rules != nil {
 		status.ExpiresAt, status.InputWindow = l.rules.ExpiresAt, l.rules.InputWindow
-		if !l.rules.Expired(now) {
+		if !l.rules.Released(now) {
 			status.Version = l.rules.Version
 		}
 	}

@@ -68,7 +68,7 @@ var table = [declared]struct{ name, help string }{
 	RulesetKeysTaken:        {"ruleset_keys_taken", "New files of ruleset keys taken into use."},
 	RulesetsBadSignature:    {"rulesets_bad_signature", "Rulesets refused because their signature is not of them; the old one stayed."},
 	RulesetsDuplicate:       {"rulesets_duplicate", "Rulesets ignored because their version is in force already."},
-	RulesetsExpired:         {"rulesets_expired", "Rulesets that expired without a successor; local-first was served."},
+	RulesetsExpired:         {"rulesets_expired", "Rulesets that expired without a successor; their weights give way to local-first."},
 	RulesetsOtherCluster:    {"rulesets_other_cluster", "Rulesets refused because they were signed for another cluster; the old one stayed."},
 	RulesetsRefused:         {"rulesets_refused", "Rulesets that break the contract; the old one stayed."},
 	RulesetsReplayed:        {"rulesets_replayed", "Rulesets refused because a higher version was taken before."},

@@ -36,6 +36,8 @@ type Rules struct {
 	Policy      string
 	InputWindow string
 	ExpiresAt   time.Time
+	Hold        time.Duration // how long after that they still steer, less and less
+	cluster     string
 	classes     []Class // sorted, most specific first within a service
 	weights     map[ruleKey][]Weighted
 	edges       map[edge]bool
@@ -52,6 +54,7 @@ func ParseRules(ruleset *spillwayv1.Ruleset, cluster string) (*Rules, error) {
 		Policy:      ruleset.GetPolicy(),
 		InputWindow: ruleset.GetInputWindow().GetId(),
 		ExpiresAt:   ruleset.GetExpiresAt().AsTime(),
+		cluster:     cluster,
 		weights:     map[ruleKey][]Weighted{},
 		edges:       map[edge]bool{},
 	}
@@ -136,7 +139,20 @@ func parseDestinations(destinations []*spillwayv1.Destination) ([]Weighted, erro
 	return weights, nil
 }
 
-// Expired tells whether the rules may no longer steer at the instant.
+// Released tells whether the rules steer nothing any more at the instant.
+func (r *Rules) Released(now time.Time) bool {
+	return !now.Before(r.ExpiresAt.Add(r.Hold))
+}
+
+// kept steps of the rules of one source service; all of no rules.
+func (r *Rules) kept(service string, now time.Time) uint32 {
+	if r == nil || !r.Expired(now) {
+		return names.ValueHoldSteps
+	}
+	return keptSteps(now.Sub(r.ExpiresAt), r.Hold, r.cluster, service)
+}
+
+// Expired tells whether the publisher has let the rules run out at the instant: they are not taken anew.
 func (r *Rules) Expired(now time.Time) bool {
 	return !now.Before(r.ExpiresAt)
 }

@@ -35,9 +35,9 @@ type Table struct {
 	Adapted []string
 }
 
-// Build makes the table of one source service. Without rules, or when they have expired, every
-// class goes to the nearest cluster that has the service: local-first with failover. The classes
-// of expired rules stay, since telemetry is named after them, and so do their denials: what must not
+// Build makes the table of one source service. Without rules, or when expired ones are no longer held,
+// every class goes to the nearest cluster that has the service: local-first with failover. Rules that
+// have expired and are held give way to that in steps. The classes of expired rules stay, since telemetry is named after them, and so do their denials: what must not
 // leave a place must not do so because a publisher is away.
 //
 // A destination that no rule has the service call gets no classes, only the fallback: a proxy need not
@@ -47,11 +47,11 @@ func Build(service string, network *Network, rules *Rules, now time.Time) Table 
 	var classes []Class
 	if rules != nil {
 		classes = rules.classes
-		if !rules.Expired(now) {
+		if !rules.Released(now) {
 			table.Version, table.InputWindow = rules.Version, rules.InputWindow
 		}
 	}
-	denials := rules.Denials()
+	denials, kept := rules.Denials(), rules.kept(service, now)
 	byService := map[string][]Class{}
 	for _, class := range classes { // keeps their order
 		byService[class.Service] = append(byService[class.Service], class)
@@ -60,7 +60,7 @@ func Build(service string, network *Network, rules *Rules, now time.Time) Table 
 	for _, destination := range network.Services() {
 		tiers := network.Tiers(destination)
 		host := Host{Service: destination, Handling: network.Handling(destination)}
-		host.Fallback, _ = way(nil, tiers, denials.of(destination, ""))
+		host.Fallback, _ = way(nil, tiers, denials.of(destination, ""), kept)
 		if !rules.classed(service, destination) {
 			table.Hosts = append(table.Hosts, host)
 			continue
@@ -70,7 +70,7 @@ func Build(service string, network *Network, rules *Rules, now time.Time) Table 
 			if table.Version != 0 {
 				rule = rules.weights[ruleKey{service, class.ID()}]
 			}
-			taken, adapted := way(rule, tiers, denials.of(destination, class.form()))
+			taken, adapted := way(rule, tiers, denials.of(destination, class.form()), kept)
 			if adapted != "" {
 				table.Adapted = append(table.Adapted, service+" to "+class.ID()+": "+adapted)
 			}

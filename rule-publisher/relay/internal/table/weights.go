@@ -14,14 +14,17 @@ func localFirst(tiers []Tier) []Weighted {
 	return []Weighted{{Cluster: tiers[0].Cluster, Weight: names.ValueWeightTotal}}
 }
 
-// way of a rule, none for local-first, among the tiers that are not denied; `adapted` says what of the
-// rule could not be followed.
-func way(rule []Weighted, tiers []Tier, denied []string) (taken Way, adapted string) {
+// way of a rule, none for local-first, among the tiers that are not denied, with so many steps of it kept;
+// `adapted` says what of the rule could not be followed.
+func way(rule []Weighted, tiers []Tier, denied []string, kept uint32) (taken Way, adapted string) {
 	allowed, without := Except(tiers, denied)
 	if len(allowed) == 0 {
 		return Way{Without: without}, closed(without)
 	}
 	weights, adapted := follow(rule, allowed)
+	if kept < names.ValueHoldSteps {
+		weights = decayed(weights, allowed[0].Cluster, kept)
+	}
 	return Way{weights, without}, adapted
 }
 
