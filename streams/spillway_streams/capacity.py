@@ -5,7 +5,8 @@ seconds by a robust line instead of two of them; the capacity is the load at 100
 (saturation.py). All loads are of one pod, so that a service that is scaled out or in keeps what is known of it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,8 +32,25 @@ class Capacity:
     pods: float = 1.0
     counted: int = 0  # pods that served at the newest second; 0: unknown, `pods` is a guess
     se: float = 0.0  # of rps
+    high: float = 0.0  # upper end of what the data allow (2.5 % of a chance to be above); 0: rps + 2 se
+    evidence: str = "cpu"  # cpu, latency, refusals or queue
     weak: bool = False  # little more than a guess
     assumed: bool = False  # taken over from another cluster: not to learn from
+    others: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # all evidence: rps, se
+    disagreement: float = 1.0  # the highest evidence over this, where chance does not explain it
+
+    @property
+    def most(self) -> float:
+        """rps that the data still allow."""
+        return self.high or self.rps + 2 * self.se
+
+    def times(self, pods: float, counted: int, why: str) -> "Capacity":
+        """Of so many pods, where this is of one."""
+        others = {name: (rps * pods, se * pods) for name, (rps, se) in self.others.items()}
+        return replace(
+            self, rps=self.rps * pods, se=self.se * pods, high=self.high * pods, pods=pods, counted=counted,
+            reason=self.reason + why, others=others,
+        )  # fmt: skip
 
 
 def from_cpu(load: np.ndarray, use: np.ndarray) -> Capacity | None:
@@ -54,7 +72,8 @@ def from_cpu(load: np.ndarray, use: np.ndarray) -> Capacity | None:
     slope, idle, slope_se = line(load, use)
     if slope < 2 * slope_se or slope * (high - low) < _LEAST_RISE:
         return None
-    return Capacity((1 - idle) / slope, "cpu", f"line through {_seen(load)}, {idle:.1%} idle")
+    rps = (1 - idle) / slope
+    return Capacity(rps, "cpu", f"line through {_seen(load)}, {idle:.1%} idle", se=rps * slope_se / slope)
 
 
 def proportional(load: np.ndarray, use: np.ndarray, why: str) -> Capacity | None:

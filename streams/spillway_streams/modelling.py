@@ -21,12 +21,14 @@ CURVES = (
 )  # fmt: skip
 CAPACITIES = (
     "measured_at", "input_window", "cluster", "service", "capacity_rps", "source", "reason", "pods", "evidence",
+    "cpu_rps", "cpu_se", "latency_rps", "latency_se", "limit_rps", "limit_se", "disagreement",
 )  # fmt: skip
 BUCKETS = (
     "window_start", "cluster", "service", "class", "bucket", "samples", "utilisation_sum", "exclusive_sum_ms",
     "exclusive_sq_ms2",
 )  # fmt: skip
 _BUCKET_WINDOW_S = 60
+_NOTHING = (0.0, 0.0)  # told by an evidence that is not there
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Fitted:
     capacities: list[tuple]
     buckets: list[tuple]
     untold: dict[Key, set[int]]
+
+    @property
+    def disagreeing(self) -> int:
+        """Clusters in which another evidence of the capacity contradicts the decisive one."""
+        return sum(row[CAPACITIES.index("disagreement")] > 1 for row in self.capacities)
 
 
 class Modeller:
@@ -175,9 +182,12 @@ def input_window(first: int, end: int) -> str:
 
 def _capacity_row(now_ms: int, at: np.ndarray, cluster: str, name: str, found: Capacity) -> tuple:
     window = input_window(int(at[0]), int(at[-1]) + 1)
-    evidence = "assumed" if found.assumed else found.source
+    evidence = "assumed" if found.assumed else found.evidence
+    others = {} if found.assumed else found.others
+    limit = others.get("queue") or others.get("refusals") or _NOTHING
     return (
         now_ms, window, cluster, name, found.rps, found.source, found.reason, found.counted, evidence,
+        *others.get("cpu", _NOTHING), *others.get("latency", _NOTHING), *limit, found.disagreement,
     )  # fmt: skip
 
 

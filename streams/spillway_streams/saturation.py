@@ -16,7 +16,7 @@ from spillway_streams import fit
 from spillway_streams.buckets import BLOCK_S
 from spillway_streams.capacity import MIN_SECONDS, MIN_SPREAD, Capacity
 from spillway_streams.fit import Points
-from spillway_streams.rates import moving_mean
+from spillway_streams.rates import WIDTHS, moving_mean
 
 WORKERS = (1, 2, 4, 8, 16)
 BUSIEST = np.linspace(0.2, 0.985, 158)  # utilisation of the busiest bin: all taken as equally likely
@@ -27,6 +27,7 @@ FACTORS = np.exp(
 REFUSING = 0.05  # share of failed calls from which on a second is not one of a queue at rest
 MODEL_ERROR = 0.01  # relative: this form is closer to a queue than the one of fit.py
 _BINS = 12
+_REQUESTS = 50  # within the widest window at the highest rate
 _WEAK = 0.1  # standard deviation of the utilisation of the busiest bin
 
 
@@ -66,12 +67,14 @@ def from_latency(
     bins = _binned(at, rate, latency, samples)
     if len(bins.rate) < 3:
         return None
-    u, sd = _busiest(bins)
+    u, sd, least = _busiest(bins)
     top = float(bins.rate.max())
     reason = f"latency at {low:.1f} to {high:.1f} rps, the highest {u:.0%} +/- {sd:.0%} busy"
     weak = sd > _WEAK
     reason += "; the data tell it weakly" if weak else ""
-    return Capacity(top / u, "curve", reason, se=top / u * sd / u, weak=weak)
+    # Rates of a quiet service are off by chance, and its latency is that of single requests: nothing is ruled out.
+    high = top / least if top * WIDTHS[-1] >= _REQUESTS else np.inf
+    return Capacity(top / u, "curve", reason, se=top / u * sd / u, high=high, evidence="latency", weak=weak)
 
 
 def _refused(
@@ -89,7 +92,8 @@ def _refused(
     if np.median(rate[refusing]) < 1.05 * limit or limit < 0.95 * np.percentile(served[~refusing], 95):
         return None
     reason = f"the rate served in {int(refusing.sum())} s in which requests were refused"
-    return Capacity(limit, "curve", reason)
+    spread = float(np.std(served[refusing])) / np.sqrt(refusing.sum() / WIDTHS[0])
+    return Capacity(limit, "curve", reason, se=spread, evidence="refusals")
 
 
 def _binned(at: np.ndarray, rate: np.ndarray, latency: np.ndarray, samples: np.ndarray) -> _Bins:
@@ -121,8 +125,8 @@ def _binned(at: np.ndarray, rate: np.ndarray, latency: np.ndarray, samples: np.n
     return _Bins(rates[kept], mean[kept], weight[kept])
 
 
-def _busiest(bins: _Bins) -> tuple[float, float]:
-    """Mean and standard deviation of the utilisation of the busiest bin."""
+def _busiest(bins: _Bins) -> tuple[float, float, float]:
+    """Mean and standard deviation of the utilisation of the busiest bin, and what it is above of with 97.5 %."""
     u = bins.rate / bins.rate.max() * BUSIEST[:, None]
     power = np.sqrt(2 * (np.array(WORKERS) + 1)) - 1
     wait = u[None] ** power[:, None, None] / (1 - u[None])
@@ -135,7 +139,8 @@ def _busiest(bins: _Bins) -> tuple[float, float]:
     by_u = likely.reshape(len(WORKERS), -1).sum(axis=0)
     by_u /= by_u.sum()
     mean = float(by_u @ BUSIEST)
-    return mean, float(np.sqrt(by_u @ (BUSIEST - mean) ** 2))
+    least = float(BUSIEST[np.searchsorted(np.cumsum(by_u), 0.025)])
+    return mean, float(np.sqrt(by_u @ (BUSIEST - mean) ** 2)), least
 
 
 def _costs(wait: np.ndarray, bins: _Bins) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spillway_streams import capacity, rates, saturation, weights
+from spillway_streams import backlog, capacity, evidence, rates, saturation, weights
 from spillway_streams.capacity import Capacity
 from spillway_streams.cpu import CpuTable
 from spillway_streams.load import Key, LoadTable, Sum, ratio
@@ -199,26 +199,21 @@ def _assumed(known: dict[str, Capacity], clusters: dict[str, Cluster]) -> dict[s
 
 
 def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capacity | None:
-    """Of the cluster's newest number of pods. CPU goes before latency where it follows the load, and where latency
-    hardly tells anything either."""
+    """Of the cluster's newest number of pods, from all evidence that there is."""
     done, settled = cluster.served @ class_weights, cluster.settled()
     known = np.flatnonzero(~np.isnan(cluster.cpu) & settled)[-recent:]
-    found = capacity.from_cpu(done[known], cluster.cpu[known])
-    if found is None:
-        found = _from_latency(cluster, class_weights, done, settled)
-        if found is None or found.weak:
-            why = "its use does not follow the load"
-            found = capacity.proportional(done[known], cluster.cpu[known], why) or found
-        if found and found.source == "curve":
-            why = "CPU use does not follow the load" if len(known) else "no CPU use reported"
-            found = replace(found, reason=f"{why}: {found.reason}")
+    found = evidence.weigh(
+        capacity.from_cpu(done[known], cluster.cpu[known]),
+        _from_latency(cluster, class_weights, done, settled),
+        _from_backlog(cluster, class_weights, np.flatnonzero(settled)[-recent:]),
+        capacity.proportional(done[known], cluster.cpu[known], "its use does not follow the load"),
+        "CPU use does not follow the load" if len(known) else "no CPU use reported",
+    )
     if found is None:
         return None
     pods = float(cluster.pods[-1])
     several = f"; {pods:.0f} pods of {found.rps:.1f} rps" if pods > 1 else ""
-    counted = cluster.counted
-    reason = found.reason + several
-    return replace(found, rps=found.rps * pods, se=found.se * pods, pods=pods, counted=counted, reason=reason)
+    return found.times(pods, cluster.counted, several)
 
 
 def _from_latency(
@@ -229,6 +224,13 @@ def _from_latency(
     refused = ratio(failed, arrivals)
     columns = (cluster.seconds.at, rate, done, refused, cluster.latency(), cluster.samples())
     return saturation.from_latency(*(column[settled] for column in columns))
+
+
+def _from_backlog(cluster: Cluster, class_weights: np.ndarray, rows: np.ndarray) -> Capacity | None:
+    sums = cluster.seconds.sums[rows]
+    arrived = sums[:, :, Sum.OK] @ class_weights / cluster.pods[rows]
+    latency = ratio(sums[:, :, Sum.EXCLUSIVE].sum(axis=1), sums[:, :, Sum.OK].sum(axis=1))
+    return backlog.from_backlog(cluster.seconds.at[rows], arrived, latency)
 
 
 def _load(cluster: Cluster, class_weights: np.ndarray, found: Capacity | None) -> np.ndarray:

@@ -149,6 +149,25 @@ def test_why_a_ruleset_sends_what_where(ask, calls, made):
         assert row["observed_own_ms"] == pytest.approx(mean(own), abs=0.06)
 
 
+def test_what_a_capacity_rests_on(ask, hotel_client):
+    """The newest row of each cluster, the largest contradiction first; an evidence that says nothing is no zero."""
+    names = ("measured_at", "cluster", "service", "capacity_rps", "pods", "evidence", "cpu_rps", "cpu_se",
+             "limit_rps", "limit_se", "disagreement")  # fmt: skip
+    older = (PUBLISHED[1], AWAY, "rate", 493.0, 2, "cpu", 493.0, 10.0, 0.0, 0.0, 1.0)
+    newer = (PUBLISHED[2], AWAY, "rate", 95.0, 2, "queue", 493.0, 9.86, 95.0, 1.9, 5.19)
+    with also(hotel_client, "capacities", names, [older, newer], "service = 'rate'"):
+        row, before = ask("capacity_evidence")
+    assert (row["service"], row["capacity_rps"], row["per_pod_rps"], row["evidence"]) == (
+        "rate",
+        95,
+        47.5,
+        "queue",
+    )
+    assert (row["cpu_rps"], row["cpu_error"], row["limit_rps"], row["limit_error"]) == (493, 0.02, 95, 0.02)
+    assert (row["latency_rps"], row["latency_error"], row["disagreement"]) == (None, None, 5.19)
+    assert (before["service"], before["pods"], before["per_pod_rps"]) == ("geo", None, None)
+
+
 # The newest version of the test below: (version, policy, cluster of `rate`: weight).
 _OTHER_WEIGHTS = (4, "spillway", {HOME: 2500, AWAY: 7500})
 _ANOTHER_POLICY = (4, "local", {HOME: 10_000})

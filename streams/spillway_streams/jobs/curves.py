@@ -48,13 +48,14 @@ _ROWS = (attrgetter("curves"), attrgetter("capacities"), attrgetter("buckets"))
 
 @dataclass(frozen=True)
 class LastFit:
-    """Of a service: when (monotonic), the newest second that it had and since when it is that one, and the seconds
-    that made no buckets."""
+    """Of a service: when (monotonic), the newest second that it had and since when it is that one, the seconds that
+    made no buckets, and how many clusters' capacities rest on evidence that disagrees."""
 
     at: float
     newest: int
     since: float
     untold: Mapping[load.Key, set[int]]
+    disagreeing: int  # capacities whose evidence disagrees
 
 
 @dataclass
@@ -193,6 +194,8 @@ class Curves:
         self._unstored.stored(taken)
         shares = self.shares.ready.values()
         self._context.counters.gauge("partitions", len(shares))
+        disagreeing = sum(last.disagreeing for share in shares for last in share.fits.values())
+        self._context.counters.gauge("capacities_disagreeing", disagreeing)
         self._context.counters.gauge("load_keys", sum(len(share.load.series) for share in shares))
 
     async def board(self) -> None:
@@ -242,7 +245,7 @@ class Curves:
                 share.load.give_back(dirty)
                 continue
             share.load.give_back(fitted.untold)
-            share.fits[name] = LastFit(wall, newest, since, fitted.untold)
+            share.fits[name] = LastFit(wall, newest, since, fitted.untold, fitted.disagreeing)
             yield fitted
 
     async def _insert(self, table: str, columns: tuple[str, ...], rows: list[tuple]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from accuracy import simulated
 from accuracy.simulated import Pod
-from spillway_streams import capacity, saturation, weights
+from spillway_streams import backlog, capacity, saturation, weights
 from spillway_streams.cpu import CpuTable, Point
 from spillway_streams.load import Sum
 from spillway_streams.modelling import CAPACITIES, Modeller, Options
@@ -263,3 +263,53 @@ def test_a_cluster_that_tells_no_capacity_is_assumed_to_have_that_of_its_own_pod
     assert (first["cluster"], first["evidence"], first["pods"]) == ("here", "assumed", 1)
     assert (last["cluster"], last["pods"]) == ("there", 4)
     assert first["capacity_rps"] == pytest.approx(last["capacity_rps"] / 4)
+
+
+def _waiting(workers: int, seed: int, utilisation: np.ndarray) -> dict:
+    """The row of a service of 95 req/s whose requests wait on something else: its CPU is 19 % busy at that rate."""
+    pod = Pod(workers, [1000 * workers / 95])
+    calls, points = simulated.observe(pod, utilisation, np.random.default_rng(seed))
+    idle = [point._replace(utilisation=0.19 * point.utilisation) for point in points]
+    _, [row] = _fitted(pod, (calls, idle))
+    return dict(zip(CAPACITIES, row, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("workers", [1, 4, 16])
+def test_a_service_that_waits_on_io_saturates_where_its_queue_grows_not_where_its_cpu_would(workers, seed):
+    """Seen at up to 125 %: within 10 % of 95, where CPU alone tells 490 to 520; the row has both."""
+    row = _waiting(workers, seed, np.concatenate([LADDER, np.full(30, 1.25), np.full(60, 0.3)]))
+    assert row["capacity_rps"] == pytest.approx(95, rel=0.1)
+    assert row["evidence"] == "queue" and row["limit_rps"] == row["capacity_rps"]
+    assert row["cpu_rps"] > 450 and row["disagreement"] > 4 and "cpu alone would tell" in row["reason"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_service_that_waits_on_io_is_known_by_its_latency_before_it_saturates(workers, seed):
+    """Seen at up to 80 %: within 30 %, as latency is where there is no CPU use at all."""
+    row = _waiting(workers, seed, LADDER)
+    assert row["capacity_rps"] == pytest.approx(95, rel=0.3)
+    assert row["evidence"] == "latency" and row["disagreement"] > 3
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_a_rough_evidence_does_not_lower_the_capacity_of_a_service_that_needs_cpu(workers):
+    """Forty ladders each, some with a burst of overload: CPU stays decisive, and nothing is said to disagree."""
+    pod = Pod(workers, [10.0 * workers], idle=0.03)
+    for seed in range(40):
+        burst = np.full(30, 1.2) if seed % 2 else np.full(30, 0.5)
+        seen = simulated.observe(pod, np.concatenate([LADDER, burst]), np.random.default_rng(seed))
+        _, [row] = _fitted(pod, seen)
+        found = dict(zip(CAPACITIES, row, strict=True))
+        assert (found["evidence"], found["disagreement"]) == ("cpu", 1), (seed, found)
+        assert found["capacity_rps"] == pytest.approx(100, rel=0.1)
+
+
+def test_a_queue_that_no_longer_grows_limits_nothing():
+    """A stall of the machine let a queue grow; what is served later, without one, is more."""
+    at, arrived = np.arange(200), np.full(200, 50.0)
+    latency = np.full(200, 20.0)
+    latency[50:80] = 20 + 500 * np.arange(30)
+    assert backlog.from_backlog(at[:80], arrived[:80], latency[:80]).rps == pytest.approx(50 / 1.5, rel=0.02)
+    assert backlog.from_backlog(at, arrived, latency) is None
