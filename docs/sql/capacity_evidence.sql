@@ -6,6 +6,7 @@
 --                      (of another cluster's weakest pod)
 --   cpu_rps, latency_rps, limit_rps   what each says by itself (limit: refusals or queue), NULL where it says nothing,
 --                      and ..._error, its standard error relative to it
+--   changed_at         since when it is this; evidence from before does not count. NULL: no change is remembered
 --   disagreement       the highest of these over capacity_rps where their errors do not explain it, else 1: CPU has
 --                      room for so many times what something else allows
 SELECT service, cluster,
@@ -17,13 +18,14 @@ SELECT service, cluster,
        nullIf(round(newest.6, 1), 0) AS latency_rps, round(newest.7 / nullIf(newest.6, 0), 3) AS latency_error,
        nullIf(round(newest.8, 1), 0) AS limit_rps, round(newest.9 / nullIf(newest.8, 0), 3) AS limit_error,
        round(newest.10, 2) AS disagreement,
+       if(newest.13 = toDateTime(0, 'UTC'), NULL, newest.13) AS changed_at,
        newest.11 AS reason,
        newest.12 AS measured_at
 FROM
 (
     SELECT service, cluster,
            argMax((capacity_rps, pods, evidence, cpu_rps, cpu_se, latency_rps, latency_se, limit_rps, limit_se, disagreement,
-                   reason, measured_at), measured_at) AS newest
+                   reason, measured_at, changed_at), measured_at) AS newest
     FROM capacities GROUP BY service, cluster
 )
 ORDER BY disagreement DESC, service, cluster

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from accuracy import queues
@@ -68,6 +69,41 @@ def observe(
     return _columns(
         *(column[kept][order] for column in (at, own, kind, rate)), cluster, start, 1 / sampled
     ), points
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A pod of one class, whose requests take `factor` times as long from second `at` on: what is known of it when."""
+
+    pod: Pod
+    utilisation: np.ndarray  # of the pod as it was before
+    at: int
+    factor: float
+    random: np.random.Generator
+    until: int = 10**9  # from here on as before
+    start: int = 1_700_000_000
+
+    @cached_property
+    def _queue(self) -> tuple[np.ndarray, ...]:
+        at = queues.arrivals(self.utilisation * self.pod.saturation, self.random)
+        service = self.random.exponential(self.pod.mean_s, len(at))
+        service = np.where((at >= self.at) & (at < self.until), service * self.factor, service)
+        wait = queues.waits(at, service, self.pod.workers)
+        busy = queues.busy(at, service, wait, self.pod.workers, len(self.utilisation))
+        rate = np.arange(len(at)) - np.searchsorted(at, at - 1.0)
+        return at, wait + service, rate, busy
+
+    def seen(self, first: float, end: float, cpu_per_busy: float = 1.0) -> tuple[dict, list[Point]]:
+        """As `observe`, of calls that ended at first <= second < end, and the CPU use of these seconds."""
+        at, took_s, rate, busy = self._queue
+        now = (at + took_s >= first) & (at + took_s < end)
+        calls = _columns(
+            at[now], took_s[now] * 1000, np.zeros(now.sum(), int), rate[now], "here", self.start, 1.0
+        )
+        return calls, [
+            Point(self.start + s, "here", SERVICE, "pod-0", float(min(busy[s] * cpu_per_busy, 1.0)))
+            for s in range(int(first), int(end))
+        ]
 
 
 def tables(*observed: tuple[dict, list[Point]], with_cpu: bool = True) -> tuple[LoadTable, CpuTable]:

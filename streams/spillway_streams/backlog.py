@@ -14,6 +14,8 @@ SPAN_S = 8  # seconds of arrivals whose departures are counted
 GROWTH = 0.05  # seconds of latency per second of arrivals
 _QUEUED = 3.0  # times the quiet latency, all the time: work is always waiting
 _REQUESTS = 30
+_USUAL = 0.9  # of the rates at which nothing waits
+_LEAST_GROWTH = 0.05
 _BEYOND = 1.15  # served later, without a queue: the limit is over
 
 
@@ -45,3 +47,16 @@ def from_backlog(at: np.ndarray, arrived: np.ndarray, latency: np.ndarray) -> Ca
     error = limit / np.sqrt(max(float(arrived[rows].sum()), 1.0))
     reason = f"the rate completed in {int(rows.sum())} s in which the queue grew by {rise[growing].sum() / SPAN_S:.1f} s"
     return Capacity(limit, "curve", reason, se=error, evidence="queue")
+
+
+def overloaded(at: np.ndarray, rate: np.ndarray, latency: np.ndarray) -> np.ndarray:
+    """Seconds (n,) in which a queue grows or is worked off although the pod completes as much as it ever did: more came
+    than it can do, and nothing is known of a change."""
+    if not (latency > 0).any():
+        return np.zeros(len(at), bool)
+    wait = rates.moving_mean(at, latency / 1000)
+    queued = wait >= _QUEUED * np.percentile(latency[latency > 0], 10) / 1000
+    growth = np.gradient(wait, at) if len(at) > 1 else np.zeros(len(at))
+    completed = rate / np.maximum(1 + growth, _LEAST_GROWTH)
+    usual = np.percentile(rate[~queued], 95) if (~queued).any() else 0.0
+    return queued & (np.abs(growth) >= GROWTH) & (completed >= _USUAL * usual)

@@ -37,6 +37,8 @@ class Capacity:
     weak: bool = False  # little more than a guess
     assumed: bool = False  # taken over from another cluster: not to learn from
     others: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # all evidence: rps, se
+    changed_at: int = 0  # Unix second from which on it is this; 0: as long as is remembered
+    before: "Capacity | None" = None  # of one pod, before the change
     disagreement: float = 1.0  # the highest evidence over this, where chance does not explain it
 
     @property
@@ -53,16 +55,18 @@ class Capacity:
         )  # fmt: skip
 
 
-def from_cpu(load: np.ndarray, use: np.ndarray) -> Capacity | None:
+def from_cpu(load: np.ndarray, use: np.ndarray, growth: np.ndarray | None = None) -> Capacity | None:
     """From seconds (n,) with the rate that one pod served (baseline class) and its share of CPU used, both means over
-    the same few seconds: work is often done in a later second than it came in. None when they do not tell, as where
+    the same few seconds: work is often done in a later second than it came in. `growth` (n,): by how many seconds the
+    latency rose in each: what came in is not done while a queue grows. None when they do not tell, as where
     CPU use does not follow the load."""
     if len(load) < _LEAST or load.sum() <= 0:
         return None
     below, full = (use < SATURATED) & (load > 0), use >= SATURATED
     if below.sum() < _LEAST and full.sum() >= _LEAST:
         reason = f"{full.sum()} of {len(load)} s above {SATURATED:.0%} CPU: the rate served there"
-        return Capacity(float(load[full].sum() / use[full].sum()), "cpu", reason)
+        spent = use[full].sum() + (0.0 if growth is None else growth[full].sum())
+        return Capacity(float(load[full].sum() / max(spent, 1.0)), "cpu", reason)
     load, use = load[below], use[below]
     if len(load) < _LEAST or use.mean() < _LEAST_USE:
         return None

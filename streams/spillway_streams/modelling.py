@@ -22,6 +22,7 @@ CURVES = (
 CAPACITIES = (
     "measured_at", "input_window", "cluster", "service", "capacity_rps", "source", "reason", "pods", "evidence",
     "cpu_rps", "cpu_se", "latency_rps", "latency_se", "limit_rps", "limit_se", "disagreement",
+    "changed_at",
 )  # fmt: skip
 BUCKETS = (
     "window_start", "cluster", "service", "class", "bucket", "samples", "utilisation_sum", "exclusive_sum_ms",
@@ -188,6 +189,7 @@ def _capacity_row(now_ms: int, at: np.ndarray, cluster: str, name: str, found: C
     return (
         now_ms, window, cluster, name, found.rps, found.source, found.reason, found.counted, evidence,
         *others.get("cpu", _NOTHING), *others.get("latency", _NOTHING), *limit, found.disagreement,
+        found.changed_at,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spillway_streams import backlog, capacity, evidence, rates, saturation, weights
+from spillway_streams import backlog, capacity, change, evidence, rates, restart, saturation, weights
 from spillway_streams.capacity import Capacity
 from spillway_streams.cpu import CpuTable
 from spillway_streams.load import Key, LoadTable, Sum, ratio
@@ -16,6 +16,7 @@ from spillway_streams.load_rates import Seconds, class_rates, proxies, served, s
 MAX_U = 0.99
 OVERLOAD = 0.98  # from here on a queue only grows: no steady state to learn from
 _EXCESS = 0.15
+_LONGEST = 1.5  # times the mean latency: nearly every request of a second has ended by then
 _PODS_STAND_S = 300  # from one CPU reading on, before proxies are asked how many pods there are
 
 
@@ -192,6 +193,8 @@ def _assumed(known: dict[str, Capacity], clusters: dict[str, Cluster]) -> dict[s
             counted=one.counted,
             reason=reason,
             assumed=True,
+            changed_at=0,
+            before=None,
         )
         for name, one in clusters.items()
         if name not in known
@@ -199,16 +202,9 @@ def _assumed(known: dict[str, Capacity], clusters: dict[str, Cluster]) -> dict[s
 
 
 def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capacity | None:
-    """Of the cluster's newest number of pods, from all evidence that there is."""
-    done, settled = cluster.served @ class_weights, cluster.settled()
-    known = np.flatnonzero(~np.isnan(cluster.cpu) & settled)[-recent:]
-    found = evidence.weigh(
-        capacity.from_cpu(done[known], cluster.cpu[known]),
-        _from_latency(cluster, class_weights, done, settled),
-        _from_backlog(cluster, class_weights, np.flatnonzero(settled)[-recent:]),
-        capacity.proportional(done[known], cluster.cpu[known], "its use does not follow the load"),
-        "CPU use does not follow the load" if len(known) else "no CPU use reported",
-    )
+    """Of the cluster's newest number of pods, from all evidence since the last change."""
+    seen = _Seen.of(cluster, class_weights)
+    found = seen.now(np.flatnonzero(cluster.settled()), recent)
     if found is None:
         return None
     pods = float(cluster.pods[-1])
@@ -216,28 +212,111 @@ def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capac
     return found.times(pods, cluster.counted, several)
 
 
-def _from_latency(
-    cluster: Cluster, class_weights: np.ndarray, done: np.ndarray, settled: np.ndarray
-) -> Capacity | None:
-    arrivals, failed = cluster.seconds.total(Sum.ARRIVALS), cluster.seconds.total(Sum.FAILED)
-    rate = cluster.rates @ class_weights / cluster.pods
-    refused = ratio(failed, arrivals)
-    columns = (cluster.seconds.at, rate, done, refused, cluster.latency(), cluster.samples())
-    return saturation.from_latency(*(column[settled] for column in columns))
+@dataclass(frozen=True)
+class _Seen:
+    """What one pod did in each of the seconds `at` (n,), in units of the baseline class: `rate` that arrived (smooth),
+    `arrived` and `done` without failures (counted, and over the few seconds of `cpu`), share `failed`, mean `latency` of
+    all classes (ms), and `relative` to the mean of each; by class (n, classes) `latencies` and `samples`."""
 
+    at: np.ndarray
+    rate: np.ndarray
+    arrived: np.ndarray
+    done: np.ndarray
+    cpu: np.ndarray
+    failed: np.ndarray
+    latency: np.ndarray
+    relative: np.ndarray
+    latencies: np.ndarray
+    samples: np.ndarray
 
-def _from_backlog(cluster: Cluster, class_weights: np.ndarray, rows: np.ndarray) -> Capacity | None:
-    sums = cluster.seconds.sums[rows]
-    arrived = sums[:, :, Sum.OK] @ class_weights / cluster.pods[rows]
-    latency = ratio(sums[:, :, Sum.EXCLUSIVE].sum(axis=1), sums[:, :, Sum.OK].sum(axis=1))
-    return backlog.from_backlog(cluster.seconds.at[rows], arrived, latency)
+    @staticmethod
+    def of(cluster: Cluster, class_weights: np.ndarray) -> "_Seen":
+        seconds, latencies, samples = cluster.seconds, cluster.latency(), cluster.samples()
+        ok = seconds.sums[:, :, Sum.OK]
+        usual = ratio((latencies * samples).sum(axis=0), samples.sum(axis=0))
+        relative = np.divide(latencies, usual, out=np.zeros_like(latencies), where=usual > 0)
+        return _Seen(
+            seconds.at,
+            cluster.rates @ class_weights / cluster.pods,
+            ok @ class_weights / cluster.pods,
+            cluster.served @ class_weights,
+            cluster.cpu,
+            ratio(seconds.total(Sum.FAILED), seconds.total(Sum.ARRIVALS)),
+            ratio(seconds.sums[:, :, Sum.EXCLUSIVE].sum(axis=1), ok.sum(axis=1)),
+            ratio((relative * samples).sum(axis=1), samples.sum(axis=1)),
+            latencies,
+            samples,
+        )
+
+    def now(self, rows: np.ndarray, recent: int, changes: int = 3) -> Capacity | None:
+        """From the evidence since the newest change, if there was one; of `changes` at most."""
+        found = self.changed(rows) if changes else None
+        if found is None:
+            return self.capacity(rows, recent)
+        second, factor = found
+        old, new = np.split(rows, [np.searchsorted(self.at[rows], second)])
+        before = self.now(old, recent, changes - 1)
+        slowed = self.slowed(before, old[-recent:], new) if before else 0.0
+        after = restart.after(before, self.capacity(new, recent), factor, slowed)
+        if after is None:
+            return None
+        reason = f"{after.reason}; since {second}, when it changed by a factor of {factor:.1f}"
+        return replace(after, reason=reason, changed_at=second, before=before or after)
+
+    def changed(self, rows: np.ndarray) -> tuple[int, float] | None:
+        """The newest change of latency or of CPU use per request, and its factor."""
+        rows = rows[~backlog.overloaded(self.at[rows], self.rate[rows], self.latency[rows])]
+        cost = np.nan_to_num(ratio(self.cpu, self.done))[rows]
+        found = [
+            change.last(self.at[rows], self.rate[rows], self.relative[rows], change.LATENCY),
+            change.last(self.at[rows], self.rate[rows], cost, change.CPU),
+        ]
+        return max((one for one in found if one is not None), default=None)
+
+    def complete(self, rows: np.ndarray) -> np.ndarray:
+        """Those before the first in which requests arrived that may still wait: a call is known once it has ended."""
+        if not len(rows):
+            return rows
+        wait = rates.most(self.at[rows], self.latency[rows] / 1000, rates.WIDTHS[1])
+        waiting = np.flatnonzero(self.at[rows] + _LONGEST * wait > self.at[-1])
+        return rows[: waiting[0]] if len(waiting) else rows
+
+    def capacity(self, rows: np.ndarray, recent: int) -> Capacity | None:
+        rows = self.complete(rows)
+        known, late = rows[~np.isnan(self.cpu[rows])][-recent:], rows[-recent:]
+        done, use = self.done[known], self.cpu[known]
+        # Requests that piled up were not done: they left later than they came.
+        growth = np.gradient(self.latency[known] / 1000) if len(known) > 1 else np.zeros(len(known))
+        return evidence.weigh(
+            capacity.from_cpu(done, use, growth),
+            saturation.from_latency(
+                self.at[rows], self.rate[rows], self.done[rows], self.failed[rows], self.latencies[rows],
+                self.samples[rows],
+            ),
+            backlog.from_backlog(self.at[late], self.arrived[late], self.latency[late]),
+            capacity.proportional(done, use, "its use does not follow the load"),
+            "CPU use does not follow the load" if len(known) else "no CPU use reported",
+        )  # fmt: skip
+
+    def slowed(self, before: Capacity, old: np.ndarray, new: np.ndarray) -> float:
+        old, new = old[self.latency[old] > 0], new[self.latency[new] > 0]
+        if not len(old) or not len(new):
+            return before.rps
+        load = self.rate[new].mean()
+        near = old[np.argsort(np.abs(self.rate[old] - load))[: max(len(old) // 4, 1)]]
+        wait = float(self.latency[near].mean()) / 1000, float(self.latency[new].mean()) / 1000
+        left = restart.completed(self.arrived[new], self.latency[new])
+        return restart.slower(before.rps, (float(self.rate[near].mean()), float(load)), wait, left)
 
 
 def _load(cluster: Cluster, class_weights: np.ndarray, found: Capacity | None) -> np.ndarray:
-    """Arrival rate in units of what the pods of that second can do, (n,); 0 without a capacity."""
+    """Arrival rate in units of what the pods of that second could do then, (n,); 0 without a capacity."""
     if found is None:
         return np.zeros(len(cluster.seconds.at))
-    return cluster.rates @ class_weights / (found.rps / found.pods * cluster.pods)
+    pod = np.full(len(cluster.seconds.at), found.rps / found.pods)
+    if found.before is not None:
+        pod[cluster.seconds.at < found.changed_at] = found.before.rps
+    return cluster.rates @ class_weights / (pod * cluster.pods)
 
 
 def _steady(at: np.ndarray, u: np.ndarray) -> np.ndarray:

@@ -152,9 +152,9 @@ def test_why_a_ruleset_sends_what_where(ask, calls, made):
 def test_what_a_capacity_rests_on(ask, hotel_client):
     """The newest row of each cluster, the largest contradiction first; an evidence that says nothing is no zero."""
     names = ("measured_at", "cluster", "service", "capacity_rps", "pods", "evidence", "cpu_rps", "cpu_se",
-             "limit_rps", "limit_se", "disagreement")  # fmt: skip
-    older = (PUBLISHED[1], AWAY, "rate", 493.0, 2, "cpu", 493.0, 10.0, 0.0, 0.0, 1.0)
-    newer = (PUBLISHED[2], AWAY, "rate", 95.0, 2, "queue", 493.0, 9.86, 95.0, 1.9, 5.19)
+             "limit_rps", "limit_se", "disagreement", "changed_at")  # fmt: skip
+    older = (PUBLISHED[1], AWAY, "rate", 493.0, 2, "cpu", 493.0, 10.0, 0.0, 0.0, 1.0, 0)
+    newer = (PUBLISHED[2], AWAY, "rate", 95.0, 2, "queue", 493.0, 9.86, 95.0, 1.9, 5.19, PUBLISHED[1])
     with also(hotel_client, "capacities", names, [older, newer], "service = 'rate'"):
         row, before = ask("capacity_evidence")
     assert (row["service"], row["capacity_rps"], row["per_pod_rps"], row["evidence"]) == (
@@ -166,6 +166,7 @@ def test_what_a_capacity_rests_on(ask, hotel_client):
     assert (row["cpu_rps"], row["cpu_error"], row["limit_rps"], row["limit_error"]) == (493, 0.02, 95, 0.02)
     assert (row["latency_rps"], row["latency_error"], row["disagreement"]) == (None, None, 5.19)
     assert (before["service"], before["pods"], before["per_pod_rps"]) == ("geo", None, None)
+    assert (row["changed_at"], before["changed_at"]) == (PUBLISHED[1], None)
 
 
 # The newest version of the test below: (version, policy, cluster of `rate`: weight).

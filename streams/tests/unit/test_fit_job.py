@@ -19,7 +19,7 @@ from spillway_streams.health import Status
 from spillway_streams.jobs import curves as job_curves
 from spillway_streams.jobs.curves import Curves
 from spillway_streams.load import Sum
-from spillway_streams.modelling import BUCKETS
+from spillway_streams.modelling import BUCKETS, CAPACITIES
 from spillway_streams.parts import Parts
 from traffic_log import T0, calls
 
@@ -173,3 +173,25 @@ async def test_odd_numbers_of_one_service_leave_the_others_their_curves(job, mon
     assert {row[2] for row in job._context.store.rows["curves"]} == {"s0", "s2"}
     assert job._context.counters["fits_failed"] == 1
     assert {key.service for key in share.load.take_dirty()} >= {"s1"}
+
+
+@pytest.mark.parametrize("with_cpu", [True, False])
+async def test_the_job_stores_a_capacity_that_was_cut_within_60_seconds(job, with_cpu):
+    """Calls are folded in as they end and fitted every five seconds; of a pod of 100 req/s that from second 400 on can
+    do a third, the stored capacity is below 45 (60 without CPU use) before second 460."""
+    load = 0.6 * (0.65 + 0.35 * np.sin(np.arange(470) / 40))
+    cut = simulated.Cut(Pod(2, [20.0]), load, 400, 3.0, np.random.default_rng(1))
+    share, noticed, last = job.shares.ready[0], None, 0
+    for end in [395, *range(400, 461, 5)]:
+        called, points = cut.seen(last, end)
+        share.load.add(called)
+        share.cpu.add(points if with_cpu else [])
+        last = end
+        await job.fit()
+        row = dict(zip(CAPACITIES, job._context.store.rows["capacities"][-1], strict=True))
+        if end <= 400:
+            assert row["capacity_rps"] > 70
+        elif row["capacity_rps"] < (45 if with_cpu else 60):
+            noticed = noticed or end
+    assert noticed and noticed <= 460
+    assert abs(row["changed_at"] - cut.start - 400) <= 30
