@@ -5,14 +5,13 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from nats.errors import MaxPayloadError
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
-from spillway_contracts import traffic_class
 from spillway_contracts.guardrails import GuardrailFile
 
 from spillway_optimizer import OptimizerError, guardrails, hot, metrics
@@ -29,29 +28,18 @@ from spillway_optimizer.logs import States
 from spillway_optimizer.memories import REST, Parting, rules_by_key
 from spillway_optimizer.memory import Memory, Thresholds
 from spillway_optimizer.model import ApplicationModel, Limits, Model, Window, build
-from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.outcomes import Outcomes, Run, known_classes
 from spillway_optimizer.proposals import Proposals
 from spillway_optimizer.reading import NATS_AWAY
 from spillway_optimizer.routing import Failed, route_all
 from spillway_optimizer.rules import Rules
 from spillway_optimizer.smoothing import Rates, smooth
-from spillway_optimizer.solves import Occasion, Solved, solve_row
+from spillway_optimizer.solves import Occasion, Solved
 from spillway_optimizer.telemetry import Telemetry
 from spillway_optimizer.triggers import Trigger, jumps
 from spillway_optimizer.unknown import LastKnown, Unknown, of, unknowns
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Run:
-    """What all applications of a run share."""
-
-    occasion: Occasion
-    urgent: bool
-    in_force: hot.InForce | None
-    window: Window
-    classes: tuple[str, ...]
 
 
 class Solving:
@@ -68,9 +56,10 @@ class Solving:
         guardrails: GuardrailFile,
         states: States,
     ):
-        self.settings, self.topology, self.redis, self.history = settings, topology, redis, history
+        self.settings, self.topology, self.redis = settings, topology, redis
         self.proposals, self.lease, self.guardrails, self.states = proposals, lease, guardrails, states
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
+        self._outcomes = Outcomes(history, states)
         self._last_known = LastKnown()
         self._token = 0  # of the lease that this solve runs under
         self.forget()
@@ -92,7 +81,7 @@ class Solving:
         in_force = await hot.in_force(self.redis, self.clusters)
         urgent = trigger.kind not in ("start", "period")
         occasion = Occasion(now, "", following.name, trigger.kind)
-        run = Run(occasion, urgent, in_force, Window(now, now), _classes(in_force))
+        run = Run(occasion, urgent, in_force, Window(now, now), known_classes(in_force))
         cases: Sequence[Case] = ()
         try:
             run, cases = await self._cases(run, told, following)
@@ -105,7 +94,7 @@ class Solving:
             self.states.counters["internal_errors"] += 1
             why = f"internal error: {type(error).__name__}: {error}"
         for case in cases or (Case(REST, Memory(), Memory()),):
-            self._refuse(run, case, why)
+            self._outcomes.refuse(run, case, why)
         return None
 
     async def _cases(self, run: Run, told: Telemetry, following: Following) -> tuple[Run, Sequence[Case]]:
@@ -154,7 +143,7 @@ class Solving:
             )
             application = replace(application, notes=(*model.mesh_notes, *application.notes))
             watch = self.watches.setdefault(name, self._watch())
-            if not _ours(run):
+            if not run.ours:
                 watch = self.watches[name] = self._watch()
             around = replace(around, again=partial(_again, watch, run.occasion.at))
             case = replace(self._case(application, solved.get(name), around), before=around.weights)
@@ -250,20 +239,20 @@ class Solving:
 
     async def _conclude(self, run: Run, cases: Sequence[Case]) -> str | None:
         for case in cases:
-            self._say(case)
+            self._outcomes.say(case)
         frozen = self.guardrails.current.frozen
         if not any(case.wants for case in cases) or frozen:
             for case in cases:
-                self._settle(run, case, "", frozen)
+                self._outcomes.settle(run, case, "", frozen)
             self._finish(run, cases, published=False, frozen=frozen)
             return None
         ruleset = await self._beside_the_lease(lambda: self._ruleset(run, cases))
         if not await self._publish(ruleset):
             for case in cases:
-                self._record(run, case, "refused", "nats is away")
+                self._outcomes.record(run, case, "refused", "nats is away")
             return "nats"
         for case in cases:
-            self._settle(run, case, ruleset.id)
+            self._outcomes.settle(run, case, ruleset.id)
         self._finish(run, cases, published=True)
         return None
 
@@ -303,45 +292,6 @@ class Solving:
         self.states.say("nats", "reachable")
         return True
 
-    def _settle(self, run: Run, case: Case, published: str, frozen: bool = False) -> None:
-        """The row of an application after what was decided is done; `published` is the id of the ruleset, '' when
-        none was."""
-        outcome, reason = Action.WAIT.value, case.decision.reason if case.decision else ""
-        if published:
-            outcome = case.decision.action.value if case.proposes else Action.RENEW.value
-            reason = reason if case.wants and case.decision else "renewal"
-            if not (case.part or case.held):
-                outcome, reason = "refused", case.refusal or ""
-        elif case.refusal is not None:
-            outcome, reason = "refused", case.refusal
-        elif frozen and case.wants:
-            reason = "frozen: true in the guardrails; nothing is proposed"
-        if outcome == "refused":
-            # What rules there were are not those that would hold now.
-            case = replace(case, part=None, notes=(), refusal=None)
-        self._record(run, case, outcome, reason, published if outcome != "refused" else "")
-        if outcome != "refused":
-            self.states.counters[outcome] += 1
-        if case.proposes and published:
-            self._log(run, case, reason, published)
-
-    def _log(self, run: Run, case: Case, reason: str, published: str) -> None:
-        e, solved = case.part.evaluation, case.solved
-        _LOG.info(
-            "%s %s: application %s, policy %s, %s, predicted mean %.1f ms at %.0f req/s, gap %s, lost %.2e by "
-            "merging and %.2e by rounding",
-            *(
-                case.decision.action.value,
-                published,
-                case.name,
-                run.occasion.policy,
-                reason,
-                e.mean_latency_ms,
-                e.demand_rps,
-            ),
-            *(solved.solution.relative_gap, solved.loss.merging, solved.loss.rounding),
-        )
-
     def _finish(self, run: Run, cases: Sequence[Case], published: bool, frozen: bool = False) -> None:
         """What is remembered until the next run."""
         kept = {
@@ -360,26 +310,8 @@ class Solving:
         watch, at = self.watches[case.name], run.occasion.at
         if case.decision.action is Action.ROLL_BACK:
             watch.rolled_back(at, case.decision.reason)
-        elif _ours(run):
+        elif run.ours:
             watch.changed(at, case.before, case.decision.rules, case.part.evaluation.demand_rps)
-
-    def _say(self, case: Case) -> None:
-        subject = f"model of {case.name}" if case.name else "model"
-        if case.refusal is not None:
-            self.states.say(subject, f"refused: {case.refusal}", logging.WARNING, "refused")
-        else:
-            self.states.say(subject, "sound")
-
-    def _refuse(self, run: Run, case: Case, reason: str) -> None:
-        self.states.say("model", f"refused: {reason}", logging.WARNING, "refused")
-        self._record(run, replace(case, part=None, notes=(), refusal=None), "refused", reason)
-
-    def _record(self, run: Run, case: Case, outcome: str, reason: str, published: str = "") -> None:
-        evaluation = case.part.evaluation if case.part else None
-        row = solve_row(
-            run.occasion, outcome, reason, case.said(), case.solved, evaluation, published, case.name
-        )
-        self.history.add("solves", row)
 
 
 def _with_rest(model: Model, rest: bool) -> tuple[ApplicationModel, ...]:
@@ -390,17 +322,5 @@ def _with_rest(model: Model, rest: bool) -> tuple[ApplicationModel, ...]:
     return (*model.applications, ApplicationModel(REST, frozenset(), None, model.mesh_refusals, ()))
 
 
-def _ours(run: Run) -> bool:
-    """Whether a change is this optimizer's own: which policy is followed is the operator's choice, and no other policy
-    than the one that minimises the objective is judged by it."""
-    return run.occasion.policy == SPILLWAY and (run.in_force is None or run.in_force.policy == SPILLWAY)
-
-
 def _again(watch: Watch, now: float, rules: Rules, demand_rps: float) -> str | None:
     return watch.again(rules, now, demand_rps)
-
-
-def _classes(in_force: hot.InForce | None) -> tuple[str, ...]:
-    """Every class that the rulesets in force know."""
-    rulesets = in_force.rulesets.values() if in_force else ()
-    return tuple(sorted({traffic_class.format_id(k) for r in rulesets for k in r.traffic_classes}))

@@ -28,7 +28,7 @@ class Situation:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (*self.told.notes, *self.model.notes, *_refused(self.model), *_drained(self.problem))
+        return (*_refused(self.model), *self.told.notes, *self.model.notes, *_drained(self.problem))
 
 
 @dataclass(frozen=True)

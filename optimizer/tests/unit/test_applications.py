@@ -2,8 +2,17 @@
 
 import pytest
 from mesh import NOW, Mesh
+from spillway_contracts import topology
 from spillway_contracts.guardrails import GuardrailFile
-from two_applications import OTHER
+from spillway_optimizer import telemetry
+from spillway_optimizer.commands import InputError
+from spillway_optimizer.commands.explaining import explained
+from spillway_optimizer.commands.plan import plan
+from spillway_optimizer.commands.progress import Progress
+from spillway_optimizer.commands.situation import situation
+from spillway_optimizer.commands.told import Told
+from spillway_optimizer.commands.whatif import WhatIf
+from two_applications import OTHER, document, topology_text
 
 FRONTEND, BACKEND = "frontend GET /items/{id}", "backend GET /items/{id}"
 # Of the calls to frontend, these go to the odd service.
@@ -138,3 +147,27 @@ async def test_an_egress_budget_is_shared_by_the_applications(settings, tmp_path
 def _budget(folder, usd_per_hour, mesh):
     (folder / "guardrails.yaml").write_text(f"egress_budget_usd_per_hour: {usd_per_hour}")
     return GuardrailFile(folder / "guardrails.yaml", mesh.solving.topology)
+
+
+def test_plan_and_explain_say_what_is_held(tmp_path):
+    """The other application is planned and explained; the one that is held is named, with the reason."""
+    (tmp_path / "topology.yaml").write_text(topology_text())
+    told = document()
+    told["curves"] = [row for row in told["curves"] if row["class"] != BACKEND]
+    _edge(told, OTHER + FRONTEND, "payments.example POST /v1/charges", 1.0)
+    source = Told("test", telemetry.from_document(told), topology.load(tmp_path / "topology.yaml"), NOW)
+    found = situation(source, WhatIf())
+    planned = plan(found, ("local",), Progress())
+    held = {a["name"]: a["held"] for a in planned["applications"]}
+    assert held[OTHER + "gateway"] == [] and held["gateway"][0].startswith(f"curves: {BACKEND!r}: none")
+    assert planned["notes"][0].startswith("application 'gateway' is left out, its rules are held: curves")
+    assert any(
+        note.startswith(f"held: edge {OTHER}{FRONTEND} -> payments.example") for note in planned["notes"]
+    )
+    assert {r["traffic_class"]["service"] for r in planned["ruleset"]["rules"]} == {
+        OTHER + "frontend",
+        OTHER + "backend",
+    }
+    assert explained(found, OTHER + BACKEND, "west", "spillway", Progress())["routes"]
+    with pytest.raises(InputError, match="the rules of its application are held: curves"):
+        explained(found, BACKEND, "west", "spillway", Progress())
