@@ -60,6 +60,7 @@ class Solving:
         self.proposals, self.lease, self.guardrails, self.states = proposals, lease, guardrails, states
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
         self._outcomes = Outcomes(history, states)
+        states.counters["rolled_back"] += 0  # served from the start, so that the first one is an increase
         self._last_known = LastKnown()
         self._token = 0  # of the lease that this solve runs under
         self.forget()
