@@ -9,7 +9,7 @@ export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 SIDE_BY_SIDE := -n 2 --dist loadfile
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
-.PHONY: help setup demo test test-unit test-component test-e2e test-deploy check replay generate lock stack clean accuracy-traces accuracy-lab bench-optimizer bench-streams bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
+.PHONY: help setup demo test test-unit test-component test-e2e test-deploy check replay generate lock stack clean accuracy-traces accuracy-lab bench-optimizer bench-streams bench-admission bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
 
 help: ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -79,6 +79,9 @@ accuracy-lab: setup ## learned models against an application whose queues are kn
 
 bench-optimizer: setup ## the fast solver against one linear programme on SLATE's grid, large meshes, a warm start (about 8 min); ends in one JSON line
 	@python optimizer/benchmarks/optimizer.py
+
+bench-admission: setup ## spans per CPU second from a cluster's topic to the topic of all clusters (BENCH_FLAGS)
+	@python streams/benchmarks/admission.py $(BENCH_FLAGS)
 
 bench-streams: setup ## spans per CPU second from Kafka to ClickHouse, beside the collector's spanmetrics (about 5 min); ends in one JSON line
 	@python streams/benchmarks/streams.py $(BENCH_FLAGS)

@@ -66,8 +66,8 @@ def phase(topic: stack.Topic, pid: int, address: str, batches: int, spans_per_s:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the segments of otlp_spans."""
-    return sum(segment.stat().st_size for segment in folder.glob("otlp_spans-*/*.log"))
+    """Bytes of the segments of the cluster's topic."""
+    return sum(segment.stat().st_size for segment in folder.glob(f"{stack.TOPIC}-*/*.log"))
 
 
 def measure(setup: stack.Setup, spans: int, share: float) -> dict[str, dict]:

@@ -14,6 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from spillway_contracts import names
 from spillway_lab.testing.kafka import PARTITIONS
 
+TOPIC = names.KAFKA_CLUSTER_TOPIC_OTLP_SPANS.format(cluster="cluster-under-test")  # collector_process.CLUSTER
 BOX = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BOX / "tests" / "component"))
 
@@ -59,7 +60,7 @@ def sender(address: str, batches: int, spans_per_s: float) -> subprocess.Popen:
 
 
 class Topic:
-    """otlp_spans of one broker: how far it reaches, and what lies between two such points."""
+    """The topic of the collector's cluster at one broker: how far it reaches, and what lies between two such points."""
 
     def __init__(self, kafka: str) -> None:
         self._kafka = kafka
@@ -69,7 +70,7 @@ class Topic:
         admin = AIOKafkaAdminClient(bootstrap_servers=self._kafka)
         await admin.start()
         try:
-            await admin.create_topics([NewTopic(names.KAFKA_TOPIC_OTLP_SPANS, PARTITIONS, 1)])
+            await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
         finally:
             await admin.close()
 
@@ -99,8 +100,7 @@ class Topic:
             await consumer.stop()
 
     async def _ends(self, consumer: AIOKafkaConsumer) -> dict[TopicPartition, int]:
-        topic = names.KAFKA_TOPIC_OTLP_SPANS
-        return await consumer.end_offsets([TopicPartition(topic, p) for p in range(PARTITIONS)])
+        return await consumer.end_offsets([TopicPartition(TOPIC, p) for p in range(PARTITIONS)])
 
     async def _content(self, consumer: AIOKafkaConsumer, begin: dict) -> tuple[int, int, int]:
         ends = await self._ends(consumer)

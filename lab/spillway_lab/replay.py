@@ -21,7 +21,7 @@ from spillway_lab.scenario import Cluster, Link, NotNegative
 from spillway_lab.stack import ROOT, Stack
 
 SQL = ROOT / "docs/sql"
-_JOBS = ["streams-exclusive", "streams-classify", "streams-curves", "streams-graph"]
+_JOBS = ["streams-admit", "streams-exclusive", "streams-classify", "streams-curves", "streams-graph"]
 _START_S, _DRAIN_S, _SETTLED_S = 180.0, 180.0, 12.0
 
 

@@ -204,6 +204,7 @@ def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], poli
         "SPILLWAY_TOPOLOGY": str(run / "topology.yaml"),
         "SPILLWAY_GUARDRAILS": os.environ.get("SPILLWAY_GUARDRAILS", str(INFRA / "guardrails.yaml")),
         "SPILLWAY_XDS_IDENTITY": certificates.SERVICE_PATTERN,
+        "SPILLWAY_CLUSTERS": ",".join(clusters),
         "SPILLWAY_KAFKA": f"{HOST}:{shared['KAFKA_PORT']}",
     }
 

@@ -27,18 +27,18 @@ OUTPUTS = (
 _AGE_S = 60.0
 
 
-def fill(kafka: str, count: int, rate: float) -> spans.Truth:
+def fill(kafka: str, count: int, rate: float, topic: str = TOPIC) -> spans.Truth:
     """Writes so many spans. The log's timestamps are those of a steady `rate` (spans/s, all partitions) that ended a
     minute ago: written as fast as it goes, the log would be of a rate that nobody has, and traces would overlap so.
     """
-    broker.create(kafka, {TOPIC: PARTITIONS}, message_timestamp_type="CreateTime")
-    truth = asyncio.run(_fill(kafka, count, rate))
+    broker.create(kafka, {topic: PARTITIONS}, message_timestamp_type="CreateTime")
+    truth = asyncio.run(_fill(kafka, count, rate, topic))
     # What is in the log keeps its timestamps; the jobs ask for topics with the broker's clock.
-    broker.alter(kafka, TOPIC, message_timestamp_type="LogAppendTime")
+    broker.alter(kafka, topic, message_timestamp_type="LogAppendTime")
     return truth
 
 
-async def _fill(kafka: str, count: int, rate: float) -> spans.Truth:
+async def _fill(kafka: str, count: int, rate: float, topic: str) -> spans.Truth:
     shop = spans.Shop()
     began_us = int((time.time() - _AGE_S - count / rate) * 1e6)
     logs = [spans.Partition(shop, p, began_us, rate / PARTITIONS) for p in range(PARTITIONS)]
@@ -50,7 +50,7 @@ async def _fill(kafka: str, count: int, rate: float) -> spans.Truth:
         for messages in itertools.zip_longest(*(log.messages(count // PARTITIONS) for log in logs)):
             sent = [
                 await producer.send(
-                    TOPIC, one.value, partition=p, timestamp_ms=(began_us + one.at_us) // 1000
+                    topic, one.value, partition=p, timestamp_ms=(began_us + one.at_us) // 1000
                 )
                 for p, one in enumerate(messages)
                 if one

@@ -98,7 +98,8 @@ def main() -> None:
             for server in (kafka_process, clickhouse_process, redis_process)
         )
         urls = live.Urls(kafka.url, clickhouse.url, redis.url)
-        for job in ("exclusive", "curves"):
+        live.make_topics(urls)
+        for job in ("admit", "exclusive", "curves"):
             stack.enter_context(live.job(job, folder, urls))
         address = stack.enter_context(live.collector(folder, kafka.url))
         result = {"benchmark": "freshness"}

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -105,12 +106,26 @@ def to_kafka(kafka: str, stack: ExitStack) -> Callable[[bytes, int], None]:
     stack.callback(lambda: asyncio.run_coroutine_threadsafe(producer.stop(), loop).result())
 
     def send(payload: bytes, n: int) -> None:
-        topic = names.KAFKA_TOPIC_OTLP_SPANS
+        topic = names.KAFKA_CLUSTER_TOPIC_OTLP_SPANS.format(cluster=CLUSTER)
         asyncio.run_coroutine_threadsafe(
             producer.send(topic, payload, partition=n // len(CLASSES) % PARTITIONS), loop
         )
 
     return send
+
+
+def make_topics(urls: Urls) -> None:
+    """As in production, before anything reads or writes."""
+    command = [
+        sys.executable,
+        "-m",
+        "spillway_streams",
+        "topics",
+        "--file",
+        str(ROOT / "infra/kafka/topics.yaml"),
+    ]
+    told = {"SPILLWAY_KAFKA": urls.kafka, "SPILLWAY_CLUSTERS": CLUSTER}
+    subprocess.run(command, env=os.environ | told, check=True)
 
 
 @contextmanager
@@ -121,6 +136,7 @@ def job(name: str, folder: Path, urls: Urls) -> Iterator[None]:
         "SPILLWAY_KAFKA": urls.kafka,
         "SPILLWAY_CLICKHOUSE_URL": urls.clickhouse,
         "SPILLWAY_REDIS_URL": urls.redis,
+        "SPILLWAY_CLUSTERS": CLUSTER,
         "SPILLWAY_STATE_DIR": str(folder / name),
         "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
     }

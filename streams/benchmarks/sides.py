@@ -119,6 +119,7 @@ def _job(name: str, folder: Path, kafka: str, clickhouse: str, redis: str) -> Se
             "SPILLWAY_STATE_DIR": str(folder / name),
             "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
             "SPILLWAY_TOPIC_PARTITIONS": str(PARTITIONS),
+            "SPILLWAY_ACCEPT_UNADMITTED": "true",  # messages of the backlog are of several clusters
         },
     )
 

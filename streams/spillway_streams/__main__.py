@@ -1,26 +1,32 @@
-"""python -m spillway_streams exclusive|classify|curves|graph, topics --file FILE, acls --file FILE,
+"""python -m spillway_streams admit|exclusive|classify|curves|graph, topics --file FILE, acls --file FILE,
 model --traces FILE..., or classes
 list|pin|unpin|explain"""
 
 import argparse
 import asyncio
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
-from spillway_streams import StreamsError, config, health, log, memory, runner, topics
+from spillway_streams import StreamsError, admission, config, health, log, memory, runner, topics
 from spillway_streams.counters import Counters
 from spillway_streams.hot import Boards
 from spillway_streams.store import Store
 
 # Jobs are modules of spillway_streams.jobs. Only the one that runs is imported: statistics are 200 MB.
 JOBS = {
+    "admit": (
+        config.AdmitSettings,
+        "topics of the clusters -> topics of all clusters, the cluster in a header",
+    ),
     "exclusive": (config.ExclusiveSettings, "spans -> calls with exclusive time, edges, arrivals"),
     "classify": (config.ClassifySettings, "calls and edges -> rules of traffic classes"),
     "curves": (config.CurvesSettings, "calls, CPU use -> load, curves, capacities"),
     "graph": (config.GraphSettings, "calls, edges -> call ratios, network times, demand"),
 }
+CLUSTERS = "names, separated by commas: topics for each; default: SPILLWAY_CLUSTERS"
 # Commands that run once, each with its own arguments.
 TOOLS = {
     "acls": ("spillway_streams.acls_cli", "infra/kafka/acls.yaml -> the brokers, as an administrator"),
@@ -36,6 +42,7 @@ def main() -> int:
         commands.add_parser(name, help=about)
     declare = commands.add_parser("topics", help="create the Kafka topics that are missing")
     declare.add_argument("--file", type=Path, required=True, help="YAML: topic: {partitions: n}")
+    declare.add_argument("--clusters", default=os.environ.get("SPILLWAY_CLUSTERS", ""), help=CLUSTERS)
     for name, (module, about) in TOOLS.items():
         tool = commands.add_parser(name, help=about)
         if sys.argv[1:2] == [name]:
@@ -44,7 +51,7 @@ def main() -> int:
             return cli.run(parser.parse_args())
     args = parser.parse_args()
     log.set_up()
-    return _declare(args.file) if args.command == "topics" else _run(args.command)
+    return _declare(args.file, args.clusters) if args.command == "topics" else _run(args.command)
 
 
 def _run(job: str) -> NoReturn:
@@ -55,20 +62,24 @@ def _run(job: str) -> NoReturn:
     dependencies = [
         runner.KAFKA,
         runner.CONSUMER,
-        Store.NAME,
+        *([Store.NAME] if hasattr(settings, "clickhouse_url") else []),
         *([Boards.NAME] if hasattr(settings, "redis_url") else []),
     ]
     status = health.Status(*dependencies)
     counters = Counters()
-    context = runner.Context(settings, status, counters, Store(settings.clickhouse_address, status, counters))
+    store = Store(settings.clickhouse_address, status, counters) if Store.NAME in dependencies else None
+    context = runner.Context(settings, status, counters, store)
     build = importlib.import_module(f"spillway_streams.jobs.{job}").build
     asyncio.run(runner.run(context, build))
 
 
-def _declare(file: Path) -> int:
+def _declare(file: Path, clusters: str) -> int:
     settings = config.load(config.TopicsSettings)
     try:
-        wanted = topics.read(file, default_partitions=4)
+        named = admission.clusters(clusters)
+        if not named:
+            raise StreamsError("--clusters or SPILLWAY_CLUSTERS: must name the clusters that topics are for")
+        wanted = topics.read(file, named, default_partitions=4)
         created = asyncio.run(topics.create(settings, wanted, settings.topic_replicas))
     except StreamsError as error:
         print(f"error: {error}", file=sys.stderr)

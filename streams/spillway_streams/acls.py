@@ -12,7 +12,8 @@ from aiokafka.protocol.api import Request
 from spillway_contracts.wires import KafkaWire
 
 from spillway_streams import StreamsError
-from spillway_streams.topics import KNOWN
+from spillway_streams.admission import MERGED
+from spillway_streams.topics import KNOWN, of_clusters
 
 # Kafka's numbers (AclOperation, ResourceType, PatternType LITERAL, AclPermissionType ALLOW).
 _OPERATIONS = {"READ": 3, "WRITE": 4, "CREATE": 5, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10}
@@ -38,7 +39,8 @@ class Acl:
 
 
 def read(path: Path, clusters: Iterable[str]) -> list[Acl]:
-    """Sorted, without repeats, roles with {cluster} once per cluster; StreamsError names what is wrong."""
+    """Sorted, without repeats. A role with {cluster} is there once per cluster and its topics are that cluster's;
+    another role's topics with {cluster} are those of all clusters. StreamsError names what is wrong."""
     try:
         document = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
@@ -48,13 +50,16 @@ def read(path: Path, clusters: Iterable[str]) -> list[Acl]:
     found: set[Acl] = set()
     clusters = list(clusters)
     for role, rights in document.items():
-        for user in sorted({role.format(cluster=cluster) for cluster in clusters or [""]}):
-            if clusters or "{cluster}" not in role:
-                found |= set(_of(f"{path}: {role}", f"User:{user}", rights or {}))
+        where = f"{path}: {role}"
+        if "{cluster}" not in role:
+            found |= set(_of(where, f"User:{role}", rights or {}, clusters))
+            continue
+        for cluster in clusters:
+            found |= set(_of(where, f"User:{role.format(cluster=cluster)}", rights or {}, [cluster]))
     return sorted(found)
 
 
-def _of(where: str, principal: str, rights: dict) -> Iterable[Acl]:
+def _of(where: str, principal: str, rights: dict, clusters: list[str]) -> Iterable[Acl]:
     for right, wanted in rights.items():
         if right == "group":
             yield Acl(principal, "GROUP", wanted, "READ")
@@ -62,13 +67,20 @@ def _of(where: str, principal: str, rights: dict) -> Iterable[Acl]:
             continue
         if right not in _RIGHTS:
             raise StreamsError(f"{where}.{right}: must be one of group, {', '.join(sorted(_RIGHTS))}")
-        for topic in sorted(KNOWN) if wanted == ["*"] else wanted:
-            if topic not in KNOWN:
-                raise StreamsError(
-                    f"{where}.{right}: {topic}: unknown topic; topics: {', '.join(sorted(KNOWN))}"
-                )
+        for topic in _topics(f"{where}.{right}", wanted, clusters):
             for operation in _RIGHTS[right]:
                 yield Acl(principal, "TOPIC", topic, operation)
+
+
+def _topics(where: str, wanted: list[str], clusters: list[str]) -> Iterable[str]:
+    for topic in wanted:
+        if topic == "*":
+            yield from sorted(KNOWN)
+        elif topic not in KNOWN | MERGED.keys():
+            known = ", ".join(sorted(KNOWN | MERGED.keys()))
+            raise StreamsError(f"{where}: {topic}: unknown topic; topics: {known}")
+        else:
+            yield from of_clusters(topic, clusters)
 
 
 class _Create(Request[CreateAclsRequest_v1]):

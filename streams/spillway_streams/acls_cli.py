@@ -2,12 +2,13 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 from aiokafka.errors import KafkaError
 
-from spillway_streams import StreamsError, acls, config
+from spillway_streams import StreamsError, acls, admission, config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--file", type=Path, required=True, help="YAML: role: {read: [topic], ..., group: name}"
     )
     parser.add_argument(
-        "--clusters", default="", help="names, separated by commas: a collector's user for each"
+        "--clusters",
+        default=os.environ.get("SPILLWAY_CLUSTERS", ""),
+        help="names, separated by commas: a collector's user for each; default: SPILLWAY_CLUSTERS",
     )
     parser.add_argument("--print", action="store_true", help="only says what they are, one in a line")
 
@@ -23,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit status: 0 done, 1 the brokers refuse or are away, 64 what was asked for cannot be."""
     try:
-        wanted = acls.read(args.file, [cluster for cluster in args.clusters.split(",") if cluster])
+        wanted = acls.read(args.file, admission.clusters(args.clusters))
     except StreamsError as error:
         print(f"error: {error}", file=sys.stderr)
         return config.EXIT_USAGE

@@ -8,6 +8,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from spillway_contracts.wires import ClickHouseWire, KafkaWire, RedisWire
 
+from spillway_streams import admission
+
 EXIT_USAGE = 64
 TICK_MS = 500  # log time is cut into these
 
@@ -36,7 +38,7 @@ class ClickHouseSettings(ClickHouseWire, BaseSettings):
     clickhouse_url: str = Field(description="clickhouse://user:pass@host:port/database")
 
 
-class Settings(TopicsSettings, ClickHouseSettings):
+class JobSettings(TopicsSettings):
     """What every job needs. Addresses and identities have no default."""
 
     state_dir: Path
@@ -57,7 +59,41 @@ class Settings(TopicsSettings, ClickHouseSettings):
         return host, int(port)
 
 
-class HotSettings(RedisWire, Settings):
+class Settings(JobSettings, ClickHouseSettings):
+    """What every job needs that stores rows."""
+
+
+class AdmissionSettings(BaseSettings):
+    """What the readers of the topics of all clusters need."""
+
+    model_config = _ENVIRONMENT
+    accept_unadmitted: bool = Field(
+        False, description="take messages that `admit` has not written: while collectors of 0.1.0 write them"
+    )
+
+
+class AdmitSettings(JobSettings):
+    """The job `admit`."""
+
+    clusters: str = Field(description="names, separated by commas: whose topics are read")
+
+    @field_validator("clusters")
+    @classmethod
+    def _clusters(cls, value: str) -> str:
+        try:
+            found = admission.clusters(value)
+        except admission.ClustersError as error:
+            raise ValueError(str(error)) from None
+        if not found:
+            raise ValueError("must name at least one cluster")
+        return value
+
+    @property
+    def cluster_names(self) -> list[str]:
+        return admission.clusters(self.clusters)
+
+
+class HotSettings(RedisWire, Settings, AdmissionSettings):
     """Jobs that also write boards. Seconds, of event time unless said otherwise."""
 
     redis_url: str = Field(description="redis://:pass@host:port/0")
@@ -82,7 +118,7 @@ class HotSettings(RedisWire, Settings):
     )
 
 
-class ExclusiveSettings(Settings):
+class ExclusiveSettings(Settings, AdmissionSettings):
     """The job `exclusive`. Seconds of log time unless said otherwise; README tells what follows from them."""
 
     window: float = Field(2.0, gt=0, le=60, description="silent seconds after which a trace closes")

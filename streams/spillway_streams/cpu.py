@@ -28,8 +28,9 @@ class Point(NamedTuple):
     utilisation: float
 
 
-def decode(payload: bytes, counters: Counters) -> list[Point]:
-    """CPU points of one ExportMetricsServiceRequest; other metrics are not ours and are passed over.
+def decode(payload: bytes, counters: Counters, cluster: str | None = None) -> list[Point]:
+    """CPU points of one ExportMetricsServiceRequest; other metrics are not ours and are passed over. `cluster`: all
+    are of this cluster, and claims to be of another are counted; None: of the cluster that they name.
 
     Raises PayloadError when it does not decode. A point without identity, or with a value that is
     no share, is counted by reason.
@@ -46,14 +47,16 @@ def decode(payload: bytes, counters: Counters) -> list[Point]:
                 if metric.name != names.OTEL_METRIC_CPU_LIMIT_UTILIZATION:
                     continue
                 for raw in metric.gauge.data_points:
-                    point = _point(raw, base | attributes_of(raw.attributes), counters)
+                    point = _point(raw, base | attributes_of(raw.attributes), counters, cluster)
                     if point:
                         points.append(point)
     return points
 
 
-def _point(raw, attributes: dict[str, Value], counters: Counters) -> Point | None:
-    cluster = text(attributes, *CLUSTER)
+def _point(raw, attributes: dict[str, Value], counters: Counters, admitted: str | None) -> Point | None:
+    cluster = admitted or text(attributes, *CLUSTER)
+    if admitted and attributes.get(names.SPAN_ATTRIBUTE_CLUSTER, admitted) != admitted:
+        counters.add(f"claims_overridden: {admitted}")
     service = text(attributes, names.SPAN_ATTRIBUTE_SERVICE)
     pod = text(attributes, POD)
     value = raw.as_double if raw.WhichOneof("value") == "as_double" else float(raw.as_int)

@@ -22,6 +22,9 @@ FAMILIES = (
     Family(_P + "stored_rows_total", "Rows that ClickHouse has, by table.", ("table",)),
     Family(_P + "refused_rows_total", "Rows that ClickHouse never takes.", ("table",)),
     Family(_P + "rejected_spans_total", "Spans that cannot be true or cannot be read.", ("reason",)),
+    Family(_P + "admitted_messages_total", "Messages of the cluster that `admit` has written on.", ("cluster",)),
+    Family(_P + "admitted_bytes_total", "Bytes of these, before compression.", ("cluster",)),
+    Family(_P + "claims_overridden_total", "Spans, CPU readings and totals that claimed another cluster.", ("cluster",)),
     Family(_P + "errors_total", "Work given up: a fit, a decision, the open traces of a partition.", ("kind",)),
     Family(_P + "traces_total", "Traces that closed (`exclusive`)."),
     Family(_P + "counted_total", "All else that is counted, under its name in `/healthz`.", ("name",)),
@@ -35,6 +38,9 @@ _LABELLED = {
     "stored_rows": "stored_rows_total",
     "refused_rows": "refused_rows_total",
     "rejected_spans": "rejected_spans_total",
+    "admitted_messages": "admitted_messages_total",
+    "admitted_bytes": "admitted_bytes_total",
+    "claims_overridden": "claims_overridden_total",
 }
 _ERRORS = ("fits_failed", "decisions_failed", "shards_lost: internal error")
 

@@ -4,6 +4,7 @@ Faust's own topics are kept away: no tables, no leader election, no replies, no 
 """
 
 import asyncio
+import inspect
 import logging
 import os
 import signal
@@ -11,14 +12,14 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import faust
 from faust.types import TP
 from spillway_contracts import names
 
 from spillway_streams import backoff, health, metrics, topics, transport
-from spillway_streams.config import Settings
+from spillway_streams.config import JobSettings
 from spillway_streams.counters import Counters
 from spillway_streams.health import Status
 from spillway_streams.lag import Lag
@@ -38,15 +39,16 @@ _NO_LIMIT = 1 << 30
 class Context:
     """What a job is given."""
 
-    settings: Settings
+    settings: JobSettings
     status: Status
     counters: Counters
-    store: Store
+    store: Store | None  # of jobs with a setting for it
     layout: topics.Layout = topics.Layout(1, {})  # known once the topics are prepared
     lag: Lag = field(default_factory=Lag)
 
 
-def app(name: str, settings: Settings) -> faust.App:
+def app(name: str, settings: JobSettings, **options: Any) -> faust.App:
+    """options: of Faust, beside those of all jobs."""
     made = faust.App(
         f"spillway-{name}",
         broker=[f"kafka://{broker}" for broker in settings.brokers],
@@ -69,17 +71,18 @@ def app(name: str, settings: Settings) -> faust.App:
         consumer_auto_offset_reset="earliest",
         producer_acks=-1,
         producer_max_request_size=_NO_LIMIT,
-        producer_compression_type=None,  # batches are compressed already, in a third of the time
         worker_redirect_stdouts=False,
+        # What most send are batches that are compressed already, in a third of the time.
+        **{"producer_compression_type": None} | options,
     )
     made.transport = transport.Transport(made.conf.broker_consumer, made)
     return made
 
 
-def topic(app: faust.App, name: str, acks: bool = True) -> faust.TopicT:
-    """A topic whose keys and values are bytes. Without acks Faust commits nothing of it."""
+def topic(app: faust.App, *topics: str, acks: bool = True) -> faust.TopicT:
+    """Topics whose keys and values are bytes, as one. Without acks Faust commits nothing of them."""
     types = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
-    return app.topic(name, acks=acks, **types)
+    return app.topic(*topics, acks=acks, **types)
 
 
 def every(app: faust.App, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
@@ -112,7 +115,10 @@ def caught_up(app: faust.App, tp: TP, offset: int) -> bool:
     return end is None or offset + 1 >= end
 
 
-async def run(context: Context, build: Callable[[Context], faust.App]) -> NoReturn:
+Build = Callable[[Context], faust.App | Awaitable[faust.App]]
+
+
+async def run(context: Context, build: Build) -> NoReturn:
     """Runs a job until SIGTERM or SIGINT, which end the process. When Faust gives up, it starts itself afresh."""
     stop = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
@@ -136,15 +142,18 @@ async def run(context: Context, build: Callable[[Context], faust.App]) -> NoRetu
     os._exit(0)  # asyncio.run would wait for the consumer's thread, which may never end while Kafka is away
 
 
-async def _work(context: Context, build: Callable[[Context], faust.App]) -> None:
+async def _work(context: Context, build: Build) -> None:
     settings = context.settings
     declared = dict.fromkeys(topics.KNOWN, settings.topic_partitions)
     declared[names.KAFKA_TOPIC_DEAD_LETTERS] = 1
     _, layout = await backoff.until_done(
         lambda: topics.prepare(settings, declared, settings.topic_replicas), KAFKA, context.status
     )
-    await context.store.reach()
+    if context.store:
+        await context.store.reach()
     app = build(replace(context, layout=layout))
+    if inspect.isawaitable(app):
+        app = await app
     app.transport.lag = context.lag
     watching = asyncio.create_task(_watch(app, context.status, context.lag))
     try:

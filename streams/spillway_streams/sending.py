@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import faust
 from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.structs import RecordMetadata
 from faust.exceptions import ProducerSendError
 from spillway_contracts import names
 
@@ -41,29 +42,29 @@ class Sender:
     def __init__(self, app: faust.App, status: Status) -> None:
         self._app, self._status = app, status
 
-    async def send(self, message: Message) -> None:
-        """Returns once all in-sync replicas have it, however long that takes; TooLargeError when they refuse it."""
-        refused = await backoff.until_done(lambda: self._attempt(message), runner.KAFKA, self._status)
-        if refused:
-            raise TooLargeError(f"{message.topic}: {len(message.value)} bytes: {refused}")
+    async def send(self, message: Message) -> RecordMetadata:
+        """Where it is, once all in-sync replicas have it, however long that takes; TooLargeError when they refuse it."""
+        done = await backoff.until_done(lambda: self._attempt(message), runner.KAFKA, self._status)
+        if isinstance(done, str):
+            raise TooLargeError(f"{message.topic}: {len(message.value)} bytes: {done}")
+        return done
 
-    async def _attempt(self, message: Message) -> str:
-        """'' or why the broker will never take it."""
+    async def _attempt(self, message: Message) -> RecordMetadata | str:
+        """Where it is, or why the broker will never take it."""
         try:
-            await self.once(message)
+            return await self.once(message)
         except _TOO_LARGE as error:
             return str(error)
         except ProducerSendError as error:
             if isinstance(error.__cause__, _TOO_LARGE):
                 return str(error.__cause__)
             raise
-        return ""
 
-    async def once(self, message: Message) -> None:
+    async def once(self, message: Message) -> RecordMetadata:
         """One attempt; raises what the client raises."""
         producer = await self._app.maybe_start_producer()
         topic, value, partition, headers = message
-        await producer.send_and_wait(topic, None, value, partition, None, list(headers))
+        return await producer.send_and_wait(topic, None, value, partition, None, list(headers))
 
     async def in_order(self, messages: Iterable[Message], letters: "DeadLetters") -> None:
         """One after the other. What the broker refuses for its size is a dead letter: the rest must go on."""

@@ -63,12 +63,16 @@ class Shard:
     coverage: Coverage = field(default_factory=Coverage)  # of the arrivals
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # the engine works for one at a time
 
-    def take(self, payload: bytes, offset: int, timestamp_ms: int) -> list[Rejected]:
-        """PayloadError: no spans at all; NativeError: the engine must be replaced."""
+    def take(
+        self, payload: bytes, offset: int, timestamp_ms: int, cluster: str | None = None
+    ) -> list[Rejected]:
+        """Spans of this cluster; None: of those that they name. PayloadError: no spans at all; NativeError: the engine
+        must be replaced."""
         now_ms = round(time.time() * 1000)
         self.coverage.took(offset, timestamp_ms / 1000, now_ms - timestamp_ms < HOT_MS)
         with _native():
-            return [Rejected(*one) for one in self.engine.add(payload, offset, timestamp_ms, now_ms)]
+            found = self.engine.add(payload, offset, timestamp_ms, now_ms, cluster)
+            return [Rejected(*one) for one in found]
 
     def idle(self, progress: Progress | None, clock_skew_ms: int) -> None:
         """Moves the clock on while there is nothing to read, never past a message that could still come."""

@@ -13,7 +13,9 @@ from spillway_contracts import names
 from spillway_contracts.wires import KafkaWire
 
 from spillway_streams import StreamsError
+from spillway_streams.admission import MERGED
 
+# Topics of all clusters. Those of one cluster are named by the templates of admission.MERGED.
 KNOWN = {value for key, value in vars(names).items() if key.startswith("KAFKA_TOPIC_")}
 # A service is in the partition of its hash in all of these, so that one worker has everything about it.
 CO_PARTITIONED = (
@@ -49,8 +51,9 @@ class Layout:
     sources: int = 1
 
 
-def read(path: Path, default_partitions: int) -> dict[str, int]:
-    """Partitions per topic from a file `topic: {partitions: n}`; StreamsError names what is wrong."""
+def read(path: Path, clusters: Iterable[str], default_partitions: int) -> dict[str, int]:
+    """Partitions per topic from a file `topic: {partitions: n}`, topics with {cluster} once per cluster; StreamsError
+    names what is wrong."""
     try:
         document = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
@@ -60,11 +63,12 @@ def read(path: Path, default_partitions: int) -> dict[str, int]:
     found = {}
     for topic, options in document.items():
         partitions = (options or {}).get("partitions", default_partitions)
-        if topic not in KNOWN:
-            raise StreamsError(f"{path}: {topic}: unknown topic; topics: {', '.join(sorted(KNOWN))}")
+        if topic not in KNOWN | MERGED.keys():
+            known = ", ".join(sorted(KNOWN | MERGED.keys()))
+            raise StreamsError(f"{path}: {topic}: unknown topic; topics: {known}")
         if not isinstance(partitions, int) or partitions < 1:
             raise StreamsError(f"{path}: {topic}.partitions: {partitions!r} must be a whole number above 0")
-        found[topic] = partitions
+        found |= dict.fromkeys(of_clusters(topic, clusters), partitions)
     try:
         check_partitions(found)
     except TopicsError as error:
@@ -72,8 +76,20 @@ def read(path: Path, default_partitions: int) -> dict[str, int]:
     return found
 
 
+def of_clusters(topic: str, clusters: Iterable[str]) -> list[str]:
+    """The topic; of a template the topic of each cluster."""
+    return [topic.format(cluster=cluster) for cluster in clusters] if topic in MERGED else [topic]
+
+
 def check_partitions(partitions: dict[str, int]) -> None:
-    """TopicsError when the co-partitioned ones among these topics differ in their number of partitions."""
+    """TopicsError when topics that must be equal differ in their number of partitions: the co-partitioned ones, and a
+    topic of all clusters and those of single clusters."""
+    for topic, n in partitions.items():
+        merged = _merged(topic)
+        if merged != topic and n != partitions.get(merged, n):
+            raise TopicsError(
+                f"partitions differ: {topic} {n}, {merged} {partitions[merged]}; they must be equal, messages keep theirs"
+            )
     found = {topic: partitions[topic] for topic in CO_PARTITIONED if topic in partitions}
     if len(set(found.values())) > 1:
         counts = ", ".join(f"{topic} {n}" for topic, n in found.items())
@@ -87,19 +103,14 @@ async def create(kafka: KafkaWire, partitions: dict[str, int], replicas: int) ->
 
 
 async def prepare(kafka: KafkaWire, partitions: dict[str, int], replicas: int) -> tuple[list[str], Layout]:
-    """As create; also says what is there. A missing co-partitioned topic gets as many partitions as an existing one."""
+    """As create; also says what is there. A missing topic gets as many partitions as existing ones that it must equal."""
     admin = AIOKafkaAdminClient(
         bootstrap_servers=kafka.kafka.split(","), request_timeout_ms=10_000, **kafka.kafka_client()
     )
     try:
         await admin.start()
         existing = await _partitions(admin, partitions)
-        shared = next((existing[topic] for topic in CO_PARTITIONED if topic in existing), None)
-        missing = {
-            topic: shared if shared and topic in CO_PARTITIONED else n
-            for topic, n in partitions.items()
-            if topic not in existing
-        }
+        missing = _missing(partitions, existing)
         if missing:
             wanted = [NewTopic(t, n, replicas, topic_configs=_CONFIG) for t, n in missing.items()]
             for topic, code, *_ in (await admin.create_topics(wanted)).topic_errors:
@@ -116,6 +127,31 @@ async def prepare(kafka: KafkaWire, partitions: dict[str, int], replicas: int) -
             present.get(names.KAFKA_TOPIC_OTLP_SPANS, 1),
         )
         return sorted(missing), layout
+    finally:
+        await admin.close()
+
+
+def _missing(wanted: dict[str, int], existing: dict[str, int]) -> dict[str, int]:
+    """Topics that are not there, with the partitions that they get."""
+    shared = next((existing[topic] for topic in CO_PARTITIONED if topic in existing), None)
+    like = dict.fromkeys(CO_PARTITIONED, shared) if shared else {}
+    known = like | existing
+    return {topic: known.get(_merged(topic), n) for topic, n in wanted.items() if topic not in existing}
+
+
+def _merged(topic: str) -> str:
+    """The topic of all clusters, of a cluster's topic; else the topic itself."""
+    return next((m for template, m in MERGED.items() if topic.startswith(template.format(cluster=""))), topic)
+
+
+async def partitions(kafka: KafkaWire, topics: Iterable[str]) -> dict[str, int]:
+    """How many each of these topics has; those that are not there, or that we may not see, are left out."""
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=kafka.kafka.split(","), request_timeout_ms=10_000, **kafka.kafka_client()
+    )
+    try:
+        await admin.start()
+        return await _partitions(admin, topics)
     finally:
         await admin.close()
 

@@ -40,9 +40,10 @@ class Report(NamedTuple):
     counts: dict[Series, int]
 
 
-def decode(payload: bytes, counters: Counters) -> list[Report]:
+def decode(payload: bytes, counters: Counters, cluster: str | None = None) -> list[Report]:
     """Totals of one ExportMetricsServiceRequest; other metrics are passed over. Raises PayloadError when it does not
-    decode. Reports without identity, and points that are no cumulative count, are counted by reason."""
+    decode. `cluster`: all are of this cluster, and claims to be of another are counted; None: of the cluster that they
+    name. Reports without identity, and points that are no cumulative count, are counted by reason."""
     try:
         request = ExportMetricsServiceRequest.FromString(payload)
     except DecodeError as error:
@@ -57,10 +58,12 @@ def decode(payload: bytes, counters: Counters) -> list[Report]:
             continue
         of = attributes_of(resource_metrics.resource.attributes)
         identity = (
-            text(of, *CLUSTER),
+            cluster or text(of, *CLUSTER),
             text(of, names.SPAN_ATTRIBUTE_SERVICE),
             text(of, names.OTEL_ATTRIBUTE_INSTANCE),
         )
+        if cluster and of.get(names.SPAN_ATTRIBUTE_CLUSTER, cluster) != cluster:
+            counters.add(f"claims_overridden: {cluster}")
         if not all(identity):
             counters.add("rejected_totals: cluster, service or instance is absent")
             continue

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.component
 CHART = servers.ROOT / "infra/helm/spillway-global"
 VALUES = {
     "image": {"registry": "registry.example/spillway"},
-    "kafka": {"brokers": "kafka.example:9093"},
+    "kafka": {"brokers": "kafka.example:9093", "clusters": ["west"]},
     "bundled": {"nats": {"enabled": True, "replicas": 3}, "redis": {"enabled": True}},
 }
 

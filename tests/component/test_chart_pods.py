@@ -9,13 +9,16 @@ from cluster_chart import EVERYTHING
 from spillway_lab.testing.servers import ROOT
 
 pytestmark = pytest.mark.component
-GLOBAL = {"image": {"registry": "registry.example/spillway"}, "kafka": {"brokers": "kafka:9093"}}
+GLOBAL = {
+    "image": {"registry": "registry.example/spillway"},
+    "kafka": {"brokers": "kafka:9093", "clusters": ["west"]},
+}
 CHARTS: dict[str, dict[str, Any]] = {"spillway-global": GLOBAL, "spillway-cluster": EVERYTHING}
 each_chart = pytest.mark.parametrize("chart", CHARTS)
 # Where each workload's own values are.
 WORKLOADS = {
     "spillway-global": {
-        f"spillway-{job}": f"streams.{job}" for job in ("exclusive", "curves", "graph", "classify")
+        f"spillway-{job}": f"streams.{job}" for job in ("admit", "exclusive", "curves", "graph", "classify")
     }
     | {f"spillway-{name}": name for name in ("optimizer", "papa", "publisher")},
     "spillway-cluster": {f"spillway-{name}": name for name in ("relay", "collector", "agent")},

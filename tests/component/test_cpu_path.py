@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.component, pytest.mark.timeout(400)]
 
 
 async def points(kafka: str, count: int, timeout_s: float = 60.0) -> list[cpu.Point]:
-    """What streams' own decoder makes of otlp_metrics, once it has so many points."""
-    topic = names.KAFKA_TOPIC_OTLP_METRICS
+    """What streams' own decoder makes of the metrics that the gateway wrote, once it has so many points."""
+    topic = names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS.format(cluster=CLUSTER)
     consumer = AIOKafkaConsumer(topic, bootstrap_servers=kafka, auto_offset_reset="earliest")
     await consumer.start()
     counters, found, deadline = Counters(), [], time.monotonic() + timeout_s

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.component
 CHART = ROOT / "infra/helm/spillway-global"
 LEAST: dict[str, Any] = {
     "image": {"registry": "registry.example/spillway"},
-    "kafka": {"brokers": "localhost:19093"},
+    "kafka": {"brokers": "localhost:19093", "clusters": ["west", "east"]},
 }
 MONITORED = LEAST | {
     "monitoring": {
@@ -41,7 +41,7 @@ MONITORED = LEAST | {
     "guardrails": {"maximum_shift": 2000},
 }
 BUNDLED = LEAST | {"bundled": {"nats": {"enabled": True}, "redis": {"enabled": True}}}
-OPERATED = {"image": LEAST["image"], "clickhouse": {"variant": "replicated"}}
+OPERATED = {"image": LEAST["image"], "kafka": {"clusters": ["west"]}, "clickhouse": {"variant": "replicated"}}
 OPERATED |= {"bundled": {"kafka": {"enabled": True}, "clickhouse": {"enabled": True}}}
 IN_CLEAR = {**LEAST, "plaintext": True, "kafka": LEAST["kafka"] | {"tls": False}}
 REPLICATED = LEAST | {"clickhouse": {"variant": "replicated", "cluster": "{cluster}"}}
@@ -62,7 +62,9 @@ BOXES |= {
     "spillway-publisher": "spillway_publisher",
     "spillway-clickhouse-migrate": "spillway_clickhouse.migrate",
 }
-SECRETS = {f"spillway-{w}" for w in ("exclusive", "curves", "graph", "classify", "optimizer", "papa")}
+SECRETS = {
+    f"spillway-{w}" for w in ("admit", "exclusive", "curves", "graph", "classify", "optimizer", "papa")
+}
 SECRETS |= {"spillway-publisher", "spillway-migrate", "spillway-topics", "spillway-signing-key"}
 SECRETS |= {"spillway-nats-users", "spillway-nats-tls", "spillway-redis-users", "spillway-redis-tls"}
 CONFIG_MAPS = {"spillway-trust", "spillway-topology", "spillway-ruleset-keys"}  # made outside
@@ -146,7 +148,7 @@ def test_monitors_alerts_and_scaling():
         assert scaled["spec"]["scaleTargetRef"]["name"] == name
         assert "replicas" not in deployments[name]["spec"]
         assert scaled["spec"]["maxReplicaCount"] == 4
-    assert len(charts.of(objects, "ScaledObject")) == 4
+    assert len(charts.of(objects, "ScaledObject")) == 5
     for name, deployment in deployments.items():
         annotations = deployment["spec"]["template"]["metadata"]["annotations"]
         reads = name in ("spillway-optimizer", "spillway-papa", "spillway-publisher")
@@ -174,6 +176,7 @@ def test_every_alert_and_dashboard_is_in_the_chart():
         ("kafka.brokers", "kafka"),
         ("kafka.brokers", "kafka://kafka:9093"),
         ("kafka.sasl", "GSSAPI"),
+        ("kafka.clusters", ["west.1"]),
         ("kafka.partitions", 0),
         ("clickhouse.variant", "replicated"),
         ("streams.curves.replica", 2),
@@ -204,11 +207,12 @@ def test_a_wrong_value_is_refused_by_name(path: str, value: object):
 
 
 def test_nothing_is_rendered_without_what_has_no_default():
-    """The registry and the brokers are asked for, by name."""
+    """The registry, the brokers and the clusters are asked for, by name."""
     done = charts.helm("template", "spillway", CHART)
     assert done.returncode != 0
     assert "/image/registry" in done.stderr
     assert "/kafka/brokers" in done.stderr
+    assert "/kafka/clusters" in done.stderr
 
 
 def test_the_readme_has_every_value():
@@ -293,7 +297,7 @@ def answers(port: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", ["exclusive", "curves", "graph", "classify", "optimizer", "papa", "publisher"]
+    "name", ["admit", "exclusive", "curves", "graph", "classify", "optimizer", "papa", "publisher"]
 )
 def test_the_process_starts_with_what_its_pod_is_given(name: str, machine: Path):
     """With the Deployment's own variables and files no box finds its configuration wrong, and its liveness probe is

@@ -34,7 +34,7 @@ from spillway_lab.testing.secure_kafka import SecureKafka, secure_kafka
 from spillway_lab.testing.servers import ROOT, clickhouse_server, free_port, redis_server
 from spillway_lab.testing.tls_files import tls_files
 from spillway_lab.testing.waiting import WAIT_S, eventually
-from spillway_streams import acls
+from spillway_streams import acls, admission
 from spillway_streams.topics import KNOWN
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(900)]
@@ -42,6 +42,7 @@ CLUSTERS = ["west", "east"]
 FILE = ROOT / "infra" / "kafka" / "acls.yaml"
 ACLS = acls.read(FILE, CLUSTERS)
 ROLES = sorted({acl.principal.removeprefix("User:") for acl in ACLS})
+TOPICS = sorted(KNOWN | admission.sources(CLUSTERS).keys())
 GROUPS = sorted({acl.name for acl in ACLS if acl.resource == "GROUP"})
 REFUSED = (TopicAuthorizationFailedError, GroupAuthorizationFailedError, ClusterAuthorizationFailedError)
 
@@ -53,9 +54,14 @@ def kafka(tmp_path_factory) -> SecureKafka:
         administrator = {"SPILLWAY_KAFKA": made.clear}
         streams("acls", "--file", str(FILE), "--clusters", ",".join(CLUSTERS), **administrator)
         told = streams(
-            "topics", "--file", str(ROOT / "infra/kafka/topics.yaml"), **made.environment("topics")
+            "topics",
+            "--file",
+            str(ROOT / "infra/kafka/topics.yaml"),
+            "--clusters",
+            ",".join(CLUSTERS),
+            **made.environment("topics"),
         )
-        assert all(topic in told for topic in KNOWN)
+        assert all(topic in told for topic in TOPICS)
         asyncio.run(_seed(made.clear))
         yield made
 
@@ -72,7 +78,7 @@ def streams(*arguments: str, **environment: str) -> str:
 async def _seed(clear: str) -> None:
     """A message in every topic, so that who may read it does so at once."""
     async with AIOKafkaProducer(bootstrap_servers=clear) as producer:
-        for topic in KNOWN:
+        for topic in TOPICS:
             await producer.send_and_wait(topic, b"seed", partition=0)
 
 
@@ -95,9 +101,10 @@ async def verdict(attempt: Callable[[], Awaitable]) -> bool:
     return True
 
 
-async def _write(kafka: SecureKafka, user: str, topic: str) -> None:
+async def _write(kafka: SecureKafka, user: str, topic: str, value: bytes = b"no OTLP") -> None:
+    headers = list(admission.headers("east", 0))
     async with AIOKafkaProducer(**options(kafka, user)) as producer:
-        await producer.send_and_wait(topic, b"by " + user.encode(), partition=0)
+        await producer.send_and_wait(topic, value, partition=0, headers=headers)
 
 
 async def _read(kafka: SecureKafka, user: str, topic: str) -> None:
@@ -139,7 +146,7 @@ async def _admin(
 @pytest.mark.parametrize("user", [*ROLES, "stranger"])
 async def test_who_writes_and_reads_what(kafka, user):
     """Every topic, both ways: what acls.yaml allows is done, and everything else is refused."""
-    for topic in sorted(KNOWN):
+    for topic in TOPICS:
         assert await verdict(lambda t=topic: _write(kafka, user, t)) == may(user, "WRITE", topic), (
             f"write {topic}"
         )
@@ -221,10 +228,12 @@ async def test_who_is_not_known_gets_no_connection(kafka, tmp_path):
             pytest.fail(f"{name}: was let in")
 
 
-def span(trace_id: bytes) -> bytes:
+def span(trace_id: bytes, claims: str = "") -> bytes:
     request = ExportTraceServiceRequest()
     resource = request.resource_spans.add()
     resource.resource.attributes.add(key="service.name").value.string_value = "shop"
+    if claims:
+        resource.resource.attributes.add(key="spillway.cluster").value.string_value = claims
     now = time.time_ns()
     one = resource.scope_spans.add().spans.add(
         trace_id=trace_id, span_id=b"12345678", name="GET /cart", kind=2
@@ -251,9 +260,12 @@ def health(port: int) -> str:
 
 
 def test_every_job_works_with_its_rights_alone(kafka, tmp_path):
-    """A span goes from the real collector over SASL and TLS through `exclusive` into ClickHouse; the other three jobs are
-    in order beside it, each as its own user, and the broker refuses none of them anything."""
+    """A span goes from the real collector over SASL and TLS through `admit` and `exclusive` into ClickHouse; the other
+    jobs are in order beside them, each as its own user, and the broker refuses none of them anything. Spans that claim
+    to be east's, from west's collector and from who holds west's credential alone, are west's; and that credential
+    writes neither east's topic nor the one of all clusters, whatever headers it gives."""
     trace_id, otlp = secrets.token_bytes(16), free_port()
+    lies = {"by the collector": secrets.token_bytes(16), "by the credential": secrets.token_bytes(16)}
     gateway = {
         "SPILLWAY_CLUSTER": "west",
         "SPILLWAY_OTLP_GRPC_LISTEN": f"127.0.0.1:{free_port()}",
@@ -265,7 +277,8 @@ def test_every_job_works_with_its_rights_alone(kafka, tmp_path):
             "collector", [str(ROOT / "collectors" / "run")], tmp_path / "collector", free_port(),
             kafka.environment("collector-west") | gateway,
         )  # fmt: skip
-        ports = {job: free_port() for job in ("exclusive", "classify", "curves", "graph")}
+        ports = {job: free_port() for job in ("admit", "exclusive", "classify", "curves", "graph")}
+        stores |= {"SPILLWAY_CLUSTERS": ",".join(CLUSTERS)}
         jobs = [
             start(
                 job, [sys.executable, "-m", "spillway_streams", job], tmp_path / job, port,
@@ -277,14 +290,23 @@ def test_every_job_works_with_its_rights_alone(kafka, tmp_path):
             with ThreadPoolExecutor() as pool:
                 list(pool.map(servers.Server.start, (*jobs, collector)))
             url, headers = f"http://127.0.0.1:{otlp}/v1/traces", {"content-type": "application/x-protobuf"}
-            assert httpx.post(url, content=span(trace_id), headers=headers).status_code == 200
+            for content in (span(trace_id), span(lies["by the collector"], "east")):
+                assert httpx.post(url, content=content, headers=headers).status_code == 200
+            forged = span(lies["by the credential"], "east")
+            assert asyncio.run(verdict(lambda: _write(kafka, "collector-west", "otlp_spans.west", forged)))
+            for topic in ("otlp_spans.east", "otlp_metrics.east", "otlp_spans", "otlp_metrics"):
+                assert not asyncio.run(verdict(lambda t=topic: _write(kafka, "collector-west", t, forged))), (
+                    topic
+                )
+            wanted = {(found.hex(), "west", "shop") for found in (trace_id, *lies.values())}
             with Client.from_url(clickhouse) as client:
-                where = f"trace_id = '{trace_id.hex()}'"
                 eventually(
-                    lambda: client.execute(f"SELECT cluster, service FROM calls WHERE {where}") == [("west", "shop")],
-                    "the call in ClickHouse",
-                    seen=lambda: [server.log.read_text()[-1500:] for server in (collector, jobs[0])],
+                    lambda: set(client.execute("SELECT trace_id, cluster, service FROM calls")) == wanted,
+                    "the calls in ClickHouse",
+                    seen=lambda: [server.log.read_text()[-1500:] for server in (collector, *jobs[:2])],
                 )  # fmt: skip
+            told = httpx.get(f"http://127.0.0.1:{ports['exclusive']}/metrics").text
+            assert 'spillway_streams_claims_overridden_total{cluster="west"} 2' in told, told
             eventually(
                 lambda: all(servers.healthy(port) for port in ports.values()), "every job is in order",
                 seen=lambda: [f"{job}: {health(port)}" for job, port in ports.items()],

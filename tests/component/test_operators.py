@@ -18,9 +18,9 @@ from spillway_streams import acls
 pytestmark = pytest.mark.component
 CHART = ROOT / "infra/helm/spillway-global"
 CLUSTERS = ["west", "east-2"]
-LEAST: dict[str, Any] = {"image": {"registry": "registry.example/spillway"}}
-KAFKA = LEAST | {"bundled": {"kafka": {"enabled": True, "clusters": CLUSTERS}}}
-BY_ADDRESS = LEAST | {"kafka": {"brokers": "kafka.example:9093"}}
+LEAST: dict[str, Any] = {"image": {"registry": "registry.example/spillway"}, "kafka": {"clusters": CLUSTERS}}
+KAFKA = LEAST | {"bundled": {"kafka": {"enabled": True}}}
+BY_ADDRESS = LEAST | {"kafka": LEAST["kafka"] | {"brokers": "kafka.example:9093"}}
 CLICKHOUSE = BY_ADDRESS | {"bundled": {"clickhouse": {"enabled": True}}}
 REPLICATED = CLICKHOUSE | {"clickhouse": {"variant": "replicated"}}
 GRANTS = ROOT / "infra/clickhouse/grants.yaml"
@@ -123,9 +123,11 @@ def wrong(values: dict, **more: Any) -> str:
 
 
 def test_what_does_not_go_with_bundled_servers_is_refused():
-    """Kafka in clear, more copies than brokers, shards of ClickHouse, a cluster's name that the operator does not give."""
-    assert "/kafka/tls" in wrong(KAFKA, kafka={"tls": False})
-    assert "kafka.replicas: 5" in wrong(KAFKA, kafka={"replicas": 5})
+    """Kafka in clear, a cluster that no resource can be named after, more copies than brokers, shards of ClickHouse, a
+    cluster's name that the operator does not give."""
+    assert "/kafka/tls" in wrong(KAFKA, kafka={"tls": False, "clusters": CLUSTERS})
+    assert "kafka.clusters: West" in wrong(KAFKA, kafka={"clusters": ["West"]})
+    assert "kafka.replicas: 5" in wrong(KAFKA, kafka={"replicas": 5, "clusters": CLUSTERS})
     assert "/clickhouse/variant" in wrong(CLICKHOUSE, clickhouse={"variant": "distributed", "cluster": "c"})
     assert "/clickhouse/cluster" in wrong(CLICKHOUSE, clickhouse={"variant": "replicated", "cluster": "c"})
 

@@ -240,8 +240,10 @@ def test_redis_and_clickhouse_have_every_users_password_in_compose(compose, secr
 
 
 def test_topics_are_the_declared_ones():
-    """infra/kafka/topics.yaml, which both stacks apply, lists the topics of the contract."""
-    declared = {value for key, value in vars(names).items() if key.startswith("KAFKA_TOPIC_")}
+    """infra/kafka/topics.yaml, which both stacks apply, lists the topics of the contract, and the templates of those that
+    every cluster has."""
+    kinds = ("KAFKA_TOPIC_", "KAFKA_CLUSTER_TOPIC_")
+    declared = {value for key, value in vars(names).items() if key.startswith(kinds)}
     assert set(yaml.safe_load((ROOT / "infra/kafka/topics.yaml").read_text())) == declared
 
 

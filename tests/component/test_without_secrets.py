@@ -12,6 +12,7 @@ pytestmark = pytest.mark.component
 PYTHON = [sys.executable, "-m"]
 NEEDS = {
     "exclusive": ([*PYTHON, "spillway_streams", "exclusive"], ["KAFKA", "CLICKHOUSE_URL", "HEALTH_LISTEN", "STATE_DIR"]),
+    "admit": ([*PYTHON, "spillway_streams", "admit"], ["KAFKA", "CLUSTERS"]),
     "classify": ([*PYTHON, "spillway_streams", "classify"], ["KAFKA", "CLICKHOUSE_URL"]),
     "curves": ([*PYTHON, "spillway_streams", "curves"], ["KAFKA", "CLICKHOUSE_URL", "REDIS_URL"]),
     "graph": ([*PYTHON, "spillway_streams", "graph"], ["KAFKA", "CLICKHOUSE_URL", "REDIS_URL"]),

@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "operations.md").read_text()
 COMMANDS = re.findall(r"^ {4,}(helm .+)$", PAGE, re.MULTILINE)
 RELEASES = {"spillway-global": "spillway-global", "spillway": "spillway-cluster"}
 LEAST = {
-    "spillway-global": {"kafka": {"brokers": "kafka:9093"}},
+    "spillway-global": {"kafka": {"brokers": "kafka:9093", "clusters": ["west"]}},
     "spillway": {"cluster": {"name": "west"}, "collector": {"kafka": {"brokers": "kafka:9093"}}},
 }
 BEFORE = "0.0.9"

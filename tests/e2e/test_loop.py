@@ -167,7 +167,7 @@ def _dead_letter_after(loop: Loop, payload: bytes) -> list[str]:
         address = loop.stack.environment["SPILLWAY_KAFKA"]
         producer = AIOKafkaProducer(bootstrap_servers=address)
         await producer.start()
-        await producer.send_and_wait(names.KAFKA_TOPIC_OTLP_SPANS, payload)
+        await producer.send_and_wait("otlp_spans.west", payload)
         await producer.stop()
         consumer = AIOKafkaConsumer(
             names.KAFKA_TOPIC_DEAD_LETTERS, bootstrap_servers=address, auto_offset_reset="earliest"

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from spillway_clickhouse import grants
 from spillway_contracts import names
-from spillway_streams import acls
+from spillway_streams import acls, admission
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = {
@@ -63,7 +63,8 @@ def topics(text: str) -> set[str]:
 
 
 def test_kafka_rights_are_what_jobs_read_and_write():
-    """What a job consumes, what `exclusive` sends, dead letters for all, and the group that Faust takes from its name."""
+    """What a job consumes, what `exclusive` and `admit` send, dead letters for all, and the group that Faust takes from
+    its name. A cluster's collector writes that cluster's topics; nobody but `admit` those of all clusters."""
     declared = yaml.safe_load((ROOT / "infra" / "kafka" / "acls.yaml").read_text())
     folder = ROOT / "streams" / "spillway_streams"
     sent = topics((folder / "outputs.py").read_text()) | {names.KAFKA_TOPIC_ARRIVALS}
@@ -78,10 +79,21 @@ def test_kafka_rights_are_what_jobs_read_and_write():
     collector = yaml.safe_load((ROOT / "collectors" / "config.yaml").read_text())["exporters"][
         "kafka_partition"
     ]
-    assert set(declared["collector-{cluster}"]["write"]) == {
-        collector[s]["topic"] for s in ("traces", "metrics")
+    written = {
+        collector[s]["topic"].replace("${env:SPILLWAY_CLUSTER}", "{cluster}") for s in ("traces", "metrics")
     }
-    assert set(declared) == {"exclusive", "classify", "curves", "graph", "topics", "collector-{cluster}"}
+    assert set(declared["collector-{cluster}"]["write"]) == written == set(admission.MERGED)
+    merged = set(admission.MERGED.values())
+    assert set(declared["admit"]["read"]) == written | merged
+    assert set(declared["admit"]["write"]) == merged | {names.KAFKA_TOPIC_DEAD_LETTERS}
+    assert declared["admit"]["group"] == "spillway-admit"
+    assert [
+        role
+        for role, rights in declared.items()
+        if merged & {*rights.get("write", ()), *rights.get("create", ())}
+    ] == ["admit"]
+    jobs = {"admit", "exclusive", "classify", "curves", "graph"}
+    assert set(declared) == jobs | {"topics", "collector-{cluster}"}
 
 
 def test_a_collectors_user_is_made_for_every_cluster(tmp_path):

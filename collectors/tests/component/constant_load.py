@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import grpc
 from aiokafka import AIOKafkaConsumer
+from collector_process import CLUSTER
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -127,14 +128,14 @@ def _request(span_ids: list[bytes]) -> bytes:
 
 
 def in_kafka(kafka: str, wanted: set[bytes], quiet_s: float = 60.0) -> Counter:
-    """How often each span id is in otlp_spans: read to the end once all wanted are there, or until nothing new has
+    """How often each span id is in the cluster's topic: read to the end once all wanted are there, or until nothing new has
     come for so long (a slow machine is no loss)."""
     return asyncio.run(_read(kafka, wanted, quiet_s))
 
 
 async def _read(kafka: str, wanted: set[bytes], quiet_s: float) -> Counter:
     consumer = AIOKafkaConsumer(
-        names.KAFKA_TOPIC_OTLP_SPANS,
+        names.KAFKA_CLUSTER_TOPIC_OTLP_SPANS.format(cluster=CLUSTER),
         bootstrap_servers=kafka,
         auto_offset_reset="earliest",
         enable_auto_commit=False,

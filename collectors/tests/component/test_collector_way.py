@@ -15,7 +15,7 @@ from collector_process import (
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from spillway_contracts import names
 from spillway_lab.testing.kafka import PARTITIONS
-from topics import clusters, messages_of, partitions_of
+from topics import METRICS, clusters, messages_of, partitions_of
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 GARBAGE = b"\xff\xffno protobuf"
@@ -55,10 +55,10 @@ def test_a_span_that_names_its_cluster_keeps_it(running, kafka):
 
 
 def test_metrics_land(running, kafka):
-    """A gauge sent over OTLP/HTTP is in otlp_metrics, with its value and the cluster."""
+    """A gauge sent over OTLP/HTTP is in the cluster's topic of metrics, with its value and the cluster."""
     payload = gauge_request(names.OTEL_METRIC_CPU_LIMIT_UTILIZATION, 0.25).SerializeToString()
     assert running.export_http("/v1/metrics", payload).status_code == 200
-    [message] = read_topic(kafka, names.KAFKA_TOPIC_OTLP_METRICS, lambda messages: len(messages) >= 1)
+    [message] = read_topic(kafka, METRICS, lambda messages: len(messages) >= 1)
     [resource_metrics] = ExportMetricsServiceRequest.FromString(message.value).resource_metrics
     [metric] = resource_metrics.scope_metrics[0].metrics
     assert (metric.name, metric.gauge.data_points[0].as_double) == (

@@ -4,12 +4,13 @@ import secrets
 from collections import defaultdict
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
-from collector_process import Collector, gauge_request, read_topic, span_keys, spans_request
+from collector_process import CLUSTER, Collector, gauge_request, read_topic, span_keys, spans_request
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spillway_contracts import names
 
-SPANS = names.KAFKA_TOPIC_OTLP_SPANS
+SPANS = names.KAFKA_CLUSTER_TOPIC_OTLP_SPANS.format(cluster=CLUSTER)
+METRICS = names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS.format(cluster=CLUSTER)
 
 
 def messages_of(kafka: str, trace_ids: list[bytes], spans: int, topic: str = SPANS) -> list:

@@ -16,9 +16,10 @@ FILES = ("config.yaml", "metrics.yaml", "otlp-tls.yaml", "otlp-client-ca.yaml")
 
 
 def test_topics_are_those_of_the_contracts():
-    """Spans and metrics go to the topics that streams read."""
-    assert EXPORTER["traces"] == {"topic": names.KAFKA_TOPIC_OTLP_SPANS}
-    assert EXPORTER["metrics"] == {"topic": names.KAFKA_TOPIC_OTLP_METRICS}
+    """Spans and metrics go to the topics of the collector's cluster."""
+    own = {"cluster": "${env:SPILLWAY_CLUSTER}"}
+    assert EXPORTER["traces"] == {"topic": names.KAFKA_CLUSTER_TOPIC_OTLP_SPANS.format(**own)}
+    assert EXPORTER["metrics"] == {"topic": names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS.format(**own)}
 
 
 def test_cluster_attribute_is_that_of_the_contracts_and_is_only_inserted():

@@ -50,6 +50,8 @@ class Partition:
     """Traces remembered, so that repeats of their spans are dropped."""
     clock_ms: int
     """0 before the first message."""
+    overridden: int
+    """Spans of the last message added that claimed to be of another cluster than `cluster`; 0 while warming up."""
 
     def __init__(
         self,
@@ -79,12 +81,18 @@ class Partition:
         an unknown kind; then the rules are as before."""
 
     def add(
-        self, payload: bytes, offset: int, timestamp_ms: int, now_ms: int | None = None
+        self,
+        payload: bytes,
+        offset: int,
+        timestamp_ms: int,
+        now_ms: int | None = None,
+        cluster: str | None = None,
     ) -> list[tuple[str, bytes, int]]:
         """Takes a message in; offsets rise (one that was read before is ignored, counted message_repeated).
 
         Returns what was rejected: (reason, an ExportTraceServiceRequest of just these spans, how many). Its spans
-        count as arrivals when it is younger than hot_ms at now_ms (default: the wall clock).
+        count as arrivals when it is younger than hot_ms at now_ms (default: the wall clock). `cluster`: all spans
+        are of this cluster, whatever they claim; None: of the cluster that they name.
         PayloadError: nothing of it is kept, but the clock moved."""
 
     def advance(self, now_ms: int) -> None:

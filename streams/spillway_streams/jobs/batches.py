@@ -124,7 +124,7 @@ def consume(
                 raise
             lag.took(event.message.tp, event.message.offset, event.message.timestamp)
 
-    app.agent(runner.topic(app, name, acks), name=name)(agent)
+    app.agent(runner.topic(app, name, acks=acks), name=name)(agent)
 
 
 def _light(event: faust.EventT) -> Message:

@@ -27,6 +27,7 @@ from spillway_streams import (
     runner,
     service,
 )
+from spillway_streams.admission import Gate, UnadmittedError
 from spillway_streams.boards import HotTable, Window
 from spillway_streams.event_time import Watermark
 from spillway_streams.hot import Boards
@@ -112,6 +113,7 @@ class Curves:
         self.shares = Shares(app, self._make, self._restore)
         self._unstored = Unstored(app)
         self._reader = Reader(app, context)
+        self._gate = Gate(settings.accept_unadmitted, context.counters)
         lives = settings.board_expiry, settings.unknown_hold
         redis = Boards(settings.redis_url, *lives, context.status, settings.redis_options())
         self._live = Live(app, context, redis, self.shares, self._reader)
@@ -165,12 +167,15 @@ class Curves:
         if share is None:
             return
         await self._unstored.room()
+        points: list[cpu.Point] = []
         try:
-            points = cpu.decode(event.value or b"", self._context.counters)
-            self._live.take_totals(event, share)
+            cluster = self._gate.cluster(event.message.headers)
+            points = cpu.decode(event.value or b"", self._context.counters, cluster)
+            self._live.take_totals(event, share, cluster)
+        except UnadmittedError as error:
+            await self._reader.refuse(event, "unadmitted", error)
         except StreamsError as error:
             await self._reader.refuse(event, "undecodable", error)
-            points = []
         if self.shares.owns(event.message, share):
             share.cpu.add(points)
             self._context.counters.add("cpu_points", len(points))

@@ -15,6 +15,7 @@ from spillway_contracts import names
 from spillway_native import Batch, Closed, PayloadError
 
 from spillway_streams import boards, columns, native_batch, runner
+from spillway_streams.admission import Gate, UnadmittedError
 from spillway_streams.classes.rules import KINDS
 from spillway_streams.jobs.batches import consume
 from spillway_streams.marks import Coverage
@@ -43,6 +44,7 @@ class Exclusive:
         settings = context.settings
         self._app, self._context, self._settings = app, context, settings
         self._counters = context.counters
+        self._gate = Gate(settings.accept_unadmitted, context.counters)
         self._sender = Sender(app, context.status)
         self._letters = letters_of(app, context)
         self._rules = RulesReader(Store(settings.clickhouse_address, context.status), context.layout.oldest_s)
@@ -88,7 +90,7 @@ class Exclusive:
             return
         payload = event.value or b""
         origin = Origin(message.topic, message.partition, message.offset)
-        for kind, rejected in await self._decode(shard, payload, origin, round(message.timestamp * 1000)):
+        for kind, rejected in await self._decode(shard, payload, origin, message):
             if message.offset >= shard.lettered:
                 await self._letters.bury(origin, kind, rejected.reason, rejected.payload)
         shard.lettered = max(shard.lettered, message.offset + 1)
@@ -108,14 +110,19 @@ class Exclusive:
         return sum(shard.engine.open_spans for shard in self._shards.values())
 
     async def _decode(
-        self, shard: Shard, payload: bytes, origin: Origin, timestamp_ms: int
+        self, shard: Shard, payload: bytes, origin: Origin, message: faust.types.Message
     ) -> list[tuple[str, Rejected]]:
         """What was set aside, by kind."""
+        try:
+            cluster = self._gate.cluster(message.headers)
+        except UnadmittedError as error:
+            return [("unadmitted", Rejected(str(error), payload, 0))]
         if len(payload) > _MAX_PAYLOAD:
             return [("oversized", Rejected(f"{len(payload)} bytes, at most {_MAX_PAYLOAD}", payload, 0))]
         async with shard.lock:
             try:
-                rejected = shard.take(payload, origin.offset, timestamp_ms)
+                rejected = shard.take(payload, origin.offset, round(message.timestamp * 1000), cluster)
+                self._gate.overridden(cluster, shard.engine.overridden)
             except PayloadError as error:
                 return [("undecodable", Rejected(str(error), payload, 0))]
             except NativeError as error:

@@ -14,6 +14,7 @@ from faust.types import TP
 from spillway_contracts import names
 
 from spillway_streams import boards, callgraph, columns, positions, restore, runner
+from spillway_streams.admission import Gate, UnadmittedError
 from spillway_streams.attributes import PayloadError
 from spillway_streams.boards import HotTable, Window
 from spillway_streams.callgraph import CallGraph
@@ -52,6 +53,7 @@ class Graph:
         self.shares = Shares(app, self._make, self._restore)
         self._unstored = Unstored(app)
         self._requests = Trailing(settings.graph_window + _TRACE_S)
+        self._gate = Gate(context.settings.accept_unadmitted, context.counters)
         self._reader = Reader(app, context)
         lives = settings.board_expiry, settings.unknown_hold
         redis = Boards(settings.redis_url, *lives, context.status, settings.redis_options())
@@ -106,7 +108,9 @@ class Graph:
         if share is None:
             return
         try:
-            self._live.take_totals(event, share)
+            self._live.take_totals(event, share, self._gate.cluster(event.message.headers))
+        except UnadmittedError:
+            self._context.counters.add("metrics_unadmitted")
         except PayloadError:
             self._context.counters.add("metrics_undecodable")
         acknowledge(self._app, event.message)

@@ -80,11 +80,12 @@ class Live:
         self._trailing.add(event)
         self._news = True
 
-    def take_totals(self, event: faust.EventT, share: Share) -> None:
-        """Counters of Envoys among the metrics of a message; raises PayloadError when it is none."""
+    def take_totals(self, event: faust.EventT, share: Share, cluster: str | None) -> None:
+        """Counters of Envoys among the metrics of a message that was admitted for this cluster (admission.Gate); raises
+        PayloadError when it is none."""
         message = event.message
         if time.time() - message.timestamp < _KEEP_S:  # what is older is no news to a board
-            reports = totals.decode(event.value or b"", self._counters)
+            reports = totals.decode(event.value or b"", self._counters, cluster)
             share.hot.totals.add(reports, message.timestamp)
             self._counters.add("totals", len(reports))
 

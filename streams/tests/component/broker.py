@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     CommitFailedError,
@@ -35,6 +35,11 @@ def alter(kafka: str, topic: str, **settings: str) -> None:
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, config)])
 
     _with_admin(kafka, work)
+
+
+def expand(kafka: str, topic: str, partitions: int) -> None:
+    """A topic has so many partitions from now on."""
+    _with_admin(kafka, lambda admin: admin.create_partitions({topic: NewPartitions(partitions)}))
 
 
 def delete(kafka: str, topics: Iterable[str]) -> None:

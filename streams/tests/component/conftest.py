@@ -138,6 +138,7 @@ def jobs(tmp_path: Path, kafka: str, clickhouse_url: str, redis_url: str) -> Ite
                 "SPILLWAY_KAFKA": kafka,
                 "SPILLWAY_CLICKHOUSE_URL": clickhouse_url,
                 "SPILLWAY_REDIS_URL": redis_url,
+                "SPILLWAY_ACCEPT_UNADMITTED": "true",  # tests write to otlp_spans themselves
             }
             job = running.enter_context(run_job(name, tmp_path, **servers | environment))
             eventually(lambda: job.state()["ready"], f"{name} ready", seen=job.tail)

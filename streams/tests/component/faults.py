@@ -73,6 +73,7 @@ class Mesh:
                 "SPILLWAY_KAFKA": self.kafka.url,
                 "SPILLWAY_CLICKHOUSE_URL": self.clickhouse.url,
                 "SPILLWAY_REDIS_URL": self.redis.url,
+                "SPILLWAY_ACCEPT_UNADMITTED": "true",  # tests write to otlp_spans themselves
                 "SPILLWAY_STATE_DIR": str(self.folder / f"{job}-{number}"),
                 "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
                 "SPILLWAY_TOPIC_PARTITIONS": str(PARTITIONS),

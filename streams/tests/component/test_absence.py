@@ -43,6 +43,7 @@ def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, hotel_reservation):
         environment = {
             "SPILLWAY_KAFKA": kafka.url,
             "SPILLWAY_CLICKHOUSE_URL": clickhouse.url,
+            "SPILLWAY_ACCEPT_UNADMITTED": "true",
             "SPILLWAY_TOPIC_PARTITIONS": "1",
         }
         job = servers.enter_context(run_job("exclusive", tmp_path, **environment))

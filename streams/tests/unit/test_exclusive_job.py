@@ -10,7 +10,7 @@ from faust.types import TP
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from spillway_contracts import names
-from spillway_streams import runner
+from spillway_streams import admission, columns, native_batch, runner
 from spillway_streams.config import ExclusiveSettings
 from spillway_streams.counters import Counters
 from spillway_streams.health import Status
@@ -34,8 +34,10 @@ def _payload(number: int) -> bytes:
     return found.SerializeToString()
 
 
-def _event(offset: int, at: float) -> SimpleNamespace:
+def _event(offset: int, at: float, cluster: str | None = "c1") -> SimpleNamespace:
+    """A message that `admit` has written for a cluster; None: that somebody else has written."""
     message = SimpleNamespace(tp=SPANS, topic=SPANS.topic, partition=0, offset=offset, timestamp=at)
+    message.headers = admission.headers(cluster, offset) if cluster else ()
     return SimpleNamespace(message=message, value=_payload(offset + 1))
 
 
@@ -131,3 +133,31 @@ async def test_what_is_missing_is_sought_again_when_a_seek_fails(job):
     for offset in (5, 6, 6):
         await job.take(_event(offset, time.time()))
     assert sought == [{SPANS: 0}] * 2 and job._shards[SPANS].offsets.next_offset == 7
+
+
+def _clusters(closed) -> set[str]:
+    rows = native_batch.read(columns.CALLS, closed.calls)
+    return set(columns.texts(rows["cluster"]).to_pylist())
+
+
+async def test_the_cluster_is_that_of_the_header_whatever_spans_claim(job):
+    """Spans of west's topic that claim c1 are west's, and are counted as such; those that nobody admitted go to the
+    dead letters, unless they are to be accepted: then they are of the cluster that they name."""
+    buried, now = [], time.time()
+
+    async def bury(origin, kind, reason, payload) -> None:
+        buried.append((origin.offset, kind, reason))
+
+    job._letters.bury = bury
+    job._rules.may_answer.set()
+    await job.take(_event(0, now, "west"))
+    await job.take(_event(1, now, None))
+    assert job._counters["claims_overridden: west"] == 1
+    assert [(offset, kind) for offset, kind, _ in buried] == [(1, "unadmitted")]
+    assert "SPILLWAY_ACCEPT_UNADMITTED is off" in buried[0][2]
+    job._gate = admission.Gate(True, job._counters)
+    await job.take(_event(2, now, None))
+    assert job._counters["unadmitted_messages"] == 1 and len(buried) == 1
+    await job.take(_event(3, now + 60))
+    closed = await job._close(SPANS, job._shards[SPANS])
+    assert _clusters(closed) == {"west", "c1"} and closed.calls.rows == 2

@@ -58,7 +58,12 @@ def test_cpu_points_are_checked():
     ):
         gauge.data_points.add(as_double=value, time_unix_nano=at * 10**9)
     counters = Counters()
-    points = cpu.decode(request.SerializeToString(), counters)
+    payload = request.SerializeToString()
+    points = cpu.decode(payload, counters)
+    assert {p.cluster for p in points} == {"c1"}
+    of_west = Counters()
+    assert {p.cluster for p in cpu.decode(payload, of_west, "west")} == {"west"}
+    assert of_west["claims_overridden: west"] == 5
     assert [(p.at, p.utilisation) for p in points] == [(1_700_000_000, 0.5), (1_700_000_001, 1.0)]
     assert sum(counters.snapshot().values()) == 3
     with pytest.raises(PayloadError):
@@ -95,14 +100,27 @@ def test_wrong_settings_end_with_64_and_name_every_key(monkeypatch, capsys):
 def test_the_topics_file_is_checked(tmp_path):
     """A misspelt topic or a senseless number is refused by name."""
     file = tmp_path / "topics.yaml"
-    file.write_text("otlp_spans: {partitions: 3}\nspillway_calls:\n")
-    assert topics.read(file, 4) == {"otlp_spans": 3, "spillway_calls": 4}
+    file.write_text("otlp_spans: {partitions: 3}\notlp_spans.{cluster}: {partitions: 3}\nspillway_calls:\n")
+    clusters = {"otlp_spans.west": 3, "otlp_spans.east": 3}
+    assert topics.read(file, ["west", "east"], 4) == {"otlp_spans": 3, "spillway_calls": 4} | clusters
     file.write_text("otlp_span: {partitions: 3}")
     with pytest.raises(StreamsError, match="otlp_span: unknown topic"):
-        topics.read(file, 4)
+        topics.read(file, [], 4)
     file.write_text("otlp_spans: {partitions: 0}")
     with pytest.raises(StreamsError, match="otlp_spans.partitions: 0"):
-        topics.read(file, 4)
+        topics.read(file, [], 4)
+    file.write_text("otlp_spans: {partitions: 3}\notlp_spans.{cluster}: {partitions: 4}")
+    with pytest.raises(StreamsError, match="otlp_spans.west 4, otlp_spans 3; they must be equal"):
+        topics.read(file, ["west"], 4)
+
+
+def test_a_missing_topic_gets_the_partitions_of_those_that_it_must_equal():
+    """A cluster's topic those of the topic of all clusters, also where that is larger than the file says; topics that
+    services are spread over those of one another."""
+    wanted = dict.fromkeys(["otlp_spans", "otlp_spans.west", "otlp_metrics.west", "spillway_calls"], 4)
+    assert topics._missing(wanted, {}) == wanted
+    missing = topics._missing(wanted, {"otlp_spans": 12, "spillway_edges": 8})
+    assert missing == {"otlp_spans.west": 12, "otlp_metrics.west": 8, "spillway_calls": 8}
 
 
 def test_unsorted_columns_are_sorted_by_the_first_name_first():

@@ -181,3 +181,10 @@ def test_what_the_filter_sends_is_read():
     assert report.sent_ns > report.began_ns > 0 and any(entry for _, entry in report.counts)
     with pytest.raises(PayloadError):
         totals.decode(b"\xff", Counters())
+
+
+def test_totals_are_of_the_cluster_that_they_were_admitted_for():
+    """Whatever they claim; the claim is counted."""
+    counters = Counters()
+    [report] = totals.decode(GOLDEN.read_bytes(), counters, "another")
+    assert report.cluster == "another" and counters["claims_overridden: another"] == 1

@@ -16,7 +16,7 @@ resource "helm_release" "this" {
     credentialsRevision = substr(sha256(join("-", local.revisions_of_pods)), 0, 16)
     # Some of its workloads read the topology once, at their start.
     topologyRevision = substr(sha256(var.topology_yaml), 0, 16)
-    kafka            = { brokers = join(",", var.servers.kafka) }
+    kafka            = { brokers = join(",", var.servers.kafka), clusters = var.clusters }
   })], var.values)
 
   depends_on = [kubernetes_secret_v1.this, kubernetes_config_map_v1.this]

@@ -27,6 +27,7 @@ locals {
     },
     {
       spillway-topics    = tomap(local.kafka["topics"])
+      spillway-admit     = tomap(local.kafka["admit"])
       spillway-migrate   = tomap(local.clickhouse["migrate"])
       spillway-optimizer = tomap(merge(local.clickhouse["optimizer"], local.redis["optimizer"], local.nats["optimizer"]))
       spillway-papa      = tomap(merge(local.clickhouse["optimizer"], local.redis["papa"], local.nats["papa"]))
@@ -49,7 +50,7 @@ locals {
     }) },
   )
   server_names = !local.given ? [] : nonsensitive(keys(var.identity.servers))
-  workloads    = ["exclusive", "curves", "graph", "classify", "topics", "migrate", "optimizer", "papa", "publisher"]
+  workloads    = ["admit", "exclusive", "curves", "graph", "classify", "topics", "migrate", "optimizer", "papa", "publisher"]
   names = !local.given ? [] : concat(
     [for workload in local.workloads : "spillway-${workload}"],
     ["spillway-operator", "spillway-signing-key", "spillway-kafka-users", "spillway-clickhouse-users"],

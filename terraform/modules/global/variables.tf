@@ -97,7 +97,7 @@ variable "redis_user_file" {
 }
 
 variable "clusters" {
-  description = "Names of the application clusters: each one's relay is a NATS user."
+  description = "Names of the application clusters: each one's relay is a NATS user, its collectors a Kafka user with topics of its own."
   type        = list(string)
   default     = []
   nullable    = false

@@ -62,7 +62,7 @@ variable "roles" {
   type        = map(map(string))
   default = {
     nats       = { optimizer = "1", papa = "1", publisher = "1", operator = "1" }
-    kafka      = { exclusive = "1", curves = "1", graph = "1", classify = "1", topics = "1" }
+    kafka      = { admit = "1", exclusive = "1", curves = "1", graph = "1", classify = "1", topics = "1" }
     redis      = { streams = "1", optimizer = "1", papa = "1", publisher = "1" }
     clickhouse = { migrate = "1", streams = "1", optimizer = "1", publisher = "1", analyst = "1" }
   }

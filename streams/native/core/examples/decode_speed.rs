@@ -128,7 +128,7 @@ fn measure(name: &str, rounds: usize, said: fn(u64) -> Vec<KeyValue>) {
         let begin = now_ns();
         for payload in &payloads {
             out.clear();
-            let rejected = decoder.decode(payload, NOW_US as i64, &mut names, &mut out, &mut counters);
+            let rejected = decoder.decode(payload, NOW_US as i64, None, &mut names, &mut out, &mut counters);
             assert!(rejected.expect("a request").is_empty());
             assert_eq!(out.len() as u64, SERVICES * SPANS);
         }

@@ -154,9 +154,9 @@ fn main() {
         let at_ms = (START_MS + number * MESSAGE_MS) as i64;
         let begin = now_ns();
         out.clear();
-        decoder.decode(&payload, at_ms * 1000, &mut names, &mut out, &mut counters).expect("a request");
+        decoder.decode(&payload, at_ms * 1000, None, &mut names, &mut out, &mut counters).expect("a request");
         let decoded = now_ns();
-        partition.add(&payload, number as i64, at_ms, false).expect("a request");
+        partition.add(&payload, number as i64, at_ms, false, None).expect("a request");
         let added = now_ns();
         let closed = partition.close(usize::MAX);
         close_ns += now_ns() - added;

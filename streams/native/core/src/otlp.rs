@@ -45,6 +45,9 @@ pub struct Decoder {
 impl Decoder {
     /// Appends the spans of one message that arrived at `received_us` (Unix microseconds), in its order.
     ///
+    /// `cluster` is the cluster whose topic the message came from: all its spans are of that cluster, whatever they
+    /// claim. Without it, spans are of the cluster that they name.
+    ///
     /// Fields are filled in as far as somebody may need them: method and template where a server or client span has
     /// no class of its own, the destination of client spans. A server span that can have no class is rejected, and
     /// kept as an internal one.
@@ -55,13 +58,15 @@ impl Decoder {
         &mut self,
         payload: &[u8],
         received_us: i64,
+        cluster: Option<&str>,
         names: &mut Names,
         out: &mut Vec<Span>,
         counters: &mut Counters,
     ) -> Result<Vec<Rejected>, PayloadError> {
         self.caches.renew(names);
         let before = out.len();
-        let reading = Reading { received_us, names, caches: &mut self.caches, counters };
+        let admitted = cluster.map(|name| names.intern(name));
+        let reading = Reading { received_us, admitted, names, caches: &mut self.caches, counters };
         let mut message = Message { reading, out, rejects: Rejects::default() };
         match message.request(payload) {
             Ok(()) => Ok(message.rejects.finish()),

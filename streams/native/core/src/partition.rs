@@ -12,6 +12,7 @@ use crate::limits::Limits;
 use crate::names::Names;
 use crate::otlp::{Decoder, PayloadError, Rejected};
 use crate::raw_spans::RawWriter;
+use crate::reading::ANOTHER_CLUSTER;
 use crate::rows::Rows;
 use crate::span::Span;
 use crate::texts::Texts;
@@ -34,6 +35,7 @@ pub struct Partition {
     rows: Rows,
     hot: Hot,
     counters: Counters,
+    overridden: u64,
 }
 
 impl Partition {
@@ -63,6 +65,7 @@ impl Partition {
             rows: Rows::default(),
             hot: Hot::default(),
             counters: Counters::default(),
+            overridden: 0,
         })
     }
 
@@ -77,7 +80,7 @@ impl Partition {
         self.classes.set(rules);
     }
 
-    /// Takes one message in. `is_hot`: its spans just ended, `arrivals` counts them.
+    /// Takes one message in. `is_hot`: its spans just ended, `arrivals` counts them. `cluster`: see `Decoder::decode`.
     ///
     /// # Errors
     /// When the payload is no ExportTraceServiceRequest; the clock has moved all the same.
@@ -87,11 +90,14 @@ impl Partition {
         offset: i64,
         timestamp_ms: i64,
         is_hot: bool,
+        cluster: Option<&str>,
     ) -> Result<Vec<Rejected>, PayloadError> {
         let mut decoder = std::mem::take(&mut self.decoder);
+        let before = self.counters.get(ANOTHER_CLUSTER);
         let found = self.message(offset, timestamp_ms, is_hot, |names, spans, counters| {
-            decoder.decode(payload, timestamp_ms.saturating_mul(1000), names, spans, counters)
+            decoder.decode(payload, timestamp_ms.saturating_mul(1000), cluster, names, spans, counters)
         });
+        self.overridden = self.counters.get(ANOTHER_CLUSTER) - before;
         self.decoder = decoder;
         found.unwrap_or_else(|| Ok(Vec::new()))
     }
@@ -206,6 +212,11 @@ impl Partition {
     /// What was odd, by reason, since the last call; not what the worker before has counted (`message_for_warm_up`).
     pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
         self.counters.take()
+    }
+
+    /// Spans of the last message added that claimed to be of another cluster; 0 while it was read for warm-up.
+    pub fn overridden(&self) -> u64 {
+        self.overridden
     }
 
     /// Spans that are held: of open traces, of the tick that is being filled, and closed ones not yet returned.

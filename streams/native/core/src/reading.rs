@@ -21,6 +21,8 @@ const EARLIEST_US: i64 = 946_684_800_000_000;
 const MAX_AHEAD_US: i64 = 60_000_000;
 /// Of a domain name: longer names of clusters and services are none.
 pub const MAX_NAME: usize = 253;
+/// Counter of the spans that claim to be of another cluster than the one that their message was admitted for.
+pub const ANOTHER_CLUSTER: &str = "another_cluster_claimed";
 const MAX_COUNT: u64 = i64::MAX as u64;
 
 /// A resource: what it says, and whose spans it is of.
@@ -28,6 +30,8 @@ const MAX_COUNT: u64 = i64::MAX as u64;
 pub struct Resource<'s, 'a> {
     pub attributes: &'s Slots<'a>,
     cluster: Result<Sym, Reason>,
+    /// Its `spillway.cluster` is not the cluster that the message was admitted for.
+    claims_another: bool,
     service: Result<Sym, Reason>,
 }
 
@@ -35,6 +39,8 @@ pub struct Resource<'s, 'a> {
 #[derive(Debug)]
 pub struct Reading<'m> {
     pub received_us: i64,
+    /// The cluster that the message was admitted for.
+    pub admitted: Option<Sym>,
     pub names: &'m mut Names,
     pub caches: &'m mut Caches,
     pub counters: &'m mut Counters,
@@ -43,8 +49,14 @@ pub struct Reading<'m> {
 impl Reading<'_> {
     pub fn resource<'s, 'a>(&mut self, attributes: &'s Slots<'a>) -> Resource<'s, 'a> {
         let said = Attributes { resource: attributes, own: attributes };
-        let (cluster, service) = (self.cluster(said.text(CLUSTER)), self.service(said.text(SERVICE)));
-        Resource { attributes, cluster, service }
+        let claims_another = attributes.has_first(CLUSTER) && self.is_another(said.text(CLUSTER));
+        let cluster = self.admitted.map_or_else(|| self.cluster(said.text(CLUSTER)), Ok);
+        Resource { attributes, cluster, claims_another, service: self.service(said.text(SERVICE)) }
+    }
+
+    /// Whether the name is not that of the cluster that the message was admitted for.
+    fn is_another(&self, name: &[u8]) -> bool {
+        self.admitted.is_some_and(|admitted| self.names.text(admitted).as_bytes() != name)
     }
 
     fn cluster(&mut self, name: &[u8]) -> Result<Sym, Reason> {
@@ -165,14 +177,20 @@ impl Reading<'_> {
     }
 
     /// The resource's. Where no collector has said `spillway.cluster` there, a span may name its cluster; and Istio's
-    /// tracer names its service.
+    /// tracer names its service. A claim to be of another cluster than the message was admitted for is counted only.
     #[inline]
     fn identities(
         &mut self,
         said: &Attributes<'_, '_>,
         resource: &Resource<'_, '_>,
     ) -> Result<(Sym, Sym), Reason> {
-        let cluster = match said.own.has(CLUSTER) && !resource.attributes.has_first(CLUSTER) {
+        let own = said.own.has(CLUSTER) && !resource.attributes.has_first(CLUSTER);
+        if resource.claims_another
+            || own && said.own.has_first(CLUSTER) && self.is_another(said.text(CLUSTER))
+        {
+            self.counters.add(ANOTHER_CLUSTER, 1);
+        }
+        let cluster = match own && self.admitted.is_none() {
             true => self.cluster(said.text(CLUSTER))?,
             false => resource.cluster?,
         };

@@ -20,7 +20,7 @@ type Read = Result<Vec<Rejected>, PayloadError>;
 
 fn decode(payload: &[u8], decoder: &mut Decoder, names: &mut Names) -> (Read, Vec<Span>) {
     let (mut spans, mut counters) = (Vec::new(), Counters::default());
-    let read = decoder.decode(payload, NOW_US, names, &mut spans, &mut counters);
+    let read = decoder.decode(payload, NOW_US, None, names, &mut spans, &mut counters);
     assert!(read.is_ok() || spans.is_empty());
     for span in &spans {
         check(span, names);

@@ -1,7 +1,7 @@
 //! One Kafka partition of otlp_spans.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -60,6 +60,7 @@ struct Told {
     open_spans: AtomicUsize,
     known_traces: AtomicUsize,
     clock_ms: AtomicI64,
+    overridden: AtomicU64,
 }
 
 impl Told {
@@ -67,6 +68,7 @@ impl Told {
         self.open_spans.store(engine.open_spans(), Relaxed);
         self.known_traces.store(engine.known_traces(), Relaxed);
         self.clock_ms.store(engine.clock_ms().unwrap_or(0), Relaxed);
+        self.overridden.store(engine.overridden(), Relaxed);
     }
 }
 
@@ -130,18 +132,19 @@ impl Partition {
         Ok(())
     }
 
-    #[pyo3(signature = (payload, offset, timestamp_ms, now_ms=None))]
+    #[pyo3(signature = (payload, offset, timestamp_ms, now_ms=None, cluster=None))]
     fn add<'py>(
         &self,
         payload: &Bound<'py, PyBytes>,
         offset: i64,
         timestamp_ms: i64,
         now_ms: Option<i64>,
+        cluster: Option<&str>,
     ) -> PyResult<Vec<(String, Bound<'py, PyBytes>, u64)>> {
         let (py, bytes) = (payload.py(), payload.as_bytes());
         let is_hot = now_ms.unwrap_or_else(wall_ms).saturating_sub(timestamp_ms) < self.hot_ms;
         let rejected = self
-            .with(py, |engine| engine.add(bytes, offset, timestamp_ms, is_hot))
+            .with(py, |engine| engine.add(bytes, offset, timestamp_ms, is_hot, cluster))
             .map_err(|error| PayloadError::new_err(error.to_string()))?;
         let rejected =
             rejected.into_iter().map(|one| (one.reason, PyBytes::new(py, &one.request), one.spans));
@@ -175,6 +178,11 @@ impl Partition {
     #[getter]
     fn known_traces(&self) -> usize {
         self.told.known_traces.load(Relaxed)
+    }
+
+    #[getter]
+    fn overridden(&self) -> u64 {
+        self.told.overridden.load(Relaxed)
     }
 
     #[getter]

@@ -18,7 +18,7 @@ variables {
   identity = {
     roles = {
       nats       = { optimizer = "p1", papa = "p2", publisher = "p3", operator = "p4" }
-      kafka      = { exclusive = "p5", curves = "p6", graph = "p7", classify = "p8", topics = "p9" }
+      kafka      = { admit = "p4a", exclusive = "p5", curves = "p6", graph = "p7", classify = "p8", topics = "p9" }
       redis      = { streams = "p10", optimizer = "p11", papa = "p12", publisher = "p13" }
       clickhouse = { migrate = "p14", streams = "p15", optimizer = "p16", publisher = "p17", analyst = "p18" }
     }

@@ -83,7 +83,7 @@ fn garbage_is_an_error() {
     let (mut names, mut counters) = Default::default();
     let mut spans = decode_one(valid()).spans;
     let mut decoder = spillway_spans::otlp::Decoder::default();
-    decoder.decode(&payload, NOW_US, &mut names, &mut spans, &mut counters).unwrap_err();
+    decoder.decode(&payload, NOW_US, None, &mut names, &mut spans, &mut counters).unwrap_err();
     assert_eq!(spans.len(), 1);
 }
 

@@ -102,8 +102,14 @@ impl Decoded {
 }
 
 pub fn decode_bytes(payload: &[u8]) -> Result<Decoded, PayloadError> {
+    decode_admitted(payload, None)
+}
+
+/// As a message that was admitted for this cluster.
+pub fn decode_admitted(payload: &[u8], cluster: Option<&str>) -> Result<Decoded, PayloadError> {
     let (mut names, mut counters, mut spans) = (Names::default(), Counters::default(), Vec::new());
-    let rejected = Decoder::default().decode(payload, NOW_US, &mut names, &mut spans, &mut counters)?;
+    let rejected =
+        Decoder::default().decode(payload, NOW_US, cluster, &mut names, &mut spans, &mut counters)?;
     Ok(Decoded { spans, rejected, counters, names })
 }
 

@@ -1,5 +1,6 @@
 //! What our filter's spans say, who they are of, and how they ended.
 
+use prost::Message;
 use spillway_spans::span::Kind;
 
 use crate::payload::*;
@@ -151,5 +152,28 @@ fn kind_is_read_from_the_direction_when_the_field_is_unset() {
     ] {
         let said = [said, vec![pair("spillway.class", "a GET /x")]].concat();
         assert_eq!(decode_one(Wire { kind: number, ..server(said) }).span().kind, kind);
+    }
+}
+
+/// What a message was admitted for is the cluster of all its spans: of those that name another, by the resource or by
+/// themselves, of those that name none, and of those that name their Kubernetes cluster. Claims of another are counted.
+#[test]
+fn an_admitted_message_speaks_for_its_cluster_alone() {
+    let named = |key, cluster: &str| vec![pair("service.name", "a"), pair(key, cluster)];
+    let own = |cluster: &str| vec![pair("spillway.cluster", cluster), pair("spillway.class", "a GET /")];
+    for (resource, span, claims) in [
+        (named("spillway.cluster", "west"), own("west"), 0),
+        (named("spillway.cluster", "east"), own("west"), 1),
+        (named("spillway.cluster", "west"), own("east"), 0),
+        (named("k8s.cluster.name", "prod-7"), own("east"), 1),
+        (named("k8s.cluster.name", "prod-7"), vec![pair("spillway.class", "a GET /")], 0),
+        (vec![pair("service.name", "a")], vec![pair("spillway.class", "a GET /")], 0),
+        (vec![pair("service.name", "a"), pair("spillway.cluster", 5)], own("west"), 1),
+        (named("spillway.cluster", &"x".repeat(254)), own("west"), 1),
+    ] {
+        let payload = export(vec![server(span)], resource).encode_to_vec();
+        let decoded = decode_admitted(&payload, Some("west")).unwrap();
+        assert_eq!(decoded.text(decoded.span().cluster), "west");
+        assert_eq!(decoded.counters.get("another_cluster_claimed"), claims);
     }
 }

@@ -1,0 +1,172 @@
+"""`admit` on a real Kafka: messages of each cluster's topics reach the topics of all clusters once, unchanged, in order,
+under the cluster of their topic; and what is wrong with one cluster's topics holds up that cluster alone."""
+
+import asyncio
+import itertools
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import broker
+import pytest
+from aiokafka import AIOKafkaProducer
+from spillway_contracts import names
+from spillway_lab.testing import servers
+from spillway_lab.testing.kafka import kafka_server_of
+from spillway_lab.testing.waiting import WAIT_S, eventually
+
+SPANS, METRICS = names.KAFKA_TOPIC_OTLP_SPANS, names.KAFKA_TOPIC_OTLP_METRICS
+PARTITIONS = 4
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """As in production no topic appears because somebody asked for it."""
+    server = kafka_server_of(tmp_path_factory.mktemp("kafka"))
+    with Path(server.environment["KAFKA_CONFIG"]).open("a") as settings:
+        settings.write("auto.create.topics.enable=false\n")
+    with servers.running(server):
+        yield server.url
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topics(kafka: str) -> None:
+    """The topics of the clusters west and east; south's and north's are not there."""
+    of = [f"{topic}.{cluster}" for topic in (SPANS, METRICS) for cluster in ("west", "east", "stranger")]
+    broker.create(kafka, dict.fromkeys([SPANS, METRICS, *of], PARTITIONS))
+
+
+@pytest.fixture
+def admit(kafka: str, tmp_path: Path, run_job: Callable) -> Callable:
+    """Starts a worker: with admit() as job."""
+    numbers = itertools.count()
+
+    @contextmanager
+    def start() -> Iterator:
+        environment = {"SPILLWAY_KAFKA": kafka, "SPILLWAY_CLUSTERS": "west,east,south,north"}
+        with run_job("admit", tmp_path / str(next(numbers)), **environment) as job:
+            eventually(lambda: job.state()["ready"], "admit ready", seen=job.tail)
+            yield job
+
+    return start
+
+
+def admitted(kafka: str, topic: str = SPANS) -> dict[tuple[str, int], list[tuple[bytes, int]]]:
+    """Values and offsets that the headers tell, by (cluster of the header, partition), in order of the log."""
+    found = defaultdict(list)
+    for record in broker.read(kafka, topic):
+        told = dict(record.headers)
+        cluster, offset = told[names.KAFKA_HEADER_CLUSTER].decode(), int(told[names.KAFKA_HEADER_ADMITTED])
+        found[cluster, record.partition].append((record.value, offset))
+    return found
+
+
+def values(kafka: str, cluster: str, partition: int, topic: str = SPANS) -> list[bytes]:
+    return [value for value, _ in admitted(kafka, topic)[cluster, partition]]
+
+
+def arrives(kafka: str, job, cluster: str, partition: int, value: bytes, topic: str = SPANS) -> None:
+    eventually(
+        lambda: value in values(kafka, cluster, partition, topic), f"{value!r} of {cluster}", seen=job.tail
+    )
+
+
+class Load:
+    """Sends numbered messages to every partition of clusters' topics from a thread, until the block ends."""
+
+    def __init__(self, kafka: str, clusters: tuple[str, ...]) -> None:
+        self._kafka, self._clusters = kafka, clusters
+        self.sent: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(WAIT_S)
+
+    async def _run(self) -> None:
+        async with AIOKafkaProducer(bootstrap_servers=self._kafka, enable_idempotence=True) as producer:
+            for number in itertools.count():
+                if self._over.is_set():
+                    return
+                for cluster, partition in itertools.product(self._clusters, range(PARTITIONS)):
+                    value = b"%s %d %d" % (cluster.encode(), partition, number)
+                    await producer.send_and_wait(f"{SPANS}.{cluster}", value, partition=partition)
+                    self.sent[cluster, partition].append(value)
+
+
+def test_messages_keep_bytes_partition_and_order_under_their_topics_cluster(kafka: str, admit: Callable):
+    """Also what is no OTLP, nothing at all, or says that it is another's; a topic of a cluster that is not in the list
+    is not read."""
+    odd = [b"", b"\xff\xfe no OTLP", b"spillway.cluster=east", b"x" * 2_000_000]
+    with admit() as job:
+        for cluster, partition in (("stranger", 1), ("west", 1), ("east", 3)):
+            headers = {names.KAFKA_HEADER_CLUSTER: b"east", names.KAFKA_HEADER_ADMITTED: b"999999"}
+            broker.send(kafka, f"{SPANS}.{cluster}", [*odd, b"last"], partition, headers)
+        broker.send(kafka, f"{METRICS}.west", [b"cpu"], 2)
+        arrives(kafka, job, "west", 1, b"last")
+        arrives(kafka, job, "east", 3, b"last")
+        arrives(kafka, job, "west", 2, b"cpu", METRICS)
+        found = admitted(kafka)
+        assert found["west", 1] == found["east", 3] == [(value, n) for n, value in enumerate([*odd, b"last"])]
+        assert not [place for place in found if place[0] == "stranger"]
+        metrics = job.metrics()
+        assert metrics["admitted_messages_total", "west"] == 6
+        assert metrics["admitted_bytes_total", "east"] == sum(map(len, odd)) + 4
+        assert metrics["state", "topics_not_admitted"] == 4, "south's and north's"
+        assert ("consumer_lag_seconds", "2", f"{SPANS}.east") in metrics
+
+
+def test_nothing_is_lost_or_twice_when_workers_are_killed_under_load(kafka: str, admit: Callable):
+    """kill -9 at any moment, a second worker, and a successor that comes long after the commit: what was admitted
+    behind the last commit is found in the topic of all clusters, and not written again."""
+    with Load(kafka, ("west", "east")) as load:
+        with admit() as first:
+            time.sleep(1.0)
+            first.process.send_signal(signal.SIGKILL)
+            first.process.wait()
+        with admit() as second:
+            eventually(lambda: values(kafka, "west", 0), "the second one admits", seen=second.tail)
+            with admit():
+                time.sleep(1.0)
+                second.process.send_signal(signal.SIGKILL)
+                second.process.wait()
+                time.sleep(1.0)
+    with admit() as last:
+        for place, sent in load.sent.items():
+            eventually(lambda p=place, s=sent: s[-1] in values(kafka, *p), f"{place} settled", seen=last.tail)
+    found = admitted(kafka)
+    for place, sent in load.sent.items():
+        assert [value for value, _ in found[place] if value in set(sent)] == sent, place
+
+
+def test_what_is_wrong_with_a_clusters_topics_holds_up_that_cluster_alone(kafka: str, admit: Callable):
+    """East has a partition that the topic of all clusters lacks, south's topics appear, north's are of another size,
+    east's metrics are deleted: all the time west's messages arrive, of one and the same process, and what waited
+    arrives once it can."""
+    with admit() as job:
+        broker.create(kafka, {f"{SPANS}.south": PARTITIONS, f"{SPANS}.north": 2})
+        broker.send(kafka, f"{SPANS}.south", [b"from the south"], 3)
+        broker.send(kafka, f"{SPANS}.north", [b"from the north"], 1)
+        broker.expand(kafka, f"{SPANS}.east", PARTITIONS + 1)
+        broker.send(kafka, f"{SPANS}.east", [b"beyond"] * 500, PARTITIONS)
+        arrives(kafka, job, "south", 3, b"from the south")
+        broker.send(kafka, f"{SPANS}.west", [b"during"], 0)
+        arrives(kafka, job, "west", 0, b"during")
+        broker.delete(kafka, [f"{METRICS}.east"])
+        broker.send(kafka, f"{SPANS}.east", [b"also during"], 0)
+        arrives(kafka, job, "east", 0, b"also during")
+        assert not values(kafka, "north", 1) and "2 partitions" in job.log.read_text()
+        broker.expand(kafka, SPANS, PARTITIONS + 1)
+        eventually(lambda: len(values(kafka, "east", PARTITIONS)) == 500, "what waited", seen=job.tail)
+        assert "starting afresh" not in job.log.read_text()
+        assert job.process.poll() is None

@@ -1,0 +1,82 @@
+"""Which cluster a message speaks for, and where admission goes on after a crash."""
+
+import pytest
+from spillway_contracts import names
+from spillway_streams import acls, admission, admitted, config
+from spillway_streams.admission import ClustersError, Gate, Source, UnadmittedError
+from spillway_streams.counters import Counters
+
+CLUSTER, ADMITTED = names.KAFKA_HEADER_CLUSTER, names.KAFKA_HEADER_ADMITTED
+
+
+def test_a_topic_says_whose_it_is():
+    """Each cluster has a topic of spans and one of metrics; names that topics cannot have are refused by name."""
+    assert admission.sources(["west"]) == {
+        "otlp_spans.west": Source("west", "otlp_spans"),
+        "otlp_metrics.west": Source("west", "otlp_metrics"),
+    }
+    assert admission.clusters("west, east,") == ["west", "east"] and admission.clusters("") == []
+    for text, said in (
+        ("west.1,east", "west.1: must be"),
+        ("a/b", "a/b"),
+        ("west,west", "named twice"),
+        ("1", "1: must"),
+    ):
+        with pytest.raises(ClustersError, match=said):
+            admission.clusters(text)
+
+
+def test_headers_that_admit_did_not_write_say_nothing():
+    """One of the two missing, no text, no number, no headers: nobody has admitted it."""
+    assert admission.origin(admission.headers("west", 7)) == ("west", 7)
+    assert admission.origin(dict(admission.headers("west", 7))) == ("west", 7)
+    whole = {CLUSTER: b"west", ADMITTED: b"7"}
+    for odd in (
+        {},
+        {CLUSTER: b"west"},
+        {ADMITTED: b"7"},
+        whole | {CLUSTER: b""},
+        whole | {CLUSTER: b"\xff"},
+        whole | {ADMITTED: b"x"},
+    ):
+        assert admission.origin(odd) is None
+    assert admission.origin(None) is None
+
+
+def test_what_nobody_admitted_is_taken_only_by_choice():
+    """While collectors of the previous version write to the topics of all clusters; and it is counted."""
+    counters = Counters()
+    assert Gate(False, counters).cluster(admission.headers("west", 7)) == "west"
+    with pytest.raises(UnadmittedError, match="SPILLWAY_ACCEPT_UNADMITTED is off"):
+        Gate(False, counters).cluster([("other", b"x")])
+    assert Gate(True, counters).cluster(()) is None
+    assert counters.snapshot() == {"unadmitted_messages": 1}
+
+
+def test_a_note_of_admission_survives_the_broker_and_a_strangers_means_nothing():
+    """What was noted with a commit is read again."""
+    assert admitted.marked(admitted.note(42)) == 42
+    assert [admitted.marked(text) for text in ("", "mark=", "mark=-1", "read=1 horizon=2")] == [None] * 4
+
+
+def test_the_job_names_clusters_that_it_cannot_have(monkeypatch, capsys):
+    """The variable, the value and what is allowed; it starts with none no more than with a wrong one."""
+    for text, said in (("west.1", "west.1: must be a letter"), (",", "at least one cluster")):
+        monkeypatch.setenv("SPILLWAY_CLUSTERS", text)
+        with pytest.raises(SystemExit):
+            config.load(config.AdmitSettings)
+        assert "SPILLWAY_CLUSTERS: " in (told := capsys.readouterr().err) and said in told
+
+
+def test_rights_with_a_cluster_are_that_clusters_or_all_clusters(tmp_path):
+    """A user of a cluster has the topics of that cluster, a user of none those of all."""
+    file = tmp_path / "acls.yaml"
+    file.write_text(
+        'gate-{cluster}: {write: ["otlp_spans.{cluster}"]}\nreader: {read: ["otlp_spans.{cluster}", otlp_spans]}'
+    )
+    found = {(acl.principal, acl.name) for acl in acls.read(file, ["west", "east"])}
+    assert found == {
+        ("User:gate-west", "otlp_spans.west"),
+        ("User:gate-east", "otlp_spans.east"),
+        *(("User:reader", topic) for topic in ("otlp_spans.west", "otlp_spans.east", "otlp_spans")),
+    }
