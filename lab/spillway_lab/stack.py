@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".spillway"
 INFRA = ROOT / "infra"
 PORTS = INFRA / "ports.yaml"
+GUARDRAILS = ROOT / "lab" / "guardrails.yaml"
 
 
 def relays(cluster: str) -> dict[str, str]:
@@ -202,7 +203,7 @@ def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], poli
         "SPILLWAY_RUN": str(run),
         "SPILLWAY_POLICY": policy,
         "SPILLWAY_TOPOLOGY": str(run / "topology.yaml"),
-        "SPILLWAY_GUARDRAILS": os.environ.get("SPILLWAY_GUARDRAILS", str(INFRA / "guardrails.yaml")),
+        "SPILLWAY_GUARDRAILS": os.environ.get("SPILLWAY_GUARDRAILS", str(GUARDRAILS)),
         "SPILLWAY_XDS_IDENTITY": certificates.SERVICE_PATTERN,
         "SPILLWAY_CLUSTERS": ",".join(clusters),
         "SPILLWAY_KAFKA": f"{HOST}:{shared['KAFKA_PORT']}",
