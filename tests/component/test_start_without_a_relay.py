@@ -62,6 +62,9 @@ def test_a_rollout_while_the_relay_is_away_loses_no_request(tmp_path: Path):
         assert status(ready, "/ready") == 503, "its own calls have no routes"
         assert status(new.outbound_port, "/", "cart") == 503
 
+        # As a pod ends: it takes no new connections, and what is under way is answered.
+        httpx.post(f"http://{HOST}:{old.admin_port}/drain_listeners", trust_env=False)
+        eventually(lambda: connections(old.admin_port) == 0, "callers have left the old pod")
         envoy_of_old.stop()
         eventually(lambda: requests(new.admin_port) > 20, "the caller's requests come to the new pod")
         end.set()
@@ -76,4 +79,9 @@ def test_a_rollout_while_the_relay_is_away_loses_no_request(tmp_path: Path):
 
 def requests(admin_port: int) -> int:
     page = f"http://{HOST}:{admin_port}/stats?filter=http.inbound.downstream_rq_2xx"
+    return int(httpx.get(page, trust_env=False).text.rpartition(" ")[2] or 0)
+
+
+def connections(admin_port: int) -> int:
+    page = f"http://{HOST}:{admin_port}/stats?filter=http.inbound.downstream_cx_active"
     return int(httpx.get(page, trust_env=False).text.rpartition(" ")[2] or 0)
