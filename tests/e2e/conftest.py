@@ -1,5 +1,6 @@
 """One stack with pods for all end-to-end tests: started once, profiled, then under `spillway`."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,19 +8,40 @@ from pathlib import Path
 import pytest
 from spillway_lab import demo, scenario, stack
 from spillway_lab.control import Control
+from spillway_lab.pods import HOST
 from spillway_lab.progress import Progress
+from spillway_lab.testing.servers import free_port
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from loop_harness import Background, Loop
+from loop_harness import EXPORTS, Background, Loop
 
 SCENARIO = Path(__file__).with_name("scenario.yaml")
+
+
+def exports_over_a_proxy(prepared: stack.LabStack) -> None:
+    """The spans of one Envoy go through Toxiproxy, so that they can be kept from its collector."""
+    pod = next(p for p in prepared.plan.pods if p.service == "backend")
+    collector = prepared.cluster_ports[pod.cluster]["OTLP_GRPC_PORT"]
+    bootstrap, proxies = prepared.run / f"envoy/{pod.name}.yaml", prepared.run / "toxiproxy.json"
+    listen = free_port()
+    old = f"port_value: {collector} "
+    assert bootstrap.read_text().count(old) == 1
+    bootstrap.write_text(bootstrap.read_text().replace(old, f"port_value: {listen} "))
+    proxy = {
+        "name": EXPORTS,
+        "listen": f"{HOST}:{listen}",
+        "upstream": f"{HOST}:{collector}",
+        "enabled": True,
+    }
+    proxies.write_text(json.dumps([*json.loads(proxies.read_text()), proxy]))
 
 
 @pytest.fixture(scope="session")
 def loop() -> Iterator[Loop]:
     progress = Progress()
     prepared = stack.prepare(scenario.load(SCENARIO), "e2e", policy="local")
+    exports_over_a_proxy(prepared)
     with stack.running(prepared):
         prepared.supervisor.wait_ready(240, progress.starting)
         control = Control(prepared)

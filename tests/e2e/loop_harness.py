@@ -1,16 +1,12 @@
 """What end-to-end tests do with a running stack: load in the background, waiting for the loop to close."""
 
+import math
 import ssl
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, replace
 
-import redis
 from clickhouse_driver import Client
-from google.protobuf import json_format
-from spillway.v1.heartbeat_pb2 import Heartbeat
-from spillway_contracts import names
 from spillway_lab import demo, keystore, load
 from spillway_lab.control import Control, InForce, describe
 from spillway_lab.samples import Samples, concatenate
@@ -19,6 +15,8 @@ from spillway_lab.stack import LabStack
 # A guard, not a claim: servers that were killed come back first, and the loop then takes some rounds.
 CLOSES_WITHIN_S = 120.0
 _MORE_S = 10.0  # of load at a time
+# Toxiproxy's name for what stands between one Envoy and its collector.
+EXPORTS = "exports"
 _HEARD = (
     "SELECT DISTINCT cluster FROM calls WHERE started_at > fromUnixTimestamp64Micro(toInt64(%(instant)s))"
 )
@@ -83,52 +81,20 @@ class Loop:
         raise AssertionError(f"the loop did not close within {timeout:.0f} s; last seen: {seen}")
 
 
-class Placements:
-    """Reads every cluster's placement from Redis until it is left: how many Envoys of each service were seen least."""
-
-    def __init__(self, running: LabStack) -> None:
-        self._stack, self._end = running, threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.least: dict[tuple[str, str], int] = {}
-        self.samples = 0
-
-    def expected(self) -> dict[tuple[str, str], int]:
-        """The pods of the scenario."""
-        return dict(Counter((pod.cluster, pod.service) for pod in self._stack.plan.pods))
-
-    def __enter__(self) -> "Placements":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        hot = redis.Redis.from_url(self._stack.redis_url("optimizer"), socket_timeout=5)
-        expected = self.expected()
-        while not self._end.wait(0.2):
-            for cluster in self._stack.scenario.clusters:
-                text = hot.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster)) or "{}"
-                services = json_format.Parse(text, Heartbeat(), ignore_unknown_fields=True).services
-                found = {s.service: s.connected_envoys for s in services}
-                for key in expected:
-                    if key[0] == cluster:
-                        count = found.get(key[1], 0)
-                        self.least[key] = min(count, self.least.get(key, count))
-            self.samples += 1
-
-
 class Background:
     """Load at both clusters, `times` the scenario's, while a test does something else: for at least so many seconds,
     and until its samples are asked for, as nothing is proposed without news of load."""
 
-    def __init__(self, running: LabStack, name: str, seconds: float, times: float = 1) -> None:
+    def __init__(
+        self, running: LabStack, name: str, seconds: float, times: float = 1, endless: bool = False
+    ) -> None:
+        """`endless`: for as long as the test lives; otherwise a test that has failed is not waited for."""
         rates = running.scenario.document.load.measure.rps
         attacks = demo.attacks(running, {cluster: times * rate for cluster, rate in rates.items()}, seconds)
         # What matters is that no request fails, not how many a busy machine can send.
         generator = load.Generator(running.run / "load", sent_at_least=0.8)
-        self._parts: list[Samples] = []
+        self._limit_s = math.inf if endless else seconds + 2 * CLOSES_WITHIN_S
+        self._parts: list[tuple[str, Samples]] = []  # by cluster
         self._error: BaseException | None = None
         self._asked = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(attacks, generator, name), daemon=True)
@@ -136,12 +102,12 @@ class Background:
 
     def _run(self, attacks: list[load.Attack], generator: load.Generator, name: str) -> None:
         # A test that has failed asks for nothing.
-        until = time.monotonic() + attacks[0].seconds + 2 * CLOSES_WITHIN_S
+        until = time.monotonic() + self._limit_s
         more = [replace(attack, seconds=_MORE_S) for attack in attacks]
         try:
-            self._parts += load.run(attacks, generator, name).values()
+            self._parts += load.run(attacks, generator, name).items()
             while not self._asked.is_set() and time.monotonic() < until:
-                self._parts += load.run(more, generator, f"{name}-{len(self._parts)}").values()
+                self._parts += load.run(more, generator, f"{name}-{len(self._parts)}").items()
         except BaseException as error:
             self._error = error
 
@@ -151,4 +117,13 @@ class Background:
         self._thread.join()
         if self._error is not None:
             raise self._error
-        return concatenate(self._parts)
+        return concatenate([samples for _, samples in self._parts])
+
+    def failures(self) -> list[tuple[float, str, str]]:
+        """When (Unix seconds), at which cluster and why requests failed, once all of them are sent."""
+        self.samples()
+        return [
+            (float(part.at_s[i]), cluster, str(part.reason[i]))
+            for cluster, part in self._parts
+            for i in (~part.ok).nonzero()[0]
+        ]
