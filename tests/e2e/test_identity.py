@@ -110,15 +110,16 @@ def test_a_pod_of_another_cluster_is_refused_everywhere(loop: Loop):
     before = counter(loop, first, name)
     with stranger(loop, claimed, held) as pod:
         eventually(lambda: counter(loop, first, name) > before, "the relay refuses the stranger")
-        eventually(lambda: answers(pod) == 503, "the stranger says that it has no routes")
+        eventually(lambda: answers(pod) == 503, "the stranger's calls find no routes")
         eventually(lambda: stat(pod, "spillway_callout_failures") >= 1, "its spans are refused")
         assert stat(pod, "spillway_spans_sent") == 0
         assert routes_of(pod) is None
 
 
 def answers(pod: Pod) -> int:
+    """Status of a call that the pod's application would make; 0 while its Envoy does not listen."""
     try:
-        return httpx.get(f"http://{HOST}:{pod.inbound_port}/", trust_env=False).status_code
+        return httpx.get(f"http://{HOST}:{pod.outbound_port}/", trust_env=False).status_code
     except httpx.HTTPError:
         return 0
 
