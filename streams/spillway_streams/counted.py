@@ -81,18 +81,17 @@ class CountedBoards(Generic[E]):
 
 def still_unknown(found: Unknown, board: CountedBoards, present: Iterable[Place]) -> Unknown:
     """What spans leave unknown (held.unknown), less what counters know, and with what they do not. present: services of
-    this partition. Only who has services of a cluster says that it is unknown as a whole."""
+    this partition. A cluster that is unknown as a whole is said service by service, each by the partition that has it:
+    other partitions, and other workers, may know other services of it by counters."""
     of: dict[str, set[str]] = defaultdict(set)
     for cluster, service in present:
         of[cluster].add(service)
     left: Unknown = {}
     for cluster, fields in found.items():
         known = {service for place, service in board.known if place == cluster}
-        whole = fields.get(names.VALUE_WHOLE_CLUSTER)
-        if whole and known:
+        if whole := fields.get(names.VALUE_WHOLE_CLUSTER):
             fields = dict.fromkeys(of[cluster], whole)
-        if of[cluster]:
-            left[cluster] = {service: entry for service, entry in fields.items() if service not in known}
+        left[cluster] = {service: entry for service, entry in fields.items() if service not in known}
     for (cluster, service), entry in board.unknown.items():
         left.setdefault(cluster, {}).setdefault(service, entry)
     return left

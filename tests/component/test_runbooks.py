@@ -24,7 +24,7 @@ BOXES = {"spillway_publisher": "publisher", "spillway_optimizer": "optimizer", "
 # Words of a command that stand for something.
 STANDS_FOR = {"CLUSTER": "west", "TEXT": "reason", "VERSION": "1", "NAMESPACE": "shop"}
 # Commands that change or wait: what they do has tests of their own; here, that they are understood.
-UNDERSTOOD = ("rollback", "status", "plan")
+UNDERSTOOD = ("rollback", "reset-fence", "history", "status", "plan")
 
 
 def spans(text: str) -> list[str]:

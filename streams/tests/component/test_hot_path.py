@@ -77,7 +77,9 @@ def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
     assert not running["exclusive"].counters().get("arrivals_dropped", 0)
     _silence_is_unknown(redis)
     _counters_are_known(
-        redis, lambda payload, partition: send(names.KAFKA_TOPIC_OTLP_METRICS, [payload], partition)
+        redis,
+        lambda payload, partition: send(names.KAFKA_TOPIC_OTLP_METRICS, [payload], partition),
+        running["graph"].counters,
     )
     running["exclusive"].process.kill()
     eventually(
@@ -100,8 +102,8 @@ def _demand(redis: Redis) -> DemandEntry | None:
 def _silence_is_unknown(redis: Redis) -> None:
     """No more spans, as when the collector stops: the cluster is unknown, its entries stay as they were."""
     eventually(
-        lambda: "no spans" in _unknown(redis).get(names.VALUE_WHOLE_CLUSTER, ""),
-        "the cluster unknown",
+        lambda: all("no spans" in _unknown(redis).get(service, "") for service in (SHOP, STOCK)),
+        "both services of the cluster unknown",
         seen=lambda: _unknown(redis),
     )
     before = _demand(redis)
@@ -110,7 +112,9 @@ def _silence_is_unknown(redis: Redis) -> None:
     assert _demand(redis) == before
 
 
-def _counters_are_known(redis: Redis, send: Callable[[bytes, int], object]) -> None:
+def _counters_are_known(
+    redis: Redis, send: Callable[[bytes, int], object], counters: Callable[[], object]
+) -> None:
     """The shop's Envoy counts seven requests per second at the entry, though no span comes: so much is its demand, and
     the shop is not unknown any more; the stock, without counters, still is."""
     began, count = time.time_ns(), itertools.count(0, 7)
@@ -121,7 +125,7 @@ def _counters_are_known(redis: Redis, send: Callable[[bytes, int], object]) -> N
         found = _demand(redis)
         return bool(found and found.rps == pytest.approx(7, rel=0.25) and set(_unknown(redis)) == {STOCK})
 
-    eventually(shown, "counted demand", seen=lambda: (_demand(redis), _unknown(redis)))
+    eventually(shown, "counted demand", seen=lambda: (_demand(redis), _unknown(redis), counters()))
 
 
 def _totals(began: int, count: int) -> bytes:

@@ -72,7 +72,7 @@ def test_a_counter_that_stands_still_is_a_known_zero():
     silent = {"west": {names.VALUE_WHOLE_CLUSTER: "silent"}, "east": {names.VALUE_WHOLE_CLUSTER: "silent"}}
     places = [PLACE, ("west", "stock"), ("east", "shop")]
     left = counted.still_unknown(silent, world.board, places)
-    assert left == {"west": {"stock": "silent"}, "east": {names.VALUE_WHOLE_CLUSTER: "silent"}}
+    assert left == {"west": {"stock": "silent"}, "east": {"shop": "silent"}}
 
 
 def test_spans_that_are_dropped_do_not_make_load_smaller():
