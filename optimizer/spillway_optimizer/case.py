@@ -115,16 +115,17 @@ def _unless_tried(
 
 def rolled_back(
     case: Case, model: ApplicationModel, around: Circumstances, before: Rules, why: str
-) -> Case | None:
-    """The case with the rules of `before` a change, or a step towards them where not all may move at once; None where
-    they cannot be in force any more."""
+) -> Case | str:
+    """The case with the rules of `before` a change, or a step towards them where not all may move at once; why not
+    where they cannot be in force any more."""
     model = replace(model, problem=case.solved.problem)
     most = model.problem.constraints.max_shift
     rules = {
         key: stepped(weights, before.get(key, weights), most) for key, weights in case.decision.rules.items()
     }
-    if verify(model.problem, rules, case.solved.least_bad, LIMIT_SLACK):
-        return None
+    wrong = verify(model.problem, rules, case.solved.least_bad, LIMIT_SLACK)
+    if wrong:
+        return "; ".join(wrong)[:_MOST_REASON]
     memory = Memory(around.policy, rules, rules, around.now, before=around.memory.own)
     return _decided(model, Decision(Action.ROLL_BACK, rules, why, memory), around, case.solved)
 

@@ -6,13 +6,14 @@ grew makes the first worse, a model that was wrong all along the second. The rul
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from spillway_optimizer.failures import cost_ms
 from spillway_optimizer.memory import difference
 from spillway_optimizer.objective import Evaluation
 from spillway_optimizer.problem import Problem
-from spillway_optimizer.rules import Rules
+from spillway_optimizer.rules import OTHERS_DELTA, Rules, Weights
 from spillway_optimizer.sequential import LEAST, Judge, Samples, Verdict
 from spillway_optimizer.telemetry import Telemetry
 from spillway_optimizer.unknown import Unknown
@@ -22,6 +23,7 @@ SETTLE_S = 10.0  # until rules are in force and boards have forgotten those befo
 _MOST_BEFORE, _MOST_AFTER = 10, 20  # samples
 _ALPHA = 0.01
 _MARGIN, _LEAST_MARGIN_MS = 0.05, 1.0  # of the cost before: smaller differences are none
+_NO_RULES: Rules = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,26 @@ class Trial:
 
 @dataclass(frozen=True)
 class Failed:
-    """A change that was rolled back."""
+    """A change that was judged worse."""
 
     at: float
     before: Rules
     after: Rules
     demand_rps: float
     why: str
+    kept: str = ""  # why it was not rolled back
+
+    def towards(self, candidate: Rules, in_force: Rules) -> bool:
+        """Whether a route of the candidate goes from its weights before the change to those after it, and is not
+        further from the latter in force already. Differences up to OTHERS_DELTA are rounding."""
+        way = {k: _apart(self.after[k], self.before[k]) for k in self.after.keys() & self.before.keys()}
+        rounding = min(OTHERS_DELTA, max(way.values(), default=0) // 2)
+        for key in way.keys() & candidate.keys():
+            left = _apart(self.after[key], candidate[key])
+            now = _apart(self.after[key], in_force.get(key, self.before[key]))
+            if way[key] - left > rounding and left < now:
+                return True
+        return False
 
 
 @dataclass
@@ -104,7 +119,9 @@ class Watch:
     recent: deque[Sample] = field(default_factory=lambda: deque(maxlen=_MOST_BEFORE))
     trial: Trial | None = None
     failed: Failed | None = None
-    unfinished: Rules | None = None  # rules of before that a rollback in steps has not reached yet
+    unfinished: Rules | None = None  # rules of before that a rollback has not reached yet
+    hindered: str = ""  # why the last step back was not possible
+    _rolled_back_at: float = float("-inf")
     _sampled_at: float = float("-inf")
 
     def observe(self, sample: Sample) -> None:
@@ -115,6 +132,8 @@ class Watch:
         if trial is not None and self._moved(trial.demand_rps, sample.demand_rps):
             self.trial = trial = None
             self.recent.clear()
+        if self.hindered and self._moved(self.failed.demand_rps, sample.demand_rps):
+            self._stop_rolling_back()
         if trial is None:
             self.recent.append(sample)
         elif sample.at - trial.since >= SETTLE_S:
@@ -129,7 +148,7 @@ class Watch:
 
     def changed(self, now: float, before: Rules, after: Rules, demand_rps: float) -> None:
         """Rules were proposed. A change on top of one that is still judged is judged with it."""
-        self.unfinished = None
+        self._stop_rolling_back()
         known = [s for s in self.recent if not self._moved(s.demand_rps, demand_rps)]
         if self.trial is not None:
             old = self.trial
@@ -146,38 +165,75 @@ class Watch:
 
     def rolled_back(self, now: float, why: str) -> None:
         """Also of each further step, when a rollback takes several."""
-        trial, self.trial = self.trial, None
+        if self.trial is not None or self.hindered:
+            self._rolled_back_at = now
+        self._failed(now, why)
+        if self.failed is not None:
+            self.failed = replace(self.failed, kept="")
+        self.hindered = ""
         self.recent.clear()
+
+    def not_possible(self, now: float, why: str) -> None:
+        """The rules of `to_restore` may not be in force. The trial ends, so that other rules may follow the worse ones.
+        Until they do, or the load changes, the rollback is made as soon as it is possible."""
+        if self.trial is not None:
+            self._failed(now, f"rolled back: {self.trial}")
+            self.failed = replace(self.failed, kept=why)
+            self.recent.clear()
+        self.hindered = why
+
+    def _failed(self, now: float, why: str) -> None:
+        trial, self.trial = self.trial, None
         if trial is not None:
             self.failed = Failed(now, trial.before, trial.after, trial.demand_rps, why)
             self.unfinished = trial.before
+
+    def _stop_rolling_back(self) -> None:
+        self.unfinished, self.hindered = None, ""
 
     def to_restore(self, in_force: Rules, now: float) -> tuple[Rules, str] | None:
         """The rules of before a change that did harm, and why; also while the steps back to them go on."""
         if self.trial is not None and self.trial.worse and self.may_roll_back(now):
             return self.trial.before, f"rolled back: {self.trial}"
-        if self.unfinished is None or difference(in_force, self.unfinished) <= 1:
-            self.unfinished = None
+        late = self.hindered and not self._recently_failed(now)
+        if self.unfinished is None or late or difference(in_force, self.unfinished) <= 1:
+            self._stop_rolling_back()
             return None
+        if self.hindered:
+            return self.unfinished, self.failed.why
         return self.unfinished, f"a further step of what was {self.failed.why}"
 
     def may_roll_back(self, now: float) -> bool:
-        return self.failed is None or not 0 <= now - self.failed.at < self.every_s
+        return not 0 <= now - self._rolled_back_at < self.every_s
 
-    def again(self, candidate: Rules, now: float, demand_rps: float) -> str | None:
-        """Why a candidate is not proposed: it is on the way to what was worse than before, soon after and at the same
-        load; or what is in force was worse, and waits until it may be rolled back."""
+    def again(
+        self, candidate: Rules, now: float, demand_rps: float, in_force: Rules = _NO_RULES
+    ) -> str | None:
+        """Why a candidate is not proposed: a route of it is on the way to what was worse than before, soon after and at
+        the same load; or what is in force was worse, and waits until it may be rolled back."""
         if self.trial is not None and self.trial.worse:
             return f"worse than before: {self.trial}; the last rollback is too recent"
         failed = self.failed
-        if failed is None or self.may_roll_back(now) or self._moved(failed.demand_rps, demand_rps):
+        if not self._recently_failed(now) or self._moved(failed.demand_rps, demand_rps):
             return None
-        if difference(failed.after, candidate) >= difference(failed.after, failed.before):
+        returning = self.unfinished is not None and not self.hindered
+        if not failed.towards(candidate, failed.before if returning else in_force):
             return None
-        return f"tried {now - failed.at:.0f} s ago and rolled back: {failed.why}"
+        ago = f"{now - failed.at:.0f} s ago"
+        if failed.kept:
+            return f"worse than before {ago}, and not rolled back ({failed.kept}): {failed.why}"
+        return f"tried {ago} and rolled back: {failed.why}"
+
+    def _recently_failed(self, now: float) -> bool:
+        return self.failed is not None and 0 <= now - self.failed.at < self.every_s
 
     def _moved(self, before: float, now: float) -> bool:
         return abs(now - before) > self.change * max(before, now)
+
+
+def _apart(one: Weights, other: Weights) -> int:
+    """Largest difference of a weight, parts of TOTAL."""
+    return max(abs(one.get(to, 0) - other.get(to, 0)) for to in one.keys() | other.keys())
 
 
 def _again(judge: Judge) -> Judge:

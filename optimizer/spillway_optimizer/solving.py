@@ -146,7 +146,7 @@ class Solving:
             watch = self.watches.setdefault(name, self._watch())
             if not run.ours:
                 watch = self.watches[name] = self._watch()
-            around = replace(around, again=partial(_again, watch, run.occasion.at))
+            around = replace(around, again=partial(_again, watch, run.occasion.at, around.weights))
             case = replace(self._case(application, solved.get(name), around), before=around.weights)
             cases.append(self._observed(case, application, around, watch, told))
         self.watches = {case.name: self.watches[case.name] for case in cases}
@@ -173,8 +173,13 @@ class Solving:
         if seen is not None:
             watch.observe(seen)
         restore = watch.to_restore(around.weights, around.now)
-        back = None if restore is None else rolled_back(case, application, around, *restore)
-        return case if back is None else back
+        if restore is None:
+            return case
+        back = rolled_back(case, application, around, *restore)
+        if isinstance(back, Case):
+            return back
+        watch.not_possible(around.now, back)
+        return replace(case, notes=(*case.notes, f"worse than before, and cannot be rolled back: {back}"))
 
     def _case(
         self, application: ApplicationModel, solved: Solved | Failed | None, around: Circumstances
@@ -323,5 +328,5 @@ def _with_rest(model: Model, rest: bool) -> tuple[ApplicationModel, ...]:
     return (*model.applications, ApplicationModel(REST, frozenset(), None, model.mesh_refusals, ()))
 
 
-def _again(watch: Watch, now: float, rules: Rules, demand_rps: float) -> str | None:
-    return watch.again(rules, now, demand_rps)
+def _again(watch: Watch, now: float, in_force: Rules, rules: Rules, demand_rps: float) -> str | None:
+    return watch.again(rules, now, demand_rps, in_force)

@@ -91,6 +91,61 @@ def test_a_change_on_top_of_one_that_is_judged_is_judged_with_it():
     assert watch.trial.worse and watch.trial.before == _rules(9000) and watch.trial.after == _rules(5000)
 
 
+def _judged_worse(watch, before, after):
+    """A trial of `after` that was found worse; the time."""
+    at = _watched(watch, 0.0, _noise(1, 30.0, 10))
+    watch.changed(at, before, after, 100.0)
+    end = _watched(watch, at + 12.0, _noise(2, 60.0, 4))
+    assert watch.trial.worse
+    return end
+
+
+def test_what_cannot_be_rolled_back_ends_its_trial_and_only_the_way_to_it_is_refused():
+    """The rules in force stay the worse ones until something else is proposed: nothing else is refused."""
+    watch, other = Watch(600.0, 0.2), RuleKey("east", "web", "db GET /x")
+    worse = {**_rules(5000), other: {"east": 10_000}}
+    end = _judged_worse(watch, {**_rules(9000), other: {"east": 10_000}}, worse)
+    assert watch.to_restore(worse, end) is not None
+    watch.not_possible(end, "'west' is a denied destination")
+    assert watch.trial is None
+    third = {KEY: {"west": 5000, "third": 5000}, other: {"east": 10_000}}
+    assert watch.again(third, end + 1, 100.0, worse) is None, "another destination"
+    assert watch.again({**worse, other: {"third": 10_000}}, end + 1, 100.0, worse) is None, "another route"
+    watch.changed(end + 1, worse, third, 100.0)
+    why = watch.again(_rules(5200), end + 60, 100.0, third)
+    assert why.startswith("worse than before 60 s ago") and "'west' is a denied destination" in why
+    assert watch.again(_rules(5200), end + 601, 100.0, third) is None, "tried again in time"
+
+
+def test_a_rollback_that_is_possible_again_is_made_while_nothing_else_was_proposed():
+    watch = Watch(600.0, 0.2)
+    end = _judged_worse(watch, _rules(9000), _rules(5000))
+    watch.not_possible(end, "held")
+    rules, why = watch.to_restore(_rules(5000), end + 30)
+    assert rules == _rules(9000) and why.startswith("rolled back: 6")
+    watch.rolled_back(end + 30, why)
+    assert not watch.may_roll_back(end + 60) and "rolled back" in watch.again(_rules(5000), end + 60, 100.0)
+    for later, demand in ((601.0, 100.0), (30.0, 150.0)):
+        watch = Watch(600.0, 0.2)
+        end = _judged_worse(watch, _rules(9000), _rules(5000))
+        watch.not_possible(end, "held")
+        _watched(watch, end + later - 1, [60.0], demand=demand)
+        assert watch.to_restore(_rules(5000), end + later) is None, "too late, or at another load"
+
+
+def test_what_failed_on_one_route_is_refused_however_much_another_moves():
+    watch, other = Watch(600.0, 0.2), RuleKey("west", "web", "cache GET /y")
+    before = {**_rules(9000), other: {"west": 10_000}}
+    after = {**_rules(5000), other: {"west": 9_990, "east": 10}}
+    end = _judged_worse(watch, before, after)
+    watch.rolled_back(end, "worse")
+    moved = {other: {"east": 10_000}}
+    assert watch.again({**_rules(5000), **moved}, end + 10, 100.0, before) is not None
+    assert watch.again({**_rules(9000), **moved}, end + 10, 100.0, before) is None
+    assert watch.again({**_rules(8990), **moved}, end + 10, 100.0, before) is None, "rounding"
+    assert watch.again({**_rules(9000), other: after[other]}, end + 10, 100.0, before) is None, "rounding"
+
+
 class _Observed:
     """Boards whose latency is 25 ms, or what is said."""
 
@@ -187,3 +242,24 @@ async def test_the_policy_is_the_operators_choice(settings, tmp_path):
     rows += await world.run(20)
     assert mesh.sent[-1].policy == "spillway" and max_difference(mesh.rules(), before) < 200
     assert all(row["outcome"] != "rolled_back" for run in rows for row in run.values())
+
+
+async def test_worse_rules_that_cannot_be_rolled_back_are_left_as_soon_as_there_are_better_ones(
+    settings, tmp_path
+):
+    """The rules of before exceed the ceiling by now. The row says so, and the next good candidate is proposed."""
+    mesh = Mesh(settings, tmp_path)
+    world = _Observed(mesh)
+    await world.run(8)
+    before = mesh.rules()
+    await world.run(3, _less)
+    worse = mesh.rules()
+    (tmp_path / "guardrails.yaml").write_text("utilisation_ceiling: 0.9")
+    mesh.solving.guardrails = GuardrailFile(tmp_path / "guardrails.yaml", mesh.topology)
+    world.ms = 75.0
+    rows = [r["gateway"] for r in await world.run(15, _less)]
+    assert all(row["outcome"] != "rolled_back" for row in rows) and mesh.rules() == worse, rows
+    assert mesh.solving.watches["gateway"].trial is None
+    assert any("cannot be rolled back" in note for row in rows for note in row["notes"]), rows
+    await world.run(10)
+    assert max_difference(mesh.rules(), before) < max_difference(mesh.rules(), worse)
