@@ -74,12 +74,10 @@ class InForce:
         made = {}
         for key, weights in self.rules.items():
             age_ms = expired_ms.get(key.source_cluster, names.VALUE_HOLD_SECONDS * 1000)
-            kept = hold.kept_steps(
-                age_ms, names.VALUE_HOLD_SECONDS * 1000, key.source_cluster, key.source_service
-            )
-            whole = kept == names.VALUE_HOLD_STEPS or key.source_cluster not in weights
-            if kept:
-                made[key] = weights if whole else hold.decayed(weights, key.source_cluster, kept)
+            nearest = key.source_cluster if key.source_cluster in weights else None
+            held = hold.routed(weights, nearest, key.source_cluster, key.source_service, age_ms)
+            if held:
+                made[key] = held
         return made
 
 

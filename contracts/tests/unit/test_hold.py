@@ -36,3 +36,18 @@ def test_services_begin_and_end_at_different_times():
         assert max(a - b for a, b in zip(kept, kept[1:], strict=False)) == 1
         begins.add(next(m for m, k in enumerate(kept) if k < names.VALUE_HOLD_STEPS))
     assert len(begins) > 50
+
+
+def test_what_relays_route_by_is_all_of_it_then_less_then_nothing():
+    """Where the nearest cluster is not known the weights stay until the hold ends."""
+    rule, all_ms = {"east": 8000, "west": 2000}, names.VALUE_HOLD_SECONDS * 1000
+
+    def at(age_ms: int, nearest: str | None) -> dict[str, int]:
+        return dict(hold.routed(rule, nearest, "west", "web", age_ms))
+
+    late = all_ms * 5 // 8
+    kept = hold.kept_steps(late, all_ms, "west", "web")
+    assert 0 < kept < names.VALUE_HOLD_STEPS
+    assert at(-1, "west") == at(0, "west") == at(late, None) == rule
+    assert at(late, "west") == hold.decayed(rule, "west", kept) != rule
+    assert at(all_ms, "west") == at(all_ms, None) == {}

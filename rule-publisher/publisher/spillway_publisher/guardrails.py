@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Destination, Rule, Ruleset
-from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ruleset as contract
 from spillway_contracts import traffic_class
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import bases, checks, denials, weights
+from spillway_publisher import bases, checks, denials, held, weights
 from spillway_publisher.bases import RuleKey, rule_key
 from spillway_publisher.checks import SECOND, Context
 
@@ -103,9 +102,8 @@ def _cut_expiry(result: Ruleset, context: Context) -> list[str]:
 
 
 def _rules_in_force(context: Context) -> dict[RuleKey, Rule]:
-    """What relays route by now; an expired ruleset is local-first already."""
-    unexpired = [r for r in context.in_force.values() if r.expires_at.ToNanoseconds() > context.now_ns]
-    return {rule_key(rule): rule for ruleset in unexpired for rule in ruleset.rules}
+    """What relays route by now: an expired ruleset is held, and gives way to local-first in steps."""
+    return {rule_key(rule): rule for rule in held.rules(context.in_force, context.topology, context.now_ns)}
 
 
 def _apply_pins(result: Ruleset, policy: Guardrails) -> dict[RuleKey, bool]:
@@ -136,14 +134,11 @@ def _closed(rule: Rule, cluster: str, policy: Guardrails) -> bool:
     return cluster in policy.drained_clusters or _denied(rule, cluster, policy)
 
 
-def _placed(topology: Topology, service: str, cluster: str) -> bool:
-    return any(p.cluster == cluster for s in topology.services if s.name == service for p in s.placements)
-
-
 def _keep_local(rule: Rule, context: Context) -> bool:
     local, minimum = rule.source_cluster, context.policy.minimum_local_share
     proposed = _weights(rule)
-    if local not in proposed and not _placed(context.topology, rule.traffic_class.service, local):
+    service = rule.traffic_class.service
+    if local not in proposed and local not in held.placed(context.topology, service):
         return False
     if proposed.get(local, 0) >= minimum or _closed(rule, local, context.policy):
         return False
@@ -156,7 +151,7 @@ def _limit_shift(rule: Rule, base: Rule | None, context: Context) -> bool:
     maximum = context.policy.maximum_shift
     if base is not None:
         start = _weights(base)
-    elif _placed(context.topology, rule.traffic_class.service, rule.source_cluster):
+    elif rule.source_cluster in held.placed(context.topology, rule.traffic_class.service):
         start = {rule.source_cluster: weights.TOTAL}  # relays serve local-first without a rule
     else:
         return False

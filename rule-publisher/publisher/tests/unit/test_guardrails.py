@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, ORIGIN_PAPA, Ruleset
+from spillway_contracts import hold, names
 from spillway_contracts import ruleset as contract
 from spillway_contracts.guardrails import Denial, Guardrails, Pin
 from spillway_publisher import slices
@@ -14,6 +15,7 @@ from spillway_publisher.guardrails import decide
 
 CLASS = "shop GET /items/{id}"
 NOW = time.time_ns()
+HOLD_S = names.VALUE_HOLD_SECONDS
 
 
 def split(ruleset: Ruleset, source: str) -> dict[str, int]:
@@ -122,13 +124,33 @@ def test_shift_is_clamped_towards_the_proposal(ask, make, good):
 
 
 def test_shift_counts_from_local_first_when_nothing_is_in_force(ask, make, good):
-    """Relays without a rule, or with an expired one, serve local-first: the first step is a step too."""
+    """Relays without a rule, or whose hold of an expired one has ended, serve local-first: the first step is a step."""
     assert split(ask(good, maximum_shift=500).ruleset, "north") == {"north": 9500, "south": 500}
-    expired = make({"north": {"south": 10_000}}, now_ns=NOW - 200 * 10**9, version=3)
-    assert split(ask(good, in_force=expired, maximum_shift=500).ruleset, "north") == {
+    released = make({"north": {"south": 10_000}}, now_ns=NOW - (HOLD_S + 121) * 10**9, version=3)
+    assert split(ask(good, in_force=released, maximum_shift=500).ruleset, "north") == {
         "north": 9500,
         "south": 500,
     }
+
+
+def test_after_an_outage_an_unchanged_proposal_moves_nothing(ask, make):
+    """Relays hold the weights of an expired ruleset: the clamp must not make the jump that it is there to prevent."""
+    same = {"north": {"north": 2000, "south": 8000}}
+    expired = make(same, now_ns=NOW - 200 * 10**9, version=3)
+    decision = ask(make(same, now_ns=NOW), in_force=expired, maximum_shift=2000)
+    assert (split(decision.ruleset, "north"), decision.reason) == (same["north"], "")
+
+
+@pytest.mark.parametrize("before", [{"north": 2000, "south": 8000}, {"south": 10_000}])
+def test_late_in_an_outage_the_shift_counts_from_what_relays_still_hold(ask, make, before):
+    """Some steps have gone to the nearest cluster, also where the rule does not name it."""
+    age_s = HOLD_S * 5 // 8
+    kept = hold.kept_steps(age_s * 1000, HOLD_S * 1000, "north", "web")
+    assert 0 < kept < names.VALUE_HOLD_STEPS
+    expired = make({"north": before}, now_ns=NOW - (age_s + 120) * 10**9, version=3)
+    away = before["south"] * kept // names.VALUE_HOLD_STEPS
+    decision = ask(make({"north": before}, now_ns=NOW), in_force=expired, maximum_shift=100)
+    assert split(decision.ruleset, "north") == {"north": 9900 - away, "south": away + 100}
 
 
 def test_shift_from_where_nothing_is_placed_is_not_clamped(ask, make):

@@ -1,0 +1,60 @@
+"""The rules that relays route by now: those of an expired ruleset less and less, as relays hold them. Pure."""
+
+from collections.abc import Mapping
+
+from spillway.v1.ruleset_pb2 import Destination, Rule, Ruleset
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import denials as contract
+from spillway_contracts import hold, traffic_class
+
+from spillway_publisher.bases import positive
+
+
+def rules(in_force: Mapping[str, Ruleset], topology: Topology, now_ns: int) -> list[Rule]:
+    """In order of the rulesets' versions, without the rules that relays hold no longer. Each cluster's ruleset expires
+    by itself. Relays are taken to hold for names.VALUE_HOLD_SECONDS, their default."""
+    made: list[Rule] = []
+    for ruleset in sorted(in_force.values(), key=lambda ruleset: ruleset.version):
+        age_ms = (now_ns - ruleset.expires_at.ToNanoseconds()) // 1_000_000
+        if age_ms < 0:
+            made += ruleset.rules
+            continue
+        for rule in ruleset.rules:
+            nearest = _nearest(rule, ruleset, topology)
+            weights = hold.routed(positive(rule), nearest, rule.source_cluster, rule.source_service, age_ms)
+            if weights:
+                made.append(rule if weights == positive(rule) else reweighted(rule, weights))
+    return made
+
+
+def reweighted(rule: Rule, weights: Mapping[str, int]) -> Rule:
+    """A copy of the rule with these weights; clusters that it had keep their predictions."""
+    known = {destination.cluster: destination for destination in rule.destinations}
+    made = Rule()
+    made.CopyFrom(rule)
+    del made.destinations[:]
+    for cluster, weight in weights.items():
+        destination = Destination()
+        destination.CopyFrom(known.get(cluster, destination))
+        destination.cluster, destination.weight = cluster, weight
+        made.destinations.append(destination)
+    return made
+
+
+def placed(topology: Topology, service: str) -> set[str]:
+    """The clusters that the topology places the service in."""
+    return {p.cluster for s in topology.services if s.name == service for p in s.placements}
+
+
+def _nearest(rule: Rule, ruleset: Ruleset, topology: Topology) -> str | None:
+    """The cluster that relays give the other shares to: the own one, else the one with the shortest round trip. None:
+    not known. Which clusters have endpoints is what the topology and the rule say of it."""
+    source, service = rule.source_cluster, rule.traffic_class.service
+    rtt_ms = {
+        link.destination_cluster: link.rtt_ms for link in topology.links if link.source_cluster == source
+    }
+    rtt_ms[source] = 0.0
+    every, own_class = (source, ""), (source, traffic_class.format_id(rule.traffic_class))
+    denied = {c for d in ruleset.denials if contract.key(d) in (every, own_class) for c in d.clusters}
+    candidates = ((placed(topology, service) | positive(rule).keys()) & rtt_ms.keys()) - denied
+    return min(candidates, key=lambda c: (c != source, rtt_ms[c], c), default=None)
