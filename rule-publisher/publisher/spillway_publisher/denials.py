@@ -6,14 +6,15 @@ The publisher is the one who says them: whatever denials a proposal has are repl
 import uuid
 from collections.abc import Collection, Mapping
 
-from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Denial, Destination, Rule, Ruleset
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Denial, Rule, Ruleset
+from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import traffic_class
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import slices, weights
+from spillway_publisher import held, slices, weights
 
 SECOND = 10**9
-LIFETIME_S = 120  # of a ruleset that has nothing but denials; they hold beyond it
+LIFETIME_S = 120  # of what is published anew after its expiry, and of denials alone, which hold beyond it
 
 
 def of(policy: Guardrails, clusters: Collection[str]) -> list[Denial]:
@@ -34,21 +35,31 @@ def _denial(source: str, class_id: str, denied: set[str]) -> Denial:
 
 
 def renewal(
-    in_force: Mapping[str, Ruleset], policy: Guardrails, clusters: Collection[str], now_ns: int
+    in_force: Mapping[str, Ruleset], policy: Guardrails, topology: Topology, now_ns: int
 ) -> Ruleset | None:
     """A proposal that brings what is in force under the policy's denials; None: it is already.
 
     The rules, their proposer and their expiry stay, without the shares that are denied now: those go to
-    the rule's other clusters in proportion, and a rule that has none left is left out. When nothing is
-    in force, or it has expired, the proposal has no rules: local-first within the denials.
+    the rule's other clusters in proportion, and a rule that has none left is left out. What has expired is
+    the operator's: a newer leader's fencing token must not keep the denials out.
     """
-    wanted = of(policy, clusters)
+    wanted = of(policy, [cluster.name for cluster in topology.clusters])
     said = [denial for _, ruleset in sorted(in_force.items()) for denial in ruleset.denials]
-    return None if said == wanted else renewed(in_force, policy, now_ns)
+    if said == wanted:
+        return None
+    proposal = renewed(in_force, policy, topology, now_ns)
+    if _expiry(in_force) <= now_ns:
+        proposal.origin = ORIGIN_OPERATOR
+    return proposal
 
 
-def renewed(in_force: Mapping[str, Ruleset], policy: Guardrails, now_ns: int) -> Ruleset:
-    """The proposal of `renewal`, whether the denials changed or not."""
+def renewed(in_force: Mapping[str, Ruleset], policy: Guardrails, topology: Topology, now_ns: int) -> Ruleset:
+    """The proposal of `renewal`, whether the denials changed or not, of the proposer of what is in force.
+
+    Expired rules get the weights that relays hold of them now, and a short life. Their first weights would move
+    back at once what relays have given up since. When nothing is in force, or it is held no longer, there are no
+    rules: local-first within the denials.
+    """
     proposal = slices.join(sorted(in_force.values(), key=lambda ruleset: ruleset.version))
     proposal.id, proposal.version = f"denials-{uuid.uuid4()}", 0
     # Not older than what it replaces, though that proposer's clock may be ahead of ours.
@@ -58,35 +69,33 @@ def renewed(in_force: Mapping[str, Ruleset], policy: Guardrails, now_ns: int) ->
         proposal.ClearField(field)
     # A change that comes in between refuses this proposal; the service then makes another.
     proposal.base_version = max((r.version for r in in_force.values()), default=0)
-    expiries = [ruleset.expires_at.ToNanoseconds() for ruleset in in_force.values()]
-    if min(expiries, default=0) > now_ns:
-        proposal.expires_at.FromNanoseconds(min(expiries))
-        rules = [_allowed(rule, policy) for rule in proposal.rules]
-    else:
-        proposal.origin, proposal.policy, rules = ORIGIN_OPERATOR, "local", []
-        proposal.input_window.id = proposal.input_window.id or "none"
-        proposal.expires_at.FromNanoseconds(now_ns + LIFETIME_S * SECOND)
+    allowed = (_allowed(rule, policy) for rule in held.rules(in_force, topology, now_ns))
+    rules = [rule for rule in allowed if rule.destinations]
+    del proposal.rules[:]
+    proposal.rules.extend(rules)
+    expiry = _expiry(in_force)
+    if expiry <= now_ns:
+        expiry = now_ns + LIFETIME_S * SECOND
         proposal.ClearField("fencing_token")
         proposal.ClearField("predicted")
-    del proposal.rules[:]
-    proposal.rules.extend(rule for rule in rules if rule.destinations)
+        if not rules:
+            proposal.origin, proposal.policy = ORIGIN_OPERATOR, "local"
+            proposal.input_window.id = proposal.input_window.id or "none"
+    proposal.expires_at.FromNanoseconds(expiry)
     return proposal
+
+
+def _expiry(in_force: Mapping[str, Ruleset]) -> int:
+    """Unix nanoseconds at which the first cluster's ruleset expires; 0 without any."""
+    return min((ruleset.expires_at.ToNanoseconds() for ruleset in in_force.values()), default=0)
 
 
 def _allowed(rule: Rule, policy: Guardrails) -> Rule:
     """The rule without what is denied to it; without destinations when all of it is."""
     class_id = traffic_class.format_id(rule.traffic_class)
     kept = {
-        d.cluster: d for d in rule.destinations if not policy.denies(rule.source_cluster, class_id, d.cluster)
+        d.cluster: d.weight
+        for d in rule.destinations
+        if not policy.denies(rule.source_cluster, class_id, d.cluster)
     }
-    if len(kept) == len(rule.destinations):
-        return rule
-    allowed = Rule()
-    allowed.CopyFrom(rule)
-    del allowed.destinations[:]
-    for cluster, weight in weights.scaled({c: d.weight for c, d in kept.items()}).items():
-        destination = Destination()
-        destination.CopyFrom(kept[cluster])
-        destination.weight = weight
-        allowed.destinations.append(destination)
-    return allowed
+    return rule if len(kept) == len(rule.destinations) else held.reweighted(rule, weights.scaled(kept))

@@ -7,6 +7,7 @@ far ahead of the clock would lock every later leader out, so it is refused and n
 from collections.abc import Mapping
 
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
+from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 from spillway_contracts.guardrails import Guardrails
 
@@ -64,10 +65,12 @@ def reset(
     proposal: Ruleset,
     in_force: Mapping[str, Ruleset],
     policy: Guardrails,
+    topology: Topology,
     now_ns: int,
 ) -> Ruleset:
-    """What is in force, under the id of the operator's proposal and with its reset. No rule changes."""
-    whole = denials.renewed(in_force, policy, now_ns)
+    """What is in force, under the id of the operator's proposal and with its reset. No request's way changes: rules
+    that have expired go on as relays hold them."""
+    whole = denials.renewed(in_force, policy, topology, now_ns)
     whole.id, whole.reason = proposal.id, proposal.reason
     whole.reset_fences.extend(proposal.reset_fences)
     whole.ClearField("fencing_token")

@@ -51,7 +51,7 @@ def status_rows(
 
 
 def format_table(table: list[dict]) -> str:
-    """Columns for people; a negative expires_in_s means local-first."""
+    """Columns for people; with a negative expires_in_s relays hold the rules, and give them up in steps."""
     if not table:
         return "no ruleset was published yet"
     lines = [list(table[0]), *([("?" if v is None else str(v)) for v in row.values()] for row in table)]

@@ -137,7 +137,7 @@ class Proposals:
     def _whole(self, proposal: Ruleset, context: Context) -> Ruleset:
         """What the proposal asks for, as a ruleset of all clusters."""
         if proposal.reset_fences:
-            return fences.reset(proposal, context.in_force, context.policy, context.now_ns)
+            return fences.reset(proposal, context.in_force, context.policy, context.topology, context.now_ns)
         return proposal
 
     def _fences(self) -> dict[Origin, int]:

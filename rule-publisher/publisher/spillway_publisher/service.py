@@ -43,7 +43,7 @@ class Service:
         telemetry: Telemetry,
     ) -> None:
         self._settings, self._guardrails, self._telemetry = settings, guardrails, telemetry
-        self._keys = keys
+        self._keys, self._topology = keys, topology
         self._clusters = sorted(cluster.name for cluster in topology.clusters)
         self._bucket = Bucket(self._clusters, keys, telemetry)
         self._clickhouse = ClickHouse(settings.clickhouse_address)
@@ -203,7 +203,7 @@ class Service:
         policy, in_force = self._guardrails.current, self._bucket.in_force()
         if policy.frozen and not all(is_local_first(ruleset) for ruleset in in_force.values()):
             await self._propose_local_first(js)
-        elif proposal := denials.renewal(in_force, policy, self._clusters, time.time_ns()):
+        elif proposal := denials.renewal(in_force, policy, self._topology, time.time_ns()):
             await self._propose(js, proposal)
             log.warning(
                 "denied_destinations are others than those in force: proposed what is in force within them"

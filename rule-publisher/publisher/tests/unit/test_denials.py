@@ -8,15 +8,18 @@ from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, Denial, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import denials as contract
+from spillway_contracts import hold
 from spillway_contracts.guardrails import Denial as Rule
 from spillway_contracts.guardrails import Guardrails
-from spillway_publisher import denials, operator, slices
+from spillway_contracts.names import VALUE_HOLD_SECONDS
+from spillway_publisher import denials, operator, slices, weights
 from spillway_publisher.checks import Context
 from spillway_publisher.guardrails import decide
 
 CLASS = "shop GET /items/{id}"
 CLUSTERS = ["island", "north", "south"]
 NOW = time.time_ns()
+HOLD_S = VALUE_HOLD_SECONDS
 ITEMS_NOT_SOUTH = {"denied_destinations": [Rule(traffic_class=CLASS, clusters=["south"])]}
 
 
@@ -104,7 +107,7 @@ def renew(topology):
     def renewed(in_force: Ruleset | None, now: int = NOW, **policy):
         parts = slices.cut(in_force, CLUSTERS, in_force.version) if in_force else {}
         guardrails = Guardrails(**policy)
-        proposal = denials.renewal(parts, guardrails, CLUSTERS, now)
+        proposal = denials.renewal(parts, guardrails, topology, now)
         return proposal, proposal and decide(proposal, Context(topology, guardrails, parts, now))
 
     return renewed
@@ -128,15 +131,31 @@ def test_a_rule_that_has_nowhere_left_is_left_out(renew, make):
     assert [rule.source_cluster for rule in decision.ruleset.rules] == ["south"]
 
 
-@pytest.mark.parametrize("state", ["nothing published", "expired"])
+@pytest.mark.parametrize("state", ["nothing published", "held no longer"])
 def test_denials_without_a_ruleset_in_force_are_proposed_alone(renew, make, state):
     """Relays then serve local-first within them; the operator's hold does not apply, for it has no rules."""
     old = make({"north": {"south": 10_000}}, now_ns=NOW - 10**9, version=4)
-    when = NOW if state == "nothing published" else NOW + 3600 * 10**9
+    when = NOW if state == "nothing published" else NOW + (HOLD_S + 120) * 10**9
     _, decision = renew(None if state == "nothing published" else old, when, **ITEMS_NOT_SOUTH)
     assert (decision.ruleset.origin, len(decision.ruleset.rules)) == (ORIGIN_OPERATOR, 0)
     assert decision.ruleset.expires_at.ToNanoseconds() > when
     assert len(decision.ruleset.denials) == len(CLUSTERS)
+
+
+@pytest.mark.parametrize("age_s", [300, HOLD_S * 5 // 8])
+def test_a_denial_during_an_outage_keeps_the_rules_as_relays_hold_them(renew, make, age_s):
+    """It must not send the shares that it does not deny home at once. It is the operator's, as the last leader has no
+    say about denials."""
+    old = make({"north": {"north": 2000, "south": 6000, "island": 2000}}, now_ns=NOW - 120 * 10**9, version=4)
+    when = NOW + age_s * 10**9
+    kept = hold.kept_steps(age_s * 1000, HOLD_S * 1000, "north", "web")
+    held = hold.decayed({"north": 2000, "south": 6000, "island": 2000}, "north", kept)
+    del held["south"]
+    _, decision = renew(old, when, maximum_shift=1, **ITEMS_NOT_SOUTH)
+    (rule,) = decision.ruleset.rules
+    assert {d.cluster: d.weight for d in rule.destinations} == weights.scaled(held)
+    assert decision.ruleset.origin == ORIGIN_OPERATOR
+    assert decision.ruleset.expires_at.ToNanoseconds() == when + denials.LIFETIME_S * 10**9
 
 
 def test_nothing_is_proposed_when_the_denials_are_in_force(renew, make):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, ORIGIN_PAPA, Ruleset
-from spillway_contracts import names
+from spillway_contracts import hold, names
 from spillway_contracts.guardrails import Guardrails
 from spillway_publisher.checks import Context
 from spillway_publisher.fences import Fences, largest, reset
@@ -12,6 +12,7 @@ from spillway_publisher.guardrails import decide
 from spillway_publisher.operator import reset_fences
 from spillway_publisher.proposals import origin_problem
 
+HOLD_S = names.VALUE_HOLD_SECONDS
 SPREAD = {"north": {"north": 4000, "south": 6000}}
 OPERATOR = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
 
@@ -56,11 +57,39 @@ def test_a_reset_changes_no_rule_no_expiry_and_holds_nobody_off(topology, make):
     in_force, now = make(SPREAD, fencing_token=7, version=5), time.time_ns()
     asked = reset_fences(["optimizer"], "a token from nowhere", now)
     context = Context(topology, Guardrails(), {"north": in_force}, now, fences={ORIGIN_OPTIMIZER: 10**15})
-    decision = decide(reset(asked, context.in_force, context.policy, now), context)
+    decision = decide(reset(asked, context.in_force, context.policy, topology, now), context)
     assert decision.reason == "fencing tokens of optimizer reset: a token from nowhere"
     assert decision.ruleset.rules == in_force.rules and decision.ruleset.expires_at == in_force.expires_at
     assert (decision.ruleset.id, decision.ruleset.origin) == (asked.id, ORIGIN_OPTIMIZER)
     assert list(decision.ruleset.reset_fences) == [ORIGIN_OPTIMIZER] and not decision.ruleset.fencing_token
+
+
+@pytest.mark.parametrize("north_s", [300, HOLD_S * 5 // 8])
+@pytest.mark.parametrize("south_s", [-60, 300])
+def test_a_reset_in_an_outage_changes_no_requests_way(topology, make, north_s, south_s):
+    """Expired is the usual case, one cluster's expiry is enough: rules stay as relays hold them, nobody is held off."""
+    now, split = time.time_ns(), {"north": 4000, "south": 6000}
+    north = make({"north": split}, now_ns=now - (north_s + 120) * 10**9, version=5)
+    south = make({"south": split}, now_ns=now - (south_s + 120) * 10**9, version=6)
+    asked = reset_fences(["optimizer"], "a token from nowhere", now)
+    context = Context(topology, Guardrails(maximum_shift=1), {"north": north, "south": south}, now)
+    made = decide(reset(asked, context.in_force, context.policy, topology, now), context).ruleset
+    kept = hold.kept_steps(north_s * 1000, HOLD_S * 1000, "north", "web")
+    assert {r.source_cluster: {d.cluster: d.weight for d in r.destinations} for r in made.rules} == {
+        "north": hold.decayed(split, "north", kept),
+        "south": split,
+    }
+    assert made.origin == ORIGIN_OPTIMIZER and now < made.expires_at.ToNanoseconds() <= now + 120 * 10**9
+
+
+def test_a_reset_when_nothing_is_held_any_more_has_no_rules(topology, make):
+    """Relays serve local-first by then: going back to the rules would move requests."""
+    now = time.time_ns()
+    released = make(SPREAD, now_ns=now - (HOLD_S + 120) * 10**9, version=5)
+    asked = reset_fences(["optimizer"], "x", now)
+    context = Context(topology, Guardrails(), {"north": released}, now)
+    made = decide(reset(asked, context.in_force, context.policy, topology, now), context).ruleset
+    assert (list(made.rules), made.origin) == ([], ORIGIN_OPERATOR)
 
 
 def test_only_the_operator_resets(make):
