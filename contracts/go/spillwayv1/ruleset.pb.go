@@ -518,7 +518,7 @@ type Ruleset struct {
 	Policy      string                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
 	InputWindow *InputWindow           `protobuf:"bytes,5,opt,name=input_window,json=inputWindow,proto3" json:"input_window,omitempty"`
 	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// After this instant relays fall back to local-first with failover, within `denials`.
+	// After this instant relays take no weights anew. They hold the last ones, which give way to local-first over hours, within `denials`.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	Predicted *Prediction            `protobuf:"bytes,8,opt,name=predicted,proto3" json:"predicted,omitempty"`
 	Rules     []*Rule                `protobuf:"bytes,9,rep,name=rules,proto3" json:"rules,omitempty"`
