@@ -20,7 +20,7 @@ from spillway_optimizer.unknown import Unknown
 
 WINDOW_S = 6.0  # of a board: samples that are closer share requests
 SETTLE_S = 10.0  # until rules are in force and boards have forgotten those before
-_MOST_BEFORE, _MOST_AFTER = 10, 20  # samples
+_MOST_BEFORE, _MOST_AFTER, _MOST_LEANING = 10, 20, 60  # samples; the last while they are higher than before
 _ALPHA = 0.01
 _MARGIN, _LEAST_MARGIN_MS = 0.05, 1.0  # of the cost before: smaller differences are none
 _NO_RULES: Rules = MappingProxyType({})
@@ -66,16 +66,37 @@ def sample(
 class Trial:
     """A change that is being judged."""
 
-    since: float
-    before: Rules
+    since: float  # Unix seconds, of its last step
+    before: Rules  # of its first step
     after: Rules
     demand_rps: float
     observed: Judge
     error: Judge  # observed less predicted
+    seen: int = 0  # samples after earlier steps, of which nothing was worse
+
+    def on(self, now: float, after: Rules) -> "Trial":
+        """With a further step. Samples that lean to worse are kept, or steady small steps would never be judged. Others
+        are left, for they would hide for minutes what the next step does."""
+        count = self.observed.after.count
+        if self.worse or (count >= LEAST and not self.leaning):
+            observed, error = _again(self.observed), _again(self.error)
+            seen = self.seen + count
+            return replace(self, since=now, after=after, observed=observed, error=error, seen=seen)
+        return replace(self, since=now, after=after)
+
+    @property
+    def leaning(self) -> bool:
+        return all(judge.difference > judge.margin for judge in (self.observed, self.error))
 
     @property
     def worse(self) -> bool:
         return self.observed.verdict is Verdict.WORSE and self.error.verdict is Verdict.WORSE
+
+    @property
+    def over(self) -> bool:
+        """Whether enough samples have found nothing worse."""
+        most = _MOST_LEANING if self.leaning else _MOST_AFTER
+        return self.seen + self.observed.after.count >= most and not self.worse
 
     def __str__(self) -> str:
         before, after = self.observed.before, self.observed.after
@@ -139,29 +160,39 @@ class Watch:
         elif sample.at - trial.since >= SETTLE_S:
             trial.observed.add_after(sample.observed_ms)
             trial.error.add_after(sample.observed_ms - sample.predicted_ms)
-            if trial.observed.after.count >= _MOST_AFTER and not trial.worse:
+            self.recent.append(sample)
+            if trial.over:
                 self.trial = None
-                self.recent.clear()
         else:
             return
         self._sampled_at = sample.at
 
     def changed(self, now: float, before: Rules, after: Rules, demand_rps: float) -> None:
-        """Rules were proposed. A change on top of one that is still judged is judged with it."""
+        """Rules were proposed. A change on top of one that is still judged is judged with it: it keeps the samples, or
+        steady small steps would never be judged."""
         self._stop_rolling_back()
+        if self.trial is not None and self._moved(self.trial.demand_rps, demand_rps):
+            self.trial = None
+        if self.trial is None:
+            self.trial = self._begun(now, before, after, demand_rps)
+            self.recent.clear()
+        elif difference(self.trial.before, after) <= 1:
+            self.trial = None
+            self.recent.clear()
+        else:
+            self.trial = self.trial.on(now, after)
+
+    def _begun(self, now: float, before: Rules, after: Rules, demand_rps: float) -> Trial | None:
         known = [s for s in self.recent if not self._moved(s.demand_rps, demand_rps)]
-        if self.trial is not None:
-            old = self.trial
-            self.trial = Trial(now, old.before, after, demand_rps, _again(old.observed), _again(old.error))
-        elif len(known) >= LEAST and before:
-            observed, error = Samples(), Samples()
-            for sample in known:
-                observed = observed.add(sample.observed_ms)
-                error = error.add(sample.observed_ms - sample.predicted_ms)
-            margin = max(_MARGIN * observed.mean, _LEAST_MARGIN_MS)
-            judges = (Judge(_ALPHA, margin, before=one) for one in (observed, error))
-            self.trial = Trial(now, before, after, demand_rps, *judges)
-        self.recent.clear()
+        if len(known) < LEAST or not before:
+            return None
+        observed, error = Samples(), Samples()
+        for sample in known:
+            observed = observed.add(sample.observed_ms)
+            error = error.add(sample.observed_ms - sample.predicted_ms)
+        margin = max(_MARGIN * observed.mean, _LEAST_MARGIN_MS)
+        judges = (Judge(_ALPHA, margin, before=one) for one in (observed, error))
+        return Trial(now, before, after, demand_rps, *judges)
 
     def rolled_back(self, now: float, why: str) -> None:
         """Also of each further step, when a rollback takes several."""

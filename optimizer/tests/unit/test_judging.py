@@ -91,6 +91,57 @@ def test_a_change_on_top_of_one_that_is_judged_is_judged_with_it():
     assert watch.trial.worse and watch.trial.before == _rules(9000) and watch.trial.after == _rules(5000)
 
 
+@pytest.mark.parametrize("quiet", [0, 30])
+def test_steady_small_steps_are_judged_too(quiet):
+    """A step each 20 s for ten minutes; requests take ten times as long from the first step on, or from one long after
+    it. The rules of before the first step of the trial are those to go back to."""
+    watch, noise, west, harm = Watch(600.0, 0.2), random.Random(3), 9000, 0.0
+    _watched(watch, -60.0, _noise(1, 30.0, 10))
+    for step in range(60):
+        at = 20.0 * step
+        if step == quiet:
+            harm = at
+        mean = 300.0 if step >= quiet else 30.0
+        watch.changed(at, _rules(west), _rules(west - 50), 100.0)
+        west -= 50
+        for later in (5.0, 11.0, 17.0):
+            watch.observe(Sample(at + later, mean * noise.lognormvariate(0.0, 0.1), 30.0, 100.0))
+        if watch.trial is not None and watch.trial.worse:
+            break
+    assert watch.trial.worse and at - harm <= 120 and watch.trial.after == _rules(west)
+    assert watch.trial.before == _rules(9000) or quiet
+
+
+def test_samples_until_a_step_has_settled_are_left_out():
+    watch = Watch(600.0, 0.2)
+    at = _watched(watch, 0.0, _noise(1, 30.0, 10))
+    watch.changed(at, _rules(9000), _rules(8900), 100.0)
+    _watched(watch, at + 12.0, [30.0, 31.0])
+    watch.changed(at + 24, _rules(8900), _rules(8800), 100.0)
+    _watched(watch, at + 25.0, [900.0, 900.0])
+    assert watch.trial.observed.after.count == 2
+    _watched(watch, at + 36.0, [30.0])
+    assert watch.trial.observed.after.count == 3
+
+
+def test_a_step_back_to_the_rules_of_before_ends_the_trial():
+    watch = Watch(600.0, 0.2)
+    at = _watched(watch, 0.0, _noise(1, 30.0, 10))
+    watch.changed(at, _rules(9000), _rules(5000), 100.0)
+    _watched(watch, at + 12.0, [60.0, 60.0])
+    watch.changed(at + 24, _rules(5000), _rules(9000), 100.0)
+    assert watch.trial is None
+
+
+def test_a_step_at_another_load_is_not_judged_with_those_before_it():
+    watch = Watch(600.0, 0.2)
+    at = _watched(watch, 0.0, _noise(1, 30.0, 10))
+    watch.changed(at, _rules(9000), _rules(7000), 100.0)
+    _watched(watch, at + 12.0, [30.0, 31.0])
+    watch.changed(at + 24, _rules(7000), _rules(5000), 150.0)
+    assert watch.trial is None
+
+
 def _judged_worse(watch, before, after):
     """A trial of `after` that was found worse; the time."""
     at = _watched(watch, 0.0, _noise(1, 30.0, 10))
