@@ -148,12 +148,29 @@ class Solving:
                 watch = self.watches[name] = self._watch()
             around = replace(around, again=partial(_again, watch, run.occasion.at, around.weights))
             case = replace(self._case(application, solved.get(name), around), before=around.weights)
-            cases.append(self._observed(case, application, around, watch, told))
+            cases.append(self._watched_case(case, application, around, watch, told))
         self.watches = {case.name: self.watches[case.name] for case in cases}
         return cases
 
     def _watch(self) -> Watch:
         return Watch(self.settings.optimizer_rollback_interval_s, self.settings.optimizer_load_change)
+
+    def _watched_case(
+        self,
+        case: Case,
+        application: ApplicationModel,
+        around: Circumstances,
+        watch: Watch,
+        told: Telemetry,
+    ) -> Case:
+        """The case after it was judged. A failure of that leaves this application's case as it was decided."""
+        try:
+            return self._observed(case, application, around, watch, told)
+        except Exception as error:
+            _LOG.exception("judging failed")
+            self.states.counters["internal_errors"] += 1
+            why = f"not judged: internal error: {type(error).__name__}: {error}"
+            return replace(case, notes=(*case.notes, why))
 
     def _observed(
         self,

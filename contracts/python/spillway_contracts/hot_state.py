@@ -1,8 +1,9 @@
 """The JSON values of the Redis hashes, one frozen class each. Times are Unix seconds."""
 
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import Self
+import math
+from dataclasses import Field, asdict, dataclass, fields
+from typing import Any, Self
 
 from spillway_contracts import ContractError
 
@@ -17,14 +18,28 @@ class _Entry:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Keys that this version does not know are passed over: the next one may add some. Raises ContractError when
-        keys are missing, or it is no JSON object."""
+        keys are missing, a number is not finite, or it is no JSON object."""
         try:
             found = json.loads(text)
-            return cls(**{field.name: found[field.name] for field in fields(cls)})
+            return cls(**{field.name: _value(cls, field, found[field.name]) for field in fields(cls)})
         except KeyError as error:
             raise ContractError(f"{cls.__name__}: missing {error}; got {text[:200]!r}") from error
         except (TypeError, ValueError) as error:
             raise ContractError(f"{cls.__name__}: {error}; got {text[:200]!r}") from error
+
+
+def _value(kind: type, field: Field, value: Any) -> Any:
+    """The value, if its field takes it. json.loads also accepts NaN, Infinity, and text where a number belongs."""
+    if field.type is str or (value is None and field.type == float | None):
+        return value
+    try:
+        finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        finite = False
+    if not finite:
+        said = f"{kind.__name__}.{field.name}: {json.dumps(value)[:100]}; must be a finite number"
+        raise ContractError(said + (" or null" if field.type == float | None else ""))
+    return value
 
 
 @dataclass(frozen=True)

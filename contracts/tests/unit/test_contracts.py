@@ -1,5 +1,6 @@
 """Topology files, rulesets, class ids and hot-state values are checked, and mistakes are named."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,21 @@ def test_no_text_makes_the_class_parser_fail_otherwise(text):
 def test_hot_state_that_is_not_what_it_should_be_is_an_error(text):
     with pytest.raises(ContractError, match="DemandEntry"):
         hot_state.DemandEntry.from_json(text)
+
+
+@pytest.mark.parametrize("key", ["at", "rps", "duration_ms", "cpu"])
+@pytest.mark.parametrize(
+    "value", ["NaN", "Infinity", "-Infinity", "1e999", '"12"', "true", "[1]", "{}", "null", "1" + "0" * 400]
+)
+def test_a_number_of_hot_state_is_finite(key, value):
+    """The error names key and value. Only what may be unknown may be null."""
+    entry = {"at": 1, "rps": 2, "failed_share": 0, "duration_ms": 3, "exclusive_ms": 4, "in_flight": 5}
+    text = json.dumps(entry | {"cpu": 0.5, key: "?"}).replace('"?"', value)
+    if (key, value) == ("cpu", "null"):
+        assert hot_state.LoadBoardEntry.from_json(text).cpu is None
+        return
+    with pytest.raises(ContractError, match=rf"LoadBoardEntry\.{key}: .*; must be a finite number"):
+        hot_state.LoadBoardEntry.from_json(text)
 
 
 def test_hot_state_round_trips():

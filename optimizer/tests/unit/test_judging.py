@@ -314,3 +314,23 @@ async def test_worse_rules_that_cannot_be_rolled_back_are_left_as_soon_as_there_
     assert any("cannot be rolled back" in note for row in rows for note in row["notes"]), rows
     await world.run(10)
     assert max_difference(mesh.rules(), before) < max_difference(mesh.rules(), worse)
+
+
+async def test_what_cannot_be_judged_of_one_application_stays_its_own(settings, tmp_path, monkeypatch):
+    """Judging one application fails: its rules stay, the failure is counted, and the other one is judged."""
+    mesh = Mesh(settings, tmp_path)
+    world = _Observed(mesh)
+    await world.run(8)
+    before = mesh.rules()
+    observe = Watch.observe
+
+    def failing(watch, sample):
+        if watch is mesh.solving.watches["gateway"]:
+            raise ValueError("sample: nan; must be finite")
+        observe(watch, sample)
+
+    monkeypatch.setattr(Watch, "observe", failing)
+    rows = await world.run(3)
+    assert {row["outcome"] for run in rows for row in run.values()} <= {"renewed", "unchanged"}, rows
+    assert mesh.rules() == before and mesh.states.counters["internal_errors"] == 3
+    assert len(mesh.solving.watches[OTHER + "gateway"].recent) > len(mesh.solving.watches["gateway"].recent)

@@ -1,10 +1,12 @@
 """What makes a solve urgent, and what does not."""
 
 import math
+from contextlib import asynccontextmanager
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from spillway_optimizer import hot
 from spillway_optimizer.smoothing import smooth
 from spillway_optimizer.triggers import BOARD_WINDOW_S, Basis, Pulse, jumps, urgent
 
@@ -63,3 +65,31 @@ def test_a_jump_is_not_averaged_away():
     rates = smooth({KEY: 400.0, RARE: 1.0}, {KEY: 800.0, RARE: 2.0}, 5.0, 5.0, {KEY})
     assert rates[KEY] == 800.0 and math.isclose(rates[RARE], 1.5)
     assert KEY not in smooth({KEY: 400.0, RARE: 1.0}, {RARE: 1.0}, 5.0, 5.0, {KEY})
+
+
+class _Redis:
+    """Every demand board has these entries."""
+
+    def __init__(self, board):
+        self.board, self.asked = board, 0
+
+    @asynccontextmanager
+    async def pipeline(self, transaction):
+        yield self
+
+    def hgetall(self, key):
+        self.asked += 1
+
+    get = hgetall
+
+    async def execute(self):
+        return [self.board, None] * (self.asked // 2)
+
+
+async def test_a_number_that_is_none_is_no_load():
+    """A rate that is text or not finite is left out of the pulse; the other class is compared."""
+    entry = '{"at": 1, "rps": %s, "failed_share": 0, "duration_ms": 1}'
+    board = {"web GET /x": entry % "400", "web GET /a": entry % '"12"', "web GET /b": entry % "NaN"}
+    pulse = await hot.pulse(_Redis(board), ("west",))
+    assert pulse.demand == {KEY: 400.0}
+    assert urgent(BASIS, Pulse({**pulse.demand, RARE: 0.5}, PLACED), "spillway", False, 0.2) is None
