@@ -13,27 +13,15 @@ from spillway_optimizer.failures import cost_ms
 from spillway_optimizer.memory import difference
 from spillway_optimizer.objective import Evaluation
 from spillway_optimizer.problem import Problem
-from spillway_optimizer.rules import OTHERS_DELTA, Rules, Weights
-from spillway_optimizer.sequential import LEAST, Judge, Samples, Verdict
+from spillway_optimizer.rules import Rules
 from spillway_optimizer.telemetry import Telemetry
+from spillway_optimizer.trials import Failed, Sample, Trial, begun
 from spillway_optimizer.unknown import Unknown
 
 WINDOW_S = 6.0  # of a board: samples that are closer share requests
 SETTLE_S = 10.0  # until rules are in force and boards have forgotten those before
-_MOST_BEFORE, _MOST_AFTER, _MOST_LEANING = 10, 20, 60  # samples; the last while they are higher than before
-_ALPHA = 0.01
-_MARGIN, _LEAST_MARGIN_MS = 0.05, 1.0  # of the cost before: smaller differences are none
+_MOST_BEFORE = 10  # samples
 _NO_RULES: Rules = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Costs in ms per entry request, egress and failures included."""
-
-    at: float  # Unix seconds
-    observed_ms: float
-    predicted_ms: float
-    demand_rps: float
 
 
 def sample(
@@ -60,75 +48,6 @@ def sample(
     ms = 1.0 / (3600.0 * problem.usd_per_ms * predicted.demand_rps)  # of a USD/h, per request
     observed = latency + cost_ms(1.0 - failed, failure_cost_ms) + predicted.egress_usd_per_hour * ms
     return Sample(at, observed, predicted.usd_per_hour * ms, rps)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A change that is being judged."""
-
-    since: float  # Unix seconds, of its last step
-    before: Rules  # of its first step
-    after: Rules
-    demand_rps: float
-    observed: Judge
-    error: Judge  # observed less predicted
-    seen: int = 0  # samples after earlier steps, of which nothing was worse
-
-    def on(self, now: float, after: Rules) -> "Trial":
-        """With a further step. Samples that lean to worse are kept, or steady small steps would never be judged. Others
-        are left, for they would hide for minutes what the next step does."""
-        count = self.observed.after.count
-        if self.worse or (count >= LEAST and not self.leaning):
-            observed, error = _again(self.observed), _again(self.error)
-            seen = self.seen + count
-            return replace(self, since=now, after=after, observed=observed, error=error, seen=seen)
-        return replace(self, since=now, after=after)
-
-    @property
-    def leaning(self) -> bool:
-        return all(judge.difference > judge.margin for judge in (self.observed, self.error))
-
-    @property
-    def worse(self) -> bool:
-        return self.observed.verdict is Verdict.WORSE and self.error.verdict is Verdict.WORSE
-
-    @property
-    def over(self) -> bool:
-        """Whether enough samples have found nothing worse."""
-        most = _MOST_LEANING if self.leaning else _MOST_AFTER
-        return self.seen + self.observed.after.count >= most and not self.worse
-
-    def __str__(self) -> str:
-        before, after = self.observed.before, self.observed.after
-        predicted = after.mean - self.error.after.mean
-        return (
-            f"{after.mean:.1f} ms observed in {after.count} samples after the change, {before.mean:.1f} in "
-            f"{before.count} before it, {predicted:.1f} predicted"
-        )
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A change that was judged worse."""
-
-    at: float
-    before: Rules
-    after: Rules
-    demand_rps: float
-    why: str
-    kept: str = ""  # why it was not rolled back
-
-    def towards(self, candidate: Rules, in_force: Rules) -> bool:
-        """Whether a route of the candidate goes from its weights before the change to those after it, and is not
-        further from the latter in force already. Differences up to OTHERS_DELTA are rounding."""
-        way = {k: _apart(self.after[k], self.before[k]) for k in self.after.keys() & self.before.keys()}
-        rounding = min(OTHERS_DELTA, max(way.values(), default=0) // 2)
-        for key in way.keys() & candidate.keys():
-            left = _apart(self.after[key], candidate[key])
-            now = _apart(self.after[key], in_force.get(key, self.before[key]))
-            if way[key] - left > rounding and left < now:
-                return True
-        return False
 
 
 @dataclass
@@ -174,25 +93,14 @@ class Watch:
         if self.trial is not None and self._moved(self.trial.demand_rps, demand_rps):
             self.trial = None
         if self.trial is None:
-            self.trial = self._begun(now, before, after, demand_rps)
+            known = [s for s in self.recent if not self._moved(s.demand_rps, demand_rps)]
+            self.trial = begun(now, before, after, demand_rps, known)
             self.recent.clear()
         elif difference(self.trial.before, after) <= 1:
             self.trial = None
             self.recent.clear()
         else:
             self.trial = self.trial.on(now, after)
-
-    def _begun(self, now: float, before: Rules, after: Rules, demand_rps: float) -> Trial | None:
-        known = [s for s in self.recent if not self._moved(s.demand_rps, demand_rps)]
-        if len(known) < LEAST or not before:
-            return None
-        observed, error = Samples(), Samples()
-        for sample in known:
-            observed = observed.add(sample.observed_ms)
-            error = error.add(sample.observed_ms - sample.predicted_ms)
-        margin = max(_MARGIN * observed.mean, _LEAST_MARGIN_MS)
-        judges = (Judge(_ALPHA, margin, before=one) for one in (observed, error))
-        return Trial(now, before, after, demand_rps, *judges)
 
     def rolled_back(self, now: float, why: str) -> None:
         """Also of each further step, when a rollback takes several."""
@@ -260,12 +168,3 @@ class Watch:
 
     def _moved(self, before: float, now: float) -> bool:
         return abs(now - before) > self.change * max(before, now)
-
-
-def _apart(one: Weights, other: Weights) -> int:
-    """Largest difference of a weight, parts of TOTAL."""
-    return max(abs(one.get(to, 0) - other.get(to, 0)) for to in one.keys() | other.keys())
-
-
-def _again(judge: Judge) -> Judge:
-    return Judge(judge.alpha, judge.margin, judge.effect, judge.before)
