@@ -28,9 +28,13 @@ def network(telemetry: Telemetry, topology: Topology, now: float, max_age_s: flo
         for pair in locals_
         if pair in fresh or pair in memory
     ]
-    # Nobody declares what a call within a cluster takes: it is as in the other clusters.
-    declared = dict.fromkeys(locals_, sum(seen) / len(seen) if seen else 0.0)
-    declared |= {(link.source_cluster, link.destination_cluster): link.rtt_ms for link in topology.links}
+    # Nobody declares what a call within a cluster takes: it is as in the other clusters. A call to another cluster takes as
+    # much besides its round trip: without that, a link that nobody uses would look shorter than it is measured to be.
+    within = sum(seen) / len(seen) if seen else 0.0
+    declared = dict.fromkeys(locals_, within)
+    declared |= {
+        (link.source_cluster, link.destination_cluster): link.rtt_ms + within for link in topology.links
+    }
     found = {
         pair: fresh.get(pair) or network_times.blended(ms, memory.get(pair), now)
         for pair, ms in declared.items()

@@ -48,6 +48,8 @@ def unknowns(telemetry: Telemetry, clusters: Iterable[str], now: float, max_age_
                 found[cluster] = f"{entry.reason}, known until {max(now - entry.at, 0.0):.0f} s ago"
             else:
                 services[name, cluster] = f"{entry.reason}, known until {max(now - entry.at, 0.0):.0f} s ago"
+        for name, why in _behind(telemetry, cluster, max_age_s):
+            services.setdefault((name, cluster), why)
         reasons = [*_boards(telemetry, cluster, now, max_age_s), *_heartbeat(telemetry, cluster)]
         if reasons and cluster not in found:
             found[cluster] = reasons[0]
@@ -64,6 +66,18 @@ def _boards(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) ->
         elif newest - now > CLOCK_AHEAD_S:
             ahead = f"{newest - now:.0f} s ahead of this clock; at most {CLOCK_AHEAD_S:g} s is allowed"
             yield f"{name}: board of {cluster!r} is {ahead}"
+
+
+def _behind(telemetry: Telemetry, cluster: str, max_age_s: float) -> Iterable[tuple[str, str]]:
+    """Services whose entries are older than others of the same board, and why: the worker that writes them is away. Of a
+    class without requests a worker removes the entry."""
+    for name, boards in (("demand", telemetry.demand), ("load", telemetry.load)):
+        board = boards.get(cluster, {})
+        newest = max((entry.at for entry in board.values()), default=0.0)
+        for class_id, entry in sorted(board.items()):
+            if newest - entry.at > max_age_s:
+                behind = f"{newest - entry.at:.0f} s older than the newest of its board"
+                yield class_id.partition(" ")[0], f"{name}: the entry of {class_id!r} is {behind}"
 
 
 def _heartbeat(telemetry: Telemetry, cluster: str) -> Iterable[str]:

@@ -95,3 +95,11 @@ def test_a_loop_that_measures_only_where_it_sends_does_not_oscillate():
         changes += remote != (rtt < 50.0)
         remote, now = rtt < 50.0, now + 5.0
     assert changes <= 3
+
+
+def test_a_link_that_nobody_uses_takes_what_every_call_takes_besides_its_round_trip():
+    """Proxies and the host add to every call. Measured at home and not abroad, this would send calls abroad."""
+    for at_home in (0.8, 8.0):
+        told = Telemetry(network={("west", "west"): NetworkEntry(T0, at_home, 50)})
+        found = network(told, _topology(), T0, BOARD_AGE).rtt_ms
+        assert found[THERE] - found["west", "west"] == pytest.approx(DECLARED)

@@ -171,3 +171,29 @@ async def test_no_weight_towards_what_is_unknown_rises_or_collapses(settings, tm
                     assert after[key].get(cluster, 0) == weights.get(cluster, 0), (n, key, cluster)
             if key.source_cluster in clusters or (key.source_cluster, key.source_service) in services:
                 assert after[key] == weights, (n, key)
+
+
+async def test_entries_that_stay_behind_on_a_fresh_board_are_unknown_and_no_zero(mesh):
+    """The worker that writes the other application's services is away: their entries stay as old as they are in every
+    cluster, beside fresh ones. Its demand and its rules stay, and the first application does not notice."""
+    await mesh.solve(NOW)
+    known = {key: rps for key, rps in mesh.solving.demand.items() if key[1].startswith(OTHER)}
+    before, other = mesh.rules(), mesh.rules(OTHER)
+
+    def behind(d):
+        for board in ("load", "demand"):
+            for entries in d[board].values():
+                for class_id, entry in entries.items():
+                    if class_id.startswith(OTHER):
+                        entry["at"] = NOW
+
+    assert known and other
+    for n in range(2, 6):
+        rows = await mesh.solve(NOW + 16 * n, behind)
+        assert mesh.rules(OTHER) == other and mesh.rules() == before
+        assert {key: mesh.solving.demand[key] for key in known} == known
+    name = next(iter(known))[1].partition(" ")[0]
+    assert any(
+        f"unknown: {name!r} in " in note and "79 s older than the newest of its board" in note
+        for note in rows[name]["notes"]
+    )
