@@ -18,7 +18,7 @@ class _Entry:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Keys that this version does not know are passed over: the next one may add some. Raises ContractError when
-        keys are missing, a number is not finite, or it is no JSON object."""
+        keys are missing, a number is not finite or below 0, or it is no JSON object."""
         try:
             found = json.loads(text)
             return cls(**{field.name: _value(cls, field, found[field.name]) for field in fields(cls)})
@@ -29,15 +29,19 @@ class _Entry:
 
 
 def _value(kind: type, field: Field, value: Any) -> Any:
-    """The value, if its field takes it. json.loads also accepts NaN, Infinity, and text where a number belongs."""
+    """The value, if its field takes it. json.loads also accepts NaN, Infinity, and text where a number belongs. No rate,
+    share, duration, count or time is negative."""
     if field.type is str or (value is None and field.type == float | None):
         return value
     try:
-        finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        sound = sound and value >= 0
     except OverflowError:  # an integer that no float can hold
-        finite = False
-    if not finite:
-        said = f"{kind.__name__}.{field.name}: {json.dumps(value)[:100]}; must be a finite number"
+        sound = False
+    if not sound:
+        said = (
+            f"{kind.__name__}.{field.name}: {json.dumps(value)[:100]}; must be a finite number of at least 0"
+        )
         raise ContractError(said + (" or null" if field.type == float | None else ""))
     return value
 

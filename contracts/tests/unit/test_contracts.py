@@ -1,5 +1,6 @@
 """Topology files, rulesets, class ids and hot-state values are checked, and mistakes are named."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -142,6 +143,19 @@ def test_a_number_of_hot_state_is_finite(key, value):
         return
     with pytest.raises(ContractError, match=rf"LoadBoardEntry\.{key}: .*; must be a finite number"):
         hot_state.LoadBoardEntry.from_json(text)
+
+
+@pytest.mark.parametrize(
+    "kind", [hot_state.LoadBoardEntry, hot_state.DemandEntry, hot_state.NetworkEntry, hot_state.UnknownEntry]
+)
+def test_no_number_of_hot_state_is_negative(kind):
+    """Rates, shares, durations, counts and times: the error names key and value. Zero is a number."""
+    names = [field.name for field in dataclasses.fields(kind) if field.type is not str]
+    entry = dict.fromkeys(names, 0) | {"reason": "silent"}
+    assert kind.from_json(json.dumps(entry | dict.fromkeys(names, -0.0)))
+    for key in names:
+        with pytest.raises(ContractError, match=rf"{kind.__name__}\.{key}: -0.001; must be .* at least 0"):
+            kind.from_json(json.dumps(entry | {key: -0.001}))
 
 
 def test_hot_state_round_trips():
