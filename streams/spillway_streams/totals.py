@@ -8,8 +8,7 @@ changes none of them.
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -17,27 +16,13 @@ from spillway_contracts import names
 
 from spillway_streams.attributes import CLUSTER, PayloadError, attributes_of, text
 from spillway_streams.counters import Counters
+from spillway_streams.envoy import Counts, Envoy, Report, Series
+from spillway_streams.marks import MAX_CLUSTERS
 
 SILENT_S = 5.0  # of log time, while others go on: an Envoy's totals have stopped
 FORGET_S = 60.0  # after that an Envoy that is silent has left, if others of its service go on
 _ALL_GONE_S = 3600.0  # if none does: the placement says sooner whether the service has left
 _TAKEN_OVER = 0.9  # of the service's requests before: the others have them now
-_MOST_RPS = 1e6  # of one Envoy and class: more is no count
-_MEMORY_S = 15
-_NEW_S = 5.0  # counters that began so recently began at zero
-
-Series = tuple[str, bool]  # class id ('' for none), whether nobody among us made the call
-
-
-class Report(NamedTuple):
-    """What one Envoy says at one time."""
-
-    cluster: str
-    service: str
-    instance: str
-    sent_ns: int
-    began_ns: int
-    counts: dict[Series, int]
 
 
 def decode(payload: bytes, counters: Counters, cluster: str | None = None) -> list[Report]:
@@ -87,31 +72,6 @@ def _count(counts: dict[Series, int], point, began_ns: int, counters: Counters) 
     counts[series] = counts.get(series, 0) + point.as_int
 
 
-@dataclass(eq=False)
-class _Envoy:
-    sent_ns: int
-    began_ns: int
-    since: float  # log time from which on its requests are known
-    at: float  # log time of its newest report
-    counts: dict[Series, int]
-    by_second: dict[int, dict[Series, float]] = field(default_factory=lambda: defaultdict(dict))
-
-    def put(self, series: Series, count: float, first: float, end: float) -> None:
-        """Spreads a count evenly over the log time from `first` to `end`."""
-        for second in range(max(math.floor(first), math.floor(end) - _MEMORY_S), math.floor(end) + 1):
-            part = (min(end, second + 1) - max(first, second)) / (end - first)
-            if part > 0:
-                sums = self.by_second[second]
-                sums[series] = sums.get(series, 0.0) + count * part
-
-    def total(self, first: int, end: int) -> dict[Series, float]:
-        found: dict[Series, float] = defaultdict(float)
-        for second in range(first, end):
-            for series, count in self.by_second.get(second, {}).items():
-                found[series] += count
-        return found
-
-
 @dataclass(frozen=True)
 class Counted:
     """Requests per second of one service in one cluster, as of log time `at`. `missing`: '' or why it is not whole;
@@ -134,84 +94,51 @@ class Counted:
 
 
 class TotalsTable:
-    """The newest seconds of at most `max_envoys` Envoys: the one silent for longest makes room."""
+    """The newest seconds of at most `max_envoys` Envoys of each cluster. In a cluster with more, the service that has the
+    most makes room, by the one of its Envoys that is silent for longest."""
 
     def __init__(self, seconds: int, max_envoys: int, max_series: int, counters: Counters) -> None:
         """seconds: that a rate covers; max_series: of one Envoy."""
         self._seconds, self._max_envoys, self._max_series = seconds, max_envoys, max_series
         self._counters = counters
-        self._envoys: dict[tuple[str, str], dict[str, _Envoy]] = {}
-        self._count = 0
-        self._now = -math.inf
+        self._envoys: dict[tuple[str, str], dict[str, Envoy]] = {}
+        self._sizes: dict[str, int] = {}  # Envoys by cluster
         self._whole: dict[tuple[str, str], Counted] = {}  # the last one
 
     def add(self, reports: Iterable[Report], taken: float) -> None:
         """Takes what the broker took at Unix second `taken`."""
-        self._now = max(self._now, taken)
         for report in reports:
-            place = report.cluster, report.service
-            envoys = self._envoys.setdefault(place, {})
-            known = envoys.get(report.instance)
-            if known is None:
-                self._make_room()
-                envoys = self._envoys.setdefault(place, {})
-                envoys[report.instance] = self._first(report, taken)
-                self._count += 1
-            elif report.sent_ns <= known.sent_ns and report.began_ns <= known.began_ns:
-                self._counters.add("repeated_totals")
-            else:
-                self._next(known, report, taken)
+            place, counts = (report.cluster, report.service), self._bounded(report.counts)
+            if known := self._envoys.get(place, {}).get(report.instance):
+                known.take(report, counts, taken)
+            elif self._makes_room(report.cluster):
+                envoy = Envoy.first(report, counts, taken, self._counters)
+                self._envoys.setdefault(place, {})[report.instance] = envoy
+                self._sizes[report.cluster] = self._sizes.get(report.cluster, 0) + 1
 
-    def _first(self, report: Report, taken: float) -> _Envoy:
-        counts = self._bounded(report.counts)
-        is_new = 0 <= report.sent_ns - report.began_ns < _NEW_S * 1e9
-        envoy = _Envoy(report.sent_ns, report.began_ns, -math.inf if is_new else taken, taken, counts)
-        if is_new:
-            self._put(envoy, counts, taken - _NEW_S, taken)
-        return envoy
-
-    def _next(self, envoy: _Envoy, report: Report, taken: float) -> None:
-        counts = self._bounded(report.counts)
-        is_reset = report.began_ns != envoy.began_ns
-        before = {} if is_reset else envoy.counts
-        if is_reset:
-            self._counters.add("totals_began_anew")
-        grown = {series: count - before.get(series, 0) for series, count in counts.items()}
-        if any(count < 0 for count in grown.values()):
-            self._counters.add("rejected_totals: a counter went back")
-            envoy.since, grown = taken, {}
-        self._put(envoy, grown, min(envoy.at, taken - 0.5), taken)
-        envoy.sent_ns, envoy.began_ns, envoy.at, envoy.counts = report.sent_ns, report.began_ns, taken, counts
-        for second in [second for second in envoy.by_second if second < taken - _MEMORY_S]:
-            del envoy.by_second[second]
-
-    def _put(self, envoy: _Envoy, grown: dict[Series, int], first: float, taken: float) -> None:
-        if any(count > _MOST_RPS * max(taken - first, 1.0) for count in grown.values()):
-            self._counters.add("rejected_totals: more requests than can be")
-            envoy.since = taken
-            return
-        for series, count in grown.items():
-            envoy.put(series, count, first, taken)
-
-    def _bounded(self, counts: dict[Series, int]) -> dict[Series, int]:
+    def _bounded(self, counts: Counts) -> Counts:
         if len(counts) <= self._max_series:
             return counts
         self._counters.add("beyond_memory: totals: classes", len(counts) - self._max_series)
         return dict(sorted(counts.items(), key=lambda item: -item[1])[: self._max_series])
 
-    def _make_room(self) -> None:
-        if self._count < self._max_envoys:
-            return
-        self._counters.add("beyond_memory: totals: Envoys")
-        found = (
-            (envoy.at, place, name) for place, own in self._envoys.items() for name, envoy in own.items()
-        )
-        _, place, name = min(found)
-        self._remove(place, name)
+    def _makes_room(self, cluster: str) -> bool:
+        """False: for a further cluster there is none."""
+        if cluster not in self._sizes and len(self._sizes) >= MAX_CLUSTERS:
+            self._counters.add("beyond_memory: totals: clusters")
+            return False
+        if self._sizes.get(cluster, 0) >= self._max_envoys:
+            self._counters.add("beyond_memory: totals: Envoys")
+            place = max((p for p in self._envoys if p[0] == cluster), key=lambda p: len(self._envoys[p]))
+            envoys = self._envoys[place]
+            self._remove(place, min(envoys, key=lambda name: envoys[name].at))
+        return True
 
     def _remove(self, place: tuple[str, str], name: str) -> None:
         del self._envoys[place][name]
-        self._count -= 1
+        self._sizes[place[0]] -= 1
+        if not self._sizes[place[0]]:
+            del self._sizes[place[0]]
         if not self._envoys[place]:
             del self._envoys[place]
             self._whole.pop(place, None)
@@ -244,7 +171,7 @@ class TotalsTable:
             self._whole[place] = found
         return found
 
-    def _sum(self, envoys: list[_Envoy]) -> Counted | None:
+    def _sum(self, envoys: list[Envoy]) -> Counted | None:
         """None when one of them is not known for long enough, or there is none."""
         at = min((envoy.at for envoy in envoys), default=0.0)
         first, end = math.floor(at) - self._seconds, math.floor(at)

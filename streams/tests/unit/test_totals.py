@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry
-from spillway_streams import counted, totals
+from spillway_streams import counted, marks, totals
 from spillway_streams.attributes import PayloadError
 from spillway_streams.counted import CountedBoards
 from spillway_streams.counters import Counters
@@ -26,19 +26,27 @@ class World:
         self.board: CountedBoards = CountedBoards(True, self.counters)
         self.counts: dict[str, dict] = {}
 
-    def run(self, first: int, end: int, rates: dict[str, dict], clock_ahead_s: float = 0.0) -> None:
+    def run(
+        self,
+        first: int,
+        end: int,
+        rates: dict[str, dict],
+        clock_ahead_s: float = 0.0,
+        began: float = T0 - 1000,
+    ) -> None:
         for now in range(first, end):
             for envoy, own in rates.items():
                 counts = self.counts.setdefault(envoy, {})
                 for series, rate in own.items():
                     counts[series] = counts.get(series, 0) + rate
-                self.report(envoy, now + 0.3, dict(counts), clock_ahead_s)
+                self.report(envoy, now + 0.3, dict(counts), clock_ahead_s, began)
 
     def report(
-        self, envoy: str, at: float, counts: dict, ahead_s: float = 0.0, began: int = T0 - 1000
+        self, envoy: str, at: float, counts: dict, ahead_s: float = 0.0, began: float = T0 - 1000
     ) -> None:
+        """`ahead_s`: of the Envoy's clock now; `began`: by the clock of then."""
         sent_ns = int((T0 + at + ahead_s) * 1e9)
-        report = Report(*PLACE, envoy, sent_ns, int((began + ahead_s) * 1e9), counts)
+        report = Report(*PLACE, envoy, sent_ns, int(began * 1e9), counts)
         self.table.add([report], T0 + at)
 
     def show(
@@ -172,6 +180,89 @@ def test_memory_of_envoys_and_classes_is_bounded():
         world.report(f"e{n}", n, {(f"shop GET /{i}", True): i for i in range(4)})
     assert world.counters["beyond_memory: totals: Envoys"] == 2
     assert world.counters["beyond_memory: totals: classes"] == 10
+
+
+def test_a_flood_of_envoys_takes_nothing_from_other_clusters_and_services():
+    """Thousands of names of one service in the east: the shop in the west and the stock in the east keep their rates,
+    and of the flood no more is remembered than of a cluster."""
+    world = World()
+    world.table = TotalsTable(5, 20, 10, world.counters)
+    places = [PLACE, ("east", "stock")]
+    for now in range(20):
+        for n in range(500):
+            flood = Report("east", "flood", f"f{now}-{n}", int((T0 + now) * 1e9), T0 * 10**9, {})
+            world.table.add([flood], T0 + now)
+        for place in places:
+            count = {(A, True): 50 * now}
+            world.table.add([Report(*place, "e1", int((T0 + now) * 1e9), T0 * 10**9, count)], T0 + now)
+    for place in places:
+        assert world.table.counted(*place, T0 + 19.5).total == pytest.approx(50)
+    assert world.counters["beyond_memory: totals: Envoys"] >= 20 * 500 - 20
+
+
+def test_a_flood_of_clusters_takes_nothing_from_those_that_are_known():
+    """Names of clusters beyond the most that there can be are counted and left out."""
+    world = World()
+    for n in range(marks.MAX_CLUSTERS + 10):
+        world.table.add([Report(f"c{n}", "shop", "e1", T0 * 10**9, (T0 - 99) * 10**9, {})], T0)
+    assert len(world.table.services()) == marks.MAX_CLUSTERS and ("c0", "shop") in world.table
+    assert world.counters["beyond_memory: totals: clusters"] == 10
+
+
+def test_a_clock_that_was_set_back_costs_nothing():
+    """The host's clock goes back by an hour under load: counters that have grown are no repeat. Every request counts
+    once, and none is missing."""
+    world = World()
+    world.run(0, 20, {"e1": {(A, True): 50}})
+    for now in range(20, 40):
+        world.run(now, now + 1, {"e1": {(A, True): 50}}, clock_ahead_s=-3600.0)
+        assert world.rps(now + 0.5, {A: 50}) == {A: pytest.approx(50)} and world.board.unknown == {}
+    world.run(40, 50, {"e1": {(A, True): 50}})
+    assert world.rps(49.5, {A: 50}) == {A: pytest.approx(50)}
+    assert world.counters["clocks_set_back"] == 1 and world.counters["repeated_totals"] == 0
+
+
+def test_an_idle_envoy_whose_clock_was_set_back_stays_known():
+    """Its counters stand still, so only that its reports go on tells: it is silent for no longer than that takes."""
+    world = World()
+    world.run(0, 20, {"e1": {(A, True): 50}})
+    world.run(20, 30, {"e1": {(A, True): 0}})
+    for now in range(30, 60):
+        world.run(now, now + 1, {"e1": {(A, True): 0}}, clock_ahead_s=-3600.0)
+        assert world.rps(now + 0.5, {}) == {} and world.board.unknown == {}
+    world.run(60, 70, {"e1": {(A, True): 30}}, clock_ahead_s=-3600.0)
+    assert world.rps(69.5, {A: 30}) == {A: pytest.approx(30)}
+
+
+def test_an_envoy_that_restarts_after_its_clock_was_set_back_counts_once():
+    """Its counters began before those that are known, as its clock says: nothing of before is counted again, and it is
+    known again once a window of it has been seen."""
+    world = World()
+    world.run(0, 20, {"e1": {(A, True): 50}})
+    assert world.rps(19.5, {A: 50}) == {A: pytest.approx(50)}
+    for now in range(20, 40):
+        world.report("e1", now + 0.3, {(A, True): 10 * (now - 19)}, -3600.0, began=T0 + 19 - 3600)
+        found = world.rps(now + 0.5, {A: 10})
+        assert found == {A: pytest.approx(10)} if now >= 30 else found[A] <= 51
+    assert world.counters["clocks_set_back"] == 1
+
+
+def test_reports_that_come_again_are_no_clock_that_was_set_back():
+    """A queue that was on a disk is sent again, first beside newer reports and then alone: its Envoy has stopped, and
+    nothing of it counts twice."""
+    world = World()
+    world.run(0, 20, {"e1": {(A, True): 50}})
+    old = [(n + 0.3, {(A, True): 50 * (n + 1)}) for n in range(20)]
+    for now in range(20, 38):
+        world.run(now, now + 1, {"e1": {(A, True): 50}})
+        sent, counts = old[now - 20]
+        world.report("e1", now + 0.4, counts, sent - now - 0.4)
+    assert world.rps(37.5, {A: 50}) == {A: pytest.approx(50)} and world.counters["clocks_set_back"] == 0
+    for now in range(38, 58):
+        sent, counts = old[now - 38]
+        world.report("e1", now + 0.4, counts, sent - now - 0.4)
+        found = world.rps(now + 0.5, {}, samples=0)
+        assert found.get(A, 0) <= 51
 
 
 def test_what_the_filter_sends_is_read():
