@@ -36,7 +36,7 @@ PUT_HIGHER = """
 
 @dataclass(frozen=True)
 class Value:
-    """What a key should hold; forgotten at `until` (Unix seconds; None: never)."""
+    """What a key should hold; forgotten at `until` (`time.monotonic`; None: never)."""
 
     text: str
     until: float | None
@@ -69,7 +69,7 @@ class HotState:
             )
 
     def place(self, placement: Heartbeat, until: float) -> None:
-        """`until`: Unix seconds at which the key expires."""
+        """`until`: when the key expires, by `time.monotonic`: a clock that is set takes no placement away."""
         self._put(
             names.REDIS_KEY_PLACEMENT.format(cluster=placement.cluster), Value(to_json(placement), until)
         )
@@ -99,7 +99,7 @@ class HotState:
 
     async def _write(self) -> None:
         self._changed.clear()
-        now = time.time()
+        now = time.monotonic()
         self._values = {k: v for k, v in self._values.items() if v.until is None or v.until > now}
         if not self._values:
             await self._redis.ping()
@@ -108,7 +108,7 @@ class HotState:
             for key, value in self._values.items():
                 ttl_ms = None if value.until is None else max(1, int((value.until - now) * 1000))
                 if value.version:
-                    highest = int(now * 1000) + names.VALUE_VERSION_AHEAD_MS
+                    highest = int(time.time() * 1000) + names.VALUE_VERSION_AHEAD_MS
                     pipeline.eval(PUT_HIGHER, 1, key, value.text, value.version, highest)
                 else:
                     pipeline.set(key, value.text, px=ttl_ms)

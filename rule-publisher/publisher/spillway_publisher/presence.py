@@ -1,5 +1,8 @@
 """Placement of one cluster: the union of what its relays report, each Envoy counted once. Pure: time is an argument.
 
+Times are seconds of a clock that is never set (`time.monotonic`), at which heartbeats arrived. A wrong clock of a
+publisher or of a relay changes no placement. What the sender's clock says orders the heartbeats of one relay only.
+
 An Envoy counts for the time to live of the heartbeat that last named it, so that it may move to another relay
 meanwhile. When its relay falls silent while others report, it counts for HANDOVER_S: it may need that long to notice
 that its relay is gone. Silence of all relays says nothing about any of them, so no Envoy ages during it.
@@ -50,16 +53,23 @@ class _Seen:
 
 
 class Presence:
-    """What the relays of one cluster report. Times are Unix seconds of one clock."""
+    """What the relays of one cluster report."""
 
     def __init__(self) -> None:
         self.relays: dict[str, float] = {}  # name -> when last heard
+        self._sent: dict[str, int] = {}  # name -> when it sent that, by its own clock: Unix microseconds
+        self._behind: dict[str, int] = {}  # name -> the same of the last one since that was not taken
         self._versions: dict[str, int] = {}  # name -> ruleset version that it serves
         # (service, hash of an Envoy), or (service, relay) for the Envoys that a relay does not name
         self._seen: dict[tuple[str, int | str], _Seen] = {}
         self._first: float | None = None
-        self._heard = self._since = 0.0  # last heartbeat; first one after the last silence
+        self._heard = self._since = float("-inf")  # last heartbeat; first one after the last silence
         self._ttl_s = 0.0
+
+    @property
+    def heard(self) -> float:
+        """When the last heartbeat arrived."""
+        return self._heard
 
     @property
     def until(self) -> float:
@@ -70,7 +80,7 @@ class Presence:
         """Takes a checked heartbeat that arrived at `at`; False: a newer one of the same relay has been taken.
         Raises Unacceptable."""
         relay, ttl_s = heartbeat.relay, float(heartbeat.ttl_seconds)
-        if at < self.relays.get(relay, 0.0):
+        if self._older(heartbeat, at):
             return False
         self._make_room(relay, at, ttl_s)
         if at - self._heard > ttl_s / 2:
@@ -78,6 +88,8 @@ class Presence:
         self._first = at if self._first is None else self._first
         self._heard, self._ttl_s = max(self._heard, at), ttl_s
         self.relays[relay], self._versions[relay] = at, heartbeat.ruleset_version
+        self._sent[relay] = heartbeat.at.ToMicroseconds()
+        self._behind.pop(relay, None)
         for service in heartbeat.services:
             for envoy in service.envoys:
                 self._seen[service.service, envoy] = _Seen(relay, at, ttl_s)
@@ -87,20 +99,30 @@ class Presence:
         return True
 
     def placement(self, cluster: str) -> Heartbeat | None:
-        """The union. None in the first half of a time to live: not every relay has had its turn yet."""
+        """The union, without `at`. None in the first half of a time to live: not every relay has had its turn yet."""
         if self._first is None or self._heard - self._first < self._ttl_s / 2:
             return None
         counts: dict[str, int] = {}
         for (service, _), seen in self._seen.items():
             counts[service] = counts.get(service, 0) + seen.count
         union = Heartbeat(cluster=cluster, ttl_seconds=int(self._ttl_s), ruleset_version=self._version())
-        union.at.FromMicroseconds(int(self._heard * 1e6))
         for service, count in sorted(counts.items()):
             union.services.add(service=service, connected_envoys=min(count, 2**32 - 1))
         return union
 
+    def _older(self, heartbeat: Heartbeat, at: float) -> bool:
+        """Whether a heartbeat was sent no later than the last one that was taken of its relay. All those of a relay whose
+        clock was set back are: once it has sent two in order, they count after half a time to live without a newer
+        one, so before its Envoys lapse. Relays of 0.1.0 share one name, and are ordered by arrival alone."""
+        relay, sent = heartbeat.relay, heartbeat.at.ToMicroseconds()
+        heard, last = self.relays.get(relay, float("-inf")), self._sent.get(relay, 0)
+        if at < heard or not relay or not sent or sent > last:
+            return at < heard
+        before, self._behind[relay] = self._behind.get(relay, sent), sent
+        return sent == last or sent <= before or at - heard < heartbeat.ttl_seconds / 2
+
     def _lapsed(self, seen: _Seen) -> bool:
-        relay_spoke_since = self.relays.get(seen.relay, 0.0) > seen.at
+        relay_spoke_since = self.relays.get(seen.relay, float("-inf")) > seen.at
         lasts = seen.ttl_s if relay_spoke_since else max(HANDOVER_S, seen.ttl_s)
         return max(seen.at, self._since) + lasts <= self._heard
 
@@ -119,4 +141,5 @@ class Presence:
         self._forget(longest_silent)
 
     def _forget(self, relay: str) -> None:
-        del self.relays[relay], self._versions[relay]
+        del self.relays[relay], self._versions[relay], self._sent[relay]
+        self._behind.pop(relay, None)

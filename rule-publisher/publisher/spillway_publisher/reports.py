@@ -74,6 +74,7 @@ class Reports:
         self._presences: dict[str, Presence] = {}  # by cluster
         self._unplaced: set[str] = set()  # clusters whose newest placement is not in Redis yet
         self._caught_up = False  # with the heartbeats that the stream held when this process came
+        self._server_at = 0.0  # Unix time of the server's clock at time.monotonic() 0
 
     async def acks(self, consumer: JetStreamContext.PullSubscription) -> None:
         async for batch in _batches(consumer):
@@ -89,9 +90,11 @@ class Reports:
         """Places nothing before every heartbeat that the stream still holds is read: those of one relay alone would
         hide the Envoys of the others."""
         self._caught_up = False
+        # The server's clock, which stamped the stored heartbeats, says how old they are; ours may be another.
+        self._server_at = (await consumer.consumer_info()).created.timestamp() - time.monotonic()
         async for batch in _batches(consumer):
             for message, heartbeat in await self._sort_out(batch, self._heard):
-                late = self._presences[heartbeat.cluster].until <= time.time()
+                late = self._presences[heartbeat.cluster].until <= time.monotonic()
                 self._telemetry.counters["heartbeats.late" if late else "heartbeats"] += 1
                 await message.ack()
             self._caught_up = self._caught_up or batch[-1].metadata.num_pending == 0
@@ -103,24 +106,27 @@ class Reports:
         pattern = names.NATS_SUBJECT_HEARTBEATS
         heartbeat = read_report(Heartbeat, message.data, message.subject, pattern, self._clusters)
         presence = self._presences.setdefault(heartbeat.cluster, Presence())
-        # It arrived by the server's clock or ours, never by the relay's: a wrong one must not hide its Envoys.
-        now = time.time()
-        at = now if self._caught_up else min(message.metadata.timestamp.timestamp(), now)
+        now = time.monotonic()
+        stored = message.metadata.timestamp.timestamp() - self._server_at
+        at = now if self._caught_up else min(stored, now)
         try:
             check(heartbeat)
             # What is delivered again is older than what has come since.
             if message.metadata.num_delivered == 1 and presence.hear(heartbeat, at):
                 self._unplaced.add(heartbeat.cluster)
-                self._telemetry.relays[heartbeat.cluster] = dict(presence.relays)
+                unix = time.time() - now
+                self._telemetry.relays[heartbeat.cluster] = {r: unix + t for r, t in presence.relays.items()}
         except Unacceptable as error:
             raise Malformed(error.reason, str(error)) from error
         return heartbeat
 
     def _place(self) -> None:
         for cluster in self._unplaced:
-            placement = self._presences[cluster].placement(cluster)
+            presence = self._presences[cluster]
+            placement = presence.placement(cluster)
             if placement is not None:
-                self._hot_state.place(placement, self._presences[cluster].until)
+                placement.at.FromMicroseconds(int((time.time() - time.monotonic() + presence.heard) * 1e6))
+                self._hot_state.place(placement, presence.until)
         self._unplaced.clear()
 
     async def _sort_out(self, batch: list[Msg], read: Callable[[Msg], object]) -> list[tuple[Msg, object]]:

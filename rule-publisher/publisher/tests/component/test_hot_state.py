@@ -6,6 +6,7 @@ import time
 
 import pytest
 from redis.asyncio import Redis
+from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import names
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
@@ -49,6 +50,24 @@ async def test_a_standby_that_knows_an_older_ruleset_never_puts_it_back(tmp_path
             for wrong in (None, "{", "[]", '{"version": "x"}', to_json(absurd)):
                 await (redis.delete(KEY) if wrong is None else redis.set(KEY, wrong))
                 await eventually_async(lambda: _holds(redis, older), f"what replaces {wrong}")
+        await redis.aclose()
+
+
+@pytest.mark.parametrize("set_by", [-3600, 3600])
+async def test_a_clock_that_is_set_neither_drops_nor_prolongs_a_placement(tmp_path, monkeypatch, set_by):
+    """The publisher's clock is set while a placement counts for 5 s more: Redis, which has lost it, gets it again for as
+    long as it counts."""
+    key = names.REDIS_KEY_PLACEMENT.format(cluster="north")
+    wall = time.time
+    with servers.redis_process(tmp_path) as process:
+        redis = Redis.from_url(process.url, decode_responses=True)
+        async with publisher(process.url) as (state, _):
+            state.place(Heartbeat(cluster="north", ttl_seconds=10), time.monotonic() + 5)
+            await eventually_async(lambda: redis.exists(key), "the placement")
+            monkeypatch.setattr(time, "time", lambda: wall() + set_by)
+            await redis.flushall()
+            await eventually_async(lambda: redis.exists(key), "the placement again", 3)
+            assert 0 < await redis.pttl(key) <= 5000
         await redis.aclose()
 
 

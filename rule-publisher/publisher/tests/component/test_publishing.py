@@ -271,6 +271,7 @@ async def placed_by_relays(world, js, *beats: Heartbeat) -> list[dict]:
 
     async def reported() -> list[dict] | None:
         for beat in beats:
+            beat.at.FromNanoseconds(beat.at.ToNanoseconds() + 10**9)
             await js.publish("spillway.heartbeats.north", beat.SerializeToString())
         placement = world.hot("spillway:placement:north")
         return placement and placement["services"]
