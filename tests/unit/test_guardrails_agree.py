@@ -1,6 +1,7 @@
 """One guardrail file, two readers: what the optimizer makes of it leaves the publisher nothing to change."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import assume, given, settings
@@ -18,6 +19,7 @@ from spillway_publisher.guardrails import decide
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPOLOGY = topology.load(ROOT / "contracts" / "golden" / "topology.yaml")
+SERVICES = frozenset(service.name for service in TOPOLOGY.services)
 CLUSTERS = [cluster.name for cluster in TOPOLOGY.clusters]
 DOCUMENT = json.loads((ROOT / "optimizer" / "tests" / "unit" / "data" / "model.json").read_text())
 TOLD = telemetry.from_document(DOCUMENT)
@@ -71,7 +73,7 @@ def _in_force(shares: list[int]) -> Ruleset:
     return ruleset
 
 
-def _seen_alike(problem, key, guardrails: Guardrails, before) -> bool:
+def _seen_alike(problem, key, guardrails: Guardrails, before, gone) -> bool:
     """Whether both judge the route's own cluster, and where it goes now, alike: the publisher does not know that
     what is called there cannot call on, and holds requests in it."""
     layout = problem.layout
@@ -82,6 +84,7 @@ def _seen_alike(problem, key, guardrails: Guardrails, before) -> bool:
                 barred = (
                     guardrails.denies(key.source_cluster, key.class_id, to)
                     or to in guardrails.drained_clusters
+                    or (key.class_id.split(" ")[0], to) == gone
                 )
                 if not layout.usable[e, i, CLUSTERS.index(to)] and not barred:
                     return False
@@ -93,20 +96,26 @@ def _seen_alike(problem, key, guardrails: Guardrails, before) -> bool:
     guardrails=files,
     before=st.one_of(st.none(), st.lists(st.integers(0, TOTAL), min_size=4, max_size=4)),
     policy=st.sampled_from(["spillway", "local", "waterfall"]),
+    gone=st.sampled_from([None, *((service, c) for service in ("frontend", "backend") for c in CLUSTERS)]),
 )
-def test_the_publisher_has_nothing_to_change(guardrails, before, policy):
-    """Denials, pins, minimum local share, maximum shift and draining together, from any rules in force or none."""
+def test_the_publisher_has_nothing_to_change(guardrails, before, policy, gone):
+    """Denials, pins, minimum local share, maximum shift and draining together, from any rules in force or none; also when
+    a service has no live Envoy in a cluster any more."""
     assume(check(guardrails, TOPOLOGY) == [])
     in_force = None if before is None else _in_force(before)
     rules = None if in_force is None else of_ruleset(in_force)
-    built = model.build(TOLD, TOPOLOGY, NOW, guardrails=guardrails, in_force=rules)
+    placement = {c: SERVICES - {gone[0]} if gone and gone[1] == c else SERVICES for c in CLUSTERS}
+    told = replace(TOLD, placement=placement)
+    built = model.build(told, TOPOLOGY, NOW, guardrails=guardrails, in_force=rules)
     assert built.problem is not None, built.refusals
     solution = REGISTRY[policy]().route(built.problem)
     stamp = Stamp("id", policy, Origin.ORIGIN_OPTIMIZER, built.window, NOW, 120.0, built.classes)
     ruleset = from_solution(built.problem, solution, stamp, TOPOLOGY).ruleset
     parts = {} if in_force is None else slices.cut(in_force, CLUSTERS, in_force.version)
-    decision = decide(ruleset, Context(TOPOLOGY, guardrails, parts, int(NOW * SECOND)))
-    known = {key for key in of_ruleset(ruleset) if _seen_alike(built.problem, key, guardrails, rules or {})}
+    decision = decide(ruleset, Context(TOPOLOGY, guardrails, parts, int(NOW * SECOND), placement=placement))
+    known = {
+        key for key in of_ruleset(ruleset) if _seen_alike(built.problem, key, guardrails, rules or {}, gone)
+    }
     # Where minimum local share and maximum shift disagree, the publisher raises and clamps to what was proposed.
     assert decision.ruleset is not None, decision.reason
     published, proposed = of_ruleset(decision.ruleset), of_ruleset(ruleset)

@@ -4,7 +4,7 @@ The publisher enforces it; the optimizer routes within it, so that there is noth
 "optimizer" are enforced by the optimizer alone, for a publisher knows neither loads nor prices.
 
 maximum_shift: 2000              # parts of 10 000 that one version may move of one rule; default: no bound
-minimum_local_share: 1000        # parts of 10 000 that stay local where the service is placed locally
+minimum_local_share: 1000        # parts of 10 000 that stay local where the service has a live Envoy locally
 maximum_age_seconds: 60          # older proposals are refused
 maximum_expiry_seconds: 3600     # later expiries are cut to this
 denied_destinations:             # data residency, down to failover inside Envoy; a key that is left out means every

@@ -26,6 +26,12 @@ class Context:
     resumed: bool = False
     # By origin, the newest fencing token that it has proposed under.
     fences: Mapping[Origin, int] = field(default_factory=dict)
+    # By cluster, the services that have a live Envoy there; without clusters whose relays are silent.
+    placement: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def gone(self, service: str, cluster: str) -> bool:
+        """Whether the cluster's relays report, and none of them an Envoy of the service."""
+        return service not in self.placement.get(cluster, {service})
 
 
 def contract_problems(proposal: Ruleset, topology: Topology) -> list[str]:

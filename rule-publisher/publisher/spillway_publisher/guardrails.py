@@ -140,6 +140,8 @@ def _keep_local(rule: Rule, context: Context) -> bool:
     service = rule.traffic_class.service
     if local not in proposed and local not in held.placed(context.topology, service):
         return False
+    if not proposed.get(local) and context.gone(service, local):
+        return False
     if proposed.get(local, 0) >= minimum or _closed(rule, local, context.policy):
         return False
     why = f"minimum_local_share: {proposed.get(local, 0)} raised to {minimum}"
@@ -162,7 +164,11 @@ def _limit_shift(rule: Rule, base: Rule | None, context: Context) -> bool:
         if link.source_cluster == rule.source_cluster
     }
     reachable.add(rule.source_cluster)
-    if any(w and (c not in reachable or _closed(rule, c, context.policy)) for c, w in start.items()):
+    service = rule.traffic_class.service
+    if any(
+        w and (c not in reachable or context.gone(service, c) or _closed(rule, c, context.policy))
+        for c, w in start.items()
+    ):
         return False
     target = _weights(rule)
     why = f"maximum_shift: a shift of {weights.shift(start, target)} clamped to {maximum}"

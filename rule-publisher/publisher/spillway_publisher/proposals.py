@@ -6,7 +6,7 @@ says that it has a version, and only what is missing is written.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from google.protobuf.message import DecodeError
 from nats.aio.msg import Msg
@@ -44,6 +44,8 @@ class Proposals:
         self.policy = policy  # the service replaces it when the operator does
         self._hot_state, self._history, self._telemetry = hot_state, history, telemetry
         self._clusters = [cluster.name for cluster in topology.clusters]
+        # By cluster, the services that have a live Envoy; without clusters where that is unknown.
+        self.placement: Callable[[], Mapping[str, frozenset[str]]] = dict
         self.on_published: Callable[[Ruleset], None] = lambda whole: None  # with its version
         # Beside those of published versions, which the bucket knows over restarts.
         # By origin: the token, and the newest version when it was refused.
@@ -109,6 +111,7 @@ class Proposals:
                 time.time_ns(),
                 resumed=given is not None,
                 fences=self._fences(),
+                placement=self.placement(),
             )
             decision = decide(self._whole(proposal, context), context)
             if decision.ruleset is None:

@@ -120,6 +120,14 @@ class Reports:
             raise Malformed(error.reason, str(error)) from error
         return heartbeat
 
+    def placement(self) -> dict[str, frozenset[str]]:
+        """By cluster, the services that have a live Envoy; without clusters whose relays are silent."""
+        now, known = time.monotonic(), {}
+        for cluster, presence in self._presences.items():
+            if self._caught_up and presence.until > now and (union := presence.placement(cluster)):
+                known[cluster] = frozenset(s.service for s in union.services if s.connected_envoys)
+        return known
+
     def _place(self) -> None:
         for cluster in self._unplaced:
             presence = self._presences[cluster]

@@ -60,6 +60,7 @@ class Service:
         self._checkpoints = Checkpoints(keys, telemetry, settings.checkpoints_bytes, settings.nats_replicas)
         self._proposals.on_published = self._checkpoints.note
         self._reports = Reports(set(self._clusters), self._hot_state, self._clickhouse, telemetry)
+        self._proposals.placement = self._reports.placement
         self._recovered = False
 
     async def run(self) -> None:

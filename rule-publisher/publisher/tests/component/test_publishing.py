@@ -296,6 +296,35 @@ async def test_two_relays_place_together_also_after_a_publisher_restart(world):
     assert await placed_by_relays(world, js, beats[0]) == both
 
 
+async def test_the_minimum_local_share_is_kept_where_the_service_lives(world, make):
+    """North's relay names an Envoy of the service, and later none: the share stays while there is one, and goes then."""
+    (world.folder / "guardrails.yaml").write_text("minimum_local_share: 1000")
+    process = world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
+    js = await world.jetstream()
+    away = {"north": {"south": 10_000}}
+    beat = Heartbeat(cluster="north", ttl_seconds=2, relay="relay-0")
+    beat.services.add(service="shop", connected_envoys=1, envoys=[7])
+
+    async def split() -> dict[str, int]:
+        proposal = make(away)
+        await world.propose(proposal)
+        await world.published(proposal)
+        return {d.cluster: d.weight for d in (await world.value("north")).rules[0].destinations}
+
+    await placed_by_relays(world, js, beat)
+    assert await split() == {"north": 1000, "south": 9000}
+    beat.services[0].service = "cart"
+
+    async def moved() -> bool:
+        return [s["service"] for s in await placed_by_relays(world, js, beat)] == ["cart"]
+
+    await eventually_async(moved, "no Envoy of the service in north")
+    assert await split() == {"south": 10_000}
+    await eventually_async(lambda: world.hot("spillway:placement:north") is None, "placement unknown")
+    assert await split() == {"north": 1000, "south": 9000}
+    assert world.health(process)["status"] == 200
+
+
 async def test_late_heartbeats_place_nothing(world):
     """A heartbeat from before its time to live, found at start, is not taken for the present."""
     process = world.publisher()

@@ -27,11 +27,15 @@ def split(ruleset: Ruleset, source: str) -> dict[str, int]:
 def ask(topology):
     """ask(proposal, in_force=..., resumed=..., **policy) -> Decision at NOW."""
 
-    def decided(proposal, in_force: Ruleset | None = None, resumed=False, fences=None, **policy):
+    def decided(
+        proposal, in_force: Ruleset | None = None, resumed=False, fences=None, placement=None, **policy
+    ):
         clusters = [c.name for c in topology.clusters]
         parts = slices.cut(in_force, clusters, in_force.version) if in_force else {}
         guardrails = Guardrails(**policy)
-        return decide(proposal, Context(topology, guardrails, parts, NOW, resumed, fences or {}))
+        return decide(
+            proposal, Context(topology, guardrails, parts, NOW, resumed, fences or {}, placement or {})
+        )
 
     return decided
 
@@ -205,6 +209,24 @@ def test_minimum_local_share_is_kept(ask, make):
     decision = ask(away, minimum_local_share=2500)
     assert split(decision.ruleset, "north") == {"north": 2500, "south": 7500}
     assert "minimum_local_share: 0 raised to 2500" in decision.ruleset.rules[0].reason
+
+
+def test_no_share_is_kept_where_no_envoy_of_the_service_lives_any_more(ask, make):
+    """North's relays report others only: requests leave at once, whatever stayed there on paper. Where relays are silent
+    the topology's word goes on, and so does a share that the proposer gives."""
+    before = make({"north": {"north": 10_000}}, now_ns=NOW - 10**9, version=3)
+    away = make({"north": {"south": 10_000}}, now_ns=NOW)
+    guarded = {"maximum_shift": 2000, "minimum_local_share": 1000}
+    gone, live = {"north": frozenset({"cart"})}, {"north": frozenset({"shop"})}
+    for in_force in (None, before):
+        decision = ask(away, in_force, placement=gone, **guarded)
+        assert split(decision.ruleset, "north") == {"south": 10_000} and decision.reason == ""
+        for known in (live, {}, {"south": frozenset()}):
+            stays = split(ask(away, in_force, placement=known, **guarded).ruleset, "north")
+            assert stays == {"north": 8000, "south": 2000}
+    assert split(ask(away, placement=live, minimum_local_share=1000).ruleset, "north")["north"] == 1000
+    given = make({"north": {"north": 500, "south": 9500}}, now_ns=NOW)
+    assert split(ask(given, placement=gone, minimum_local_share=1000).ruleset, "north")["north"] == 1000
 
 
 def test_pins_replace_and_add_rules(ask, make, good):
