@@ -21,20 +21,23 @@ CLUSTER = "one"
 
 
 class Application(http.server.BaseHTTPRequestHandler):
-    """/stream/N: a byte at the beginning and one after N seconds; anything else: 200."""
+    """/stream/N: a byte at the beginning and one after N seconds; /header/NAME: with a response header of the name;
+    anything else: 200."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        _, kind, *seconds = self.path.split("/")
+        _, kind, *argument = self.path.split("/")
         body = b"ab"
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
+        if kind == "header":
+            self.send_header(argument[0], "UF")
         self.end_headers()
         self.wfile.write(body[:1])
         self.wfile.flush()
         if kind == "stream":
-            time.sleep(float(seconds[0]))
+            time.sleep(float(argument[0]))
         self.wfile.write(body[1:])
 
     def log_message(self, *_: object) -> None:

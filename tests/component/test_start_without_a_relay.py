@@ -85,3 +85,28 @@ def requests(admin_port: int) -> int:
 def connections(admin_port: int) -> int:
     page = f"http://{HOST}:{admin_port}/stats?filter=http.inbound.downstream_cx_active"
     return int(httpx.get(page, trust_env=False).text.rpartition(" ")[2] or 0)
+
+
+def test_an_application_cannot_speak_for_its_proxy(tmp_path: Path):
+    """Response headers that callers' Envoys take as the word of the pod's own Envoy do not leave the pod when the
+    application sets them, with the relay's routes and before there are any."""
+    mesh = Mesh(tmp_path)
+    pod = mesh.pod("cart")
+
+    def passed() -> set[str]:
+        names = ("x-spillway-no-answer", "x-envoy-immediate-health-check-fail", "x-of-its-own")
+        answers = {
+            n: httpx.get(f"http://{HOST}:{pod.inbound_port}/header/{n}", trust_env=False) for n in names
+        }
+        assert {a.status_code for a in answers.values()} == {200}
+        return {name for name, answer in answers.items() if name in answer.headers}
+
+    with contextlib.ExitStack() as stack, contextlib.closing(mesh):
+        stack.enter_context(running(mesh.envoy(pod)))
+        assert passed() == {"x-of-its-own"}
+        stack.enter_context(running(mesh.relay([pod])))
+        page = f"http://{HOST}:{pod.admin_port}/stats?filter=rds.spillway-inbound.update_success"
+        eventually(
+            lambda: int(httpx.get(page, trust_env=False).text.rpartition(" ")[2] or 0), "the relay's routes"
+        )
+        assert passed() == {"x-of-its-own"}

@@ -57,6 +57,7 @@ const (
 	HttpHeaderSourceCluster         = "x-spillway-source-cluster"
 	HttpHeaderSourceService         = "x-spillway-source-service"
 	HttpHeaderNoAnswer              = "x-spillway-no-answer"
+	HttpHeaderHealthCheckFail       = "x-envoy-immediate-health-check-fail"
 	HttpHeaderRoutes                = "x-spillway-routes"
 	HttpHeaderDenied                = "x-spillway-denied"
 	HttpHeaderTraceparent           = "traceparent"

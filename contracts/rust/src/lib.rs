@@ -54,6 +54,7 @@ pub const HTTP_HEADER_CLUSTER: &str = "x-spillway-cluster";
 pub const HTTP_HEADER_SOURCE_CLUSTER: &str = "x-spillway-source-cluster";
 pub const HTTP_HEADER_SOURCE_SERVICE: &str = "x-spillway-source-service";
 pub const HTTP_HEADER_NO_ANSWER: &str = "x-spillway-no-answer";
+pub const HTTP_HEADER_HEALTH_CHECK_FAIL: &str = "x-envoy-immediate-health-check-fail";
 pub const HTTP_HEADER_ROUTES: &str = "x-spillway-routes";
 pub const HTTP_HEADER_DENIED: &str = "x-spillway-denied";
 pub const HTTP_HEADER_TRACEPARENT: &str = "traceparent";

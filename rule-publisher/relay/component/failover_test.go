@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/envoy"
 	"spillway.dev/relay/internal/table"
 	"spillway.dev/relay/internal/testkit"
 )
@@ -263,5 +264,7 @@ func blackHole(t *testing.T) string {
 func callee(t *testing.T, application string) string {
 	t.Helper()
 	_, port, _ := strings.Cut(application, ":")
-	return startProxy(t, "testdata/callee.yaml", map[string]any{"AppPort": port}).Listener("inbound")
+	routes, err := envoy.InboundRoutes(table.Table{Service: "shop"})
+	must(t, err)
+	return startProxy(t, "testdata/callee.yaml", map[string]any{"AppPort": port, "Routes": asJSON(t, routes)}).Listener("inbound")
 }

@@ -55,3 +55,38 @@ func TestARequestThatCrashesItsServerIsDeliveredOnce(t *testing.T) {
 		})
 	}
 }
+
+// An application that answers with the headers of a proxy that did not reach it gets each request once all the
+// same, and keeps its share: only what Envoy itself says moves requests.
+func TestAnApplicationCannotSpeakForItsProxy(t *testing.T) {
+	for _, header := range []string{"x-spillway-no-answer", "x-envoy-immediate-health-check-fail"} {
+		t.Run(header, func(t *testing.T) {
+			var delivered atomic.Int32
+			claims := func(name string) string {
+				_, port := testkit.BackendOf(t, 0, func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/items/claim" {
+						delivered.Add(1)
+						w.Header().Set(header, "UF")
+						w.WriteHeader(http.StatusServiceUnavailable)
+					}
+					w.Write([]byte(name)) //nolint:errcheck // the asker is gone
+				})
+				return callee(t, local(port))
+			}
+			p := callerOf(t, claims("north"), claims("south"), claims("far"))
+			const asked = 5 // more than a row of failures that would eject
+			for range asked {
+				if got := p.Call("outbound", "shop", "GET", "/items/claim"); got.Status != http.StatusServiceUnavailable {
+					t.Errorf("status %d, want the application's 503", got.Status)
+				}
+			}
+			if got := delivered.Load(); got != asked {
+				t.Errorf("%d requests were delivered %d times", asked, got)
+			}
+			time.Sleep(50 * time.Millisecond) // an ejection would reach every thread
+			if calls := repeat(p, 50, "GET", "/items/7"); calls.lost > 0 || calls.answered["south"] != 50 {
+				t.Errorf("other requests: %v, want all from south", calls)
+			}
+		})
+	}
+}

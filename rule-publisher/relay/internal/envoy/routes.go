@@ -50,9 +50,14 @@ func InboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 	}
 	host.Routes = append(host.Routes, newRoute(names.XdsCatchAllRoute, anyMatch, action, nil))
 	return &route.RouteConfiguration{Name: names.XdsInboundRoute, VirtualHosts: []*route.VirtualHost{host},
-		TypedPerFilterConfig:   map[string]*anypb.Any{names.XdsAloneHeaderFilter: switchedOff, names.XdsAloneRouteFilter: switchedOff},
-		RequestHeadersToRemove: []string{names.HttpHeaderRoutes}}, nil
+		TypedPerFilterConfig:    map[string]*anypb.Any{names.XdsAloneHeaderFilter: switchedOff, names.XdsAloneRouteFilter: switchedOff},
+		RequestHeadersToRemove:  []string{names.HttpHeaderRoutes},
+		ResponseHeadersToRemove: proxiesOnly}, nil
 }
+
+// proxiesOnly are response headers that callers' Envoys act upon. From an application they would have its requests
+// sent again, or its endpoint taken out. A proxy's own answers get them after the routes.
+var proxiesOnly = []string{names.HttpHeaderNoAnswer, names.HttpHeaderHealthCheckFail}
 
 // switchedOff is for the filters that infra/envoy/pod.yaml has for the time without these routes.
 var switchedOff = mustAny(&route.FilterConfig{Disabled: true})
