@@ -5,6 +5,7 @@ use spillway_contracts::{VALUE_DIRECTION_INBOUND, VALUE_DIRECTION_OUTBOUND};
 
 use crate::Direction;
 use crate::caller::Pattern;
+use crate::message::is_ascii_message;
 use crate::outbox::Bounds;
 
 /// Longest DNS name.
@@ -68,7 +69,7 @@ impl Config {
             service: keys.name("service", None),
             edge: keys.edge(),
             peer_identity: keys.peer_identity(),
-            collector_cluster: keys.name("collector_cluster", Some("spillway-collector")),
+            collector_cluster: keys.collector_cluster(),
             flush_interval_ms: keys.number("flush_interval_ms", 1_000, 10..=60_000),
             bounds: Bounds {
                 batch_spans: keys.number("max_batch_spans", 512, 1..=65_536) as usize,
@@ -165,6 +166,19 @@ impl Keys {
             )),
         }
         String::new()
+    }
+
+    /// Envoy reads the name as a message `GrpcService` first, and only when that fails as the name of a cluster. Most
+    /// names are no message; one that is would be a service without a target, which no call may name.
+    fn collector_cluster(&mut self) -> String {
+        let name = self.name("collector_cluster", Some("spillway-collector"));
+        if !name.is_empty() && is_ascii_message(name.as_bytes()) {
+            self.errors.push(format!(
+                "collector_cluster: {name:?} is not allowed, Envoy reads it as an encoded message; expected another name, \
+                 such as \"spillway-collector\""
+            ));
+        }
+        name
     }
 
     fn number(&mut self, key: &str, default: u64, allowed: std::ops::RangeInclusive<u64>) -> u64 {

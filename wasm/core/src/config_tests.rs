@@ -79,3 +79,29 @@ fn edge_has_no_default() {
         assert!(with("inbound", &more).unwrap_err().contains("peer_identity: "), "{bad}");
     }
 }
+
+/// Envoy first reads the collector's name as a protobuf message, and takes it for a name only when that fails. A name
+/// that happens to be a message would be a service without a target.
+#[test]
+fn names_that_envoy_would_read_as_a_message_are_refused() {
+    let with = |name: &str| {
+        Config::parse(MINIMAL.replace('}', &format!(r#", "collector_cluster": "{name}"}}"#)).as_bytes())
+    };
+    for name in ["x1", "x1h2", "a12345678", "sx1t", "5abcd"] {
+        let error = with(name).unwrap_err();
+        assert!(error.contains(&format!("collector_cluster: {name:?}")), "{error}");
+    }
+    for name in [
+        "spillway-collector",
+        "otel",
+        "collector",
+        "x",
+        "sx1",
+        "sx1u",
+        "200",
+        "Bxx",
+        "outbound_.4317_._.otel.svc",
+    ] {
+        assert_eq!(with(name).unwrap().collector_cluster, name);
+    }
+}

@@ -18,6 +18,7 @@ pub mod headers;
 pub mod hex;
 pub mod ids;
 pub mod load;
+pub mod message;
 pub mod otlp;
 pub mod outbox;
 pub mod outcome;
