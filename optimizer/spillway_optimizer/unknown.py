@@ -85,6 +85,17 @@ def _heartbeat(telemetry: Telemetry, cluster: str) -> Iterable[str]:
         yield f"placement: no heartbeat from {cluster!r}"
 
 
+def gained(
+    unknown: Unknown, class_id: str, before: Mapping[str, int], after: Mapping[str, int]
+) -> str | None:
+    """Why no weight of the class may change like this: a cluster that would get more is unknown. None: it may."""
+    for cluster in sorted(after):
+        why = unknown.why(class_id.partition(" ")[0], cluster)
+        if why is not None and after[cluster] > before.get(cluster, 0):
+            return f"{class_id!r} in {cluster!r} is unknown: {why}; no weight towards it rises"
+    return None
+
+
 def of(unknown: Unknown, key: Pair) -> bool:
     """Whether the demand of (cluster, class) is unknown."""
     return unknown.why(key[1].partition(" ")[0], key[0]) is not None

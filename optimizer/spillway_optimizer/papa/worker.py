@@ -9,7 +9,7 @@ from dataclasses import replace
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 
-from spillway_optimizer import OptimizerError, hot, metrics
+from spillway_optimizer import OptimizerError, hot, metrics, unknown
 from spillway_optimizer.config import Papa
 from spillway_optimizer.health import Health
 from spillway_optimizer.history import History, utc
@@ -23,7 +23,7 @@ from spillway_optimizer.papa.step import Parameters, choose, discrepancies, judg
 from spillway_optimizer.papa.watch import Interrupted, Watch
 from spillway_optimizer.proposals import Proposals
 from spillway_optimizer.reading import NATS_AWAY, REDIS_AWAY, Reader
-from spillway_optimizer.rules import RuleKey, Rules
+from spillway_optimizer.rules import RuleKey, Rules, Weights
 from spillway_optimizer.sequential import Judge, Verdict
 
 _SAMPLE_S = 1.0
@@ -127,6 +127,7 @@ class Worker:
         weights = in_force.rules[key]
         d = discrepancies(weights, before.observations[key], before.rule_rps.get(key, 0.0))
         after = shift(weights, d, self.parameters.gamma)
+        await self._check_known(key, weights, after)
         trial = Trial(key, dict(weights), after, before.objective_ms)
         gaps = ", ".join(f"{c} {o.gap_ms:+.1f} ms" for c, o in sorted(before.observations[key].items()))
         self.states.say("papa", f"trying {key} {dict(weights)} -> {after}")
@@ -171,11 +172,13 @@ class Worker:
         return test.verdict, measure(found, expected(ruleset))
 
     async def _roll_back(self, trial: Trial, objective_ms: float | None, why: str) -> bool:
-        """Puts the weights before the trial back. False, and nothing done: others have changed them since."""
+        """Puts the weights before the trial back. False, and nothing done: others have changed them since. Raises
+        Interrupted while it cannot be done."""
         in_force = await self.watch.complete(settled=False)
         nan = float("nan")
         mine = _weights(in_force, trial.key) == _positive(trial.after)
         if mine:
+            await self._check_known(trial.key, trial.after, trial.before)
             await self._publish(
                 in_force, trial.key, trial.before, "PAPA: rolled back, no improvement was observed"
             )
@@ -185,6 +188,17 @@ class Worker:
             )
         await self._save(replace(self.checkpoint, trial=None))
         return mine
+
+    async def _check_known(self, key: RuleKey, before: Weights, after: Weights) -> None:
+        """Raises Interrupted while a destination that would get more is unknown. A step that is to be rolled back then
+        stays until it is known."""
+        telemetry = await self.reader.read()
+        if telemetry is None:
+            raise Interrupted("no telemetry")
+        now, most_s = time.time(), self.settings.papa_board_max_age_s
+        found = unknown.unknowns(telemetry, self.clusters, now, most_s)
+        if why := unknown.gained(found, key.class_id, before, after):
+            raise Interrupted(why)
 
     async def _supersede(self, trial: Trial, why: str) -> None:
         """The trial cannot be judged. If it is still in force the next turn rolls it back."""
