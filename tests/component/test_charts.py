@@ -1,9 +1,14 @@
-"""The judge of charts itself: schemas made from the API server's document refuse what the server refuses."""
+"""The judge of charts itself: schemas made from the API server's document refuse what the server refuses. And the
+commands of the charts' READMEs."""
 
 import copy
+import re
+import shlex
 
 import charts
 import pytest
+import yaml
+from spillway_lab.testing.servers import ROOT
 
 pytestmark = pytest.mark.component
 POD = {
@@ -90,3 +95,16 @@ def test_selectors_that_select_nothing_are_found():
         "PodDisruptionBudget b: selects no pod",
         "Service s: nobody listens on 81",
     ]
+
+
+@pytest.mark.parametrize("chart", ["spillway-global", "spillway-cluster"])
+def test_the_install_command_of_a_readme_gives_all_that_is_required(
+    chart: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Typed at the top of the repository, it renders what the API server takes."""
+    readme = (ROOT / "infra/helm" / chart / "README.md").read_text().replace("\\\n", " ")
+    [command] = re.findall(r"^    helm install (.+)$", readme, re.MULTILINE)
+    monkeypatch.chdir(ROOT)
+    done = charts.helm("template", *shlex.split(command))
+    assert done.returncode == 0, done.stderr
+    charts.conform([document for document in yaml.safe_load_all(done.stdout) if document])

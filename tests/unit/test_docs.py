@@ -48,3 +48,23 @@ def test_every_link_of_a_page_leads_somewhere(page):
         if not path.exists() or (anchor and anchor not in anchors):
             broken.append(f"{target}#{anchor}")
     assert broken == []
+
+
+def test_every_make_target_that_a_page_names_is_there():
+    """Also in the READMEs of folders; and the first page names every benchmark."""
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.M))
+    pages = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("[a-z]*/**/README.md"),
+    ]
+    named = {
+        (str(page.relative_to(ROOT)), target)
+        for page in pages
+        for target in re.findall(r"(?:`|^ *)make ([a-z][a-z0-9-]*)", page.read_text(), re.M)
+    }
+    assert len(named) >= 20
+    assert {(page, target) for page, target in named if target not in targets} == set()
+    benchmarks = {target for target in targets if target.startswith("bench-")}
+    assert benchmarks <= set(re.findall(r"`(?:make )?(bench-[a-z]+)", (ROOT / "README.md").read_text()))
