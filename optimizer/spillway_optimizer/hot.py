@@ -6,6 +6,7 @@ from typing import Any
 
 from google.protobuf import json_format
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import ContractError, hold, names, traffic_class
@@ -82,7 +83,8 @@ class InForce:
 
 
 async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
-    """The Redis half of Telemetry, in one round trip; entries that cannot be read are in `malformed`."""
+    """The Redis half of Telemetry, in one round trip. What cannot be read is in `malformed`; what it was to say of the
+    load of a service, or of a whole cluster, is unknown."""
     async with redis.pipeline(transaction=False) as pipeline:
         pipeline.hgetall(names.REDIS_KEY_NETWORK)
         for cluster in clusters:
@@ -90,18 +92,26 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
             pipeline.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
             pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
             pipeline.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
-        pairs, *told = await pipeline.execute()
+        pairs, *told = await pipeline.execute(raise_on_error=False)
     bad: list[str] = []
+    load, demand, unknown = {}, {}, {}
+    for c, one, two, said in zip(clusters, told[0::4], told[1::4], told[3::4], strict=True):
+        lost: dict[str, str] = {}
+        load[c] = _board(one, LoadBoardEntry, bad, lost)
+        demand[c] = _board(two, DemandEntry, bad, lost)
+        found = {service: UnknownEntry(0.0, why) for service, why in lost.items()} | _unknowns(said)
+        unknown |= {c: found} if found else {}
+    texts = dict(zip(clusters, told[2::4], strict=True))
     return Telemetry(
-        load={c: _board(hashed, LoadBoardEntry, bad) for c, hashed in zip(clusters, told[0::4], strict=True)},
-        demand={c: _board(hashed, DemandEntry, bad) for c, hashed in zip(clusters, told[1::4], strict=True)},
+        load=load,
+        demand=demand,
         network=_network(pairs, bad),
-        placement={c: _services(text, c, bad) for c, text in zip(clusters, told[2::4], strict=True)},
-        unknown={c: _unknowns(hashed) for c, hashed in zip(clusters, told[3::4], strict=True) if hashed},
+        placement={c: _services(text, c, bad) for c, text in texts.items()},
+        unknown=unknown,
         malformed=tuple(bad),
         pods={
             (c, service): count
-            for c, text in zip(clusters, told[2::4], strict=True)
+            for c, text in texts.items()
             for service, count in (_connected(text, c, []) or {}).items()
         },
     )
@@ -113,16 +123,27 @@ async def pulse(redis: Redis, clusters: tuple[str, ...]) -> Pulse:
         for cluster in clusters:
             pipeline.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
             pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
-        told = await pipeline.execute()
-    demand = {c: _board(hashed, DemandEntry, []) for c, hashed in zip(clusters, told[0::2], strict=True)}
+        told = await pipeline.execute(raise_on_error=False)
+    demand = {c: _board(hashed, DemandEntry, [], {}) for c, hashed in zip(clusters, told[0::2], strict=True)}
     return Pulse(
         rates(demand), {c: _services(text, c, []) for c, text in zip(clusters, told[1::2], strict=True)}
     )
 
 
+def _wrong_type(reply: Any) -> str:
+    """Why a reply cannot be read: the key holds another type. Empty: it can. Raises every other error of Redis."""
+    if not isinstance(reply, Exception):
+        return ""
+    if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
+        return str(reply)
+    raise reply
+
+
 def _unknowns(hashed: dict[str, str]) -> dict[str, UnknownEntry]:
     """By service, or names.VALUE_WHOLE_CLUSTER: what the boards do not know now. An entry that cannot be read counts
     as present: whoever wrote it said that something is unknown."""
+    if why := _wrong_type(hashed):
+        return {names.VALUE_WHOLE_CLUSTER: UnknownEntry(0.0, why)}
     return {field: _unknown(text) for field, text in hashed.items()}
 
 
@@ -139,6 +160,9 @@ def rates(demand: Mapping[str, Mapping[str, DemandEntry]]) -> Rates:
 
 def _network(pairs: dict[str, str], bad: list[str]) -> dict[tuple[str, str], NetworkEntry]:
     network = {}
+    if why := _wrong_type(pairs):
+        bad.append(f"network: {why}")
+        return network
     for pair, text in pairs.items():
         source, arrow, destination = pair.partition(">")
         try:
@@ -150,14 +174,22 @@ def _network(pairs: dict[str, str], bad: list[str]) -> dict[tuple[str, str], Net
     return network
 
 
-def _board(hashed: dict[str, str], kind, bad: list[str]) -> dict:
+def _board(hashed: dict[str, str], kind, bad: list[str], lost: dict[str, str]) -> dict:
+    """Adds to `lost` the services whose entries cannot be read, with the reason: they are unknown, not without load."""
     board = {}
+    if why := _wrong_type(hashed):
+        bad.append(f"{kind.__name__}: {why}")
+        lost[names.VALUE_WHOLE_CLUSTER] = why
+        return board
     for class_id, text in hashed.items():
+        service = ""
         try:
-            traffic_class.parse(class_id)
+            service = traffic_class.parse(class_id).service
             board[class_id] = kind.from_json(text)
         except ContractError as error:
             bad.append(str(error))
+            if service:
+                lost[service] = str(error)
     return board
 
 
@@ -168,7 +200,7 @@ def _services(text: str | None, cluster: str, bad: list[str]) -> frozenset[str] 
 
 def _connected(text: str | None, cluster: str, bad: list[str]) -> dict[str, int] | None:
     """Envoys of each service that has any; None: unknown."""
-    if text is None:
+    if _wrong_type(text) or text is None:
         return None
     try:
         heartbeat = json_format.Parse(text, Heartbeat(), ignore_unknown_fields=True)

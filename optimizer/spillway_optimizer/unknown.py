@@ -44,10 +44,15 @@ def unknowns(telemetry: Telemetry, clusters: Iterable[str], now: float, max_age_
     services: dict[Pair, str] = {}
     for cluster in clusters:
         for name, entry in sorted(telemetry.unknown.get(cluster, {}).items()):
+            why = (
+                f"{entry.reason}, known until {max(now - entry.at, 0.0):.0f} s ago"
+                if entry.at
+                else entry.reason
+            )
             if name == names.VALUE_WHOLE_CLUSTER:
-                found[cluster] = f"{entry.reason}, known until {max(now - entry.at, 0.0):.0f} s ago"
+                found[cluster] = why
             else:
-                services[name, cluster] = f"{entry.reason}, known until {max(now - entry.at, 0.0):.0f} s ago"
+                services[name, cluster] = why
         for name, why in _behind(telemetry, cluster, max_age_s):
             services.setdefault((name, cluster), why)
         reasons = [*_boards(telemetry, cluster, now, max_age_s), *_heartbeat(telemetry, cluster)]

@@ -7,7 +7,7 @@ second.
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from redis.asyncio import Redis
@@ -79,6 +79,8 @@ class Boards:
                     await self._prune(key, set(entries), owns)
         except (RedisError, OSError) as error:
             self._status.failed(self.NAME, f"{type(error).__name__}: {error}")
+            if "WRONGTYPE" in str(error):
+                await self._remove_others(boards)
             return False
         self._status.ok(self.NAME)
         return True
@@ -94,6 +96,19 @@ class Boards:
                     pipe.hset(key, mapping={name: entry.to_json() for name, entry in entries.items()})
                     pipe.pexpire(key, int(self._expiry_s * 1000))
             await pipe.execute()
+
+    async def _remove_others(self, keys: Iterable[str]) -> None:
+        """Removes keys that are no hashes: nobody can read or write them, and they do not expire."""
+        try:
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for key in keys:
+                    pipe.hget(key, "")
+                found = await pipe.execute(raise_on_error=False)
+            for key, reply in zip(keys, found, strict=True):
+                if isinstance(reply, RedisError):
+                    await self._redis.pexpire(key, 0)
+        except (RedisError, OSError):
+            pass  # tried again at the next turn
 
     async def _prune(self, key: str, current: set[str], owns: Owns) -> None:
         fields = await self._redis.hgetall(key)

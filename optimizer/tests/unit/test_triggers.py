@@ -82,7 +82,7 @@ class _Redis:
 
     get = hgetall
 
-    async def execute(self):
+    async def execute(self, raise_on_error):
         return [self.board, None] * (self.asked // 2)
 
 

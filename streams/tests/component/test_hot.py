@@ -43,3 +43,15 @@ async def test_an_absent_redis_is_named_and_forgotten_once_it_is_back(redis_url)
     here = Boards(redis_url, 15.0, 18.0, status)
     await here.reach()
     assert not status.problems()
+
+
+async def test_a_key_that_is_no_hash_is_removed_and_written_at_the_next_turn(redis_url):
+    """Otherwise it stays for ever: nothing that is no hash expires, and no board can be written to it."""
+    redis, status = Redis.from_url(redis_url, decode_responses=True), Status(Boards.NAME)
+    redis.delete(KEY)
+    redis.set(KEY, "no hash")
+    board = Boards(redis_url, 15.0, 18.0, status)
+    await board.put(_entries(1.0, "a") | {f"{KEY}:2": _entries(1.0, "b")[KEY]})
+    assert Boards.NAME in status.problems() and set(redis.hgetall(f"{KEY}:2")) == {"b"}
+    await board.put(_entries(2.0, "a"))
+    assert set(redis.hgetall(KEY)) == {"a"} and not status.problems()

@@ -1,0 +1,67 @@
+"""What Redis holds and cannot be read is unknown, not zero, and one such key hides no other."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from redis.exceptions import ConnectionError, ResponseError
+from spillway_contracts import names
+from spillway_optimizer import hot
+from spillway_optimizer.unknown import unknowns
+
+WRONG = ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value")
+DEMAND = {"web GET /x": '{"at": 99, "rps": 40, "failed_share": 0, "duration_ms": 1}'}
+
+
+class _Redis:
+    """Replies by key; other hashes are empty, and other heartbeats are of no service."""
+
+    def __init__(self, replies):
+        self.replies, self.asked = replies, []
+
+    @asynccontextmanager
+    async def pipeline(self, transaction):
+        yield self
+
+    def hgetall(self, key):
+        self.asked.append(self.replies.get(key, {}))
+
+    def get(self, key):
+        self.asked.append(self.replies.get(key, "{}"))
+
+    async def execute(self, raise_on_error):
+        assert not raise_on_error
+        return self.asked
+
+
+def key(name: str, cluster: str) -> str:
+    return getattr(names, f"REDIS_KEY_{name}").format(cluster=cluster)
+
+
+async def read(replies):
+    return await hot.boards(_Redis({key("DEMAND", "east"): DEMAND, **replies}), ("west", "east"))
+
+
+@pytest.mark.parametrize("name", ["LOAD", "DEMAND", "UNKNOWN"])
+async def test_a_board_of_another_type_makes_its_cluster_unknown_and_no_other(name):
+    found = await read({key(name, "west"): WRONG})
+    why = unknowns(found, ("west", "east"), 100.0, 15.0)
+    assert set(why.clusters) == {"west"} and why.clusters["west"].startswith("WRONGTYPE")
+    assert found.demand["east"]["web GET /x"].rps == 40
+
+
+async def test_an_entry_that_cannot_be_read_makes_its_service_unknown():
+    """Were it left out, it would read as no load."""
+    found = await read({key("DEMAND", "west"): {"web GET /x": "{", "no class": "{"}})
+    why = unknowns(found, ("west", "east"), 100.0, 15.0)
+    assert set(why.services) == {("web", "west")} and why.clusters == {}
+    assert "known until" not in why.services["web", "west"]
+
+
+async def test_a_placement_and_a_network_of_another_type_are_absent():
+    found = await read({key("PLACEMENT", "west"): WRONG, names.REDIS_KEY_NETWORK: WRONG})
+    assert found.placement["west"] is None and found.network == {}
+
+
+async def test_a_server_that_is_away_is_no_unknown_board():
+    with pytest.raises(ConnectionError):
+        await read({key("LOAD", "west"): ConnectionError("away")})
