@@ -1,0 +1,37 @@
+"""The rows of the model as ClickHouse has them."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from clickhouse_driver import Client
+from spillway_optimizer.history import History
+
+pytestmark = pytest.mark.component
+NONE = (math.nan, math.inf, -math.inf, -1e300, 1e300)
+# By table: its time, what each row is of, the column that is wrong, and a value that can be.
+TABLES = {
+    "curves": ("fitted_at", {"service": "shop", "class": "shop GET /", "b_ms": 2.0, "norm_weight": 1.0}, "a_ms", 3.0),
+    "capacities": ("measured_at", {"cluster": "west", "service": "shop"}, "capacity_rps", 50.0),
+    "call_ratios": ("window_end", {"source_class": "web GET /", "class": "shop GET /"}, "calls_per_request", 2.0),
+    "network_times": (
+        "window_end", {"source_cluster": "west", "destination_cluster": "east", "samples": 9}, "mean_ms", 5.0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_row_that_cannot_be_hides_no_row_before_it(backends, table):
+    """Whoever may write the table writes values of no world after a good one: the good one goes on being the newest."""
+    at, of, column, good = TABLES[table]
+    url, now = backends[2].url, datetime.now(UTC)
+    client, history = Client.from_url(url), History(url)
+    client.execute(f"TRUNCATE TABLE {table}")
+    rows = [{at: now - timedelta(seconds=60), **of, column: good}]
+    rows += [{at: now - timedelta(seconds=n), **of, column: value} for n, value in enumerate(NONE)]
+    client.execute(f"INSERT INTO {table} ({', '.join(rows[0])}) VALUES", rows)
+    model = history.model()
+    found = {"network_times": model.network}.get(table) or getattr(model, table)
+    assert ([getattr(row, column) for row in found], model.malformed) == ([good], ())
+    client.disconnect()
+    history.close()
