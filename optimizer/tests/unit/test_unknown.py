@@ -48,12 +48,14 @@ def _towards(rules, cluster):
 
 
 async def test_a_stale_board_holds_its_cluster_and_no_other(mesh):
-    """East's boards are a minute old: its own rules and every weight towards it stay; west's new load goes to south."""
+    """East's boards are a minute old: its own rules and every weight towards it stay; west's new load goes to south. The
+    other application, whose load is as before, keeps all its rules."""
     await mesh.solve(NOW, _times("west", 1.2))
-    before = mesh.rules()
+    before, other = mesh.rules(), mesh.rules(OTHER)
     rows = await mesh.solve(NOW + 5, _all(_times("west", 1.6), _stale("east")), "load")
     after = mesh.rules()
     assert rows["gateway"]["outcome"] == "proposed"
+    assert rows[OTHER + "gateway"]["outcome"] == "renewed" and mesh.rules(OTHER) == other
     assert _towards(after, "east") == _towards(before, "east")
     assert {k: w for k, w in after.items() if k[0] == "east"} == {
         k: w for k, w in before.items() if k[0] == "east"
