@@ -15,6 +15,7 @@ from spillway_optimizer.papa import worker
 from spillway_optimizer.papa.checkpoint import Checkpoint
 from spillway_optimizer.papa.observe import Sample, measure
 from spillway_optimizer.rules import of_ruleset
+from spillway_optimizer.telemetry import Telemetry
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 TOPOLOGY = topology.load(GOLDEN / "topology.yaml")
@@ -38,7 +39,8 @@ class Mesh:
         )  # fmt: skip
         self.worker = worker.Worker(settings, TOPOLOGY, self, self, self)
         self.worker.lease = SimpleNamespace(held=lambda: True, fencing_token=7)
-        self.worker.watch, self.worker.checkpoint = self, Checkpoint()
+        self.worker.watch = self.worker.reader = self
+        self.worker.checkpoint = Checkpoint()
 
     async def turn(self) -> None:
         self.worker.checkpoint = Checkpoint(self.worker.checkpoint.progress)
@@ -58,7 +60,10 @@ class Mesh:
         observed = {(self.key, cluster): ms for cluster, ms in own.items()}
         return Sample(at + self.chance.gauss(0, NOISE_MS), 0.0, {}, observed, {self.key: 100.0})
 
-    # The watch.
+    # The reader, and the watch.
+
+    async def read(self) -> Telemetry:
+        return Telemetry()  # nothing is said to be unknown
 
     async def complete(self, *_: object, **__: object) -> InForce:
         return self.in_force()
