@@ -49,7 +49,7 @@ class Envoy:
     counts: Counts
     counters: Counters
     by_second: dict[int, dict[Series, float]] = field(default_factory=lambda: defaultdict(dict))
-    past: tuple[int, ...] = ()  # when earlier lives began
+    past: dict[int, int] = field(default_factory=dict)  # by when other lives began, the newest report of each
     doubt: _Doubt | None = None
     is_set_back: bool = False
 
@@ -65,8 +65,11 @@ class Envoy:
 
     def take(self, report: Report, counts: Counts, taken: float) -> None:
         """Takes a further report, unless it is a repeat."""
-        is_newer = report.sent_ns > self.sent_ns or report.began_ns > self.began_ns
-        if report.began_ns in self.past or not (is_newer or self._goes_on(report, counts, taken)):
+        heard = self.past.get(report.began_ns)
+        # No restart begins earlier, nor again: whoever says so may be right, if nothing else is heard of this Envoy.
+        is_newer = heard is None and (report.began_ns, report.sent_ns) > (self.began_ns, self.sent_ns)
+        is_repeat = heard is not None and report.sent_ns <= heard
+        if is_repeat or not (is_newer or self._goes_on(report, counts, taken)):
             self.counters.add("repeated_totals")
             return
         if is_newer:
@@ -96,7 +99,8 @@ class Envoy:
         before = {} if is_reset else self.counts
         if is_reset:
             self.counters.add("totals_began_anew")
-            self.past = (*self.past, self.began_ns)[-_PAST:]
+            self.past.pop(report.began_ns, None)
+            self.past = dict([*self.past.items(), (self.began_ns, self.sent_ns)][-_PAST:])
         grown = {series: count - before.get(series, 0) for series, count in counts.items()}
         if report.began_ns < self.began_ns:  # how much of it is new is not known
             self.since, grown = taken, {}

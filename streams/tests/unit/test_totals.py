@@ -247,6 +247,19 @@ def test_an_envoy_that_restarts_after_its_clock_was_set_back_counts_once():
     assert world.counters["clocks_set_back"] == 1
 
 
+@pytest.mark.parametrize("began", [T0 - 5000, T0 + 20])
+def test_a_report_that_claims_another_life_of_an_envoy_that_goes_on_is_soon_forgotten(began):
+    """Whoever has the cluster's certificate says that the Envoy began earlier, or just now, with other counters. Its own
+    reports are neither counted again nor refused from then on."""
+    world, rates = World(), {"e1": {(A, True): 100}}
+    world.run(0, 20, rates)
+    world.report("e1", 20.1, {(A, True): 7}, ahead_s=0.9, began=began)
+    for now in range(20, 40):
+        world.run(now, now + 1, rates)
+        assert world.rps(now + 0.9, {A: 100.0}, samples=100).get(A, 100) <= 110
+    assert world.rps(39.9, {A: 50.0}) == pytest.approx({A: 100}) and world.board.known == {PLACE}
+
+
 def test_reports_that_come_again_are_no_clock_that_was_set_back():
     """A queue that was on a disk is sent again, first beside newer reports and then alone: its Envoy has stopped, and
     nothing of it counts twice."""
