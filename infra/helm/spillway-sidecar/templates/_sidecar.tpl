@@ -42,9 +42,19 @@ startupProbe:
 readinessProbe:
   httpGet: {path: {{ eq (toString .callsOthers) "false" | ternary "/live" "/ready" }}, port: {{ $ports.ready | default 15021 }}}
   periodSeconds: 5
-# Callers' relays drop a terminating pod within a second or two; until then it serves, and the last spans leave.
+# Callers' relays drop a terminating pod within a second or two; until then it serves, and the last spans leave. Clients
+# that keep connections, and ask no relay, are sent away: by "connection: close" or GOAWAY, more of them each second.
+# The wait comes whether or not Envoy's admin page, which is on 127.0.0.1 only, has answered.
 lifecycle:
-  preStop: {sleep: {seconds: 5}}
+  preStop:
+    exec:
+      command:
+        - bash
+        - -c
+        - >-
+          (exec 3<>/dev/tcp/127.0.0.1/{{ $ports.admin | default 15000 }} &&
+          printf 'POST /drain_listeners?graceful&skip_exit&inboundonly HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n' >&3 &&
+          timeout 1 cat <&3); sleep 5
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
