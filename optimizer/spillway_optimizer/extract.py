@@ -36,7 +36,7 @@ class Stamp:
     ttl_s: float
     classes: tuple[str, ...]  # every known class
     fencing_token: int = 0  # of the proposer's lease
-    base_version: int = 0  # in force when the rules were made; 0: nothing was
+    base_version: int | None = None  # in force when the rules were made; 0: nothing was; None: of no proposal
 
 
 @dataclass(frozen=True)

@@ -532,8 +532,9 @@ type Ruleset struct {
 	// They hold beyond expires_at, until another ruleset is taken.
 	Denials []*Denial `protobuf:"bytes,12,rep,name=denials,proto3" json:"denials,omitempty"`
 	// In a proposal: the version that the proposer read, the lowest of the clusters whose rules it changes. Refused when
-	// another origin has changed one of these rules since. 0: not compared; the operator's and 0.1.0's optimizer's only.
-	BaseVersion uint64 `protobuf:"varint,13,opt,name=base_version,json=baseVersion,proto3" json:"base_version,omitempty"`
+	// another origin has changed one of these rules since. 0: the proposer found nothing in force; refused when anything
+	// is. Absent: not compared; the operator's and 0.1.0's optimizer's only.
+	BaseVersion *uint64 `protobuf:"varint,13,opt,name=base_version,json=baseVersion,proto3,oneof" json:"base_version,omitempty"`
 	// In a proposal: `rules` replace those of the same source cluster, source service and class, `traffic_classes` are
 	// added, and all else stays as it is in force, the expiry and the policy too. `policy` and `input_window` are empty:
 	// a publisher of 0.1.0 then refuses it, instead of taking it for the whole.
@@ -661,8 +662,8 @@ func (x *Ruleset) GetDenials() []*Denial {
 }
 
 func (x *Ruleset) GetBaseVersion() uint64 {
-	if x != nil {
-		return x.BaseVersion
+	if x != nil && x.BaseVersion != nil {
+		return *x.BaseVersion
 	}
 	return 0
 }
@@ -728,7 +729,7 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"network_ms\x18\x03 \x01(\x01R\tnetworkMs\x12-\n" +
 	"\x13egress_usd_per_hour\x18\x04 \x01(\x01R\x10egressUsdPerHour\x12\x1d\n" +
 	"\n" +
-	"demand_rps\x18\x05 \x01(\x01R\tdemandRps\"\xb0\x05\n" +
+	"demand_rps\x18\x05 \x01(\x01R\tdemandRps\"\xc6\x05\n" +
 	"\aRuleset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12+\n" +
@@ -744,11 +745,12 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"\x0ftraffic_classes\x18\n" +
 	" \x03(\v2\x19.spillway.v1.TrafficClassR\x0etrafficClasses\x12#\n" +
 	"\rfencing_token\x18\v \x01(\x04R\ffencingToken\x12-\n" +
-	"\adenials\x18\f \x03(\v2\x13.spillway.v1.DenialR\adenials\x12!\n" +
-	"\fbase_version\x18\r \x01(\x04R\vbaseVersion\x12\x18\n" +
+	"\adenials\x18\f \x03(\v2\x13.spillway.v1.DenialR\adenials\x12&\n" +
+	"\fbase_version\x18\r \x01(\x04H\x00R\vbaseVersion\x88\x01\x01\x12\x18\n" +
 	"\apartial\x18\x0e \x01(\bR\apartial\x126\n" +
 	"\freset_fences\x18\x0f \x03(\x0e2\x13.spillway.v1.OriginR\vresetFences\x12\x16\n" +
-	"\x06reason\x18\x10 \x01(\tR\x06reason*\\\n" +
+	"\x06reason\x18\x10 \x01(\tR\x06reasonB\x0f\n" +
+	"\r_base_version*\\\n" +
 	"\x06Origin\x12\x16\n" +
 	"\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ORIGIN_OPTIMIZER\x10\x01\x12\x0f\n" +
@@ -808,6 +810,7 @@ func file_spillway_v1_ruleset_proto_init() {
 	if File_spillway_v1_ruleset_proto != nil {
 		return
 	}
+	file_spillway_v1_ruleset_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

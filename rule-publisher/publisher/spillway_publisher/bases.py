@@ -2,8 +2,8 @@
 
 Every rule in force says in which version its weights became what they are, and who proposed that
 (`changed_version`, `changed_by`). A proposal names the version that its proposer had read
-(`base_version`). It is refused when it would change a rule that another origin has changed since.
-The proposer then reads what is in force and proposes again.
+(`base_version`; 0: nothing was in force). It is refused when it would change a rule that another origin has changed
+since. The proposer then reads what is in force and proposes again.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def completed(proposal: Ruleset, in_force: Mapping[str, Ruleset]) -> Ruleset:
     whole = slices.join(sorted(in_force.values(), key=lambda ruleset: ruleset.version))
     for field in ("version", "denials", "reset_fences"):
         whole.ClearField(field)
-    for field in ("id", "origin", "fencing_token", "reason", "base_version"):
+    for field in ("id", "origin", "fencing_token", "reason"):
         setattr(whole, field, getattr(proposal, field))
     whole.created_at.CopyFrom(proposal.created_at)
     whole.expires_at.FromNanoseconds(min(r.expires_at.ToNanoseconds() for r in in_force.values()))
@@ -63,10 +63,15 @@ def conflicts(proposal: Ruleset, in_force: Mapping[str, Ruleset], now_ns: int) -
     """
     alive = [r for _, r in sorted(in_force.items()) if r.expires_at.ToNanoseconds() > now_ns]
     operator = proposal.origin == ORIGIN_OPERATOR
-    if not proposal.base_version:
+    newest = max((ruleset.version for ruleset in in_force.values()), default=0)
+    if not proposal.HasField("base_version"):
         if alive and not operator and (proposal.partial or proposal.origin == ORIGIN_PAPA):
-            return ["base_version: 0; must be the version in force that the proposer has read"]
+            return [
+                f"base_version: absent; must be the version in force that the proposer has read, {newest} now"
+            ]
         return []
+    if newest and not proposal.base_version:
+        return [f"base_version: 0; version {newest} is in force: read it and propose again"]
     wanted = {rule_key(rule): rule for rule in proposal.rules}
     found = []
     for ruleset in alive:
@@ -79,7 +84,7 @@ def conflicts(proposal: Ruleset, in_force: Mapping[str, Ruleset], now_ns: int) -
             if version > proposal.base_version and others and positive(wanted.get(key)) != positive(rule):
                 found.append(
                     f"base_version: {proposal.base_version}; the rule of {key[1]!r} in {key[0]!r} for {key[2]!r} was "
-                    f"changed in version {version} by {Origin.Name(by)}: read what is in force and propose again"
+                    f"changed in version {version} by {Origin.Name(by)}: read version {newest} and propose again"
                 )
     if proposal.partial and not operator:
         there = {rule_key(rule) for ruleset in alive for rule in ruleset.rules}

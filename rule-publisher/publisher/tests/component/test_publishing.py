@@ -5,6 +5,7 @@ import time
 import urllib.request
 
 import pytest
+import redis
 from spillway.v1.acknowledgement_pb2 import Acknowledgement
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_lab.testing.waiting import eventually_async
@@ -12,6 +13,7 @@ from spillway_lab.testing.waiting import eventually_async
 pytestmark = pytest.mark.component
 
 SPREAD = {"north": {"north": 4000, "south": 6000}, "south": {"south": 10_000}}
+LOCAL = {"north": {"north": 10_000}, "south": {"south": 10_000}}
 RULESET = "SELECT version, outcome, origin, policy, reason FROM rulesets WHERE ruleset_id = %(id)s"
 RULES = """SELECT version, source_cluster, destination_cluster, weight, class, reason FROM rules
            WHERE ruleset_id = %(id)s ORDER BY source_cluster, destination_cluster"""
@@ -264,6 +266,24 @@ async def test_acknowledgements_and_heartbeats(world, make):
     proposal = make(SPREAD)  # what a heartbeat says of versions cannot use them up
     await world.propose(proposal)
     assert await world.published(proposal) < 2**52
+
+
+async def test_after_redis_was_flushed_nobody_starts_from_nothing(world, make):
+    """A proposer that reads an empty Redis says base 0. The bucket knows better: the proposal is refused with the version
+    in force, which is in Redis again within a period, and a proposal from there is published."""
+    world.publisher()
+    first, late = make(SPREAD, base_version=0), make(LOCAL, base_version=0)
+    await world.propose(first)
+    version = await world.published(first)
+    redis.Redis.from_url(world.redis.url).flushall()
+    await world.propose(late)
+    refused = "SELECT outcome, reason FROM rulesets WHERE ruleset_id = %(id)s"
+    why = f"base_version: 0; version {version} is in force: read it and propose again"
+    assert await world.rows(refused, 1, id=late.id) == [("refused", why)]
+    hot = await eventually_async(lambda: world.hot("spillway:ruleset:north"), "what is in force, in Redis", 5)
+    again = make(LOCAL, base_version=int(hot["version"]))
+    await world.propose(again)
+    assert await world.published(again) > version
 
 
 async def placed_by_relays(world, js, *beats: Heartbeat) -> list[dict]:

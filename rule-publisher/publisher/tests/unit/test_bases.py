@@ -45,10 +45,12 @@ def mesh(topology, make):
     return Mesh()
 
 
-def part(make, north: int, base: int, **fields) -> Ruleset:
+def part(make, north: int, base: int | None, **fields) -> Ruleset:
     """What PAPA proposes: the rule of north alone."""
     proposal = make({"north": {"north": north, "south": 10_000 - north}}, origin=ORIGIN_PAPA, **fields)
-    proposal.policy, proposal.partial, proposal.base_version = "", True, base
+    proposal.policy, proposal.partial = "", True
+    if base is not None:
+        proposal.base_version = base
     proposal.ClearField("input_window")
     return proposal
 
@@ -126,14 +128,36 @@ def test_papa_cannot_undo_the_optimizer(mesh, make):
 def test_only_operators_and_the_previous_optimizer_propose_without_a_base(mesh, make):
     """PAPA of 0.1.0 republished the whole mesh, so it is refused while something is in force."""
     assert (
-        mesh.propose(part(make, 5500, 0)).reason
+        mesh.propose(part(make, 5500, None)).reason
         == "partial: true: nothing is in force that it could be a part of"
     )
     mesh.propose(make(HALF))
     whole = make(HALF, origin=ORIGIN_PAPA)
-    for proposal in (whole, part(make, 5500, 0)):
-        assert "base_version: 0; must be the version in force" in mesh.propose(proposal).reason
+    for proposal in (whole, part(make, 5500, None)):
+        assert (
+            "base_version: absent; must be the version in force that the proposer has read, 101 now"
+            in mesh.propose(proposal).reason
+        )
+    assert "base_version: 0; version 101 is in force" in mesh.propose(part(make, 5500, 0)).reason
     assert mesh.propose(make(HALF)).ruleset and mesh.propose(make(HALF, origin=ORIGIN_OPERATOR)).ruleset
+
+
+@pytest.mark.parametrize("origin", [ORIGIN_OPTIMIZER, ORIGIN_OPERATOR])
+def test_who_says_that_nothing_is_in_force_is_refused_while_anything_is(mesh, make, origin):
+    """Base 0 is a version like others, on the wire too. It is taken while nothing was published. Then the refusal names
+    the version in force, and a proposal from that passes; so does one of 0.1.0, which has no base."""
+
+    def sent(base: int) -> Ruleset:
+        return Ruleset.FromString(make(HALF, origin=origin, base_version=base).SerializeToString())
+
+    assert mesh.propose(sent(0)).ruleset
+    refused = mesh.propose(sent(0))
+    assert refused.refused_by == "base"
+    assert refused.reason == "base_version: 0; version 101 is in force: read it and propose again"
+    assert mesh.propose(sent(101)).ruleset and mesh.propose(make(HALF, origin=origin)).ruleset
+    for part in mesh.parts.values():  # what has expired is held by relays
+        part.expires_at.FromNanoseconds(time.time_ns() - 10**9)
+    assert "version 103 is in force" in mesh.propose(sent(0)).reason
 
 
 def test_an_operator_is_refused_by_another_operators_change_only(mesh, make):
