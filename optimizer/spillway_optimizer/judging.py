@@ -149,9 +149,12 @@ class Watch:
         self, candidate: Rules, now: float, demand_rps: float, in_force: Rules = _NO_RULES
     ) -> str | None:
         """Why a candidate is not proposed: a route of it is on the way to what was worse than before, soon after and at
-        the same load; or what is in force was worse, and waits until it may be rolled back."""
-        if self.trial is not None and self.trial.worse:
-            return f"worse than before: {self.trial}; the last rollback is too recent"
+        the same load, or to rules in force that are worse and wait until they may be rolled back."""
+        trial = self.trial
+        if trial is not None and trial.worse and not self._moved(trial.demand_rps, demand_rps):
+            worse = Failed(now, trial.before, trial.after, trial.demand_rps, str(trial))
+            if worse.towards(candidate, in_force):
+                return f"worse than before: {trial}; the last rollback is too recent"
         failed = self.failed
         if not self._recently_failed(now) or self._moved(failed.demand_rps, demand_rps):
             return None

@@ -184,6 +184,36 @@ def test_a_rollback_that_is_possible_again_is_made_while_nothing_else_was_propos
         assert watch.to_restore(_rules(5000), end + later) is None, "too late, or at another load"
 
 
+def test_rules_that_are_worse_soon_after_a_rollback_refuse_the_way_to_both_and_nothing_else():
+    """The second may not be rolled back for ten minutes. Until then a candidate that leaves it is proposed: another
+    destination, another route, less of the same, the rules of before. More of it is refused, and so is the way to what
+    was rolled back."""
+    watch, other = Watch(600.0, 0.2), RuleKey("east", "web", "db GET /x")
+
+    def rules(west, **more):
+        return {KEY: {"west": west, "east": 10_000 - west}, other: {"east": 10_000}, **more}
+
+    end = _judged_worse(watch, rules(9000), rules(5000))
+    watch.rolled_back(end, "worse")
+    at = _watched(watch, end, _noise(1, 30.0, 10))
+    second = {**rules(9000), other: {"east": 4000, "third": 6000}}
+    watch.changed(at, rules(9000), second, 100.0)
+    now = _watched(watch, at + 12.0, _noise(2, 60.0, 4))
+    assert watch.trial.worse and watch.to_restore(second, now) is None and now < end + 600
+
+    def refused(candidate, demand=100.0, in_force=second):
+        return watch.again(candidate, now, demand, in_force)
+
+    for better in ({"east": 10_000}, {"east": 7000, "third": 3000}, {"west": 10_000}):
+        assert refused({**second, other: better}) is None, better
+    assert refused({**second, KEY: {"third": 10_000}}) is None, "another route"
+    assert "tried" in refused({**second, KEY: {"west": 6000, "east": 4000}}), "what was rolled back"
+    assert "tried" in refused({**rules(6000), other: {"west": 10_000}}), "and leaves the second"
+    part = {**second, other: {"east": 8000, "third": 2000}}  # the publisher moves in steps
+    assert "last rollback is too recent" in refused(second, in_force=part), "more of it"
+    assert refused(second, 150.0, part) is None, "at another load"
+
+
 def test_what_failed_on_one_route_is_refused_however_much_another_moves():
     watch, other = Watch(600.0, 0.2), RuleKey("west", "web", "cache GET /y")
     before = {**_rules(9000), other: {"west": 10_000}}
