@@ -14,7 +14,7 @@ from spillway_optimizer.telemetry import CapacityRow, Telemetry
 _LEAST_CPU = 0.05
 # Of what a destination's pods should be able to do, before they have shown it.
 START = 0.25
-# Each step of a ramp, and pods beyond those that were measured: at most so many times what has been seen.
+# Each step of a ramp, and what new pods may add: at most so many times what has been seen.
 GROWTH = 2.0
 _BOARD_MAX_AGE_S = 15.0
 
@@ -66,12 +66,19 @@ def _measured(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[
 
 
 def _of_live_pods(row: CapacityRow, telemetry: Telemetry) -> tuple[float, str]:
-    live = telemetry.pods.get((row.cluster, row.service), 0)
-    if live <= 0 or row.pods <= 0 or live == row.pods:
+    """Pods that were not yet there some minutes ago count as START of one: a rollout has its old and its new pods for a
+    while, connected and counted, and the new ones need not serve."""
+    if row.pods <= 0:
         return row.capacity_rps, ""
-    rps = row.capacity_rps * min(live, GROWTH * row.pods) / row.pods
-    seen = f"{row.capacity_rps:.0f} req/s were measured with {row.pods:.0f} pods, {live} are connected"
-    return rps, f"{seen}: {rps:.0f} req/s"
+    live = telemetry.pods.get((row.cluster, row.service), 0) or row.pods
+    settled = min(row.settled or row.pods, row.pods)
+    worth = min(live, settled) + START * max(live - settled, 0.0)
+    if worth == row.pods:
+        return row.capacity_rps, ""
+    rps = row.capacity_rps * min(worth, GROWTH * row.pods) / row.pods
+    seen = f"{row.capacity_rps:.0f} req/s were measured with {row.pods:.0f} pods, {live:.0f} are connected"
+    fresh = f", {live - settled:.0f} of them for less than some minutes" if live > settled else ""
+    return rps, f"{seen}{fresh}: {rps:.0f} req/s"
 
 
 def _unmeasured(

@@ -49,7 +49,8 @@ class CurveRow(_Row):
 
 @dataclass(frozen=True)
 class CapacityRow(_Row):
-    """Table capacities. `pods` served while it was measured, 0: unknown; `evidence` 'assumed': not measured there."""
+    """Table capacities. `pods` served while it was measured, 0: unknown; `evidence` 'assumed': not measured there.
+    `settled`: the fewest pods counted in the last minutes, 0: unknown."""
 
     measured_at: float
     input_window: str
@@ -58,6 +59,7 @@ class CapacityRow(_Row):
     capacity_rps: float
     pods: float = 0.0
     evidence: str = ""
+    settled: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,18 @@
--- The newest capacity of every service in every cluster as of a time, of those that can be.
-SELECT toUnixTimestamp64Milli(measured_at) / 1000 AS measured_at, input_window, cluster, service, capacity_rps, pods, evidence
-FROM capacities
-WHERE capacities.measured_at <= toDateTime64(%(end)s, 3, 'UTC') AND capacities.measured_at > toDateTime64(%(end)s, 3, 'UTC') - INTERVAL 1 HOUR
-  AND capacity_rps >= 0 AND capacity_rps < 1e9
-ORDER BY capacities.measured_at DESC
-LIMIT 1 BY service, cluster
+-- The newest capacity of every service in every cluster as of a time, of those that can be. settled: the fewest pods
+-- counted in the last four minutes, of which one may lie ahead of the clock; 0: unknown, or nothing was counted before them.
+SELECT toUnixTimestamp64Milli(newest) / 1000 AS measured_at, newest_window AS input_window, cluster, service,
+       newest_rps AS capacity_rps, newest_pods AS pods, newest_evidence AS evidence, settled
+FROM (
+    SELECT cluster, service, max(capacities.measured_at) AS newest,
+           argMax(capacities.input_window, capacities.measured_at) AS newest_window,
+           argMax(capacities.capacity_rps, capacities.measured_at) AS newest_rps,
+           argMax(capacities.pods, capacities.measured_at) AS newest_pods,
+           argMax(capacities.evidence, capacities.measured_at) AS newest_evidence,
+           if(min(capacities.measured_at) > toDateTime64(%(end)s, 3, 'UTC') - INTERVAL 4 MINUTE, 0,
+              minIf(capacities.pods, capacities.pods > 0
+                  AND capacities.measured_at > toDateTime64(%(end)s, 3, 'UTC') - INTERVAL 4 MINUTE)) AS settled
+    FROM capacities
+    WHERE capacities.measured_at <= toDateTime64(%(end)s, 3, 'UTC') AND capacities.measured_at > toDateTime64(%(end)s, 3, 'UTC') - INTERVAL 1 HOUR
+      AND capacity_rps >= 0 AND capacity_rps < 1e9
+    GROUP BY cluster, service
+)

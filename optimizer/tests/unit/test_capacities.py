@@ -80,12 +80,37 @@ def test_an_unmeasured_destination_gets_no_more_than_the_worst_pod_of_its_like_t
 
 
 def test_a_cluster_that_was_scaled_while_idle_does_not_keep_its_capacity():
-    """Measured with eight pods: two are worth a quarter; sixteen and more are worth at most twice as much before they
-    are measured."""
+    """Measured with eight pods: two are worth a quarter. Each one more counts as a quarter of a pod until it is measured,
+    and all of them as at most twice the capacity."""
     row = _row("a", 800, 8)
     assert _of(_told([row], {"a": 2}), "a")[0] == 200
-    rps, [note] = _of(_told([row], {"a": 30}), "a")
-    assert rps == GROWTH * 800 and "measured with 8 pods, 30 are connected" in note
+    rps, [note] = _of(_told([row], {"a": 28}), "a")
+    assert rps == 800 * (8 + START * 20) / 8 and "measured with 8 pods, 28 are connected, 20 of them" in note
+    assert _of(_told([row], {"a": 300}), "a")[0] == GROWTH * 800
+    assert _of(_told([row], {"a": 8}), "a") == (800, ())
+
+
+def test_a_rollout_with_a_full_surge_raises_no_capacity_above_a_quarter():
+    """Four new pods connect beside four old ones, report CPU use before they serve, and replace them. Streams count
+    all eight; what they measure per pod stays. (Before, the capacity doubled.)"""
+    phases = [
+        (4, 4),
+        (4, 6),
+        (4, 8),
+        (8, 8),
+        (8, 8),
+        (8, 8),
+        (8, 0),
+        (8, 6),
+        (8, 4),
+        (4, 4),
+    ]  # counted, connected
+    for n, (counted, live) in enumerate(phases):
+        settled = min(count for count, _ in phases[: n + 1])
+        row = CapacityRow(NOW, "", "a", SERVICE, 100.0 * counted, counted, "cpu", settled)
+        rps = _of(_told([row], {"a": live}), "a")[0]
+        assert 400 <= rps <= 1.25 * 400, (counted, live)
+    row = CapacityRow(NOW, "", "a", SERVICE, 800.0, 8, "cpu", 8)
     assert _of(_told([row], {"a": 8}), "a") == (800, ())
 
 
