@@ -110,6 +110,7 @@ class Survey:
             capacity_rps=stages.capacity_rps,
             placement=frozenset(self._placed(application)),
             rtt_ms=self.network.rtt_ms,
+            rtt_noise_ms=self.network.noise_ms,
             egress_usd_per_gb=self.network.egress_usd_per_gb,
             usd_per_ms=self.topology.usd_per_ms_per_million_requests / 1e6,
             threshold_rps={

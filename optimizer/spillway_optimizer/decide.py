@@ -15,6 +15,7 @@ from spillway.v1.ruleset_pb2 import Origin
 from spillway_optimizer import ProblemError
 from spillway_optimizer.hot import InForce
 from spillway_optimizer.memory import Memory, Thresholds, confirmed, difference, due, pending, takes_back
+from spillway_optimizer.noise import without_noise
 from spillway_optimizer.objective import Evaluation, evaluate_shares
 from spillway_optimizer.problem import Problem
 from spillway_optimizer.rules import TOTAL, Rules, changed, to_shares
@@ -56,6 +57,9 @@ def decide(
 ) -> Decision:
     """`candidate` are the newest rules, `least_bad` what verify takes."""
     memory = _adopt(memory, policy, in_force, now)
+    if minimises:
+        known = memory.own if memory.own is not None else in_force.rules if in_force else {}
+        candidate = without_noise(problem, known, candidate, least_bad)
     fresh = Memory(policy, candidate, candidate, now, before=memory.own if memory.policy == policy else None)
 
     def propose(why: str) -> Decision:

@@ -35,6 +35,7 @@ class Layout:
     capacity: np.ndarray  # [S, C] normalised rps; 1 where the service is not placed (and has no load)
     placed: np.ndarray  # [S, C] bool
     rtt: np.ndarray  # [C, C] ms; inf: no link
+    rtt_noise: np.ndarray  # [C, C] ms, standard error
     egress: np.ndarray  # [E, C, C] US dollars per call
     usable: np.ndarray  # [E, C, C] bool: from where to where an edge's calls may go and be completed
     floor: np.ndarray  # [E, C, C] least share of each row's calls
@@ -85,6 +86,7 @@ class Layout:
             ).reshape(shape),
             placed=placed.reshape(shape),
             rtt=rtt,
+            rtt_noise=_pairs(clusters, problem.rtt_noise_ms, 0.0),
             egress=_egress(problem, clusters),
             usable=bounds.usable,
             floor=bounds.floor,

@@ -1,8 +1,9 @@
 """What a round trip takes now, from what was measured of it and when, and from what the topology declares. Pure.
 
-A network time drifts like a random walk: a measurement that is a seconds old has a variance that grows with a. It is
-blended with the declared time, the prior, by their precisions. So a slow link stays slow for as long as anything is
-remembered of it, and the estimate returns to the declared time over hours, not at once.
+The estimate is the posterior mean of normal values, each weighted by its precision (1 / variance): the declared time, what
+is remembered, and the newest measurement. A network time drifts like a random walk: the variance of a measurement that is
+a seconds old grows with a. So a slow link stays slow for as long as anything is remembered of it, a few slow calls do
+not make a link slow, and the estimate returns to the declared time over hours, not at once.
 """
 
 import math
@@ -12,28 +13,37 @@ from dataclasses import dataclass
 
 from spillway_optimizer.telemetry import NetworkRow
 
-LEAST_SAMPLES = 5
-_MEASURED = 0.05  # standard error of a remembered mean when it was measured, relative
+_SYSTEMATIC = 0.05  # relative: how well a remembered mean was known at best
 _DRIFT_PER_SQRT_HOUR = 0.2  # relative
 _PRIOR = 1.0  # standard error of a declared time, relative
 _LEAST_PRIOR_MS = 5.0
+_CONTRADICTS = 3.0  # standard errors: what is remembered is then of another time
+_WINDOW_S = 30.0  # that a measurement covers: graph_window of streams
+_LEAST_VARIANCE = 1e-6
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """The last that was measured of a pair, at Unix second `at`."""
+class Measured:
+    """A mean that ends at Unix second `at`, of so many independent samples."""
 
     at: float
     mean_ms: float
+    samples: float
+
+    def variance(self, about_ms: float) -> float:
+        """Of the mean: calls are assumed to spread as much as their mean is long, or as `about_ms`, which is expected."""
+        return max(max(self.mean_ms, about_ms) ** 2 / self.samples, _LEAST_VARIANCE)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """`age_s`: of the measurement; 0.0 when it is of now, infinite when there is none."""
+    """`noise_ms`: the part of the standard error that other samples would have changed; a declared time has none.
+    `age_s`: of the measurement; 0.0 when it is of now, infinite when there is none."""
 
     ms: float
     standard_error_ms: float
+    noise_ms: float
     age_s: float
 
     @property
@@ -43,36 +53,64 @@ class Estimate:
         return "remembered" if self.age_s < math.inf else "declared"
 
 
-def remembered(rows: Iterable[NetworkRow]) -> dict[Pair, Remembered]:
-    """Of each pair the mean of its rows, which are its newest, by their samples."""
-    by_pair: dict[Pair, list[NetworkRow]] = defaultdict(list)
+def remembered(rows: Iterable[NetworkRow], fresh: Mapping[Pair, Measured]) -> dict[Pair, Measured]:
+    """Of each pair the mean of its rows, which are its newest, by their samples. Rows that have samples in common with
+    a fresh measurement are left out. Windows of rows overlap: all of them count as one."""
+    by_pair: dict[Pair, list[Measured]] = defaultdict(list)
     for row in rows:
-        if row.samples >= LEAST_SAMPLES and row.mean_ms >= 0:
-            by_pair[row.source_cluster, row.destination_cluster].append(row)
-    return {
-        pair: Remembered(
-            max(row.window_end for row in own),
-            sum(row.mean_ms * row.samples for row in own) / sum(row.samples for row in own),
-        )
-        for pair, own in by_pair.items()
-    }
+        pair = row.source_cluster, row.destination_cluster
+        is_apart = pair not in fresh or row.window_end <= fresh[pair].at - _WINDOW_S
+        if row.samples > 0 and row.mean_ms >= 0 and is_apart:
+            by_pair[pair].append(Measured(row.window_end, row.mean_ms, row.samples))
+    return {pair: _together(own) for pair, own in by_pair.items()}
 
 
-def measured(mean_ms: float, samples: float) -> Estimate:
-    return Estimate(mean_ms, mean_ms / math.sqrt(samples), 0.0)
+def _together(own: list[Measured]) -> Measured:
+    samples = sum(m.samples for m in own)
+    mean_ms = sum(m.mean_ms * m.samples for m in own) / samples
+    return Measured(max(m.at for m in own), mean_ms, samples / len(own))
 
 
-def blended(declared_ms: float, memory: Remembered | None, now: float) -> Estimate:
-    """The posterior of the prior N(declared, prior²) and what is remembered."""
-    prior = max(_PRIOR * declared_ms, _LEAST_PRIOR_MS) ** 2
+def measured(
+    fresh: Measured | None, memory: Measured | None, about_ms: float, now: float
+) -> tuple[float, float]:
+    """Mean and precision of what was measured. What is remembered does not count where a fresh measurement contradicts
+    it; precision 0: nothing was measured."""
     if memory is None:
-        return Estimate(declared_ms, math.sqrt(prior), math.inf)
+        return (0.0, 0.0) if fresh is None else (fresh.mean_ms, 1 / fresh.variance(about_ms))
     age = max(now - memory.at, 0.0)
-    relative = _MEASURED**2 + _DRIFT_PER_SQRT_HOUR**2 * age / 3600
-    variance = max(relative * memory.mean_ms**2, 1e-9)
-    weight = prior / (prior + variance)
-    ms = weight * memory.mean_ms + (1 - weight) * declared_ms
-    return Estimate(ms, math.sqrt(weight * variance), max(age, 1e-9))
+    relative = _DRIFT_PER_SQRT_HOUR**2 * age / 3600
+    least = (_SYSTEMATIC * memory.mean_ms) ** 2
+    variance = max(memory.variance(about_ms), least) + relative * memory.mean_ms**2
+    if fresh is None:
+        return memory.mean_ms, 1 / variance
+    new = fresh.variance(about_ms)
+    if abs(fresh.mean_ms - memory.mean_ms) > _CONTRADICTS * math.sqrt(new + variance):
+        return fresh.mean_ms, 1 / new
+    precision = 1 / new + 1 / variance
+    return (fresh.mean_ms / new + memory.mean_ms / variance) / precision, precision
+
+
+def estimate(
+    declared_ms: float,
+    fresh: Measured | None,
+    memory: Measured | None,
+    now: float,
+    declared_noise_ms: float = 0.0,
+) -> Estimate:
+    """The posterior of the prior N(declared, prior²) and what was measured. `declared_noise_ms`: of what the declared
+    time has from other measurements."""
+    prior = 1 / max(_PRIOR * declared_ms, _LEAST_PRIOR_MS) ** 2
+    mean_ms, precision = measured(fresh, memory, declared_ms, now)
+    whole = prior + precision
+    noise_ms = math.hypot(math.sqrt(precision), prior * declared_noise_ms) / whole
+    age_s = math.inf if memory is None else max(now - memory.at, 1e-9)
+    return Estimate(
+        (prior * declared_ms + precision * mean_ms) / whole,
+        1 / math.sqrt(whole),
+        noise_ms,
+        0.0 if fresh is not None else age_s,
+    )
 
 
 def note(estimates: Mapping[Pair, Estimate], most: int = 5) -> tuple[str, ...]:

@@ -65,6 +65,8 @@ class Problem:
     constraints: Constraints = Constraints()
     # What failures of a class in a cluster cost per call, (class, cluster); 0 where it is absent.
     failure_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    # How far chance may have moved rtt_ms, one standard error; 0 where it is absent. The objective does not have it.
+    rtt_noise_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def __post_init__(self):
         if problems := _problems(self):
@@ -146,7 +148,7 @@ def _problems(problem: Problem) -> list[str]:
                     problem.capacity_rps[service, cluster],
                     above_zero=True,
                 )
-    for name in ("rtt_ms", "egress_usd_per_gb", "threshold_rps", "failure_ms"):
+    for name in ("rtt_ms", "rtt_noise_ms", "egress_usd_per_gb", "threshold_rps", "failure_ms"):
         for pair, value in getattr(problem, name).items():
             number(f"{name}[{pair[0]}, {pair[1]}]", value)
     return found + side.problems(problem.constraints, problem.clusters)

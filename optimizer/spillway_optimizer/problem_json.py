@@ -10,6 +10,7 @@ from spillway_optimizer.problem import Curve, Edge, Problem
 
 _NONE = Constraints()
 _PAIRS = ("demand_rps", "capacity_rps", "rtt_ms", "egress_usd_per_gb", "threshold_rps")
+_OPTIONAL_PAIRS = ("failure_ms", "rtt_noise_ms")
 
 
 def to_document(problem: Problem) -> dict[str, Any]:
@@ -21,15 +22,11 @@ def to_document(problem: Problem) -> dict[str, Any]:
         "placement": sorted(map(list, problem.placement)),
         "usd_per_ms": problem.usd_per_ms,
     }
-    for name in _PAIRS:
+    for name in (*_PAIRS, *(name for name in _OPTIONAL_PAIRS if getattr(problem, name))):
         nested: dict[str, dict[str, float]] = {}
         for (first, second), value in sorted(getattr(problem, name).items()):
             nested.setdefault(first, {})[second] = value
         document[name] = nested
-    if problem.failure_ms:
-        document["failure_ms"] = {}
-        for (class_id, cluster), value in sorted(problem.failure_ms.items()):
-            document["failure_ms"].setdefault(class_id, {})[cluster] = value
     document["constraints"] = _constraints(problem.constraints)
     return document
 
@@ -68,10 +65,10 @@ def from_document(document: Mapping[str, Any]) -> Problem:
         pairs = {
             name: {
                 (first, second): value
-                for first, row in document[name].items()
+                for first, row in (document[name] if name in _PAIRS else document.get(name, {})).items()
                 for second, value in row.items()
             }
-            for name in _PAIRS
+            for name in (*_PAIRS, *_OPTIONAL_PAIRS)
         }
         return Problem(
             clusters=tuple(document["clusters"]),
@@ -81,11 +78,6 @@ def from_document(document: Mapping[str, Any]) -> Problem:
             placement=frozenset((service, cluster) for service, cluster in document["placement"]),
             usd_per_ms=document["usd_per_ms"],
             constraints=_read_constraints(document.get("constraints", {})),
-            failure_ms={
-                (class_id, cluster): value
-                for class_id, row in document.get("failure_ms", {}).items()
-                for cluster, value in row.items()
-            },
             **pairs,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

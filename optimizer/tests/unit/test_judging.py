@@ -287,7 +287,7 @@ async def test_a_rollback_keeps_to_the_maximum_shift(settings, tmp_path):
     world = _Observed(mesh)
     await world.run(20)
     before = mesh.rules()
-    await world.run(6, _less)
+    await world.run(2, _less)
     assert max_difference(mesh.rules(), before) > 1000
     world.ms = 75.0
     rows = [r["gateway"]["outcome"] for r in await world.run(20, _less)]

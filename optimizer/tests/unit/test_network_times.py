@@ -7,7 +7,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.hot_state import NetworkEntry
 from spillway_optimizer import network_times
 from spillway_optimizer.network import network
-from spillway_optimizer.network_times import Remembered, blended
+from spillway_optimizer.network_times import Estimate, Measured
 from spillway_optimizer.telemetry import NetworkRow, Telemetry
 
 T0 = 1_767_000_000.0
@@ -23,6 +23,10 @@ def _topology() -> Topology:
     return made
 
 
+def _remembered(age_s: float) -> Estimate:
+    return network_times.estimate(DECLARED, None, Measured(T0, SLOW, 500), T0 + age_s)
+
+
 def _rows(
     at: float, mean_ms: float, samples: float = 500, pair: tuple[str, str] = THERE
 ) -> tuple[NetworkRow, ...]:
@@ -35,19 +39,40 @@ def test_a_slow_link_without_traffic_stays_slow_and_its_uncertainty_grows():
     after = [network(told, _topology(), T0 + s, BOARD_AGE).rtt_ms[THERE] for s in (20, 600, 3600, 86_400)]
     assert after[0] == pytest.approx(SLOW, rel=0.03) and after[1] == pytest.approx(SLOW, rel=0.1)
     assert after == sorted(after, reverse=True) and after[3] < 40
-    errors = [
-        blended(DECLARED, Remembered(T0, SLOW), T0 + s).standard_error_ms for s in (20, 600, 3600, 86_400)
-    ]
+    errors = [_remembered(s).standard_error_ms for s in (20, 600, 3600, 86_400)]
     assert errors == sorted(errors) and errors[3] < DECLARED
     assert errors[0] < 5 < errors[1] < errors[2]
 
 
-def test_what_is_measured_now_counts_as_it_is():
-    told = Telemetry(network={THERE: NetworkEntry(T0, 31.0, 6)}, network_rows=_rows(T0 - 60, SLOW))
+def test_few_calls_move_an_estimate_little_and_many_decide_it():
+    """The mean of a few calls is shrunk by its standard error towards what is remembered, and without memory towards
+    what is declared; many calls leave nothing of either."""
+    slow = [
+        network(Telemetry(network={THERE: NetworkEntry(T0, 31.0, n)}), _topology(), T0, BOARD_AGE).rtt_ms[
+            THERE
+        ]
+        for n in (1, 6, 30, 10_000)
+    ]
+    assert slow == sorted(slow) and DECLARED < slow[0] < 28.5 and slow[3] == pytest.approx(31.0, rel=1e-3)
+    rows = _rows(T0 - 60, SLOW)
+    told = [Telemetry(network={THERE: NetworkEntry(T0, 65.0, n)}, network_rows=rows) for n in (6, 100_000)]
+    few, many = (network(t, _topology(), T0, BOARD_AGE) for t in told)
+    assert 74 < few.rtt_ms[THERE] < SLOW and many.rtt_ms[THERE] == pytest.approx(65.0, rel=1e-2)
+    assert few.notes == () and few.noise_ms[THERE] > many.noise_ms[THERE] > 0
+
+
+def test_a_measurement_that_contradicts_memory_replaces_it():
+    """A link that becomes slow between two minutes is known to be slow as soon as it is measured."""
+    told = Telemetry(network={THERE: NetworkEntry(T0, SLOW, 30)}, network_rows=_rows(T0 - 60, 10.0))
+    assert network(told, _topology(), T0, BOARD_AGE).rtt_ms[THERE] > 60
+
+
+def test_what_is_declared_has_no_noise_but_that_of_calls_within_clusters():
+    """A declared time does not change from solve to solve, however wrong it may be."""
+    assert network(Telemetry(), _topology(), T0, BOARD_AGE).noise_ms[THERE] == 0.0
+    told = Telemetry(network={("west", "west"): NetworkEntry(T0, 8.0, 16)})
     found = network(told, _topology(), T0, BOARD_AGE)
-    assert found.rtt_ms[THERE] == 31.0 and found.notes == ()
-    few = Telemetry(network={THERE: NetworkEntry(T0, 31.0, 4)})
-    assert network(few, _topology(), T0, BOARD_AGE).rtt_ms[THERE] == DECLARED
+    assert found.noise_ms[THERE] == pytest.approx(8.0 / 4) and found.noise_ms["west", "west"] < 2.0
 
 
 def test_a_board_that_is_not_fresh_any_more_is_remembered():
@@ -61,14 +86,15 @@ def test_a_board_that_is_not_fresh_any_more_is_remembered():
 
 
 def test_calls_within_a_cluster_take_what_they_take_in_others():
-    """3 ms where it was measured, the mean of these where it was not, 0 while nothing is known."""
+    """3 ms where it was measured, the mean of these by precision where it was not, 0 while nothing is known."""
     told = Telemetry(
         network={("west", "west"): NetworkEntry(T0, 3.0, 100)},
         network_rows=_rows(T0 - 60, 4.0, 100, ("east", "east")),
     )
     rtt = network(told, _topology(), T0, BOARD_AGE).rtt_ms
-    assert rtt["west", "west"] == 3.0 and rtt["east", "east"] == pytest.approx(4.0, rel=0.05)
-    assert rtt["north", "north"] == pytest.approx(3.5)
+    assert rtt["west", "west"] == pytest.approx(3.0, rel=0.01)
+    assert rtt["east", "east"] == pytest.approx(4.0, rel=0.05)
+    assert rtt["west", "west"] < rtt["north", "north"] < rtt["east", "east"]
     assert network(Telemetry(), _topology(), T0, BOARD_AGE).rtt_ms["north", "north"] == 0.0
 
 
@@ -77,9 +103,10 @@ def test_notes_say_what_is_remembered():
     assert (
         note.startswith("network times remembered, not measured now: west>east 7") and "of 10 min ago" in note
     )
-    pairs = {(f"a{i}", "b"): blended(DECLARED, Remembered(T0, SLOW), T0 + i) for i in range(7)}
+    pairs = {(f"a{i}", "b"): _remembered(i) for i in range(7)}
     assert network_times.note(pairs)[0].endswith(" and 2 more")
-    assert blended(DECLARED, None, T0).origin == "declared" and math.isinf(blended(DECLARED, None, T0).age_s)
+    declared = network_times.estimate(DECLARED, None, None, T0)
+    assert declared.origin == "declared" and math.isinf(declared.age_s)
 
 
 def test_a_loop_that_measures_only_where_it_sends_does_not_oscillate():
