@@ -99,7 +99,7 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
         lost: dict[str, str] = {}
         load[c] = _board(one, LoadBoardEntry, bad, lost)
         demand[c] = _board(two, DemandEntry, bad, lost)
-        found = {service: UnknownEntry(0.0, why) for service, why in lost.items()} | _unknowns(said)
+        found = _unknowns(said) | {service: UnknownEntry(0.0, why) for service, why in lost.items()}
         unknown |= {c: found} if found else {}
     texts = dict(zip(clusters, told[2::4], strict=True))
     return Telemetry(

@@ -44,16 +44,19 @@ def unknowns(telemetry: Telemetry, clusters: Iterable[str], now: float, max_age_
     services: dict[Pair, str] = {}
     for cluster in clusters:
         for name, entry in sorted(telemetry.unknown.get(cluster, {}).items()):
-            why = (
-                f"{entry.reason}, known until {max(now - entry.at, 0.0):.0f} s ago"
-                if entry.at
-                else entry.reason
-            )
+            if not entry.reason:
+                continue
+            why = entry.reason
+            if entry.at:
+                why += f", known until {max(now - entry.at, 0.0):.0f} s ago"
             if name == names.VALUE_WHOLE_CLUSTER:
                 found[cluster] = why
             else:
                 services[name, cluster] = why
-        for name, why in _behind(telemetry, cluster, max_age_s):
+        for name, why in (
+            *_behind(telemetry, cluster, max_age_s),
+            *_unsaid(telemetry, cluster, now, max_age_s),
+        ):
             services.setdefault((name, cluster), why)
         reasons = [*_boards(telemetry, cluster, now, max_age_s), *_heartbeat(telemetry, cluster)]
         if reasons and cluster not in found:
@@ -83,6 +86,22 @@ def _behind(telemetry: Telemetry, cluster: str, max_age_s: float) -> Iterable[tu
             if newest - entry.at > max_age_s:
                 behind = f"{newest - entry.at:.0f} s older than the newest of its board"
                 yield class_id.partition(" ")[0], f"{name}: the entry of {class_id!r} is {behind}"
+
+
+def _unsaid(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) -> Iterable[tuple[str, str]]:
+    """Services that have Envoys and no load that is known now, and why: an absent entry is zero only if streams say that
+    the service is known. Streams of 0.1.0, and models from files, say so of none, and mean zero."""
+    if not telemetry.unknown:
+        return
+    said = telemetry.unknown.get(cluster, {})
+    boards = (telemetry.demand.get(cluster, {}), telemetry.load.get(cluster, {}))
+    shown = {class_id.partition(" ")[0] for board in boards for class_id in board}
+    for service in sorted(telemetry.placement.get(cluster) or ()):
+        entry = said.get(service)
+        if entry is not None and now - entry.at > max_age_s:
+            yield service, f"known until {now - entry.at:.0f} s ago; at most {max_age_s:g} s is allowed"
+        elif entry is None and service not in shown:
+            yield service, "it has Envoys, and no board says how many requests"
 
 
 def _heartbeat(telemetry: Telemetry, cluster: str) -> Iterable[str]:
@@ -123,8 +142,8 @@ class LastKnown:
         )
 
     def completed(self, telemetry: Telemetry) -> Telemetry:
-        """With the boards of before where all of a kind are empty: one alone that is empty is of a cluster without
-        requests, for its writers do write the others."""
+        """With the boards of before where all of a kind are empty. Whether one alone that is empty is of a cluster without
+        requests, streams say."""
         load, demand = telemetry.load, telemetry.demand
         return replace(
             telemetry,

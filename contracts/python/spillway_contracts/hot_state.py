@@ -18,7 +18,7 @@ class _Entry:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Keys that this version does not know are passed over: the next one may add some. Raises ContractError when
-        keys are missing, a number is not finite or below 0, or it is no JSON object."""
+        keys are missing, a value is not what its field takes, or it is no JSON object."""
         try:
             found = json.loads(text)
             return cls(**{field.name: _value(cls, field, found[field.name]) for field in fields(cls)})
@@ -31,7 +31,11 @@ class _Entry:
 def _value(kind: type, field: Field, value: Any) -> Any:
     """The value, if its field takes it. json.loads also accepts NaN, Infinity, and text where a number belongs. No rate,
     share, duration, count or time is negative."""
-    if field.type is str or (value is None and field.type == float | None):
+    if value is None and field.type == float | None:
+        return value
+    if field.type is str:
+        if not isinstance(value, str):
+            raise ContractError(f"{kind.__name__}.{field.name}: {json.dumps(value)[:100]}; must be a text")
         return value
     try:
         sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -77,8 +81,8 @@ class NetworkEntry(_Entry):
 
 @dataclass(frozen=True)
 class UnknownEntry(_Entry):
-    """What the boards do not know now, of a service in a cluster or of the whole cluster. Its entries on the load and
-    demand boards are the last known values; `at` is the time up to which they were known. An absent field means that
-    the boards are as of their own `at`."""
+    """What the boards know now of a service in a cluster, or of the whole cluster: up to which time (0: never), and why
+    not up to now. Without a reason it is known: no entry on the boards then means no requests. With one, entries on the
+    load and demand boards are the last known values. A service that has neither a field nor an entry is unknown."""
 
     reason: str

@@ -158,6 +158,13 @@ def test_no_number_of_hot_state_is_negative(kind):
             kind.from_json(json.dumps(entry | {key: -0.001}))
 
 
+@pytest.mark.parametrize("value", ["null", "0", "[]", "true"])
+def test_a_reason_of_hot_state_is_a_text(value):
+    """What is no reason must not read as none: then it would be known."""
+    with pytest.raises(ContractError, match=r"UnknownEntry\.reason: .*; must be a text"):
+        hot_state.UnknownEntry.from_json(f'{{"at": 1, "reason": {value}}}')
+
+
 def test_hot_state_round_trips():
     entry = hot_state.LoadBoardEntry(1.0, 2.0, 0.0, 3.0, 4.0, 5.0, None)
     assert hot_state.LoadBoardEntry.from_json(entry.to_json()) == entry

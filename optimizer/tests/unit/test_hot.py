@@ -50,8 +50,11 @@ async def test_a_board_of_another_type_makes_its_cluster_unknown_and_no_other(na
 
 
 async def test_an_entry_that_cannot_be_read_makes_its_service_unknown():
-    """Were it left out, it would read as no load."""
-    found = await read({key("DEMAND", "west"): {"web GET /x": "{", "no class": "{"}})
+    """Were it left out, it would read as no load, also where streams say that the service is known."""
+    known = {"web": '{"at": 99, "reason": ""}'}
+    found = await read(
+        {key("DEMAND", "west"): {"web GET /x": "{", "no class": "{"}, key("UNKNOWN", "west"): known}
+    )
     why = unknowns(found, ("west", "east"), 100.0, 15.0)
     assert set(why.services) == {("web", "west")} and why.clusters == {}
     assert "known until" not in why.services["web", "west"]

@@ -199,3 +199,65 @@ async def test_entries_that_stay_behind_on_a_fresh_board_are_unknown_and_no_zero
         f"unknown: {name!r} in " in note and "79 s older than the newest of its board" in note
         for note in rows[name]["notes"]
     )
+
+
+def _gone(*clusters):
+    def change(d):
+        for cluster in clusters:
+            d["demand"].pop(cluster, None)
+            d["load"].pop(cluster, None)
+
+    return change
+
+
+def _known(now, *clusters):
+    """What streams say of clusters whose telemetry comes."""
+    return {cluster: dict.fromkeys(SERVICES, UnknownEntry(now - 1, "")) for cluster in clusters}
+
+
+async def test_a_placed_cluster_that_no_board_has_is_unknown_and_not_idle(mesh):
+    """Streams have forgotten south, whose Envoys are still connected: its demand is the last known, its rules and the
+    weights towards it stay, and west's new load goes elsewhere, for as long as that lasts."""
+    mesh.unknown = _known(NOW, *mesh.clusters)
+    await mesh.solve(NOW, _times("west", 1.2))
+    before, known = mesh.rules(), mesh.solving.demand[THIRD, ENTRY]
+    for now in (NOW + 5, NOW + 60, NOW + 600):
+        mesh.unknown = _known(now, "west", "east")
+        rows = await mesh.solve(now, _all(_times("west", 1.6), _gone(THIRD)), "load")
+        after = mesh.rules()
+        assert _towards(after, THIRD) == _towards(before, THIRD)
+        assert {k: w for k, w in after.items() if k[0] == THIRD} == {
+            k: w for k, w in before.items() if k[0] == THIRD
+        }
+        assert mesh.solving.demand[THIRD, ENTRY] == known
+    note = f"unknown: 'gateway' in '{THIRD}': it has Envoys, and no board says how many requests; its demand"
+    assert any(said.startswith(note) for said in rows["gateway"]["notes"])
+
+
+async def test_an_idle_cluster_that_streams_know_is_a_destination(settings, tmp_path):
+    """South has Envoys whose counters say that nobody asks: it takes what west has too much of. Once streams have known
+    it for too long ago, nothing more goes there."""
+    taken = []
+    for age in (1, 60):
+        mesh = Mesh(settings, tmp_path, THIRD, optimizer_demand_half_life_s=0)
+        mesh.unknown = {
+            **_known(NOW, "west", "east"),
+            THIRD: dict.fromkeys(SERVICES, UnknownEntry(NOW - age, "")),
+        }
+        await mesh.solve(NOW, _all(_times("west", 1.8), _gone(THIRD)))
+        taken.append(sum(_towards(mesh.rules(), THIRD).values()))
+    assert taken[0] > 0 and taken[1] == 0
+
+
+async def test_a_service_that_streams_have_never_known_is_held_alone(mesh):
+    """Neither counters nor spans of east's backend come: weights towards it stay."""
+    mesh.unknown = _known(NOW, *mesh.clusters)
+    await mesh.solve(NOW, _times("west", 1.2))
+    before = {key: w for key, w in mesh.rules().items() if key[2].startswith("backend")}
+    mesh.unknown = _known(NOW + 5, *mesh.clusters)
+    mesh.unknown["east"]["backend"] = UnknownEntry(0.0, "neither counters nor spans of it come")
+    rows = await mesh.solve(NOW + 5, _times("west", 1.6), "load")
+    after = {key: w for key, w in mesh.rules().items() if key in before}
+    assert _towards(after, "east") == _towards(before, "east") and mesh.rules() != before
+    note = "unknown: 'backend' in 'east': neither counters nor spans of it come; its demand"
+    assert any(said.startswith(note) for said in rows["gateway"]["notes"])
