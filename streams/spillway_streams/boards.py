@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry
@@ -31,6 +32,13 @@ Board = dict[str, dict[str, LoadBoardEntry]]
 Demand = dict[str, dict[str, DemandEntry]]
 Times = Mapping[str, float]  # cluster -> Unix seconds of its own time
 Totals = dict[tuple, np.ndarray]  # (cluster, service, class, entry) -> _SUMS
+
+
+class Came(NamedTuple):
+    """What came of a service per second: spans, whatever they stand for, and the requests that they stand for."""
+
+    spans: float
+    requests: float
 
 
 @dataclass(frozen=True)
@@ -98,11 +106,15 @@ class HotTable:
         begins = {cluster: self._begin(at) for cluster, at in times.items()}
         return self._totals({cluster: (at, at + self.window.seconds) for cluster, at in begins.items()})
 
-    def samples(self, times: Times) -> dict[tuple[str, str], float]:
-        """Spans of good calls per second by (cluster, service), whatever they stand for."""
-        found: dict[tuple[str, str], float] = defaultdict(float)
+    def came(self, times: Times) -> dict[tuple[str, str], Came]:
+        """By (cluster, service)."""
+        found: dict[tuple[str, str], Came] = {}
         for (cluster, service, *_), row in self.counts(times).items():
-            found[cluster, service] += float(row[_SAMPLES]) / self.window.seconds
+            spans, requests = found.get((cluster, service), (0.0, 0.0))
+            found[cluster, service] = Came(
+                spans + float(row[_SAMPLES]) / self.window.seconds,
+                requests + float(row[_CALLS]) / self.window.seconds,
+            )
         return found
 
     def _totals(self, spans: Mapping[str, tuple[int, int]]) -> Totals:

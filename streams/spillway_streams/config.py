@@ -111,7 +111,10 @@ class HotSettings(RedisWire, Settings, AdmissionSettings):
         10.0, gt=0, le=600, description="seconds after which what is not heard of is unknown"
     )
     unknown_hold: float = Field(
-        3600.0, gt=0, le=86_400, description="seconds for which boards keep the last known values of it"
+        3600.0,
+        gt=0,
+        le=86_400,
+        description="seconds for which boards keep the last known values of it, where it has no Envoys",
     )
     lateness: float = Field(
         2.0, ge=0, le=60, description="seconds behind the newest call that are still filling"

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, UnknownEntry
 
-from spillway_streams.boards import HotTable, Times
+from spillway_streams.boards import Came, HotTable, Times
 
 E = TypeVar("E", LoadBoardEntry, DemandEntry)
 Unknown = dict[str, dict[str, UnknownEntry]]
@@ -23,7 +23,7 @@ class Held(Generic[E]):
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, E]] = {}
         self.times: dict[str, float] = {}
-        self.samples: dict[tuple[str, str], float] = {}  # HotTable.samples
+        self.came: dict[tuple[str, str], Came] = {}  # HotTable.came
         self._moved: dict[str, float] = {}
 
     def services(self) -> set[tuple[str, str]]:
@@ -31,29 +31,35 @@ class Held(Generic[E]):
         shown = {
             (c, class_id.partition(" ")[0]) for c, entries in self.entries.items() for class_id in entries
         }
-        return shown | self.samples.keys()
+        return shown | self.came.keys()
 
     def update(
-        self, hot: HotTable, make: Callable[[Times], Mapping[str, dict[str, E]]], now: float, hold_s: float
+        self,
+        hot: HotTable,
+        make: Callable[[Times], Mapping[str, dict[str, E]]],
+        now: float,
+        hold_s: float,
+        is_placed: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """Computes what is due (`make`) and forgets clusters whose time has not moved for `hold_s`; now: Unix seconds."""
+        """Computes what is due (`make`). Forgets clusters whose time has not moved for `hold_s`, except those that
+        still have Envoys (`is_placed`). now: Unix seconds."""
         due = {cluster: at for cluster, at in hot.due().items() if at != self.times.get(cluster)}
         if due:
             made = make(due)
             self.entries |= {cluster: made.get(cluster, {}) for cluster in due}
             self.times |= due
             kept = {
-                place: n
-                for place, n in self.samples.items()
-                if place[0] in self.times and place[0] not in due
+                place: n for place, n in self.came.items() if place[0] in self.times and place[0] not in due
             }
-            self.samples = kept | hot.samples(due)
+            self.came = kept | hot.came(due)
         self._moved = {
             cluster: self._moved.get(cluster, now) for cluster in hot.times.clusters()
         } | dict.fromkeys(due, now)
-        for cluster in [cluster for cluster, moved in self._moved.items() if moved < now - hold_s]:
+        silent = [cluster for cluster, moved in self._moved.items() if moved < now - hold_s]
+        for cluster in [cluster for cluster in silent if not is_placed(cluster)]:
             for known in (self.times, self.entries, self._moved):
                 known.pop(cluster, None)
+            self.came = {place: found for place, found in self.came.items() if place[0] != cluster}
             hot.times.forget(cluster)
 
 

@@ -6,12 +6,14 @@ second.
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
+from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
 from spillway_streams.health import Status
@@ -30,6 +32,10 @@ end
 return removed"""
 
 
+def _nobody(*_: str) -> bool:
+    return False
+
+
 class Boards:
     NAME = "redis"
 
@@ -41,8 +47,8 @@ class Boards:
         status: Status,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """A key expires after `expiry_s` without a write, a field that nobody owns once it is `hold_s` older than the
-        newest one. `options`: of the connection, beside the url."""
+        """A key expires after `expiry_s` without a write, a field that nobody owns or keeps once it is `hold_s` older
+        than the newest one. `options`: of the connection, beside the url."""
         self._redis = Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2, **(options or {}))
         self._expiry_s, self._hold_s = expiry_s, hold_s
         self._status = status
@@ -53,12 +59,27 @@ class Boards:
         """Nothing to write; only sees whether Redis is there."""
         await self._try({})
 
-    async def put(self, boards: Mapping[str, Mapping[str, Entry]], owns: Owns = lambda *_: False) -> None:
+    async def placement(self, clusters: Iterable[str]) -> dict[str, bytes | None]:
+        """By cluster: JSON of Heartbeat, None where no relay reports, or nobody can say."""
+        keys = {cluster: names.REDIS_KEY_PLACEMENT.format(cluster=cluster) for cluster in clusters}
+        try:
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for key in keys.values():
+                    pipe.get(key)
+                found = await pipe.execute()
+        except (RedisError, OSError):  # `put` says that Redis is away
+            return dict.fromkeys(keys)
+        return dict(zip(keys, found, strict=True))
+
+    async def put(
+        self, boards: Mapping[str, Mapping[str, Entry]], owns: Owns = _nobody, keeps: Owns = _nobody
+    ) -> None:
         """Sets these fields of each key's hash, and removes those of ours that are not among them any more, all
-        at once, so that no reader sees half a board. `owns`: fields that are ours whoever wrote them."""
+        at once, so that no reader sees half a board. `owns`: fields that are ours whoever wrote them; `keeps`: fields
+        that no age makes old."""
         before = self._mine
         silent = {key: mine - set(boards.get(key, ())) for key, mine in before.items()}
-        if await self._try(boards, silent, owns) and self._mine is before:  # else forgotten meanwhile
+        if await self._try(boards, silent, owns, keeps) and self._mine is before:  # else forgotten meanwhile
             self._mine = {key: set(entries) for key, entries in boards.items() if entries}
 
     def forget(self) -> None:
@@ -69,14 +90,15 @@ class Boards:
         self,
         boards: Mapping[str, Mapping[str, Entry]],
         silent: Mapping[str, set[str]] | None = None,
-        owns: Owns = lambda *_: False,
+        owns: Owns = _nobody,
+        keeps: Owns = _nobody,
     ) -> bool:
         try:
             await self._write(boards, silent or {})
             if boards and time.monotonic() - self._pruned_at >= self._expiry_s / 3:
                 self._pruned_at = time.monotonic()
                 for key, entries in boards.items():
-                    await self._prune(key, set(entries), owns)
+                    await self._prune(key, set(entries), owns, keeps)
         except (RedisError, OSError) as error:
             self._status.failed(self.NAME, f"{type(error).__name__}: {error}")
             if "WRONGTYPE" in str(error):
@@ -110,9 +132,15 @@ class Boards:
         except (RedisError, OSError):
             pass  # tried again at the next turn
 
-    async def _prune(self, key: str, current: set[str], owns: Owns) -> None:
+    async def _prune(self, key: str, current: set[str], owns: Owns, keeps: Owns) -> None:
         fields = await self._redis.hgetall(key)
-        stale = stale_fields(fields, self._hold_s)
+        stale = {
+            name: text
+            for name, text in stale_fields(fields, self._hold_s).items()
+            if _at(text) == -math.inf or not keeps(key, name.decode(errors="replace"))
+        }
+        for name in current:
+            stale.pop(name.encode(), None)
         for name in fields.keys() - {field.encode() for field in current}:
             if owns(key, name.decode(errors="replace")):
                 stale[name] = fields[name]
@@ -131,4 +159,4 @@ def _at(text: bytes) -> float:
     try:
         return float(json.loads(text)["at"])
     except (ValueError, TypeError, KeyError):
-        return float("-inf")
+        return -math.inf

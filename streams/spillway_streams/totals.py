@@ -19,10 +19,8 @@ from spillway_streams.counters import Counters
 from spillway_streams.envoy import Counts, Envoy, Report, Series
 from spillway_streams.marks import MAX_CLUSTERS
 
-SILENT_S = 5.0  # of log time, while others go on: an Envoy's totals have stopped
-FORGET_S = 60.0  # after that an Envoy that is silent has left, if others of its service go on
-_ALL_GONE_S = 3600.0  # if none does: the placement says sooner whether the service has left
-_TAKEN_OVER = 0.9  # of the service's requests before: the others have them now
+SILENT_S = 5.0  # of log time: an Envoy's totals have stopped
+_FORGET_S = 3600.0  # after that an Envoy that is silent is forgotten where no placement is known
 
 
 def decode(payload: bytes, counters: Counters, cluster: str | None = None) -> list[Report]:
@@ -75,11 +73,13 @@ def _count(counts: dict[Series, int], point, began_ns: int, counters: Counters) 
 @dataclass(frozen=True)
 class Counted:
     """Requests per second of one service in one cluster, as of log time `at`. `missing`: '' or why it is not whole;
-    `rates` are then those of when it last was."""
+    `rates` are then those of when it last was, none where it never was (`at` is 0), and `going` is the sum of what the
+    Envoys that go on have (infinite while it is not known)."""
 
     at: float
     rates: dict[Series, float]
     missing: str = ""
+    going: float = 0.0
 
     @property
     def total(self) -> float:
@@ -150,26 +150,42 @@ class TotalsTable:
         """(cluster, service) of which there are totals."""
         return list(self._envoys)
 
-    def counted(self, cluster: str, service: str, now: float) -> Counted | None:
-        """Rates over the last whole seconds that all Envoys of the service have reported; None when there are none
-        of these. now: Unix seconds."""
+    @property
+    def seconds(self) -> int:
+        """That a rate covers."""
+        return self._seconds
+
+    def counted(self, cluster: str, service: str, now: float, connected: int | None) -> Counted | None:
+        """Rates over the last whole seconds that all Envoys of the service have reported; None when they have not sent
+        for long enough yet, or there are none of these. connected: as many Envoys there are, whichever they are; None:
+        that is not known, and the silent ones are taken for still there. now: Unix seconds."""
         place = cluster, service
-        self._forget(place, now)
-        envoys = self._envoys.get(place, {})
+        envoys = self._envoys.get(place)
+        if not envoys:
+            return None
         going = [envoy for envoy in envoys.values() if now - envoy.at <= SILENT_S]
+        expected = self._still_there(place, now) if connected is None else connected
+        if (gone := len(envoys) - max(expected, len(going))) > 0:
+            self._drop(place, gone)
         found, before = self._sum(going), self._whole.get(place)
-        if len(going) < len(envoys):
-            if before is None:
-                return None
-            if not found or found.total < _TAKEN_OVER * before.total or not found.total:
-                since, silent = min(envoy.at for envoy in envoys.values()), len(envoys) - len(going)
-                reason = f"counters of {silent} of {len(envoys)} Envoys stopped {now - since:.0f} s ago"
-                return replace(before, missing=reason)
-            for name in [name for name, envoy in envoys.items() if envoy not in going]:
-                self._remove(place, name)  # the others have its requests: it has left
+        if len(going) < expected:
+            rates = before or Counted(0.0, {})
+            reason = _missing(len(going), expected, [now - envoy.at for envoy in envoys.values()])
+            known = found.total if found else math.inf if going else 0.0
+            return replace(rates, missing=reason, going=known)
         if found:
             self._whole[place] = found
         return found
+
+    def _still_there(self, place: tuple[str, str], now: float) -> int:
+        return sum(now - envoy.at <= SILENT_S + _FORGET_S for envoy in self._envoys[place].values())
+
+    def _drop(self, place: tuple[str, str], n: int) -> None:
+        """Forgets the n Envoys that are silent for longest."""
+        envoys = self._envoys[place]
+        for name in sorted(envoys, key=lambda name: envoys[name].at)[:n]:
+            self._remove(place, name)
+            self._counters.add("totals_of_an_envoy_forgotten")
 
     def _sum(self, envoys: list[Envoy]) -> Counted | None:
         """None when one of them is not known for long enough, or there is none."""
@@ -184,12 +200,8 @@ class TotalsTable:
                 rates[series] += count / self._seconds
         return Counted(at, dict(rates))
 
-    def _forget(self, place: tuple[str, str], now: float) -> None:
-        """Drops Envoys that have been silent for long."""
-        envoys = self._envoys.get(place, {})
-        newest = max((envoy.at for envoy in envoys.values()), default=now)
-        keep = FORGET_S if now - newest <= SILENT_S else _ALL_GONE_S
-        gone = [name for name, envoy in envoys.items() if now - envoy.at > SILENT_S + keep]
-        for name in gone:
-            self._remove(place, name)
-            self._counters.add("totals_of_an_envoy_forgotten")
+
+def _missing(going: int, expected: int, ages: list[float]) -> str:
+    """ages: seconds since the newest report of each Envoy that is known."""
+    of = f"counters of {expected - going} of {expected} Envoys"
+    return f"{of} stopped {max(ages):.0f} s ago" if max(ages) > SILENT_S else f"{of} do not come"

@@ -28,7 +28,7 @@ KEYS = {
 }  # fmt: skip
 _READ = {"load", "demand", "network", "unknown", "placement", "in_force"}
 MAY = {
-    "streams": {"load", "demand", "network", "unknown"},
+    "streams": {"load", "demand", "network", "unknown", "placement"},
     "optimizer": _READ | {"policy", "lease of optimizer", "fence of optimizer"},
     "papa": _READ | {"checkpoint", "lease of papa", "fence of papa"},
     "publisher": {"in_force", "placement"},
@@ -62,7 +62,7 @@ def test_a_user_touches_its_keys_alone(connect, user):
     """Every key of the contract, and others, by every command of the user that names one key: also through a script."""
     client = connect(user)
     tries = {
-        "streams": [("HSET", "{}", "a", "b"), ("HGETALL", "{}"), ("PEXPIRE", "{}", "1000")],
+        "streams": [("GET", "{}"), ("HSET", "{}", "a", "b"), ("HGETALL", "{}"), ("PEXPIRE", "{}", "1000")],
         "optimizer": [("GET", "{}"), ("HGETALL", "{}"), ("DEL", "{}")],
         "papa": [("GET", "{}"), ("HGETALL", "{}"), ("DEL", "{}")],
         "publisher": [("SET", "{}", "a")],
@@ -119,6 +119,9 @@ async def test_every_program_does_its_work_as_its_user(urls):
     await boards.put({KEYS["network"]: {"a>b": entry, "b>a": entry}})
     await boards.put({KEYS["network"]: {"a>b": NetworkEntry(1000.0, 2.0, 3)}})
     assert not status.problems()
+    with redis.Redis.from_url(urls["publisher"]) as publisher:
+        publisher.set(KEYS["placement"], "{}")
+    assert await boards.placement(["west", "east"]) == {"west": b"{}", "east": None}
     for role in ("optimizer", "papa"):
         client = hot.connect(urls[role])
         told = await hot.boards(client, ("west", "east"))

@@ -21,9 +21,11 @@ from spillway_streams.held import Held
 from spillway_streams.hot import Boards, Entry
 from spillway_streams.jobs.batches import Reader, Trailing, acknowledge
 from spillway_streams.jobs.shares import Shares
+from spillway_streams.placement import Placement
 
 _KEEP_S = 20.0  # of log time: a window, and what is late; it is read again after an assignment
 _REWRITE_S = 1.0  # a board without news: it must not expire
+_PLACEMENT_S = 1.0
 
 
 class Share(Protocol):
@@ -58,6 +60,7 @@ class Live:
         self._held: dict[int, Held] = {}
         self._entries_only = entries_only
         self._counted: dict[int, CountedBoards] = {}
+        self._placement, self._placed_at = Placement(context.counters), 0.0
         self._news = False
         self._written_at = 0.0
 
@@ -104,8 +107,10 @@ class Live:
             await self._redis.reach()
             return
         self._news, self._written_at = False, time.monotonic()
+        await self._read_placement()
         put: dict[str, dict[str, Entry]] = {}
         owners: dict[str, set[int]] = {}  # partition numbers whose fields of a key are known here
+        clusters: dict[str, str] = {}  # by key
         for number, share in self._shares.ready.items():
             if self._is_live(number):
                 of = {key: self._update(number, share, entries)}
@@ -115,29 +120,58 @@ class Live:
                     place = name.format(cluster=cluster)
                     put.setdefault(place, {}).update(found)
                     owners.setdefault(place, set()).add(number)
+                    clusters[place] = cluster
+
+        def is_placed(place: str, field: str) -> bool:
+            return place in clusters and self._placement.has(clusters[place], field.partition(" ")[0])
 
         def owns(place: str, field: str) -> bool:
             service, numbers = field.partition(" ")[0], owners.get(place, set())
             return service == names.VALUE_WHOLE_CLUSTER or partition_of(service, self._partitions) in numbers
 
-        await self._redis.put({**put, **(more or {})}, owns)
+        await self._redis.put({**put, **(more or {})}, owns, is_placed)
 
     def _update(self, number: int, share: S, entries: Callable[[S, Times], ByCluster]) -> ByCluster:
         one = self._held.setdefault(number, Held())
         now = time.time()
-        one.update(share.hot, lambda times: entries(share, times), now, self._settings.unknown_hold)
+        one.update(
+            share.hot,
+            lambda times: entries(share, times),
+            now,
+            self._settings.unknown_hold,
+            self._placement.names,
+        )
         by_counters = self._counted.setdefault(number, CountedBoards(self._entries_only, self._counters))
         fresh = {cluster for cluster, at in one.times.items() if now - at <= totals.SILENT_S}
-        spans = {place: rate for place, rate in one.samples.items() if place[0] in fresh}
-        return by_counters.apply(one.entries, share.hot.totals, spans, now)
+        came = {place: found for place, found in one.came.items() if place[0] in fresh}
+        return by_counters.apply(one.entries, share.hot.totals, came, now, self._placement.connected)
 
     def _unknown(self, number: int, share: S) -> Mapping[str, dict[str, UnknownEntry]]:
         one = self._held[number]
         found = held.unknown(one, share.hot, time.time(), self._settings.unknown_after)
-        services = {*one.services(), *share.hot.totals.services()}
-        found = counted.still_unknown(found, self._counted[number], services)
-        self._counters.gauge(f"unknown_of_partition_{number}", sum(map(len, found.values())))
-        return dict.fromkeys(one.times, {}) | found
+        placed = [
+            place
+            for place in self._placement.services()
+            if partition_of(place[1], self._partitions) == number
+        ]
+        seen, sending = one.services(), share.hot.totals.services()
+        present = {*seen, *sending, *placed}
+        said = counted.statements(
+            found, self._counted[number], one.times, seen, present, are_counted=bool(sending)
+        )
+        unknown = sum(bool(entry.reason) for fields in said.values() for entry in fields.values())
+        self._counters.gauge(f"unknown_of_partition_{number}", unknown)
+        return dict.fromkeys(one.times, {}) | said
+
+    async def _read_placement(self) -> None:
+        if time.monotonic() < self._placed_at + _PLACEMENT_S:
+            return
+        self._placed_at = time.monotonic()
+        clusters: set[str] = set()
+        for share in self._shares.ready.values():
+            clusters.update(share.hot.times.clusters())
+            clusters.update(cluster for cluster, _ in share.hot.totals.services())
+        self._placement.take(await self._redis.placement(sorted(clusters)), time.time())
 
     def _is_live(self, number: int) -> bool:
         """What is read again after an assignment is no board before its end is reached."""

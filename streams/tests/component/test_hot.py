@@ -34,11 +34,23 @@ async def test_each_writer_sees_to_its_own_fields(redis_url):
     assert DemandEntry.from_json(redis.hget(KEY, "b")).at == 101.0
 
 
+async def test_what_is_kept_is_pruned_by_no_age(redis_url):
+    """The last known values of a service that still has Envoys: those that this writer shows, and another's."""
+    redis = Redis.from_url(redis_url, decode_responses=True)
+    redis.delete(KEY)
+    gone, one = (Boards(redis_url, 15.0, 18.0, Status(Boards.NAME)) for _ in range(2))
+    await gone.put(_entries(10.0, "placed", "left"))
+    boards = {KEY: _entries(100.0, "a")[KEY] | _entries(10.0, "shown")[KEY]}
+    await one.put(boards, keeps=lambda key, field: (key, field) == (KEY, "placed"))
+    assert set(redis.hgetall(KEY)) == {"a", "shown", "placed"}
+
+
 async def test_an_absent_redis_is_named_and_forgotten_once_it_is_back(redis_url):
     """A board that cannot be written is dropped; the status says so until one can."""
     status = Status(Boards.NAME)
     away = Boards("redis://127.0.0.1:1/0", 15.0, 18.0, status)
     await away.put(_entries(1.0, "a"))
+    assert await away.placement(["west"]) == {"west": None}
     assert Boards.NAME in status.problems()
     here = Boards(redis_url, 15.0, 18.0, status)
     await here.reach()

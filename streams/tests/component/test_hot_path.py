@@ -5,16 +5,19 @@ import time
 from collections.abc import Callable
 
 import pytest
+from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from redis import Redis
+from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, UnknownEntry
 from spillway_lab.testing.waiting import eventually
 from spillway_native import partition_of
 
-CLUSTER, SHOP, STOCK = "hot-path", "hotshop", "hotstock"
+CLUSTER, SHOP, STOCK, IDLE = "hot-path", "hotshop", "hotstock", "hotidle"
+HOLD_S = 8
 ENTRY, INNER = f"{SHOP} GET /carts/{{id}}", f"{STOCK} GET /levels"
 IN_FLIGHT, SHOP_MS, STOCK_MS = 3, 8, 2
 
@@ -49,9 +52,15 @@ def _request(number: int) -> bytes:
 def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
     """Load of every class with its rate, latency and requests in flight; demand of those that nobody among us asked
     for, at the same rate. Spans are sent while they are news, until they show. Then the cluster falls silent, one
-    Envoy's counters come, and the worker is killed: what is not known is unknown, with its last values."""
-    running = {name: jobs(name, SPILLWAY_UNKNOWN_AFTER="3") for name in ("exclusive", "curves", "graph")}
+    Envoy's counters come, and the worker is killed: what is not known is unknown, with its last values, for as long as
+    the placement has it."""
+    times = {"SPILLWAY_UNKNOWN_AFTER": "3", "SPILLWAY_UNKNOWN_HOLD": str(HOLD_S)}
     redis, numbers = Redis.from_url(redis_url, decode_responses=True), itertools.count()
+    heartbeat = Heartbeat(cluster=CLUSTER)
+    for service in (SHOP, STOCK, IDLE):
+        heartbeat.services.add(service=service, connected_envoys=1)
+    redis.set(names.REDIS_KEY_PLACEMENT.format(cluster=CLUSTER), json_format.MessageToJson(heartbeat))
+    running = {name: jobs(name, **times) for name in ("exclusive", "curves", "graph")}
 
     def shown() -> bool:
         send(names.KAFKA_TOPIC_OTLP_SPANS, [_request(next(numbers)) for _ in range(5)])
@@ -67,6 +76,8 @@ def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
         assert shop.in_flight == stock.in_flight == IN_FLIGHT
         assert shop.failed_share == asked.failed_share == 0
         assert 0 < shop.at <= time.time() and asked.at <= time.time()
+        if _said(redis) != dict.fromkeys((SHOP, STOCK, IDLE), ""):
+            return False
         return shop.rps == stock.rps  # of two partitions: one may be a message ahead
 
     eventually(
@@ -90,6 +101,10 @@ def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
 
 
 def _unknown(redis: Redis) -> dict[str, str]:
+    return {service: reason for service, reason in _said(redis).items() if reason}
+
+
+def _said(redis: Redis) -> dict[str, str]:
     found = redis.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=CLUSTER))
     return {field: UnknownEntry.from_json(text).reason for field, text in found.items()}
 
@@ -102,14 +117,14 @@ def _demand(redis: Redis) -> DemandEntry | None:
 def _silence_is_unknown(redis: Redis) -> None:
     """No more spans, as when the collector stops: the cluster is unknown, its entries stay as they were."""
     eventually(
-        lambda: all("no spans" in _unknown(redis).get(service, "") for service in (SHOP, STOCK)),
-        "both services of the cluster unknown",
+        lambda: all("no spans" in _unknown(redis).get(service, "") for service in (SHOP, STOCK, IDLE)),
+        "all services of the cluster unknown",
         seen=lambda: _unknown(redis),
     )
     before = _demand(redis)
     assert before and before.rps > 0 and time.time() - before.at > 3
-    time.sleep(1.0)
-    assert _demand(redis) == before
+    time.sleep(HOLD_S + 3.0)
+    assert _demand(redis) == before and _unknown(redis).keys() == {SHOP, STOCK, IDLE}
 
 
 def _counters_are_known(
@@ -123,7 +138,9 @@ def _counters_are_known(
         send(_totals(began, next(count)), partition_of(SHOP, 4))
         time.sleep(1.0)
         found = _demand(redis)
-        return bool(found and found.rps == pytest.approx(7, rel=0.25) and set(_unknown(redis)) == {STOCK})
+        return bool(
+            found and found.rps == pytest.approx(7, rel=0.25) and set(_unknown(redis)) == {STOCK, IDLE}
+        )
 
     eventually(shown, "counted demand", seen=lambda: (_demand(redis), _unknown(redis), counters()))
 

@@ -48,8 +48,11 @@ class Redis:
     def __init__(self, events: list[str]) -> None:
         self._events = events
 
-    async def put(self, written: dict, _: object) -> None:
+    async def put(self, written: dict, *_: object) -> None:
         self._events.append(f"board of {sum(map(len, written.values()))} classes")
+
+    async def placement(self, clusters: list[str]) -> dict[str, None]:
+        return dict.fromkeys(clusters)
 
     async def reach(self) -> None:
         pass

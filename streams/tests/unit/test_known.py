@@ -1,6 +1,7 @@
 """What boards say of clusters and sources that are late, silent or away: the last known values, and since when."""
 
 import time
+from collections.abc import Collection
 
 import pytest
 from spillway_contracts import names
@@ -15,7 +16,7 @@ A = "a GET /"
 RPS, SOURCES = 10, 2
 
 
-def _arrivals(ends: dict[str, int], n: int) -> columns.Columns:
+def arrivals(ends: dict[str, int], n: int) -> columns.Columns:
     """n calls of each cluster that end within its second since T0."""
     rows = [(cluster, int((T0 + second + i / n) * 1e6)) for cluster, second in ends.items() for i in range(n)]
     return boards.arrivals_of(columns.from_rows(columns.CALLS, [
@@ -44,14 +45,20 @@ class World:
     def read(self, source: int, now: int, ends: dict[str, int], lost: bool = False) -> None:
         coverage = self.coverage[source]
         coverage.took(now, T0 + now, True)
-        batch = _arrivals(ends, RPS // 2)
+        batch = arrivals(ends, RPS // 2)
         coverage.saw(boards.newest_ends(batch))
         mark = coverage.mark(source, SOURCES, 0)
         if not lost:
             self.hot.add(batch, T0 + now, source, mark)
 
-    def show(self, now: float) -> None:
-        self.board.update(self.hot, lambda times: boards.demand_board(self.hot, times), T0 + now, 3600.0)
+    def show(self, now: float, placed: Collection[str] = ()) -> None:
+        self.board.update(
+            self.hot,
+            lambda times: boards.demand_board(self.hot, times),
+            T0 + now,
+            3600.0,
+            lambda cluster: cluster in placed,
+        )
 
     def of(self, cluster: str) -> tuple[float, float]:
         entry = self.board.entries[cluster][A]
@@ -137,7 +144,7 @@ def test_a_source_with_nothing_to_say_is_no_source_that_is_away(world):
     for now in range(21, 40):
         world.read(0, now, {"west": now - 1})
         world.coverage[1].idle(21, T0 + now)
-        world.hot.add(_arrivals({}, 1), T0 + now, 1, world.coverage[1].mark(1, SOURCES, 0))
+        world.hot.add(arrivals({}, 1), T0 + now, 1, world.coverage[1].mark(1, SOURCES, 0))
         world.show(now)
     assert world.of("west") == (pytest.approx(38.8), RPS / 2) and "west" not in world.unknown(39)
 
@@ -154,9 +161,9 @@ def test_batches_of_the_previous_version_have_no_marks_and_still_count():
     """Version 0.1.0 sends none: what is known is what came; a silent source is left out."""
     hot, board = HotTable(Window(5, 1.0), 100, Counters()), Held()
     for now in range(1, 40):
-        hot.add(_arrivals({"west": now - 1}, RPS), T0 + now, 0)
+        hot.add(arrivals({"west": now - 1}, RPS), T0 + now, 0)
         if now < 10:
-            hot.add(_arrivals({"east": now - 1}, RPS), T0 + now, 1)
+            hot.add(arrivals({"east": now - 1}, RPS), T0 + now, 1)
         board.update(hot, lambda times: boards.demand_board(hot, times), T0 + now, 3600.0)
     assert board.entries["west"][A].rps == RPS and board.entries["west"][A].at == pytest.approx(T0 + 38.9)
     assert board.entries["east"][A].rps == RPS
@@ -168,6 +175,17 @@ def test_what_is_unknown_for_an_hour_is_forgotten(world):
     assert "east" in world.board.entries
     world.show(20 + 3700)
     assert world.board.entries == {} and world.unknown(3721) == {}
+
+
+def test_what_is_unknown_and_still_has_envoys_is_not_forgotten(world):
+    """The heartbeat of east names its services for days, that of west none any more: east keeps its last values, and is
+    unknown all the time."""
+    before = world.of("east")
+    for hours in (2, 100):
+        world.show(20 + hours * 3600, {"east"})
+        assert world.of("east") == before and list(world.board.entries) == ["east"]
+        [entry] = world.unknown(20 + hours * 3600)["east"].values()
+        assert entry.at == T0 + before[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""What a job that writes boards says of services, with a Redis in memory: known, unknown, or nothing."""
+
+from types import SimpleNamespace
+
+import pytest
+from google.protobuf import json_format
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway_contracts import names
+from spillway_native import partition_of
+from spillway_streams import boards
+from spillway_streams.boards import HotTable, Window
+from spillway_streams.config import GraphSettings
+from spillway_streams.counters import Counters
+from spillway_streams.envoy import Report
+from spillway_streams.jobs import live
+from spillway_streams.jobs.live import Live
+from spillway_streams.marks import Mark
+from test_known import arrivals
+
+PARTITIONS = 2
+SHOP = "a"  # the service of test_known's calls
+NUMBER = partition_of(SHOP, PARTITIONS)
+
+
+class Redis:
+    """Remembers what is written, and has the heartbeat of the cluster west."""
+
+    def __init__(self) -> None:
+        self.heartbeats: dict[str, bytes] = {}
+        self.written: dict[str, dict] = {}
+        self.keeps = None
+
+    async def placement(self, clusters: list[str]) -> dict[str, bytes | None]:
+        return {cluster: self.heartbeats.get(cluster) for cluster in clusters}
+
+    async def put(self, written: dict, owns: object, keeps: object) -> None:
+        self.written, self.keeps = written, keeps
+
+    async def reach(self) -> None:
+        pass
+
+
+@pytest.fixture
+def redis() -> Redis:
+    return Redis()
+
+
+@pytest.fixture
+def hot(counters: Counters) -> HotTable:
+    return HotTable(Window(5, 1.0), 100, counters)
+
+
+@pytest.fixture
+def board(redis: Redis, hot: HotTable, counters: Counters, tmp_path, monkeypatch):
+    """Writes all boards as of a second, and gives what is said of the services of west: service -> reason."""
+    settings = GraphSettings(
+        kafka="localhost:1", clickhouse_url="clickhouse://localhost", redis_url="redis://localhost",
+        state_dir=tmp_path, health_listen="localhost:1", unknown_hold=60,
+    )  # fmt: skip
+    clock = SimpleNamespace(now=0.0)
+    fake = SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now)
+    monkeypatch.setattr(live, "time", fake)
+    shares = SimpleNamespace(ready={NUMBER: SimpleNamespace(hot=hot)})
+    context = SimpleNamespace(
+        settings=settings, counters=counters, layout=SimpleNamespace(partitions=PARTITIONS)
+    )
+    made = Live(None, context, redis, shares, None, entries_only=True)
+
+    async def at(now: float) -> dict[str, str]:
+        clock.now = now
+        await made.board(
+            names.REDIS_KEY_DEMAND,
+            lambda share, times: boards.demand_board(share.hot, times),
+            says_unknown=True,
+        )
+        found = redis.written.get(names.REDIS_KEY_UNKNOWN.format(cluster="west"), {})
+        return {service: entry.reason for service, entry in found.items()}
+
+    return at
+
+
+def _heartbeat(**services: int) -> bytes:
+    made = Heartbeat(cluster="west")
+    for service, count in services.items():
+        made.services.add(service=service, connected_envoys=count)
+    return json_format.MessageToJson(made).encode()
+
+
+def _spans(hot: HotTable, first: int, end: int, start: float) -> None:
+    """Ten calls per second of the shop in west."""
+    for now in range(first, end):
+        batch = arrivals({"west": now - 1}, 10)
+        hot.add(batch, start + now, 0, Mark(0, 1, now, now + 1, start + now, boards.newest_ends(batch)))
+
+
+async def test_what_a_heartbeat_names_is_known_or_unknown_for_as_long_as_it_does(redis, hot, board):
+    """Services of this partition alone. Spans come: both are known, also the one without requests. They stop: both are
+    unknown, with the last demand, long after boards hold it; and no age makes the fields old."""
+    start = 1_700_000_000
+    other = next(
+        name for name in map("other{}".format, range(99)) if partition_of(name, PARTITIONS) != NUMBER
+    )
+    idle = next(name for name in map("idle{}".format, range(99)) if partition_of(name, PARTITIONS) == NUMBER)
+    redis.heartbeats["west"] = _heartbeat(**{SHOP: 1, idle: 1, other: 1})
+    _spans(hot, 1, 21, start)
+    assert await board(start + 20) == {SHOP: "", idle: ""}
+    key = names.REDIS_KEY_DEMAND.format(cluster="west")
+    before = redis.written[key]
+    for now in (40, 100, 100_000):
+        said = await board(start + now)
+        assert said.keys() == {SHOP, idle} and all(said.values())
+        assert redis.written[key] == before and before
+        assert redis.keeps(key, f"{other} GET /") and not redis.keeps(key, "gone GET /")
+    redis.heartbeats.clear()
+    await board(start + 100_002)
+    assert await board(start + 100_004) == {} and not redis.written.get(key)
+
+
+async def test_an_envoy_that_is_connected_and_silent_leaves_its_service_unknown(redis, hot, board):
+    """One of two Envoys sends counters of nothing, the other none: no known zero, until the heartbeat counts one."""
+    start = 1_700_000_000
+    _spans(hot, 1, 21, start)
+    for connected, first, is_known in ((2, 21, False), (1, 60, True)):
+        redis.heartbeats["west"] = _heartbeat(**{SHOP: connected})
+        for now in range(first, first + 20):
+            sent_ns = int((start + now) * 1e9)
+            hot.totals.add([Report("west", SHOP, "e1", sent_ns, start * 10**9, {})], start + now)
+            said = await board(start + now)
+        assert (said[SHOP] == "") == is_known, said
