@@ -1,7 +1,7 @@
 """Redis: boards, placement, rules in force, policy. With lease.py the only file that reads them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from google.protobuf import json_format
@@ -42,6 +42,8 @@ class InForce:
     versions: dict[str, int]  # by cluster
     ruleset_id: str
     rulesets: dict[str, Ruleset]  # by cluster
+    # How long the relays of a cluster hold an expired ruleset, in seconds; where it is absent, the default.
+    hold_s: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -68,15 +70,19 @@ class InForce:
                     found[key] = self.rules[key]
         return found
 
+    def hold_ms(self, cluster: str) -> int:
+        return round(self.hold_s.get(cluster, names.VALUE_HOLD_SECONDS) * 1000)
+
     def routing(self, now: float) -> Rules:
-        """The rules that relays route by. Those of an expired ruleset give way to local-first, as relays hold them by
-        default. Where the source cluster is no destination, the nearest is not known here: the weights stay."""
+        """The rules that relays route by. Those of an expired ruleset give way to local-first, as relays hold them.
+        Where the source cluster is no destination, the nearest is not known here: the weights stay."""
         expired_ms = {c: round(now * 1000) - r.expires_at.ToMilliseconds() for c, r in self.rulesets.items()}
         made = {}
         for key, weights in self.rules.items():
-            age_ms = expired_ms.get(key.source_cluster, names.VALUE_HOLD_SECONDS * 1000)
+            hold_ms = self.hold_ms(key.source_cluster)
+            age_ms = expired_ms.get(key.source_cluster, hold_ms)
             nearest = key.source_cluster if key.source_cluster in weights else None
-            held = hold.routed(weights, nearest, key.source_cluster, key.source_service, age_ms)
+            held = hold.routed(weights, nearest, key.source_cluster, key.source_service, age_ms, hold_ms)
             if held:
                 made[key] = held
         return made
@@ -102,11 +108,14 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
         found = _unknowns(said) | {service: UnknownEntry(0.0, why) for service, why in lost.items()}
         unknown |= {c: found} if found else {}
     texts = dict(zip(clusters, told[2::4], strict=True))
+    beats = {c: beat for c, text in texts.items() if (beat := _heartbeat(text, c, [])) is not None}
     return Telemetry(
         load=load,
         demand=demand,
         network=_network(pairs, bad),
         placement={c: _services(text, c, bad) for c, text in texts.items()},
+        hold_s={c: float(beat.hold_seconds) for c, beat in beats.items() if beat.HasField("hold_seconds")},
+        serving={c: beat.ruleset_version for c, beat in beats.items() if beat.ruleset_version},
         unknown=unknown,
         malformed=tuple(bad),
         pods={
@@ -200,14 +209,20 @@ def _services(text: str | None, cluster: str, bad: list[str]) -> frozenset[str] 
 
 def _connected(text: str | None, cluster: str, bad: list[str]) -> dict[str, int] | None:
     """Envoys of each service that has any; None: unknown."""
+    heartbeat = _heartbeat(text, cluster, bad)
+    if heartbeat is None:
+        return None
+    return {s.service: s.connected_envoys for s in heartbeat.services if s.connected_envoys > 0}
+
+
+def _heartbeat(text: str | None, cluster: str, bad: list[str]) -> Heartbeat | None:
     if _wrong_type(text) or text is None:
         return None
     try:
-        heartbeat = json_format.Parse(text, Heartbeat(), ignore_unknown_fields=True)
+        return json_format.Parse(text, Heartbeat(), ignore_unknown_fields=True)
     except json_format.ParseError as error:
         bad.append(f"placement[{cluster}]: {error}")
         return None
-    return {s.service: s.connected_envoys for s in heartbeat.services if s.connected_envoys > 0}
 
 
 async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:
@@ -228,6 +243,11 @@ async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:
         rules |= of_ruleset(ruleset)
     versions = {cluster: ruleset.version for cluster, ruleset in rulesets.items()}
     return InForce(rules, newest.origin, newest.policy, versions, newest.id, rulesets)
+
+
+def held_as(in_force: InForce | None, boards: Telemetry) -> InForce | None:
+    """With what relays report of how long they hold it."""
+    return None if in_force is None else replace(in_force, hold_s=boards.hold_s)
 
 
 async def policy(redis: Redis) -> str | None:

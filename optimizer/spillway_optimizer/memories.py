@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from spillway.v1.ruleset_pb2 import Rule
-from spillway_contracts import names, traffic_class
+from spillway_contracts import traffic_class
 
 from spillway_optimizer.hot import InForce
 from spillway_optimizer.memory import Memory
@@ -81,8 +81,11 @@ def rules_by_key(in_force: InForce | None, now: float) -> Mapping[RuleKey, Rule]
     """The rules that relays route by, with their predictions; those of rulesets that they hold no longer are left out."""
     if in_force is None:
         return {}
-    earliest = (now - names.VALUE_HOLD_SECONDS) * 1e9
-    alive = [r for r in in_force.rulesets.values() if r.expires_at.ToNanoseconds() > earliest]
+    alive = [
+        ruleset
+        for cluster, ruleset in in_force.rulesets.items()
+        if ruleset.expires_at.ToMilliseconds() + in_force.hold_ms(cluster) > now * 1000
+    ]
     return {
         RuleKey(r.source_cluster, r.source_service, traffic_class.format_id(r.traffic_class)): r
         for ruleset in alive

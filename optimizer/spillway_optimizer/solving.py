@@ -25,6 +25,7 @@ from spillway_optimizer.history import History
 from spillway_optimizer.judging import Watch, sample
 from spillway_optimizer.lease import Lease, beside
 from spillway_optimizer.logs import States
+from spillway_optimizer.lost_rules import LostRules
 from spillway_optimizer.memories import REST, Parting, rules_by_key
 from spillway_optimizer.memory import Memory, Thresholds
 from spillway_optimizer.model import ApplicationModel, Limits, Model, Window, build
@@ -62,6 +63,7 @@ class Solving:
         self._outcomes = Outcomes(history, states)
         states.counters["rolled_back"] += 0  # served from the start, so that the first one is an increase
         self._last_known = LastKnown()
+        self._lost = LostRules()
         self._token = 0  # of the lease that this solve runs under
         self.forget()
 
@@ -79,12 +81,13 @@ class Solving:
             # Another led between: what was proposed before is no longer what is in force.
             self.forget()
             self._token = self.lease.fencing_token
-        in_force = await hot.in_force(self.redis, self.clusters)
+        in_force = hot.held_as(await hot.in_force(self.redis, self.clusters), told)
         urgent = trigger.kind not in ("start", "period")
         occasion = Occasion(now, "", following.name, trigger.kind)
         run = Run(occasion, urgent, in_force, Window(now, now), known_classes(in_force))
         cases: Sequence[Case] = ()
         try:
+            self._lost.check(in_force, told.serving, now)
             run, cases = await self._cases(run, told, following)
             self._compare(run, cases, told)
             return await self._conclude(run, cases)
@@ -294,7 +297,7 @@ class Solving:
             ttl_s=min(self.settings.optimizer_ttl_s, current.maximum_expiry_seconds),
             classes=run.classes,
             fencing_token=self._token,
-            base_version=run.in_force.base_version if run.in_force else 0,
+            base_version=run.in_force.base_version if run.in_force else self._lost.version,
         )
         parts, held = sent(cases)
         return assembled(parts, held, guardrails.pinned(current), stamp, self.topology)

@@ -105,6 +105,9 @@ class Telemetry:
     placed_last: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unknown: Mapping[str, Mapping[str, UnknownEntry]] = field(default_factory=dict)
     network_rows: tuple[NetworkRow, ...] = ()  # the newest of each pair
+    # By cluster, as its relays report: seconds for which they hold an expired ruleset, and the version that they serve.
+    hold_s: Mapping[str, float] = field(default_factory=dict)
+    serving: Mapping[str, int] = field(default_factory=dict)
 
 
 _R = TypeVar("_R", bound=_Row)

@@ -188,5 +188,5 @@ func (r *relay) judgeAgain() {
 }
 
 func (r *relay) heartbeat(now time.Time) *spillwayv1.Heartbeat {
-	return report.NewHeartbeat(r.conf.Cluster, r.conf.Relay, r.loop.Status().Version, r.streams.PlacedEnvoys(), now)
+	return report.NewHeartbeat(r.conf.Cluster, r.conf.Relay, r.loop.Status().Version, r.conf.Hold, r.streams.PlacedEnvoys(), now)
 }

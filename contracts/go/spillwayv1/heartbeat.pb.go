@@ -34,7 +34,9 @@ type Heartbeat struct {
 	// Version of the ruleset that the relay serves; 0: local-first fallback.
 	RulesetVersion uint64 `protobuf:"varint,5,opt,name=ruleset_version,json=rulesetVersion,proto3" json:"ruleset_version,omitempty"`
 	// Name of the relay's process, unique in its cluster and the same after a restart. Relays of 0.1.0 send none.
-	Relay         string `protobuf:"bytes,6,opt,name=relay,proto3" json:"relay,omitempty"`
+	Relay string `protobuf:"bytes,6,opt,name=relay,proto3" json:"relay,omitempty"`
+	// How long the relay steers by the weights of an expired ruleset; 0: not at all. Relays before 0.2.0 send none.
+	HoldSeconds   *uint32 `protobuf:"varint,7,opt,name=hold_seconds,json=holdSeconds,proto3,oneof" json:"hold_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -111,6 +113,13 @@ func (x *Heartbeat) GetRelay() string {
 	return ""
 }
 
+func (x *Heartbeat) GetHoldSeconds() uint32 {
+	if x != nil && x.HoldSeconds != nil {
+		return *x.HoldSeconds
+	}
+	return 0
+}
+
 type ServicePresence struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Service         string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
@@ -177,7 +186,7 @@ var File_spillway_v1_heartbeat_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_heartbeat_proto_rawDesc = "" +
 	"\n" +
-	"\x1bspillway/v1/heartbeat.proto\x12\vspillway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xeb\x01\n" +
+	"\x1bspillway/v1/heartbeat.proto\x12\vspillway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x02\n" +
 	"\tHeartbeat\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1f\n" +
@@ -185,7 +194,9 @@ const file_spillway_v1_heartbeat_proto_rawDesc = "" +
 	"ttlSeconds\x128\n" +
 	"\bservices\x18\x04 \x03(\v2\x1c.spillway.v1.ServicePresenceR\bservices\x12'\n" +
 	"\x0fruleset_version\x18\x05 \x01(\x04R\x0erulesetVersion\x12\x14\n" +
-	"\x05relay\x18\x06 \x01(\tR\x05relay\"n\n" +
+	"\x05relay\x18\x06 \x01(\tR\x05relay\x12&\n" +
+	"\fhold_seconds\x18\a \x01(\rH\x00R\vholdSeconds\x88\x01\x01B\x0f\n" +
+	"\r_hold_seconds\"n\n" +
 	"\x0fServicePresence\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12)\n" +
 	"\x10connected_envoys\x18\x02 \x01(\rR\x0fconnectedEnvoys\x12\x16\n" +
@@ -224,6 +235,7 @@ func file_spillway_v1_heartbeat_proto_init() {
 	if File_spillway_v1_heartbeat_proto != nil {
 		return
 	}
+	file_spillway_v1_heartbeat_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -38,11 +38,16 @@ def decayed(weights: Mapping[str, int], nearest: str, kept: int) -> dict[str, in
 
 
 def routed(
-    weights: Mapping[str, int], nearest: str | None, source_cluster: str, source_service: str, age_ms: int
+    weights: Mapping[str, int],
+    nearest: str | None,
+    source_cluster: str,
+    source_service: str,
+    age_ms: int,
+    hold_ms: int = names.VALUE_HOLD_SECONDS * 1000,
 ) -> Mapping[str, int]:
-    """The weights that relays route by when the ruleset has been expired for age_ms, at the default hold; none:
-    local-first. Where the nearest is not known the weights stay until the hold ends."""
-    kept = kept_steps(age_ms, names.VALUE_HOLD_SECONDS * 1000, source_cluster, source_service)
+    """The weights that relays route by when the ruleset has been expired for age_ms; none: local-first. Where the
+    nearest is not known the weights stay until the hold ends. `hold_ms`: of the relays, by default."""
+    kept = kept_steps(age_ms, hold_ms, source_cluster, source_service)
     if kept == names.VALUE_HOLD_STEPS or kept and nearest is None:
         return weights
     return decayed(weights, nearest, kept) if kept else {}

@@ -54,7 +54,8 @@ def read(topology: Topology) -> Told:
 async def _hot(settings: Live, clusters: tuple[str, ...]):
     redis = hot.connect(settings.redis_url, settings.redis_options())
     try:
-        return await hot.boards(redis, clusters), await hot.in_force(redis, clusters)
+        boards = await hot.boards(redis, clusters)
+        return boards, hot.held_as(await hot.in_force(redis, clusters), boards)
     finally:
         await redis.aclose()
 

@@ -18,6 +18,7 @@ HANDOVER_S = 30.0
 TTL_S = 60  # the longest that a heartbeat may ask for
 RELAYS = 16  # of one cluster
 ENVOYS = 8192  # named in one heartbeat
+HOLD_S = 30 * 24 * 3600  # the longest that a relay may hold the weights of an expired ruleset
 _FORGET_S = 600.0  # after which a silent relay is not mentioned any more
 _RELAY = re.compile(r"[A-Za-z0-9._-]{0,253}")
 
@@ -38,6 +39,8 @@ def check(heartbeat: Heartbeat) -> None:
         raise Unacceptable(
             "relay", f"relay: {heartbeat.relay[:80]!r}; must be at most 253 of A-Z a-z 0-9 . _ -"
         )
+    if heartbeat.hold_seconds > HOLD_S:
+        raise Unacceptable("hold", f"hold_seconds: {heartbeat.hold_seconds}; must be at most {HOLD_S}")
     if (named := sum(len(s.envoys) for s in heartbeat.services)) > ENVOYS:
         raise Unacceptable("envoys", f"services[].envoys: {named} in all; must be at most {ENVOYS}")
 
@@ -60,6 +63,9 @@ class Presence:
         self._sent: dict[str, int] = {}  # name -> when it sent that, by its own clock: Unix microseconds
         self._behind: dict[str, int] = {}  # name -> the same of the last one since that was not taken
         self._versions: dict[str, int] = {}  # name -> ruleset version that it serves
+        self._holds: dict[
+            str, int
+        ] = {}  # name -> seconds for which it holds an expired ruleset, where it says so
         # (service, hash of an Envoy), or (service, relay) for the Envoys that a relay does not name
         self._seen: dict[tuple[str, int | str], _Seen] = {}
         self._first: float | None = None
@@ -88,6 +94,9 @@ class Presence:
         self._first = at if self._first is None else self._first
         self._heard, self._ttl_s = max(self._heard, at), ttl_s
         self.relays[relay], self._versions[relay] = at, heartbeat.ruleset_version
+        self._holds.pop(relay, None)
+        if heartbeat.HasField("hold_seconds"):
+            self._holds[relay] = heartbeat.hold_seconds
         self._sent[relay] = heartbeat.at.ToMicroseconds()
         self._behind.pop(relay, None)
         for service in heartbeat.services:
@@ -106,6 +115,10 @@ class Presence:
         for (service, _), seen in self._seen.items():
             counts[service] = counts.get(service, 0) + seen.count
         union = Heartbeat(cluster=cluster, ttl_seconds=int(self._ttl_s), ruleset_version=self._version())
+        # The longest: until then rules may still steer.
+        holds = [self._holds.get(relay) for relay in self._reporting()]
+        if None not in holds:
+            union.hold_seconds = max(holds)
         for service, count in sorted(counts.items()):
             union.services.add(service=service, connected_envoys=min(count, 2**32 - 1))
         return union
@@ -128,7 +141,11 @@ class Presence:
 
     def _version(self) -> int:
         """The lowest that a relay serves which was heard within the time to live."""
-        return min(self._versions[r] for r, at in self.relays.items() if at + self._ttl_s > self._heard)
+        return min(self._versions[relay] for relay in self._reporting())
+
+    def _reporting(self) -> list[str]:
+        """The relays that were heard within the time to live."""
+        return [relay for relay, at in self.relays.items() if at + self._ttl_s > self._heard]
 
     def _make_room(self, relay: str, at: float, ttl_s: float) -> None:
         for name in [name for name, heard in self.relays.items() if heard + _FORGET_S < at]:
@@ -143,3 +160,4 @@ class Presence:
     def _forget(self, relay: str) -> None:
         del self.relays[relay], self._versions[relay], self._sent[relay]
         self._behind.pop(relay, None)
+        self._holds.pop(relay, None)

@@ -10,20 +10,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Heartbeat(_message.Message):
-    __slots__ = ("cluster", "at", "ttl_seconds", "services", "ruleset_version", "relay")
+    __slots__ = ("cluster", "at", "ttl_seconds", "services", "ruleset_version", "relay", "hold_seconds")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
     RULESET_VERSION_FIELD_NUMBER: _ClassVar[int]
     RELAY_FIELD_NUMBER: _ClassVar[int]
+    HOLD_SECONDS_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     at: _timestamp_pb2.Timestamp
     ttl_seconds: int
     services: _containers.RepeatedCompositeFieldContainer[ServicePresence]
     ruleset_version: int
     relay: str
-    def __init__(self, cluster: _Optional[str] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ttl_seconds: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServicePresence, _Mapping]]] = ..., ruleset_version: _Optional[int] = ..., relay: _Optional[str] = ...) -> None: ...
+    hold_seconds: int
+    def __init__(self, cluster: _Optional[str] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ttl_seconds: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServicePresence, _Mapping]]] = ..., ruleset_version: _Optional[int] = ..., relay: _Optional[str] = ..., hold_seconds: _Optional[int] = ...) -> None: ...
 
 class ServicePresence(_message.Message):
     __slots__ = ("service", "connected_envoys", "envoys")

@@ -139,3 +139,15 @@ def test_names_of_envoys_are_bounded():
     check(beat("a", web=list(range(ENVOYS))))
     with pytest.raises(Unacceptable, match="8193 in all"):
         check(beat("a", web=list(range(ENVOYS)), cart=[1]))
+
+
+def test_a_placement_says_the_longest_hold_of_the_relays_that_report():
+    """Rules may steer for as long as any of them holds them. Where one does not say, nothing is said."""
+    presence = Presence()
+    for n, (relay, hold) in enumerate([("a", 0), ("b", 600), ("a", 0), ("b", 600)]):
+        presence.hear(Heartbeat(cluster="west", relay=relay, ttl_seconds=10, hold_seconds=hold), 10.0 + 3 * n)
+    assert presence.placement("west").hold_seconds == 600
+    presence.hear(Heartbeat(cluster="west", relay="c", ttl_seconds=10), 20.0)
+    assert not presence.placement("west").HasField("hold_seconds")
+    with pytest.raises(Unacceptable, match="hold_seconds"):
+        check(Heartbeat(cluster="west", relay="a", ttl_seconds=10, hold_seconds=30 * 24 * 3600 + 1))

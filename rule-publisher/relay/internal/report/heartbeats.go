@@ -29,9 +29,11 @@ const (
 const mostNamed = 8192
 
 // NewHeartbeat of the placed Envoys (node ids) by service, as this relay sees them.
-func NewHeartbeat(cluster, relay string, version uint64, placed map[string][]string, now time.Time) *spillwayv1.Heartbeat {
+func NewHeartbeat(cluster, relay string, version uint64, hold time.Duration, placed map[string][]string,
+	now time.Time) *spillwayv1.Heartbeat {
 	heartbeat := &spillwayv1.Heartbeat{Cluster: cluster, At: timestamppb.New(now), Relay: relay,
-		TtlSeconds: uint32(heartbeatTTL / time.Second), RulesetVersion: version}
+		TtlSeconds: uint32(heartbeatTTL / time.Second), RulesetVersion: version,
+		HoldSeconds: proto.Uint32(uint32(hold / time.Second))}
 	room := mostNamed
 	for _, service := range slices.Sorted(maps.Keys(placed)) {
 		envoys := hashes(placed[service])

@@ -10,10 +10,13 @@ import (
 // A heartbeat names the relay and each of its Envoys by the same hash in every relay, whatever their order.
 func TestHeartbeatNamesRelayAndEnvoys(t *testing.T) {
 	now := time.Now()
-	one := NewHeartbeat("north", "relay-0", 7, map[string][]string{"web": {"north/web/a", "north/web/b"}, "cart": {"north/cart/a"}}, now)
-	other := NewHeartbeat("north", "relay-1", 7, map[string][]string{"web": {"north/web/b", "north/web/a"}}, now)
+	one := NewHeartbeat("north", "relay-0", 7, time.Hour, map[string][]string{"web": {"north/web/a", "north/web/b"}, "cart": {"north/cart/a"}}, now)
+	other := NewHeartbeat("north", "relay-1", 7, 0, map[string][]string{"web": {"north/web/b", "north/web/a"}}, now)
 	if one.GetRelay() != "relay-0" || one.GetServices()[0].GetService() != "cart" || one.GetServices()[1].GetConnectedEnvoys() != 2 {
 		t.Errorf("%v", one)
+	}
+	if one.GetHoldSeconds() != 3600 || other.HoldSeconds == nil || other.GetHoldSeconds() != 0 {
+		t.Errorf("hold_seconds %v and %v, want 3600 and 0", one.HoldSeconds, other.HoldSeconds)
 	}
 	if web := one.GetServices()[1].GetEnvoys(); len(web) != 2 || !slices.Equal(web, other.GetServices()[0].GetEnvoys()) {
 		t.Errorf("%x and %x, want the same two", web, other.GetServices()[0].GetEnvoys())
@@ -30,7 +33,7 @@ func TestHeartbeatBoundsNames(t *testing.T) {
 	for i := range mostNamed {
 		placed["web"] = append(placed["web"], fmt.Sprint("north/web/", i))
 	}
-	services := NewHeartbeat("north", "relay-0", 0, placed, time.Now()).GetServices()
+	services := NewHeartbeat("north", "relay-0", 0, 0, placed, time.Now()).GetServices()
 	named := len(services[0].GetEnvoys()) + len(services[1].GetEnvoys())
 	if named != mostNamed || services[0].GetConnectedEnvoys() < mostNamed-50 {
 		t.Errorf("%d named, %d and %d connected", named, services[0].GetConnectedEnvoys(), services[1].GetConnectedEnvoys())

@@ -1,0 +1,37 @@
+"""Rules that relays serve, and that Redis does not have: it has lost its data. Pure."""
+
+from collections.abc import Mapping
+
+from spillway_optimizer import OptimizerError
+from spillway_optimizer.hot import InForce
+
+# The publisher writes what is in force again every few seconds. Longer than that: it does not have it either.
+PATIENCE_S = 30.0
+
+
+class UnknownRulesError(OptimizerError):
+    """What is in force is not known now."""
+
+
+class LostRules:
+    """`version`: what a proposal starts from while Redis has no ruleset. It is the lowest that relays report, and 0 while
+    they serve none: nothing is in force then."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._since: float | None = None
+
+    def check(self, in_force: InForce | None, serving: Mapping[str, int], now: float) -> None:
+        """`serving`: versions by cluster, as relays report them. Raises UnknownRulesError while the publisher may still
+        write the rules again: what is made without them would undo what others have changed."""
+        self.version = 0 if in_force is not None else min(serving.values(), default=0)
+        if not self.version:
+            self._since = None
+            return
+        if self._since is None or now < self._since:
+            self._since = now
+        if now - self._since < PATIENCE_S:
+            raise UnknownRulesError(
+                f"in force: Redis has no ruleset, and relays serve version {self.version}; waiting up to "
+                f"{PATIENCE_S:.0f} s for the publisher to write it again"
+            )

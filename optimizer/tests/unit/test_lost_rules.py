@@ -1,0 +1,106 @@
+"""Redis has lost its data while rules are in force."""
+
+import dataclasses
+
+from google.protobuf import json_format
+from mesh import NOW, Mesh
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import names
+from spillway_optimizer import hot
+from spillway_optimizer.lost_rules import PATIENCE_S
+
+
+class Flushed(Mesh):
+    """Relays report the version that they serve, whatever Redis has."""
+
+    serving: dict[str, int] = {}
+
+    def known(self, now: float) -> dict:
+        return {**super().known(now), "serving": self.serving}
+
+
+async def test_after_a_flush_the_version_in_force_is_learned_before_anything_is_proposed(settings, tmp_path):
+    """The lease is lost with the rest, so nothing is remembered. Nothing is sent until the publisher has written the
+    rules again, and what is then sent starts from their version, not from 0."""
+    mesh = Flushed(settings, tmp_path)
+    await mesh.solve(NOW)
+    sent, kept = len(mesh.sent), dict(mesh.in_force)
+    mesh.in_force.clear()
+    mesh.serving = {"west": 1, "east": 1}
+    mesh.solving.forget()
+    rows = await mesh.solve(NOW + 5)
+    assert len(mesh.sent) == sent and {row["outcome"] for row in rows.values()} == {"refused"}
+    assert all("Redis has no ruleset, and relays serve version 1" in row["reason"] for row in rows.values())
+    mesh.in_force.update(kept)
+    await mesh.solve(NOW + 20)
+    assert len(mesh.sent) == sent + 1 and mesh.sent[-1].base_version == 1
+
+
+async def test_rules_that_nobody_writes_again_are_replaced_from_the_version_that_relays_serve(
+    settings, tmp_path
+):
+    """The publisher has lost them, too: after half a minute the lowest version that relays serve is the base."""
+    mesh = Flushed(settings, tmp_path)
+    mesh.serving = {"west": 7, "east": 6}
+    await mesh.solve(NOW)
+    await mesh.solve(NOW + PATIENCE_S - 1)
+    assert not mesh.sent
+    await mesh.solve(NOW + PATIENCE_S)
+    assert [ruleset.base_version for ruleset in mesh.sent] == [6]
+
+
+async def test_where_relays_serve_nothing_the_first_rules_start_from_nothing(settings, tmp_path):
+    mesh = Flushed(settings, tmp_path)
+    await mesh.solve(NOW)
+    assert [ruleset.base_version for ruleset in mesh.sent] == [0]
+
+
+class _Redis:
+    """Boards that are empty, and these placements."""
+
+    def __init__(self, *beats: Heartbeat):
+        self._answers = [{}] + [
+            part for beat in beats for part in ({}, {}, json_format.MessageToJson(beat), {})
+        ]
+
+    def pipeline(self, transaction):
+        return self
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    def hgetall(self, key):
+        pass
+
+    get = hgetall
+
+    async def execute(self, raise_on_error=True):
+        return self._answers
+
+
+async def test_expired_rules_steer_for_as_long_as_relays_say_that_they_hold_them():
+    """An hour after the expiry: all of it by default, nothing where relays hold for an hour or not at all."""
+    beats = [Heartbeat(cluster="west", hold_seconds=3600, ruleset_version=4), Heartbeat(cluster="east")]
+    boards = await hot.boards(
+        _Redis(*beats, Heartbeat(cluster="north", hold_seconds=0)), ("west", "east", "north")
+    )
+    assert boards.hold_s == {"west": 3600.0, "north": 0.0} and boards.serving == {"west": 4}
+    rulesets, rules = {}, {}
+    for cluster in ("west", "east", "north"):
+        rulesets[cluster] = Ruleset(version=4)
+        rulesets[cluster].expires_at.FromSeconds(round(NOW))
+        rules[hot.RuleKey(cluster, "web", "db GET /x")] = {"west": 5000, "east": 3000, "north": 2000}
+    versions = dict.fromkeys(rulesets, 4)
+    found = hot.held_as(hot.InForce(rules, 1, "spillway", versions, "id", rulesets), boards)
+
+    def routed(in_force, age_s):
+        return {key.source_cluster for key in in_force.routing(NOW + age_s)}
+
+    assert routed(found, -1) == {"west", "east", "north"}
+    assert routed(found, 60) == {"west", "east"} and routed(found, 3600) == {"east"}
+    assert routed(dataclasses.replace(found, hold_s={}), 3600) == {"west", "east", "north"}
+    assert routed(found, names.VALUE_HOLD_SECONDS) == set()
