@@ -37,7 +37,7 @@ class Mesh:
         (folder / "topology.yaml").write_text(topology_text(third))
         self.topology = topology.load(folder / "topology.yaml")
         self.solving = Solving(
-            self.settings, self.topology, self, self, self, SimpleNamespace(held=lambda: True, fencing_token=7),
+            self.settings, self.topology, self, self, self, SimpleNamespace(held=lambda: True, fencing_token=7, hold=self.hold),
             GuardrailFile(None, self.topology), self.states,
         )  # fmt: skip
         self.following = Following(None, self.settings.policy, Stop(), self.states)
@@ -73,6 +73,9 @@ class Mesh:
         }
 
     # Redis, NATS and ClickHouse.
+
+    async def hold(self) -> bool:
+        return True
 
     async def mget(self, keys):
         return [self.in_force.get(cluster) for cluster in self.clusters]
