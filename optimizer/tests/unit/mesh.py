@@ -37,7 +37,8 @@ class Mesh:
         (folder / "topology.yaml").write_text(topology_text(third))
         self.topology = topology.load(folder / "topology.yaml")
         self.solving = Solving(
-            self.settings, self.topology, self, self, self, SimpleNamespace(held=lambda: True, fencing_token=7, hold=self.hold),
+            self.settings, self.topology, self, self, self,
+            SimpleNamespace(held=lambda: True, fencing_token=7, hold=self.hold),
             GuardrailFile(None, self.topology), self.states,
         )  # fmt: skip
         self.following = Following(None, self.settings.policy, Stop(), self.states)
