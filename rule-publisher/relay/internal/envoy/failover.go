@@ -13,6 +13,7 @@ import (
 	previouspriorities "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -59,8 +60,14 @@ func (r retries) of(method string) *route.RetryPolicy {
 	return nil
 }
 
+// Made once: there is a policy in each virtual host of each service's routes.
+var (
+	retryUnreached = retry(retryAnyOn, notReached())
+	retryReplayed  = retry(replayOn, noAnswer())
+)
+
 func retriesOf(handling table.Handling) retries {
-	unreached, replayed := retry(retryAnyOn, notReached(), handling), retry(replayOn, noAnswer(), handling)
+	unreached, replayed := within(handling.PerTry, retryUnreached), within(handling.PerTry, retryReplayed)
 	switch handling.Replay {
 	case table.ReplayAny:
 		return retries{unclassed: replayed}
@@ -125,8 +132,8 @@ func notReached() *route.HeaderMatcher {
 }
 
 // retry repeats, each time in the next priority, what failed on the conditions or came with the mark.
-func retry(on string, mark *route.HeaderMatcher, handling table.Handling) *route.RetryPolicy {
-	policy := &route.RetryPolicy{
+func retry(on string, mark *route.HeaderMatcher) *route.RetryPolicy {
+	return &route.RetryPolicy{
 		RetryOn:          on,
 		NumRetries:       wrapperspb.UInt32(maxAttempts - 1),
 		RetriableHeaders: []*route.HeaderMatcher{mark},
@@ -145,8 +152,14 @@ func retry(on string, mark *route.HeaderMatcher, handling table.Handling) *route
 		}},
 		HostSelectionRetryMaxAttempts: 3,
 	}
-	if handling.PerTry > 0 {
-		policy.PerTryTimeout = durationpb.New(handling.PerTry)
+}
+
+// within is the policy with a limit to each attempt; 0: none.
+func within(perTry time.Duration, policy *route.RetryPolicy) *route.RetryPolicy {
+	if perTry == 0 {
+		return policy
 	}
-	return policy
+	limited := proto.CloneOf(policy)
+	limited.PerTryTimeout = durationpb.New(perTry)
+	return limited
 }

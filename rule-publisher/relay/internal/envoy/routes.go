@@ -80,7 +80,7 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 	}
 	config := &route.RouteConfiguration{Name: names.XdsOutboundRoute}
 	for _, h := range t.Hosts {
-		retries := retriesOf(h.Handling)
+		retries, limits := retriesOf(h.Handling), limitsOf(h.Handling)
 		host := &route.VirtualHost{Name: h.Service, Domains: []string{h.Service, h.Service + ":*"},
 			RetryPolicy: retries.unclassed, IncludeRequestAttemptCount: true}
 		for _, r := range h.Routes {
@@ -88,26 +88,26 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 			if err != nil {
 				return nil, err
 			}
-			host.Routes = append(host.Routes, outboundRoute(h, r.Class.ID(), match, r.Way, retries.of(r.Class.Method), metadata))
+			host.Routes = append(host.Routes, outboundRoute(h, r.Class.ID(), match, r.Way, limits, retries.of(r.Class.Method), metadata))
 		}
 		told := metadata
 		if len(h.Routes) == 0 {
 			told = nil
 		}
-		host.Routes = append(host.Routes, outboundRoute(h, names.XdsCatchAllRoute, anyMatch, h.Fallback, nil, told))
+		host.Routes = append(host.Routes, outboundRoute(h, names.XdsCatchAllRoute, anyMatch, h.Fallback, limits, nil, told))
 		config.VirtualHosts = append(config.VirtualHosts, host)
 	}
 	return config, nil
 }
 
 // outboundRoute goes the way, or answers that it is closed. Without a policy of its own, the host's holds.
-func outboundRoute(h table.Host, name string, match *route.RouteMatch, way table.Way, retries *route.RetryPolicy, metadata *core.Metadata) *route.Route {
+func outboundRoute(h table.Host, name string, match *route.RouteMatch, way table.Way, limits limits, retries *route.RetryPolicy, metadata *core.Metadata) *route.Route {
 	if len(way.Weights) == 0 {
 		return refusal(h.Service, name, match, way.Without, metadata)
 	}
 	action := weighted(h.Service, way)
 	action.RetryPolicy = retries
-	limit(action, h.Handling)
+	action.Timeout, action.IdleTimeout, action.MaxStreamDuration = limits.request, limits.idle, limits.deadline
 	return newRoute(name, match, action, metadata)
 }
 
@@ -152,10 +152,15 @@ func weighted(service string, way table.Way) *route.RouteAction {
 	}
 }
 
-// limit sets how long a request and its silences may last. A gRPC client's own deadline holds besides.
-func limit(action *route.RouteAction, handling table.Handling) {
-	action.Timeout, action.IdleTimeout = durationpb.New(handling.Request), durationpb.New(handling.Idle)
-	action.MaxStreamDuration = &route.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: action.Timeout}
+// limits of how long a request and its silences may last. A gRPC client's own deadline holds besides.
+type limits struct {
+	request, idle *durationpb.Duration
+	deadline      *route.RouteAction_MaxStreamDuration
+}
+
+func limitsOf(handling table.Handling) limits {
+	request := durationpb.New(handling.Request)
+	return limits{request, durationpb.New(handling.Idle), &route.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: request}}
 }
 
 func provenance(t table.Table) (*core.Metadata, error) {
