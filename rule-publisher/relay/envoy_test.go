@@ -135,6 +135,29 @@ func TestRealEnvoyFailsOver(t *testing.T) {
 	eventually(t, "south is used again", func() bool { return e.Shares(1, "shop", "/items/7")["south"] == 1 })
 }
 
+// An endpoint of another cluster that is removed gets no request from then on, although it still answers checks; one
+// that is new takes over without a failed request.
+func TestRealEnvoyLeavesARemovedEndpoint(t *testing.T) {
+	_, far := backend(t, "far", 0)
+	_, moved := backend(t, "moved", 0)
+	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), far)
+	r := startRelay(t, conf)
+	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.listener.Addr().String()), north)
+	p.put(ruleset(1, time.Minute, 0, 10000))
+	eventually(t, "version 1 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 1`) })
+	if e.Shares(20, "shop", "/items/7")["south"] != 20 || e.Stat("cluster.shop|south.health_check.healthy") != 1 {
+		t.Fatal("south is not in use, or not checked")
+	}
+	writeEndpoints(t, conf, north, moved, far)
+	eventually(t, "the new endpoint is used", func() bool { return e.Shares(1, "shop", "/items/7")["moved"] == 1 })
+	if got := e.Shares(40, "shop", "/items/7"); got["moved"] != 40 {
+		t.Errorf("went to %v, want only the new endpoint", got)
+	}
+	if n := e.Stat("cluster.shop|south.membership_total"); n != 3 {
+		t.Errorf("the cluster has %d endpoints, want 3", n)
+	}
+}
+
 // Templates of every form that the relay lets through are accepted by Envoy, and the most specific
 // one names the route; what Envoy would refuse is skipped and does no harm.
 func TestRealEnvoyTakesHostileTemplates(t *testing.T) {

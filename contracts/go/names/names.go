@@ -124,6 +124,7 @@ const (
 	XdsInboundRoute                 = "spillway-inbound"
 	XdsOutboundRoute                = "spillway-outbound"
 	XdsReadyRoute                   = "spillway-ready"
+	XdsAlivePath                    = "/.well-known/spillway-alive"
 	XdsCatchAllRoute                = "other"
 	XdsClusterSeparator             = "|"
 	XdsAloneHeaderFilter            = "spillway-alone-header"

@@ -121,6 +121,7 @@ pub const OTEL_METRIC_SPANS: &str = "spillway.spans";
 pub const XDS_INBOUND_ROUTE: &str = "spillway-inbound";
 pub const XDS_OUTBOUND_ROUTE: &str = "spillway-outbound";
 pub const XDS_READY_ROUTE: &str = "spillway-ready";
+pub const XDS_ALIVE_PATH: &str = "/.well-known/spillway-alive";
 pub const XDS_CATCH_ALL_ROUTE: &str = "other";
 pub const XDS_CLUSTER_SEPARATOR: &str = "|";
 pub const XDS_ALONE_HEADER_FILTER: &str = "spillway-alone-header";

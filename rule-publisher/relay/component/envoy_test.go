@@ -23,7 +23,7 @@ var (
 
 // caller runs the Envoy of a service in cluster north with exactly the routes and clusters that
 // the relay would serve it, written into its bootstrap: no relay in between.
-func caller(t *testing.T, network *table.Network, rules *table.Rules, tab table.Table) *testkit.Envoy {
+func caller(t *testing.T, network *table.Network, rules *table.Rules, tab table.Table, change ...func(*cluster.Cluster)) *testkit.Envoy {
 	t.Helper()
 	routes, err := envoy.OutboundRoutes(tab)
 	must(t, err)
@@ -32,6 +32,9 @@ func caller(t *testing.T, network *table.Network, rules *table.Rules, tab table.
 	for i, c := range clusters {
 		c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
 		c.EdsClusterConfig, c.LoadAssignment = nil, assignments[i]
+		for _, change := range change {
+			change(c)
+		}
 		described = append(described, asJSON(t, c))
 	}
 	return startProxy(t, "testdata/caller.yaml", map[string]any{"Routes": asJSON(t, routes), "Clusters": described})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"spillway.dev/contracts/spillwayv1"
@@ -53,7 +54,7 @@ func TestFailsOverFromEveryDeath(t *testing.T) {
 	for _, death := range deaths {
 		for method, path := range map[string]string{"GET": "/items/7", "POST": "/items"} {
 			t.Run(death.name+"/"+method, func(t *testing.T) {
-				p := callerOf(t, backend(t, "north"), death.die(t), backend(t, "far"))
+				p := uncheckedOf(t, backend(t, "north"), death.die(t), backend(t, "far"))
 				calls := repeat(p, 200, method, path)
 				t.Log(calls)
 				if calls.lost > 0 && !death.received || calls.lost > ejection {
@@ -69,7 +70,7 @@ func TestFailsOverFromEveryDeath(t *testing.T) {
 
 // A destination that is let in again and still drops what it gets is ejected again as fast.
 func TestStillDeadAfterReadmission(t *testing.T) {
-	p := callerOf(t, backend(t, "north"), dropping(t, true), backend(t, "far"))
+	p := uncheckedOf(t, backend(t, "north"), dropping(t, true), backend(t, "far"))
 	lost := 0
 	eventually(t, "the destination is ejected a second time", func() bool {
 		lost += repeat(p, 10, "POST", "/items").lost
@@ -82,7 +83,7 @@ func TestStillDeadAfterReadmission(t *testing.T) {
 
 // Two clusters dead at once: the third answers.
 func TestFailsOverTwice(t *testing.T) {
-	p := callerOf(t, refusing(t), refusing(t), backend(t, "far"))
+	p := uncheckedOf(t, refusing(t), refusing(t), backend(t, "far"))
 	if calls := repeat(p, 100, "POST", "/items"); calls.lost > 0 || calls.answered["far"] != 100 {
 		t.Errorf("%v, want all from far", calls)
 	}
@@ -107,24 +108,34 @@ func TestRefusalsMoveNothing(t *testing.T) {
 
 // The application behind the callee's proxy sees the number of the attempt.
 func TestAttemptsAreCounted(t *testing.T) {
-	p := callerOf(t, backend(t, "north"), refusing(t), backend(t, "far"))
+	p := uncheckedOf(t, backend(t, "north"), refusing(t), backend(t, "far"))
 	if got := p.Call("outbound", "shop", "GET", "/items/attempt"); got.Body != "2" {
 		t.Errorf("x-envoy-attempt-count %q after one failed attempt, want 2", got.Body)
 	}
 }
 
-// callerOf shop at the addresses, with rules that send all its classes to south.
+// uncheckedOf is callerOf in the time until a check has found what is dead: requests find out themselves.
+func uncheckedOf(t *testing.T, north, south, far string) *testkit.Envoy {
+	t.Helper()
+	return callerIn(t, threeClusters(), north, south, far, func(c *cluster.Cluster) { c.HealthChecks = nil })
+}
+
+// callerOf shop at the addresses ("": not there), with rules that send all its classes to south.
 func callerOf(t *testing.T, north, south, far string) *testkit.Envoy {
 	t.Helper()
 	return callerIn(t, threeClusters(), north, south, far)
 }
 
-func callerIn(t *testing.T, topology *spillwayv1.Topology, north, south, far string) *testkit.Envoy {
+func callerIn(t *testing.T, topology *spillwayv1.Topology, north, south, far string, change ...func(*cluster.Cluster)) *testkit.Envoy {
 	t.Helper()
-	network, err := table.NewNetwork("north", topology, &spillwayv1.Endpoints{Cluster: "north", Services: []*spillwayv1.ServiceEndpoints{
-		{Service: "shop", Cluster: "north", Addresses: []string{north}},
-		{Service: "shop", Cluster: "south", Addresses: []string{south}},
-		{Service: "shop", Cluster: "far", Addresses: []string{far}}}}, nil)
+	endpoints := &spillwayv1.Endpoints{Cluster: "north"}
+	for cluster, address := range map[string]string{"north": north, "south": south, "far": far} {
+		if address != "" {
+			endpoints.Services = append(endpoints.Services,
+				&spillwayv1.ServiceEndpoints{Service: "shop", Cluster: cluster, Addresses: []string{address}})
+		}
+	}
+	network, err := table.NewNetwork("north", topology, endpoints, nil)
 	must(t, err)
 	now := time.Now()
 	ruleset := &spillwayv1.Ruleset{Version: 1, ExpiresAt: timestamppb.New(now.Add(time.Hour)), TrafficClasses: shopClasses}
@@ -134,7 +145,7 @@ func callerIn(t *testing.T, topology *spillwayv1.Topology, north, south, far str
 	}
 	rules, err := table.ParseRules(ruleset, "north")
 	must(t, err)
-	return caller(t, network, rules, table.Build("gate", network, rules, now))
+	return caller(t, network, rules, table.Build("gate", network, rules, now), change...)
 }
 
 func threeClusters() *spillwayv1.Topology {
@@ -263,8 +274,14 @@ func blackHole(t *testing.T) string {
 // callee is a pod's inbound proxy before an application; no application: before it has any routes.
 func callee(t *testing.T, application string) string {
 	t.Helper()
+	return calleeOf(t, application, "").Listener("inbound")
+}
+
+// calleeOf is callee with a transport socket for its listener; "": none.
+func calleeOf(t *testing.T, application, socket string) *testkit.Envoy {
+	t.Helper()
 	_, port, _ := strings.Cut(application, ":")
 	routes, err := envoy.InboundRoutes(table.Table{Service: "shop"})
 	must(t, err)
-	return startProxy(t, "testdata/callee.yaml", map[string]any{"AppPort": port, "Routes": asJSON(t, routes)}).Listener("inbound")
+	return startProxy(t, "testdata/callee.yaml", map[string]any{"AppPort": port, "Routes": asJSON(t, routes), "Socket": socket})
 }

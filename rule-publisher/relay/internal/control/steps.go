@@ -3,12 +3,13 @@ package control
 import (
 	"time"
 
+	"spillway.dev/relay/internal/envoy"
 	"spillway.dev/relay/internal/serve"
 )
 
-// settle is how long Envoys get to take in new clusters before routes name them, and to leave old
-// ones before they go. An Envoy that needs longer answers 503 on that route meanwhile.
-const settle = 500 * time.Millisecond
+// settle is how long Envoys get to take in new clusters before routes name them, with the first check of their
+// endpoints, and to leave old ones before they go. An Envoy that needs longer answers 503 on that route meanwhile.
+const settle = envoy.FirstCheck + 500*time.Millisecond
 
 // pace is when a service's next changes may go out.
 type pace struct {

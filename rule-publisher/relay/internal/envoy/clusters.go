@@ -36,11 +36,12 @@ func Backends(network *table.Network, denials table.Denials) (clusters []*cluste
 			for i, tier := range group.tiers {
 				name := ClusterName(service, tier.Cluster, group.without)
 				c := newCluster(name, handshakeTime(group.tiers, tier))
+				c.HealthChecks = checksOf(service, network.Cluster, tier.Cluster)
 				if network.ReportsLoad(service) {
 					c.LoadBalancingPolicy = balanceByReports()
 				}
 				clusters = append(clusters, c)
-				assignments = append(assignments, newAssignment(name, failoverOrder(group.tiers, i)))
+				assignments = append(assignments, newAssignment(name, failoverOrder(group.tiers, i), len(c.HealthChecks) > 0))
 			}
 		}
 	}
@@ -106,7 +107,11 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 			HealthyPanicThreshold: &envoytype.Percent{Value: 1},
 			// Envoy otherwise delays an ejection that follows within a second of the end of the last one.
 			UpdateMergeWindow: durationpb.New(0),
+			// Until their first check, new endpoints do not count as unhealthy ones, which would move requests elsewhere.
+			IgnoreNewHostsUntilFirstHc: true,
 		},
+		IgnoreHealthOnHostRemoval: true, // what discovery has removed gets no requests, although checks still find it
+
 		UpstreamConnectionOptions: &cluster.UpstreamConnectionOptions{TcpKeepalive: &core.TcpKeepalive{
 			KeepaliveProbes:   wrapperspb.UInt32(3),
 			KeepaliveTime:     wrapperspb.UInt32(10),
@@ -115,7 +120,9 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 	}
 }
 
-func newAssignment(name string, tiers []table.Tier) *endpoint.ClusterLoadAssignment {
+var unchecked = &endpoint.Endpoint_HealthCheckConfig{DisableActiveHealthCheck: true}
+
+func newAssignment(name string, tiers []table.Tier, checks bool) *endpoint.ClusterLoadAssignment {
 	assignment := &endpoint.ClusterLoadAssignment{ClusterName: name}
 	for priority, tier := range tiers {
 		var locality *endpoint.LocalityLbEndpoints
@@ -128,10 +135,12 @@ func newAssignment(name string, tiers []table.Tier) *endpoint.ClusterLoadAssignm
 				}
 				assignment.Endpoints = append(assignment.Endpoints, locality)
 			}
+			described := &endpoint.Endpoint{Address: socketAddress(e.Address.Addr().String(), uint32(e.Address.Port()))}
+			if checks && !checked(tier, priority) {
+				described.HealthCheckConfig = unchecked
+			}
 			locality.LbEndpoints = append(locality.LbEndpoints, &endpoint.LbEndpoint{
-				HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{Address: socketAddress(
-					e.Address.Addr().String(), uint32(e.Address.Port()))}},
-			})
+				HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: described}})
 		}
 	}
 	return assignment

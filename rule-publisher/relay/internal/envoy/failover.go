@@ -99,6 +99,8 @@ func ejectDead() *cluster.OutlierDetection {
 		BaseEjectionTime:               durationpb.New(2 * time.Second),
 		MaxEjectionTime:                durationpb.New(10 * time.Second),
 		MaxEjectionPercent:             wrapperspb.UInt32(100),
+		// A proxy that answers checks may still not reach its application.
+		SuccessfulActiveHealthCheckUnejectHost: wrapperspb.Bool(false),
 	}
 }
 

@@ -89,6 +89,14 @@ func (e *Envoy) Get(path string) string {
 	return string(body)
 }
 
+// Post to a page of the admin interface.
+func (e *Envoy) Post(path string) {
+	e.t.Helper()
+	response, err := http.Post(e.admin+path, "", nil)
+	Must(e.t, err)
+	response.Body.Close()
+}
+
 // Stat is the value of a counter or gauge; -1 when there is none of the name.
 func (e *Envoy) Stat(name string) int {
 	_, text, found := strings.Cut("\n"+e.Get("/stats"), "\n"+name+": ")
