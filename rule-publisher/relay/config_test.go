@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // Every missing or wrong variable is named at once, none has a default, and the password is not shown.
@@ -27,6 +28,21 @@ func TestConfigListsEveryProblem(t *testing.T) {
 	}
 	if _, err := readConfig(func(string) string { return "" }); strings.Count(err.Error(), "not set") != 13 {
 		t.Errorf("of nothing: %v", err)
+	}
+}
+
+// Expired weights steer on for six hours unless the operator says how long, be it not at all.
+func TestConfigHoldsForSixHoursUnlessToldOtherwise(t *testing.T) {
+	for said, want := range map[string]time.Duration{"": 6 * time.Hour, "0": 0, "90": 90 * time.Second} {
+		c, err := readConfig(func(key string) string { return map[string]string{"SPILLWAY_RULESET_HOLD_SECONDS": said}[key] })
+		if c.Hold != want || strings.Contains(err.Error(), "HOLD") {
+			t.Errorf("%q: %s, want %s: %v", said, c.Hold, want, err)
+		}
+	}
+	for _, said := range []string{"-1", "2592001", "6h"} {
+		if _, err := readConfig(func(string) string { return said }); !strings.Contains(err.Error(), "SPILLWAY_RULESET_HOLD_SECONDS: \""+said+"\"; must be 0..2592000 seconds") {
+			t.Errorf("%q was taken: %v", said, err)
+		}
 	}
 }
 
