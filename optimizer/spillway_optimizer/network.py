@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spillway.v1.topology_pb2 import Topology
 
 from spillway_optimizer import network_times
-from spillway_optimizer.network_times import Measured
+from spillway_optimizer.network_times import Mean, Measured
 from spillway_optimizer.telemetry import Telemetry
 from spillway_optimizer.unknown import CLOCK_AHEAD_S
 
@@ -48,12 +48,13 @@ def network(telemetry: Telemetry, topology: Topology, now: float, max_age_s: flo
     )
 
 
-def _mean(measurements: list[tuple[float, float]]) -> tuple[float, float]:
-    """The mean of (value, precision) by precision, and its standard error; 0 without any."""
-    precision = sum(p for _, p in measurements)
+def _mean(found: list[Mean]) -> tuple[float, float]:
+    """The mean by precision, and its noise as a standard error; 0 without any."""
+    precision = sum(mean.precision for mean in found)
     if precision <= 0:
         return 0.0, 0.0
-    return sum(value * p for value, p in measurements) / precision, 1 / math.sqrt(precision)
+    noise = sum(mean.precision**2 * mean.noise for mean in found)
+    return sum(mean.ms * mean.precision for mean in found) / precision, math.sqrt(noise) / precision
 
 
 def _fresh(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[str, str], Measured]:

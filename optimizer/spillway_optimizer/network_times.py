@@ -71,24 +71,32 @@ def _together(own: list[Measured]) -> Measured:
     return Measured(max(m.at for m in own), mean_ms, samples / len(own))
 
 
-def measured(
-    fresh: Measured | None, memory: Measured | None, about_ms: float, now: float
-) -> tuple[float, float]:
-    """Mean and precision of what was measured. What is remembered does not count where a fresh measurement contradicts
-    it; precision 0: nothing was measured."""
+@dataclass(frozen=True)
+class Mean:
+    """Of what was measured. `noise`: the variance that chance alone explains; drift and systematic errors, which the
+    precision has besides, are the same at the next solve."""
+
+    ms: float = 0.0
+    precision: float = 0.0  # 0: nothing was measured
+    noise: float = 0.0
+
+
+def measured(fresh: Measured | None, memory: Measured | None, about_ms: float, now: float) -> Mean:
+    """What is remembered does not count where a fresh measurement contradicts it."""
+    new = None if fresh is None else fresh.variance(about_ms)
+    only_fresh = Mean() if new is None else Mean(fresh.mean_ms, 1 / new, new)
     if memory is None:
-        return (0.0, 0.0) if fresh is None else (fresh.mean_ms, 1 / fresh.variance(about_ms))
-    age = max(now - memory.at, 0.0)
-    relative = _DRIFT_PER_SQRT_HOUR**2 * age / 3600
-    least = (_SYSTEMATIC * memory.mean_ms) ** 2
-    variance = max(memory.variance(about_ms), least) + relative * memory.mean_ms**2
-    if fresh is None:
-        return memory.mean_ms, 1 / variance
-    new = fresh.variance(about_ms)
-    if abs(fresh.mean_ms - memory.mean_ms) > _CONTRADICTS * math.sqrt(new + variance):
-        return fresh.mean_ms, 1 / new
-    precision = 1 / new + 1 / variance
-    return (fresh.mean_ms / new + memory.mean_ms / variance) / precision, precision
+        return only_fresh
+    chance = memory.variance(about_ms)
+    drift = _DRIFT_PER_SQRT_HOUR**2 * max(now - memory.at, 0.0) / 3600
+    old = max(chance, (_SYSTEMATIC * memory.mean_ms) ** 2) + drift * memory.mean_ms**2
+    if new is None:
+        return Mean(memory.mean_ms, 1 / old, chance)
+    if abs(fresh.mean_ms - memory.mean_ms) > _CONTRADICTS * math.sqrt(new + old):
+        return only_fresh
+    precision = 1 / new + 1 / old
+    ms = (fresh.mean_ms / new + memory.mean_ms / old) / precision
+    return Mean(ms, precision, (1 / new + chance / old**2) / precision**2)
 
 
 def estimate(
@@ -101,12 +109,12 @@ def estimate(
     """The posterior of the prior N(declared, prior²) and what was measured. `declared_noise_ms`: of what the declared
     time has from other measurements."""
     prior = 1 / max(_PRIOR * declared_ms, _LEAST_PRIOR_MS) ** 2
-    mean_ms, precision = measured(fresh, memory, declared_ms, now)
-    whole = prior + precision
-    noise_ms = math.hypot(math.sqrt(precision), prior * declared_noise_ms) / whole
+    mean = measured(fresh, memory, declared_ms, now)
+    whole = prior + mean.precision
+    noise_ms = math.hypot(mean.precision * math.sqrt(mean.noise), prior * declared_noise_ms) / whole
     age_s = math.inf if memory is None else max(now - memory.at, 1e-9)
     return Estimate(
-        (prior * declared_ms + precision * mean_ms) / whole,
+        (prior * declared_ms + mean.precision * mean.ms) / whole,
         1 / math.sqrt(whole),
         noise_ms,
         0.0 if fresh is not None else age_s,

@@ -75,6 +75,12 @@ def test_what_is_declared_has_no_noise_but_that_of_calls_within_clusters():
     assert found.noise_ms[THERE] == pytest.approx(8.0 / 4) and found.noise_ms["west", "west"] < 2.0
 
 
+def test_a_link_that_was_not_used_for_long_is_uncertain_but_not_noisy():
+    """An hour's drift is the same at the next solve, so a link that was measured once is tried like one that never was."""
+    old, older = (_remembered(age_s) for age_s in (60.0, 3600.0))
+    assert older.standard_error_ms > 2 * old.standard_error_ms and older.noise_ms < old.noise_ms < 4.0
+
+
 def test_a_board_that_is_not_fresh_any_more_is_remembered():
     """Redis may be newer than history; clocks ahead are none."""
     told = Telemetry(network={THERE: NetworkEntry(T0, 60.0, 100)}, network_rows=_rows(T0 - 3000, SLOW))
