@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from google.protobuf import json_format
+from spillway_contracts import names
 
 pytestmark = pytest.mark.component
 
@@ -45,7 +46,8 @@ async def test_rollback_and_status(world, make):
 
 async def test_a_rollback_reaches_back_beyond_the_buckets_history_and_restarts(world, make):
     """80 renewals push a ruleset out of the bucket's 64 versions, and the publisher is killed: its checkpoint is found by
-    time and by version. Renewals make no checkpoint, and one that no trusted key signed is not gone back to."""
+    time and by version. Checkpoints last 30 days. Renewals make none, and one that no trusted key signed is not gone
+    back to."""
     process = world.publisher()
     first, change = make(SPREAD), make(LOCAL)
     await world.propose(first)
@@ -60,6 +62,8 @@ async def test_a_rollback_reaches_back_beyond_the_buckets_history_and_restarts(w
     process.start()
     table = json.loads(world.command("history", "--json").stdout)
     assert [row["version"] for row in table] == [changed, old]
+    kept = await (await world.jetstream()).stream_info(names.NATS_STREAM_CHECKPOINTS)
+    assert (kept.state.messages, kept.config.max_age) == (2, 30 * 86_400)
     when = datetime.fromtimestamp(changed / 1000, UTC).isoformat()
     done = world.command("rollback", "--before", when, "--reason", "since then checkout is slow")
     north = await world.value("north")
