@@ -11,6 +11,7 @@ from spillway_optimizer.network_times import Mean, Measured
 from spillway_optimizer.telemetry import Telemetry
 from spillway_optimizer.unknown import CLOCK_AHEAD_S
 
+_SAME_WINDOW_S = 10.0  # rows of one window may be written by several workers
 Pairs = Mapping[tuple[str, str], float]
 
 
@@ -25,6 +26,8 @@ class Network:
 def network(telemetry: Telemetry, topology: Topology, now: float, max_age_s: float) -> Network:
     fresh = _fresh(telemetry, now, max_age_s)
     memory = _memory(telemetry, fresh, now)
+    spans = _spans_per_call(telemetry, fresh)
+    fresh, memory = ({p: m.worth(spans) for p, m in some.items()} for some in (fresh, memory))
     locals_ = [(cluster.name, cluster.name) for cluster in topology.clusters]
     # Nobody declares what a call within a cluster takes: it is as in the other clusters. A call to another cluster takes as
     # much besides its round trip: without that, a link that nobody uses would look shorter than it is measured to be.
@@ -63,6 +66,15 @@ def _fresh(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[str
         for pair, entry in telemetry.network.items()
         if -CLOCK_AHEAD_S <= now - entry.at <= max_age_s and entry.samples > 0 and entry.mean_ms >= 0
     }
+
+
+def _spans_per_call(telemetry: Telemetry, fresh: Mapping[tuple[str, str], Measured]) -> float:
+    """Below 1 where traces are sampled: measurements count the calls that a span stands for, the call graph's newest
+    window counts spans, and both windows are as long. 1 while one of them is not known."""
+    newest = max((row.window_end for row in telemetry.call_ratios), default=0.0)
+    spans = sum(row.samples for row in telemetry.call_ratios if row.window_end > newest - _SAME_WINDOW_S)
+    calls = sum(m.samples for m in fresh.values())
+    return min(spans / calls, 1.0) if spans > 0 and calls > 0 else 1.0
 
 
 def _memory(

@@ -9,7 +9,7 @@ not make a link slow, and the estimate returns to the declared time over hours, 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spillway_optimizer.telemetry import NetworkRow
 
@@ -25,11 +25,14 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Measured:
-    """A mean that ends at Unix second `at`, of so many independent samples."""
+    """A mean that ends at Unix second `at`, of so many independent samples: calls, or spans where traces are sampled."""
 
     at: float
     mean_ms: float
     samples: float
+
+    def worth(self, spans_per_call: float) -> "Measured":
+        return replace(self, samples=self.samples * spans_per_call)
 
     def variance(self, about_ms: float) -> float:
         """Of the mean: calls are assumed to spread as much as their mean is long, or as `about_ms`, which is expected."""

@@ -64,7 +64,7 @@ class CapacityRow(_Row):
 
 @dataclass(frozen=True)
 class RatioRow(_Row):
-    """Table call_ratios."""
+    """Table call_ratios. `samples`: spans that it rests on, 0: unknown."""
 
     window_end: float
     input_window: str
@@ -73,6 +73,7 @@ class RatioRow(_Row):
     calls_per_request: float
     request_bytes: float
     response_bytes: float
+    samples: float = 0.0
 
 
 @dataclass(frozen=True)

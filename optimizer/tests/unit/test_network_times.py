@@ -8,7 +8,7 @@ from spillway_contracts.hot_state import NetworkEntry
 from spillway_optimizer import network_times
 from spillway_optimizer.network import network
 from spillway_optimizer.network_times import Estimate, Measured
-from spillway_optimizer.telemetry import NetworkRow, Telemetry
+from spillway_optimizer.telemetry import NetworkRow, RatioRow, Telemetry
 
 T0 = 1_767_000_000.0
 DECLARED, SLOW, BOARD_AGE = 25.0, 80.0, 15.0
@@ -59,6 +59,21 @@ def test_few_calls_move_an_estimate_little_and_many_decide_it():
     few, many = (network(t, _topology(), T0, BOARD_AGE) for t in told)
     assert 74 < few.rtt_ms[THERE] < SLOW and many.rtt_ms[THERE] == pytest.approx(65.0, rel=1e-2)
     assert few.notes == () and few.noise_ms[THERE] > many.noise_ms[THERE] > 0
+
+
+def test_a_sampled_span_is_one_sample_however_many_calls_it_stands_for():
+    """Thirty spans of one trace in a hundred are worth thirty samples, and not 3 000: noise is ten times as large."""
+
+    def noise_ms(calls: int, spans: float, at: float = T0) -> float:
+        ratio = RatioRow(at, "", "a GET /", "b GET /", 1.0, 10.0, 10.0, spans)
+        told = Telemetry(network={THERE: NetworkEntry(T0, DECLARED, calls)}, call_ratios=(ratio,))
+        return network(told, _topology(), T0, BOARD_AGE).noise_ms[THERE]
+
+    assert noise_ms(3000, 30) == pytest.approx(noise_ms(30, 30))
+    assert noise_ms(3000, 30) == pytest.approx(10 * noise_ms(3000, 3000), rel=0.1)
+    assert noise_ms(3000, 0) == noise_ms(3000, 3000) == noise_ms(3000, 9000), (
+        "not known, all, and more than all"
+    )
 
 
 def test_a_measurement_that_contradicts_memory_replaces_it():
