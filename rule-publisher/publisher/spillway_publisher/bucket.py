@@ -125,6 +125,11 @@ class Bucket:
     def _raise_floor(self, version: int) -> None:
         self._floor = max(self._floor, version)
 
+    def learn(self, checkpoint: Ruleset) -> None:
+        """Versions go on above it, and its fencing token counts, though the bucket may have lost both."""
+        self._raise_floor(checkpoint.version)
+        self._fences.read(checkpoint, time.time_ns())
+
     async def claim(self, part: Ruleset) -> None:
         """Writes the claim key: from here on the version is this proposal's. Raises ConflictError."""
         async with self._lock:

@@ -16,6 +16,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 
 from spillway_publisher.bases import positive, rule_key
+from spillway_publisher.bucket import LARGEST_VERSION
 from spillway_publisher.jetstream import TROUBLE
 from spillway_publisher.keys import Keys
 from spillway_publisher.signing import UnverifiedError
@@ -114,6 +115,14 @@ class Checkpoints:
         )
         self._waiting: deque[Ruleset] = deque()
         self._filled = asyncio.Event()
+
+    async def newest(self, js: JetStreamContext) -> Ruleset | None:
+        """The newest that a trusted key has signed. Raises jetstream.TROUBLE."""
+        try:
+            found = await self._reader.before(js, LARGEST_VERSION)
+        except NotFoundError:
+            return None  # no stream yet
+        return found[0] if found else None
 
     def note(self, whole: Ruleset) -> None:
         """A ruleset of all clusters, with its version, that is in force now."""

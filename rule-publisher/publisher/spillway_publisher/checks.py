@@ -29,6 +29,8 @@ class Context:
     # By cluster, the services that have a live Envoy there; without clusters whose relays are silent.
     placement: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
+    unknown: str | None = None  # why it is not known what relays route by
+
     def gone(self, service: str, cluster: str) -> bool:
         """Whether the cluster's relays report, and none of them an Envoy of the service."""
         return service not in self.placement.get(cluster, {service})
@@ -109,6 +111,18 @@ def authority_problems(proposal: Ruleset, context: Context) -> list[str]:
                 where = f"in force in {cluster!r} for {remaining / SECOND:.0f} s more"
                 return [f"operator_hold: true: {who} is {where}; only the operator replaces it"]
     return []
+
+
+def unknown_problems(proposal: Ruleset, context: Context) -> list[str]:
+    """What must wait until it is known what relays route by: steps that are bounded, and what goes on from there."""
+    if context.unknown is None or context.resumed or context.policy.maximum_shift is None:
+        return []
+    if proposal.origin == ORIGIN_OPERATOR and not proposal.reset_fences:
+        return []
+    return [
+        f"what is in force is unknown: {context.unknown}. maximum_shift has nothing to count from: until a ruleset of the "
+        f"operator is published, or maximum_shift is left out, everything is held"
+    ]
 
 
 def _fence_problems(proposal: Ruleset, context: Context) -> list[str]:

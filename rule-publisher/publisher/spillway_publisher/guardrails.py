@@ -1,9 +1,9 @@
 """What becomes of a proposal: published (perhaps changed), or refused with every reason. Pure.
 
-In order: contract, freshness, kill switch and operator's hold (checks.py), the version that it starts from (bases.py);
-then per rule: pins, denied
-destinations (fail closed: one refuses the whole ruleset), minimum local share, maximum shift. What is
-published says the denials of the guardrail file too: relays keep them where no rule speaks.
+In order: contract, freshness, kill switch, operator's hold, whether it is known what is in force (checks.py), the version
+that it starts from (bases.py); then per rule: pins, denied destinations (fail closed: one refuses the whole ruleset),
+minimum local share, maximum shift. What is published says the denials of the guardrail file too: relays keep them where
+no rule speaks.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from spillway_publisher.checks import SECOND, Context
 @dataclass(frozen=True)
 class Decision:
     """What to publish, or None: refused. `reason` names keys, values and what is allowed; `refused_by` says which of
-    contract, freshness, authority, base, guardrails and shadow it was."""
+    contract, freshness, authority, unknown, base, guardrails and shadow it was."""
 
     ruleset: Ruleset | None
     reason: str
@@ -42,6 +42,8 @@ def decide(proposal: Ruleset, context: Context) -> Decision:
         return _refused("freshness", problems)
     if problems := checks.authority_problems(proposal, context):
         return _refused("authority", problems)
+    if problems := checks.unknown_problems(proposal, context):
+        return _refused("unknown", problems)
     if not context.resumed and (problems := bases.conflicts(asked, context.in_force, context.now_ns)):
         return _refused("base", problems)
     result, changes, problems = _guard(proposal, context)

@@ -82,6 +82,13 @@ class Presence:
         """When the placement is forgotten unless another heartbeat comes."""
         return self._heard + self._ttl_s
 
+    @property
+    def serving(self) -> int | None:
+        """The newest version that a live relay serves. None before every relay has had its turn."""
+        if self._first is None or self._heard - self._first < self._ttl_s / 2:
+            return None
+        return max(self._versions[r] for r, at in self.relays.items() if at + self._ttl_s > self._heard)
+
     def hear(self, heartbeat: Heartbeat, at: float) -> bool:
         """Takes a checked heartbeat that arrived at `at`; False: a newer one of the same relay has been taken.
         Raises Unacceptable."""

@@ -44,6 +44,8 @@ class Proposals:
         self.policy = policy  # the service replaces it when the operator does
         self._hot_state, self._history, self._telemetry = hot_state, history, telemetry
         self._clusters = [cluster.name for cluster in topology.clusters]
+        self.in_force: Callable[[], dict[str, Ruleset]] = bucket.in_force
+        self.unknown: Callable[[], str | None] = lambda: None  # why what is in force is not known
         # By cluster, the services that have a live Envoy; without clusters where that is unknown.
         self.placement: Callable[[], Mapping[str, frozenset[str]]] = dict
         self.on_published: Callable[[Ruleset], None] = lambda whole: None  # with its version
@@ -107,11 +109,12 @@ class Proposals:
             context = Context(
                 self._topology,
                 self.policy,
-                self._bucket.in_force(),
+                self.in_force(),
                 time.time_ns(),
                 resumed=given is not None,
                 fences=self._fences(),
                 placement=self.placement(),
+                unknown=self.unknown(),
             )
             decision = decide(self._whole(proposal, context), context)
             if decision.ruleset is None:
@@ -154,7 +157,7 @@ class Proposals:
         """A leader that was refused for what it said is the leader all the same."""
         if not fences.plausible(proposal.fencing_token, time.time_ns()):
             return
-        in_force = self._bucket.in_force()
+        in_force = self.in_force()
         if bases.partial_problems(proposal, in_force):
             return
         if not contract_problems(bases.completed(proposal, in_force), self._topology):
@@ -171,7 +174,7 @@ class Proposals:
 
     def _publish_noted(self, ruleset: Ruleset, version: int, reason: str) -> None:
         self._telemetry.counters["proposals.published"] += 1
-        self._hot_state.in_force(self._bucket.in_force())
+        self._hot_state.in_force(self.in_force())
         self._history.published(ruleset, version, reason)
         whole = Ruleset(version=version)
         whole.MergeFrom(ruleset)

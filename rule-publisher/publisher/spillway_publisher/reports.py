@@ -122,11 +122,19 @@ class Reports:
 
     def placement(self) -> dict[str, frozenset[str]]:
         """By cluster, the services that have a live Envoy; without clusters whose relays are silent."""
-        now, known = time.monotonic(), {}
-        for cluster, presence in self._presences.items():
-            if self._caught_up and presence.until > now and (union := presence.placement(cluster)):
+        known = {}
+        for cluster, presence in self._live().items():
+            if union := presence.placement(cluster):
                 known[cluster] = frozenset(s.service for s in union.services if s.connected_envoys)
         return known
+
+    def serving(self) -> dict[str, int]:
+        """By cluster, the newest version that its relays serve; without clusters whose relays are silent."""
+        return {c: p.serving for c, p in self._live().items() if p.serving is not None}
+
+    def _live(self) -> dict[str, Presence]:
+        now = time.monotonic()
+        return {c: p for c, p in self._presences.items() if self._caught_up and p.until > now}
 
     def _place(self) -> None:
         for cluster in self._unplaced:

@@ -21,6 +21,8 @@ from spillway_publisher.config import RunSettings
 from spillway_publisher.history import History
 from spillway_publisher.hot_state import HotState
 from spillway_publisher.keys import Keys
+from spillway_publisher.known import Known
+from spillway_publisher.presence import HANDOVER_S
 from spillway_publisher.proposals import Proposals
 from spillway_publisher.reports import Reports
 from spillway_publisher.telemetry import Telemetry, log, serve_health
@@ -31,6 +33,7 @@ RETRY_S = 0.5
 FLUSH_S = 2.0
 FROZEN_EXPIRY_S = 120
 ENFORCE_S = 10.0
+LEARN_S = 5.0
 
 
 class Service:
@@ -61,6 +64,10 @@ class Service:
         self._proposals.on_published = self._checkpoints.note
         self._reports = Reports(set(self._clusters), self._hot_state, self._clickhouse, telemetry)
         self._proposals.placement = self._reports.placement
+        self._known = Known(self._clusters)
+        self._proposals.in_force, self._proposals.unknown = self._in_force, self._unknown
+        self._said_unknown: str | None = None
+        self._listening_since = time.monotonic()
         self._recovered = False
 
     async def run(self) -> None:
@@ -112,6 +119,8 @@ class Service:
         self._bucket.attach(js)
         await self._bucket.load()
         await self._sign_again()
+        await self._learn(js)
+        self._listening_since = time.monotonic()
         if not self._recovered:
             self._history.recover(await self._stored())
             self._recovered = True
@@ -139,17 +148,57 @@ class Service:
         enforced = time.monotonic()
         while True:
             if self._keys_changed():
+                self._known.forget()
                 await self._bucket.load()
                 await self._sign_again()
-            changed = self._guardrails_changed()
+                await self._learn(js)
+            changed = self._guardrails_changed() | self._say_unknown()
             self._proposals.policy = self._guardrails.current
             # Again after a while: a proposal of ours is refused when another one comes in between.
             if changed or time.monotonic() - enforced > ENFORCE_S and not self._guardrails.current.shadow:
                 await self._enforce(js)
                 enforced = time.monotonic()
-            self._hot_state.in_force(self._bucket.in_force())
+            self._hot_state.in_force(self._in_force())
             await asyncio.sleep(self._settings.refresh_seconds)
             await self._bucket.refresh()
+
+    async def _learn(self, js) -> None:
+        """Reads the newest checkpoint, in case that the bucket has lost what relays hold. Raises jetstream.TROUBLE while
+        nothing else is known."""
+        in_force = self._in_force()
+        try:
+            checkpoint = await asyncio.wait_for(self._checkpoints.newest(js), LEARN_S)
+        except jetstream.TROUBLE as error:
+            if set(in_force) != set(self._clusters):
+                raise
+            log.warning("the newest checkpoint cannot be read: %s", Telemetry.describe(error))
+            return
+        now = time.time_ns()
+        if checkpoint is None or checkpoint.version > now // 1_000_000 + names.VALUE_VERSION_AHEAD_MS:
+            return
+        self._bucket.learn(checkpoint)
+        if learned := self._known.learn(checkpoint, now):
+            where = ", ".join(learned)
+            log.warning(
+                "the bucket has lost what relays hold, checkpoint %d stands for it: %s",
+                checkpoint.version,
+                where,
+            )
+
+    def _in_force(self) -> dict[str, Ruleset]:
+        return self._known.in_force(self._bucket.in_force())
+
+    def _unknown(self) -> str | None:
+        self._in_force()
+        listened = time.monotonic() - self._listening_since >= HANDOVER_S
+        return self._known.unknown(self._reports.serving(), listened)
+
+    def _say_unknown(self) -> bool:
+        """Whether it became known, or unknown, what relays route by."""
+        before, self._said_unknown = self._said_unknown, self._unknown()
+        if self._said_unknown and self._said_unknown != before:
+            log.warning("what is in force is unknown: %s", self._said_unknown)
+        return (before is None) != (self._said_unknown is None)
 
     def _note_checkpoint(self) -> None:
         """What is in force at the start may have been published before there were checkpoints."""
@@ -201,9 +250,11 @@ class Service:
 
     async def _enforce(self, js) -> None:
         """What must not wait for the next proposal: the kill switch, and denials."""
-        policy, in_force = self._guardrails.current, self._bucket.in_force()
-        if policy.frozen and not all(is_local_first(ruleset) for ruleset in in_force.values()):
+        policy, in_force, unknown = self._guardrails.current, self._in_force(), self._unknown()
+        if policy.frozen and (unknown or not all(is_local_first(ruleset) for ruleset in in_force.values())):
             await self._propose_local_first(js)
+        elif unknown and policy.maximum_shift is not None:
+            return  # denials alone would take back at once what relays hold
         elif proposal := denials.renewal(in_force, policy, self._topology, time.time_ns()):
             await self._propose(js, proposal)
             log.warning(
@@ -217,7 +268,7 @@ class Service:
         proposal.input_window.id = "none"
         proposal.created_at.FromNanoseconds(now)
         proposal.expires_at.FromNanoseconds(now + FROZEN_EXPIRY_S * 10**9)
-        known = next(iter(self._bucket.in_force().values()), Ruleset())
+        known = next(iter(self._in_force().values()), Ruleset())
         proposal.traffic_classes.extend(known.traffic_classes)
         await self._propose(js, proposal)
         log.warning("frozen: true: local-first proposed in place of the rulesets in force")

@@ -15,6 +15,7 @@ import redis
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from google.protobuf.message import DecodeError
+from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
@@ -71,6 +72,20 @@ class World:
         payload = ruleset.SerializeToString()
         headers = signing.sign(Ed25519PrivateKey.generate(), "spillway.checkpoints", payload)
         await (await self.jetstream()).publish("spillway.checkpoints", payload, headers=headers)
+
+    async def relays_serve(self, version: int, clusters=("north", "south", "island")) -> None:
+        """A relay of each cluster reports this version and an Envoy of the shop, until publishers have heard them."""
+        js = await self.jetstream()
+
+        async def placed() -> bool:
+            for cluster in clusters:
+                beat = Heartbeat(cluster=cluster, relay="relay-0", ttl_seconds=30, ruleset_version=version)
+                beat.at.GetCurrentTime()
+                beat.services.add(service="shop", connected_envoys=1, envoys=[7])
+                await js.publish(f"spillway.heartbeats.{cluster}", beat.SerializeToString())
+            return all(self.hot(f"spillway:placement:{cluster}") for cluster in clusters)
+
+        await eventually_async(placed, "every cluster's placement")
 
     async def headers(self, cluster: str) -> dict[str, str]:
         """Of what the bucket holds for a cluster."""

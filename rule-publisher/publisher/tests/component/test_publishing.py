@@ -86,6 +86,7 @@ async def test_guardrails_file_is_enforced(world, make):
     """A step beyond maximum_shift is published clamped; the audit says so."""
     (world.folder / "guardrails.yaml").write_text("maximum_shift: 1000")
     world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
+    await world.relays_serve(0)
     proposal = make(SPREAD)
     await world.propose(proposal)
     await world.published(proposal)
