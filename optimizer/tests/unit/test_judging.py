@@ -1,9 +1,12 @@
 """A change is compared with what was before it: one that did harm is taken back, noise takes nothing back."""
 
 import random
+from pathlib import Path
 
 import pytest
+from google.protobuf import json_format
 from mesh import NOW, Mesh
+from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts.guardrails import GuardrailFile
 from spillway_optimizer.judging import Sample, Watch
 from spillway_optimizer.rules import RuleKey, max_difference, stepped
@@ -257,6 +260,13 @@ def _less(d):
             row["capacity_rps"] *= 0.6
 
 
+def _more(d):
+    """Someone believes that east's backend can do twice as much."""
+    for row in d["capacities"]:
+        if (row["service"], row["cluster"]) == ("backend", "east"):
+            row["capacity_rps"] *= 2.0
+
+
 async def test_rules_that_did_harm_are_rolled_back_and_not_tried_again_at_once(settings, tmp_path):
     """A wrong capacity moves traffic, and requests take three times as long: the rules of before are in force again
     within a minute and a half, with the figures in the row, and stay for ten minutes; the other application stays."""
@@ -296,6 +306,33 @@ async def test_a_rollback_keeps_to_the_maximum_shift(settings, tmp_path):
         "west": 8000,
         "east": 2000,
     }
+
+
+async def test_an_outage_keeps_the_weights_and_harm_after_it_is_found(settings, tmp_path):
+    """With the shipped guardrails another process comes 200 s after the last proposal, 80 s after it has expired. It
+    proposes the weights that relays hold, and then judges: a change that does harm is rolled back to them."""
+    mesh = Mesh(settings, tmp_path)
+    shipped = Path(__file__).resolve().parents[3] / "infra" / "guardrails.yaml"
+    mesh.solving.guardrails = GuardrailFile(shipped, mesh.topology)
+    world = _Observed(mesh)
+    await world.run(20)
+    before, sent = mesh.rules(), len(mesh.sent)
+    world.now += 200
+    for cluster, text in mesh.in_force.items():
+        held = json_format.Parse(text, Ruleset())
+        held.expires_at.FromMilliseconds(round((world.now - 80) * 1000))
+        mesh.in_force[cluster] = json_format.MessageToJson(held)
+    mesh.solving.forget()
+    (first,) = await world.run(1)
+    assert len(mesh.sent) > sent and mesh.rules() == before, first["gateway"]
+    rows = [first, *await world.run(8)]
+    assert mesh.rules() == before and all(r["gateway"]["outcome"] != "proposed" for r in rows)
+    rows = await world.run(3, _more)
+    assert mesh.rules() != before, rows
+    world.ms = 75.0
+    rows = [r["gateway"] for r in await world.run(20, _more)]
+    assert "rolled_back" in [row["outcome"] for row in rows], rows
+    assert max_difference(mesh.rules(), before) <= 1
 
 
 async def test_rules_that_did_no_harm_stay(settings, tmp_path):

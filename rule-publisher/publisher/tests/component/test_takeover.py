@@ -1,6 +1,8 @@
 """A publisher beside a bucket that has lost what relays hold: it learns it, or holds."""
 
 import asyncio
+import time
+from pathlib import Path
 
 import pytest
 import redis
@@ -11,7 +13,7 @@ pytestmark = pytest.mark.component
 HALF = {"north": {"north": 4000, "south": 6000}}
 AWAY = {"north": {"south": 10_000}}
 BUCKET, CHECKPOINTS = "KV_spillway_rulesets", "SPILLWAY_CHECKPOINTS"
-REFUSED = "SELECT outcome, reason FROM rulesets WHERE ruleset_id = %(id)s"
+OUTCOME = "SELECT outcome, reason FROM rulesets WHERE ruleset_id = %(id)s"
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ async def test_steps_are_counted_from_what_relays_hold_when_the_bucket_was_lost(
     assert int(hot["version"]) == version
     nothing, step = make(AWAY, base_version=0), make(AWAY, base_version=version)
     await guarded.propose(nothing)
-    ((outcome, reason),) = await guarded.rows(REFUSED, 1, id=nothing.id)
+    ((outcome, reason),) = await guarded.rows(OUTCOME, 1, id=nothing.id)
     assert outcome == "refused" and f"version {version} is in force" in reason
     await guarded.propose(step)
     assert await guarded.published(step) > version
@@ -79,7 +81,7 @@ async def test_a_publisher_that_cannot_learn_what_relays_hold_holds_and_says_so(
     reset.reset_fences.append(1)
     for proposal, origin in ((step, "optimizer"), (reset, "operator")):
         await guarded.propose(proposal, origin=origin)
-        ((outcome, reason),) = await guarded.rows(REFUSED, 1, id=proposal.id)
+        ((outcome, reason),) = await guarded.rows(OUTCOME, 1, id=proposal.id)
         assert outcome == "refused"
         assert f"what is in force is unknown: relays of 'island' serve version {version}" in reason
     assert not (await guarded.value("north")).id
@@ -97,9 +99,29 @@ async def test_where_nothing_was_ever_published_steps_begin_as_soon_as_relays_sa
     guarded.publisher()
     early, first = make(HALF, base_version=0), make(HALF, base_version=0)
     await guarded.propose(early)
-    ((_, reason),) = await guarded.rows(REFUSED, 1, id=early.id)
+    ((_, reason),) = await guarded.rows(OUTCOME, 1, id=early.id)
     assert "no relay of 'island' has reported yet which version it serves" in reason
     await guarded.relays_serve(0)
     await guarded.propose(first)
     await guarded.published(first)
     assert await north(guarded) == {"north": 9000, "south": 1000}
+
+
+async def test_a_renewal_after_an_outage_changes_no_weight(guarded, make):
+    """With the shipped guardrails, the optimizer comes back after its ruleset has expired: what it renews is published as
+    it is, and counts as changed when it was."""
+    shipped = Path(__file__).resolve().parents[4] / "infra" / "guardrails.yaml"
+    (guarded.folder / "guardrails.yaml").write_text(shipped.read_text())
+    guarded.publisher()
+    await guarded.relays_serve(0)
+    first = make({"north": {"north": 8000, "south": 2000}}, base_version=0)
+    first.expires_at.FromNanoseconds(time.time_ns() + 5 * 10**9)
+    await guarded.propose(first)
+    version = await guarded.published(first)
+    await asyncio.sleep(7)
+    renewal = make({"north": {"north": 8000, "south": 2000}}, base_version=version)
+    await guarded.propose(renewal)
+    assert await guarded.published(renewal) > version
+    assert await north(guarded) == {"north": 8000, "south": 2000}
+    assert (await guarded.value("north")).rules[0].changed_version == version
+    assert await guarded.rows(OUTCOME, 1, id=renewal.id) == [("published", "")]
