@@ -35,3 +35,23 @@ def test_a_row_that_cannot_be_hides_no_row_before_it(backends, table):
     assert ([getattr(row, column) for row in found], model.malformed) == ([good], ())
     client.disconnect()
     history.close()
+
+
+def test_a_measured_capacity_goes_before_one_that_is_assumed_since(backends):
+    """A load that varies little tells no capacity. Were the assumed one taken, the cluster would be on a ramp of what it
+    serves, get less, serve less, and so on."""
+    url, now = backends[2].url, datetime.now(UTC)
+    client, history = Client.from_url(url), History(url)
+    client.execute("TRUNCATE TABLE capacities")
+    rows = [("west", 300, 90.0, "cpu"), ("west", 60, 100.0, "cpu"), ("west", 5, 50.0, "assumed")]
+    rows += [("east", 5, 7.0, "assumed")]
+    client.execute(
+        "INSERT INTO capacities (measured_at, cluster, service, capacity_rps, pods, evidence) VALUES",
+        [(now - timedelta(seconds=ago), cluster, "shop", rps, 2, why) for cluster, ago, rps, why in rows],
+    )
+    found = {row.cluster: row for row in history.model().capacities}
+    assert (found["west"].capacity_rps, found["west"].evidence, found["west"].pods) == (100.0, "cpu", 2)
+    assert now.timestamp() - found["west"].measured_at == pytest.approx(60, abs=0.01)
+    assert (found["east"].capacity_rps, found["east"].evidence) == (7.0, "assumed")
+    client.disconnect()
+    history.close()
