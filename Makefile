@@ -9,7 +9,7 @@ export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 SIDE_BY_SIDE := -n 2 --dist loadfile
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
-.PHONY: help setup demo test test-unit test-component test-e2e test-deploy check replay generate lock stack clean accuracy-traces accuracy-lab bench-optimizer bench-streams bench-admission bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
+.PHONY: help setup demo test test-unit test-component test-e2e test-matrix test-deploy check replay generate lock stack clean accuracy-traces accuracy-lab bench-optimizer bench-streams bench-admission bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
 
 help: ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -30,7 +30,7 @@ stack: setup ## the two-cluster stack and its pods, until interrupted
 test: check test-unit test-component test-e2e ## everything CI runs
 
 test-unit: setup ## no server, seconds
-	python -m pytest -q -n 2 --dist worksteal -m "not component and not e2e and not deploy" contracts infra collectors wasm streams optimizer rule-publisher/publisher lab tests
+	python -m pytest -q -n 2 --dist worksteal -m "not component and not e2e and not matrix and not deploy" contracts infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd collectors/kafkapartitionexporter && go test ./...
 	cd collectors/kubeletcpureceiver && go test ./...
 	cd collectors/queueguardextension && go test ./...
@@ -49,6 +49,9 @@ test-component: setup ## each box against the real servers beside it
 
 test-e2e: setup ## the whole loop, and its faults: real processes are killed under load
 	python -m pytest -q -m e2e tests/e2e
+
+test-matrix: setup ## every fault of every part, and an outage under the shipped guardrails (about 30 min); SPILLWAY_FAULTS='relay;Redis, lie' alone
+	python -m pytest -q -s -m matrix tests/e2e
 
 CHART_TESTS := charts global_chart cluster_chart istio_chart bundled
 test-deploy: setup ## Terraform's modules, the charts, and the example applied to real API servers (10 min; the first time builds tools)

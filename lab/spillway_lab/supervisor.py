@@ -123,6 +123,10 @@ class Supervisor:
     def start_process(self, name: str) -> None:
         self._http.post(f"/process/start/{name}").raise_for_status()
 
+    def restart_process(self, name: str) -> None:
+        """Ends the process in an orderly way and starts it again after its backoff."""
+        self._http.post(f"/process/restart/{name}").raise_for_status()
+
     def stop(self) -> None:
         """Stops everything in order; kills what is left after a minute."""
         if self._process is None:

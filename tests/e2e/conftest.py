@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from spillway_lab import demo, scenario, stack
 from spillway_lab.control import Control
 from spillway_lab.pods import HOST
@@ -17,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from loop_harness import EXPORTS, Background, Loop
 
 SCENARIO = Path(__file__).with_name("scenario.yaml")
+# Production has two of everything: a second worker of spans, which has some of the partitions.
+SECOND_WORKER = "streams-exclusive-2"
 
 
 def exports_over_a_proxy(prepared: stack.LabStack) -> None:
@@ -37,11 +40,33 @@ def exports_over_a_proxy(prepared: stack.LabStack) -> None:
     proxies.write_text(json.dumps([*json.loads(proxies.read_text()), proxy]))
 
 
+def second_worker(prepared: stack.LabStack) -> None:
+    """Adds to the stack what its first worker of spans is, with a folder and a port of its own."""
+    processes = yaml.safe_load((stack.INFRA / "local/process-compose.yaml").read_text())["processes"]
+    text = yaml.safe_dump(processes["streams-exclusive"])
+    text = text.replace("${STREAMS_EXCLUSIVE_HEALTH_PORT}", str(free_port()))
+    added = yaml.safe_load(text.replace("/streams-exclusive", f"/{SECOND_WORKER}"))
+    file = prepared.run / "second-worker.yaml"
+    file.write_text(yaml.safe_dump({"version": "0.5", "processes": {SECOND_WORKER: added}}))
+    prepared.supervisor.add(file)
+
+
 @pytest.fixture(scope="session")
-def loop() -> Iterator[Loop]:
+def guardrails(tmp_path_factory) -> Path:
+    """The stack's guardrail file, which tests may change: it begins as the lab's."""
+    file = tmp_path_factory.mktemp("guardrails") / "guardrails.yaml"
+    file.write_text(stack.GUARDRAILS.read_text())
+    return file
+
+
+@pytest.fixture(scope="session")
+def loop(guardrails: Path) -> Iterator[Loop]:
     progress = Progress()
-    prepared = stack.prepare(scenario.load(SCENARIO), "e2e", policy="local")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPILLWAY_GUARDRAILS", str(guardrails))
+        prepared = stack.prepare(scenario.load(SCENARIO), "e2e", policy="local")
     exports_over_a_proxy(prepared)
+    second_worker(prepared)
     with stack.running(prepared):
         prepared.supervisor.wait_ready(240, progress.starting)
         control = Control(prepared)

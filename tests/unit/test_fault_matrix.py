@@ -1,58 +1,118 @@
-"""The judges of the fault matrix (tests/e2e) see what they are there to see."""
+"""The fault matrix (tests/e2e) is whole, and its judges see what they are there to see."""
 
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
-import watching
+import fault_matrix
+import judges
 from watching import Sample
 
 CHAIN, KIOSK = ("west", "frontend", "backend GET /"), ("west", "kiosk", "till POST /")
-PODS = [SimpleNamespace(cluster=c, service="backend") for c in ("west", "east")]
-STACK = SimpleNamespace(plan=SimpleNamespace(pods=PODS), scenario=SimpleNamespace(clusters=["west", "east"]))
+EXPECTED = {"west": Counter(backend=1), "east": Counter(backend=1)}
+ALL = [("", "east")]
 
 
 def sample(at: float, away: int, kiosk: int = 0, **placed: dict | None) -> Sample:
     rules = {CHAIN: {"west": 10_000 - away, "east": away}, KIOSK: {"west": 10_000 - kiosk, "east": kiosk}}
-    return Sample(at, rules, {"west": {"backend": 1}, "east": {"backend": 1}} | placed)
+    demand = {"west": {"gateway GET /": 40.0}, "east": {"gateway GET /": 10.0}}
+    return Sample(at, rules, {"west": {"backend": 1}, "east": {"backend": 1}} | placed, {}, demand)
 
 
 BEFORE = [sample(0, 3000), sample(1, 3400)]
 
 
+def test_every_kind_of_fault_of_every_part_is_in_the_matrix_once():
+    cells = Counter((fault.kind, fault.part) for fault in fault_matrix.MATRIX)
+    assert cells == Counter((kind, part) for kind in fault_matrix.KINDS for part in fault_matrix.PARTS)
+
+
+def test_the_faults_of_a_minute_are_those_that_are_asked_for():
+    """One cluster's collector, one partition's worker, one Envoy's exports; and nothing at all for as long, which is in the
+    same run."""
+    long = {fault.name for fault in fault_matrix.FAULTS if fault.core and fault.away_s >= 60}
+    assert long == {"collector, stop", "worker, stop", "one Envoy's exports, stop", fault_matrix.CONTROL.name}
+
+
+def test_what_stops_is_away_for_longer_than_it_takes_to_notice():
+    """Otherwise no weight could rise in time, and the fault could not fail."""
+    short = [
+        f.name
+        for f in fault_matrix.FAULTS
+        if f.unknown and f.kind in ("stop", "slow") and f.away_s <= f.noticed_s
+    ]
+    assert short == []
+
+
 def test_noise_is_no_finding():
     """Weights that stay near what they were, and a rise towards a cluster that is known."""
     during = [sample(2, 3600), sample(3, 2500)]
-    assert watching.rising(BEFORE, during, ["east"]) == []
-    assert watching.collapsing(BEFORE, during) == []
-    assert watching.rising(BEFORE, [sample(2, 9000)], ["west"]) == []
+    assert judges.rising(BEFORE, [sample(2, 3450)], ALL, until=9) == []
+    assert judges.collapsing(BEFORE, during) == []
+    assert judges.rising(BEFORE, [sample(2, 9000)], [("", "west")], until=9) == []
 
 
 def test_a_rise_towards_what_is_unknown_is_found():
-    assert watching.rising(BEFORE, [sample(2, 4000)], ["east"]) == [
-        "west frontend → backend GET /: 3400 → 4000 towards east, unknown"
-    ]
+    """Of a whole cluster, or of one service in it."""
+    said = ["west frontend → backend GET /: 3400 → 4000 towards east, unknown"]
+    assert judges.rising(BEFORE, [sample(2, 4000)], ALL, until=9) == said
+    assert judges.rising(BEFORE, [sample(2, 4000)], [("backend", "east")], until=9) == said
+    assert judges.rising(BEFORE, [sample(2, 4000)], [("till", "east")], until=9) == []
+
+
+def test_what_is_healed_is_unknown_for_as_long_as_the_boards_say_so_or_are_old():
+    rose = sample(20, 4000)
+    assert judges.rising(BEFORE, [rose], ALL, until=9) == []
+    for more in (
+        {"unknown": {"east": {"*": "no spans"}}},
+        {"unknown": {"east": {"backend": "?"}}},
+        {"age_s": {"east": 60}},
+    ):
+        assert len(judges.rising(BEFORE, [replace(rose, **more)], ALL, until=9)) == 1
 
 
 def test_a_collapse_and_a_rule_that_goes_away_are_found():
-    """A cluster that is lost may lose its weights; nobody else's rule may go."""
-    assert "3000 → 200 towards east" in watching.collapsing(BEFORE, [sample(2, 200)])[0]
-    assert watching.collapsing(BEFORE, [sample(2, 0)], lost=["east"]) == []
+    """A cluster that is lost, or whose way is slow, may lose its weights; nobody else's rule may go."""
+    assert "3000 → 900 towards east" in judges.collapsing(BEFORE, [sample(2, 900)])[0]
+    assert judges.collapsing(BEFORE, [sample(2, 0)], lost=["east"]) == []
+    assert judges.collapsing(BEFORE, [sample(2, 0)], left=["east"]) == []
     gone = Sample(2, {KIOSK: BEFORE[0].weights[KIOSK]}, BEFORE[0].placed)
-    assert len(watching.collapsing(BEFORE, [gone])) == 2
+    assert len(judges.collapsing(BEFORE, [gone], left=["east"])) == 1
 
 
 def test_a_rule_of_the_other_application_must_not_change_at_all():
-    assert watching.changing(BEFORE, [sample(2, 9000)], ["kiosk"]) == []
-    assert len(watching.changing(BEFORE, [sample(2, 3000, kiosk=1)], ["kiosk"])) == 1
+    assert judges.changing(BEFORE, [sample(2, 9000)], ["kiosk"]) == []
+    assert len(judges.changing(BEFORE, [sample(2, 3000, kiosk=1)], ["kiosk"])) == 1
 
 
 def test_an_envoy_that_is_not_placed_is_found():
     """An absent key is no finding unless it must be there."""
-    assert watching.vanishing(STACK, BEFORE, [], always=True) == []
-    assert len(watching.vanishing(STACK, [sample(2, 0, east={})], [], always=False)) == 1
-    assert watching.vanishing(STACK, [sample(2, 0, east=None)], [], always=False) == []
-    assert watching.vanishing(STACK, [sample(2, 0, east=None)], [], always=True) == ["east: no placement"]
-    assert watching.vanishing(STACK, [sample(2, 0, east={})], ["east"], always=True) == []
+    assert judges.vanishing(EXPECTED, BEFORE, always=True) == []
+    assert len(judges.vanishing(EXPECTED, [sample(2, 0, east={})], always=False)) == 1
+    assert judges.vanishing(EXPECTED, [sample(2, 0, east=None)], always=False) == []
+    assert judges.vanishing(EXPECTED, [sample(2, 0, east=None)], always=True) == ["east: no placement"]
+
+
+def test_demand_of_a_cluster_that_does_not_lie_must_stay():
+    during = [Sample(2, {}, demand={"west": {"gateway GET /": 90.0}})]
+    assert judges.misled(BEFORE, during, liars=["east"]) == [
+        "west gateway GET /: demand 40.0 → 90.0 by another's lie"
+    ]
+    assert judges.misled(BEFORE, during, liars=["west"]) == judges.misled(BEFORE, BEFORE, liars=[]) == []
+
+
+def test_what_is_unknown_or_not_placed_is_not_back():
+    assert judges.missing(BEFORE[0], EXPECTED) == []
+    unknown = Sample(2, {}, BEFORE[0].placed, {"west": {"*": "no spans"}})
+    assert judges.missing(unknown, EXPECTED) == ["west: '*' unknown: no spans"]
+    assert judges.missing(sample(2, 0, east=None), EXPECTED) == ["east: no placement"]
+
+
+def test_the_band_says_how_far_weights_went():
+    assert judges.band(BEFORE, [sample(2, 1500), sample(3, 4400)]).startswith("most +1500 ")
+    assert "least 50% (west frontend → backend GET / at east, 3000..3400 → 1500..1500)" in judges.band(
+        BEFORE, [sample(2, 1500)]
+    )

@@ -1,0 +1,133 @@
+"""What of a fault's samples is wrong: pure functions, each returning what it found in words."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from spillway_contracts import names
+from watching import Rule, Sample
+
+# In weights, which sum to 10 000. A step of PAPA's is 500: it is no noise towards what is unknown. Much has collapsed
+# when less than a third of it is left.
+RISE, KEPT, MUCH = 100, 1 / 3, 500
+_OLD_S = 15.0  # boards that are older say nothing of now
+# A cluster's demand that others' lies have changed: more than so many times what it was, or less than that part.
+_CHANGED = 2.0
+
+
+def rising(
+    before: list[Sample], during: list[Sample], unknown: Iterable[tuple[str, str]], until: float
+) -> list[str]:
+    """Weights towards a (service or "" for all, cluster) whose load is unknown that rise above every value before. It is
+    unknown until then (Unix seconds), and after that for as long as the boards say so or are old."""
+    said = {}
+    for sample in during:
+        for rule, weights in sample.weights.items():
+            called = rule[2].partition(" ")[0]
+            for service, cluster in unknown:
+                most = max((s.weights.get(rule, {}).get(cluster, 0) for s in before), default=0)
+                is_unknown = sample.at <= until or _unknown(sample, called, cluster)
+                if service in ("", called) and is_unknown and weights.get(cluster, 0) > most + RISE:
+                    said[rule, cluster] = (
+                        f"{_name(rule)}: {most} → {weights[cluster]} towards {cluster}, unknown"
+                    )
+    return list(said.values())
+
+
+def _unknown(sample: Sample, service: str, cluster: str) -> bool:
+    found = sample.unknown.get(cluster, {})
+    whole = names.VALUE_WHOLE_CLUSTER in found
+    return whole or service in found or sample.age_s.get(cluster, 0.0) > _OLD_S
+
+
+def collapsing(
+    before: list[Sample], during: list[Sample], lost: Iterable[str] = (), left: Iterable[str] = ()
+) -> list[str]:
+    """Rules that go away, and weights that fall below a part of the least value before."""
+    said = {}
+    common = set.intersection(*(set(s.weights) for s in before)) if before else set()
+    for rule in {r for r in common if r[0] not in lost}:
+        least = {c: min(s.weights[rule].get(c, 0) for s in before) for c in before[0].weights[rule]}
+        for sample in during:
+            now = sample.weights.get(rule, {})
+            for cluster, weight in least.items():
+                gone = weight > MUCH and now.get(cluster, 0) < weight * KEPT
+                if gone and cluster not in {*lost, *left}:
+                    said[rule, cluster] = f"{_name(rule)}: {weight} → {now.get(cluster, 0)} towards {cluster}"
+    return list(said.values())
+
+
+def changing(before: list[Sample], during: list[Sample], services: Iterable[str]) -> list[str]:
+    """Rules of these callers whose weights are not what they were."""
+    if not before:
+        return []
+    last = {r: w for r, w in before[-1].weights.items() if r[1] in set(services)}
+    said = {} if last else {None: f"no rules of {', '.join(services)}"}
+    for sample in during:
+        for rule, weights in last.items():
+            if sample.weights.get(rule) != weights:
+                said[rule] = (
+                    f"{_name(rule)}: {dict(weights)} → {sample.weights.get(rule)}, of another application"
+                )
+    return list(said.values())
+
+
+def vanishing(expected: Mapping[str, Counter[str]], during: list[Sample], always: bool) -> list[str]:
+    """Envoys that are not placed though they live. An absent key says nothing, unless it must be there `always`."""
+    said = {}
+    for cluster, envoys in expected.items():
+        for sample in during:
+            placed = sample.placed[cluster]
+            if placed is None and always:
+                said[cluster] = f"{cluster}: no placement"
+            if placed is not None and placed != envoys:
+                said[cluster] = f"{cluster}: placement {placed}, expected {dict(envoys)}"
+    return list(said.values())
+
+
+def misled(before: list[Sample], during: list[Sample], liars: Iterable[str]) -> list[str]:
+    """Demand of clusters that do not lie and is not what it was."""
+    said = {}
+    for sample in during:
+        for cluster, demand in sample.demand.items():
+            for class_id, rps in demand.items() if cluster not in liars else ():
+                was = [s.demand[cluster][class_id] for s in before if class_id in s.demand.get(cluster, {})]
+                if not was or not min(was) / _CHANGED <= rps <= max(was) * _CHANGED:
+                    said[cluster, class_id] = (
+                        f"{cluster} {class_id}: demand {max(was, default=0.0):.1f} → {rps:.1f} by another's lie"
+                    )
+    return list(said.values())
+
+
+def missing(sample: Sample, expected: Mapping[str, Counter[str]]) -> list[str]:
+    """What is not back: services that are unknown, and Envoys that are not placed."""
+    unknown = [
+        f"{c}: {s!r} unknown: {why}" for c, found in sample.unknown.items() for s, why in found.items()
+    ]
+    return unknown + vanishing(expected, [sample], always=True)
+
+
+def band(before: list[Sample], during: list[Sample]) -> str:
+    """How far weights went: the largest rise above every value before, and the smallest part that was left of what was
+    much."""
+    rise, kept = (0, "none"), (math.inf, "none")
+    rules = set.intersection(*(set(s.weights) for s in [*before, *during])) if before and during else set()
+    for rule in rules:
+        for cluster in set().union(*(s.weights[rule] for s in [*before, *during])):
+            was = [s.weights[rule].get(cluster, 0) for s in before]
+            now = [s.weights[rule].get(cluster, 0) for s in during]
+            where = f"{_name(rule)} at {cluster}, {min(was)}..{max(was)} → {min(now)}..{max(now)}"
+            rise = max(rise, (max(now) - max(was), where))
+            if min(was) > MUCH:
+                kept = min(kept, (min(now) / min(was), where))
+    return f"most {rise[0]:+d} ({rise[1]}), least {kept[0]:.0%} ({kept[1]})"
+
+
+def reasons(during: list[Sample]) -> str:
+    """What the boards said was unknown."""
+    found = {f"{cluster}/{name}" for s in during for cluster, names in s.unknown.items() for name in names}
+    return ", ".join(sorted(found)) or "nothing"
+
+
+def _name(rule: Rule) -> str:
+    return f"{rule[0]} {rule[1]} → {rule[2]}"

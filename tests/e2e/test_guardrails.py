@@ -1,0 +1,87 @@
+"""The guardrails that are shipped bound the running loop, and an optimizer that is away for longer than its rules last
+changes nothing."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import judges
+import pytest
+import yaml
+from faults import WEST, stop
+from loop_harness import Background, Loop
+from spillway_contracts import names
+from spillway_lab.stack import GUARDRAILS, INFRA
+from spillway_lab.testing.waiting import eventually
+from watching import Sample, Watch, Weights
+
+pytestmark = [pytest.mark.matrix, pytest.mark.timeout(900)]
+SHIPPED = INFRA / "guardrails.yaml"
+_AWAY_S = 160.0  # rules expire after 120 s
+_NOISE = 1  # in weights: of rounding
+_TAKEN = "SELECT count() FROM solves WHERE trigger = 'guardrails' AND at > fromUnixTimestamp64Milli(toInt64(%(at)s))"
+
+
+@pytest.fixture
+def shipped(loop: Loop, guardrails: Path) -> Iterator[dict]:
+    """The stack runs under the shipped guardrails, and afterwards under the lab's again."""
+    use(loop, guardrails, yaml.safe_load(SHIPPED.read_text()))
+    yield yaml.safe_load(SHIPPED.read_text())
+    guardrails.write_text(GUARDRAILS.read_text())
+
+
+def use(loop: Loop, guardrails: Path, document: dict) -> None:
+    """Writes the file; returns once the optimizer has solved within it."""
+    client, now = loop.clickhouse(), time.time()
+    guardrails.write_text(yaml.safe_dump(document))
+    eventually(
+        lambda: client.execute(_TAKEN, {"at": int(now * 1000)})[0][0], "a solve within the changed guardrails"
+    )
+
+
+def test_rules_hold_through_an_optimizer_outage_within_the_shipped_guardrails(
+    loop: Loop, guardrails: Path, shipped: dict
+):
+    """No request fails, no weight changes while nobody proposes, though all rules expire; then rules are renewed, and a
+    change that the operator asks for comes in steps of at most the largest shift."""
+    background = Background(loop.stack, "guarded", 10, endless=True)
+    loop.closed_since(time.time())
+    away, back = stop("optimizer", "papa")
+    with Watch(loop.stack, loop.control) as watch:
+        time.sleep(10)
+        away(loop)
+        began = time.time()
+        time.sleep(_AWAY_S)
+        ended = time.time()
+        back(loop)
+        renewed = loop.closed_since(ended)
+        again = time.time()
+        least = shipped["minimum_local_share"]
+        wanted = min(names.VALUE_WEIGHT_TOTAL, local(watch.now().weights) + 3 * shipped["maximum_shift"] // 2)
+        use(loop, guardrails, shipped | {"minimum_local_share": wanted})
+        eventually(lambda: local(watch.now().weights) >= wanted, "the larger local share", 90)
+        published, routed = watch.published(again, time.time()), watch.routed(began, ended)
+    before = watch.routed(began - 10, began)
+    print(f"away {ended - began:.0f} s, back in {again - ended:.1f} s; {judges.band(before[-1:], routed)}")
+    assert min(r.expires_at.seconds for r in renewed.rulesets.values()) > ended
+    assert before and len(routed) > 0.5 * _AWAY_S
+    assert [s.at - began for s in routed if moved(before[-1], s) > _NOISE] == []
+    assert all(local(s.weights) >= least for s in [*routed, *published])
+    steps = [moved(a, b) for a, b in zip(published, published[1:], strict=False) if a.weights != b.weights]
+    print(f"steps of {steps}")
+    assert steps and max(steps) <= shipped["maximum_shift"] + _NOISE
+    assert background.failures() == []
+
+
+def local(weights: Weights) -> int:
+    """The smallest share that a rule of the west keeps there."""
+    return min(w.get(WEST, 0) for (cluster, *_), w in weights.items() if cluster == WEST)
+
+
+def moved(before: Sample, after: Sample) -> int:
+    """The largest change of a weight; a rule that is gone is one of all."""
+    return max(
+        abs(after.weights.get(rule, {}).get(cluster, 0) - weight)
+        for rule, weights in before.weights.items()
+        for cluster, weight in weights.items()
+    )
