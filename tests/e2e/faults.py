@@ -13,15 +13,14 @@ from spillway_lab.pods import HOST
 
 WEST, EAST = "west", "east"
 Act = Callable[[Loop], None]
-Course = tuple[Act, Act]  # how it begins, and how it is healed
-_UP_S = 20.0  # until a process that is started again has a process id
+Steps = tuple[Act, Act]  # how a fault begins, and how it is healed
 
 
 def nothing(_: Loop) -> None:
     """No fault."""
 
 
-def stop(*processes: str) -> Course:
+def stop(*processes: str) -> Steps:
     """kill -9 of all at once, absence, start."""
 
     def inject(loop: Loop) -> None:
@@ -45,17 +44,17 @@ def stop(*processes: str) -> Course:
     return inject, heal
 
 
-def crash(process: str) -> Course:
+def crash(process: str) -> Steps:
     """kill -9; the supervisor starts it again."""
     return lambda loop: loop.stack.supervisor.kill(process), nothing
 
 
-def restart(process: str) -> Course:
+def restart(process: str) -> Steps:
     """An orderly end (SIGTERM), then a start."""
     return lambda loop: loop.stack.supervisor.restart_process(process), nothing
 
 
-def freeze(*processes: str) -> Course:
+def freeze(*processes: str) -> Steps:
     """SIGSTOP: connections stay open and nothing answers."""
 
     def send(number: int) -> Act:
@@ -69,7 +68,7 @@ def freeze(*processes: str) -> Course:
     return send(signal.SIGSTOP), send(signal.SIGCONT)
 
 
-def exports_stop() -> Course:
+def exports_stop() -> Steps:
     """What stands between one Envoy and its collector is closed."""
 
     def enable(enabled: bool) -> Act:
@@ -78,7 +77,7 @@ def exports_stop() -> Course:
     return enable(False), enable(True)
 
 
-def exports_reset() -> Course:
+def exports_reset() -> Steps:
     """Its connection is cut, and may be made again at once."""
     close, open_again = exports_stop()
 
@@ -89,16 +88,16 @@ def exports_reset() -> Course:
     return inject, nothing
 
 
-def exports_slow(latency_ms: int) -> Course:
+def exports_slow(latency_ms: int) -> Steps:
     return _latency(lambda _: [EXPORTS], latency_ms)
 
 
-def far(cluster: str, latency_ms: int) -> Course:
+def far(cluster: str, latency_ms: int) -> Steps:
     """The ways into a cluster are so much longer."""
     return _latency(lambda loop: _ways(loop, cluster), latency_ms)
 
 
-def lose(cluster: str) -> Course:
+def lose(cluster: str) -> Steps:
     """No way leads into the cluster any more, and all that runs there is killed."""
 
     def processes(loop: Loop) -> list[str]:
@@ -138,7 +137,7 @@ def _ways(loop: Loop, cluster: str) -> list[str]:
     return [way.name for way in loop.stack.plan.wan if way.destination_cluster == cluster]
 
 
-def _latency(proxies: Callable[[Loop], list[str]], latency_ms: int) -> Course:
+def _latency(proxies: Callable[[Loop], list[str]], latency_ms: int) -> Steps:
     toxic = {"name": "slow", "type": "latency", "attributes": {"latency": latency_ms}}
 
     def inject(loop: Loop) -> None:
