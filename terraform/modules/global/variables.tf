@@ -99,8 +99,12 @@ variable "redis_user_file" {
 variable "clusters" {
   description = "Names of the application clusters: each one's relay is a NATS user, its collectors a Kafka user with topics of its own."
   type        = list(string)
-  default     = []
   nullable    = false
+
+  validation {
+    condition     = length(var.clusters) > 0
+    error_message = "clusters: at least one name. The chart takes no empty list: there would be no topic to read."
+  }
 }
 
 variable "write_only_secrets" {

@@ -98,3 +98,11 @@ run "an_address_holds_no_password" {
   }
   expect_failures = [var.servers]
 }
+
+run "no_clusters_are_refused_before_anything_is_made" {
+  command = plan
+  variables {
+    clusters = []
+  }
+  expect_failures = [var.clusters]
+}
