@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from redis.exceptions import RedisError
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import ContractError, names, traffic_class
-from spillway_contracts.hot_state import DemandEntry
+from spillway_contracts.hot_state import DemandEntry, UnknownEntry
 from spillway_lab import envoys
 from spillway_lab.control import Control
 from spillway_lab.stack import LabStack
@@ -120,8 +120,10 @@ class Watch:
         return {s.service: s.connected_envoys for s in heartbeat.services}
 
     def _unknown(self, cluster: str) -> dict[str, str]:
+        """Reasons by service. A field without a reason says that the service is known."""
         found = self._redis.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
-        return {name.decode(): text.decode(errors="replace") for name, text in found.items()}
+        reasons = {name.decode(): UnknownEntry.from_json(text).reason for name, text in found.items()}
+        return {name: reason for name, reason in reasons.items() if reason}
 
     def _demand(self, cluster: str) -> dict[str, DemandEntry]:
         found = self._redis.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
