@@ -77,7 +77,7 @@ _BY_AGE_S = 17.0
 _WORKER = "streams-exclusive-2"  # of some of the partitions
 
 # Weights may not collapse by themselves: the judge finds nothing where nothing happens, for the longest time of a fault.
-CONTROL = Fault("nothing", "no part", nothing, nothing, away_s=60, back_s=45, core=True)
+CONTROL = Fault("nothing", "no part", nothing, nothing, away_s=60, back_s=45)
 
 MATRIX = [
     Fault("stop", "relay", *stop(_RELAYS[0]), away_s=6, back_s=45, core=True),

@@ -100,11 +100,18 @@ def misled(before: list[Sample], during: list[Sample], liars: Iterable[str]) -> 
 
 
 def missing(sample: Sample, expected: Mapping[str, Counter[str]]) -> list[str]:
-    """What is not back: services that are unknown, and Envoys that are not placed."""
+    """What is not back: services that are unknown, or of which the boards say nothing new, and Envoys that are not
+    placed."""
     unknown = [
         f"{c}: {s!r} unknown: {why}" for c, found in sample.unknown.items() for s, why in found.items()
     ]
-    return unknown + vanishing(expected, [sample], always=True)
+    unsaid = [
+        f"{c}: nothing says that {s!r} is known"
+        for c, services in expected.items()
+        for s in sorted(services)
+        if s not in sample.unknown.get(c, {}) and sample.known_s.get(c, {}).get(s, math.inf) > _OLD_S
+    ]
+    return unknown + unsaid + vanishing(expected, [sample], always=True)
 
 
 def band(before: list[Sample], during: list[Sample]) -> str:

@@ -26,7 +26,7 @@ Weights = Mapping[Rule, Mapping[str, int]]  # by destination cluster
 @dataclass(frozen=True)
 class Sample:
     """At one moment: the rules in force and, of Redis, by cluster the Envoys of each service (None: the key is absent),
-    what the boards say is unknown, and the demand of each class."""
+    what the boards say is unknown, the demand of each class, and how old what is known of each service is."""
 
     at: float
     weights: Weights
@@ -34,6 +34,7 @@ class Sample:
     unknown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     demand: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     age_s: Mapping[str, float] = field(default_factory=dict)  # of the newest demand, by cluster
+    known_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by cluster and service
 
 
 class Watch:
@@ -79,11 +80,15 @@ class Watch:
         """What Redis says. Raises one of UNREADABLE."""
         clusters, now = self._stack.scenario.clusters, time.time()
         demand = {cluster: self._demand(cluster) for cluster in clusters}
+        said = {cluster: self._said(cluster) for cluster in clusters}
         return Sample(
             now,
             self._weights(),
             {cluster: self._placed(cluster) for cluster in clusters},
-            {cluster: self._unknown(cluster) for cluster in clusters},
+            {
+                c: {name: entry.reason for name, entry in found.items() if entry.reason}
+                for c, found in said.items()
+            },
             {
                 cluster: {name: entry.rps for name, entry in board.items()}
                 for cluster, board in demand.items()
@@ -91,6 +96,10 @@ class Watch:
             {
                 c: now - max((entry.at for entry in board.values()), default=0.0)
                 for c, board in demand.items()
+            },
+            {
+                c: {name: now - entry.at for name, entry in found.items() if not entry.reason}
+                for c, found in said.items()
             },
         )
 
@@ -119,11 +128,9 @@ class Watch:
         heartbeat = json_format.Parse(text, Heartbeat(), ignore_unknown_fields=True)
         return {s.service: s.connected_envoys for s in heartbeat.services}
 
-    def _unknown(self, cluster: str) -> dict[str, str]:
-        """Reasons by service. A field without a reason says that the service is known."""
+    def _said(self, cluster: str) -> dict[str, UnknownEntry]:
         found = self._redis.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
-        reasons = {name.decode(): UnknownEntry.from_json(text).reason for name, text in found.items()}
-        return {name: reason for name, reason in reasons.items() if reason}
+        return {name.decode(): UnknownEntry.from_json(text) for name, text in found.items()}
 
     def _demand(self, cluster: str) -> dict[str, DemandEntry]:
         found = self._redis.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))

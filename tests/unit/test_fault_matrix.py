@@ -19,7 +19,9 @@ ALL = [("", "east")]
 def sample(at: float, away: int, kiosk: int = 0, **placed: dict | None) -> Sample:
     rules = {CHAIN: {"west": 10_000 - away, "east": away}, KIOSK: {"west": 10_000 - kiosk, "east": kiosk}}
     demand = {"west": {"gateway GET /": 40.0}, "east": {"gateway GET /": 10.0}}
-    return Sample(at, rules, {"west": {"backend": 1}, "east": {"backend": 1}} | placed, {}, demand)
+    known_s = {"west": {"backend": 1.0}, "east": {"backend": 1.0}}
+    placed = {"west": {"backend": 1}, "east": {"backend": 1}} | placed
+    return Sample(at, rules, placed, {}, demand, known_s=known_s)
 
 
 BEFORE = [sample(0, 3000), sample(1, 3400)]
@@ -31,10 +33,9 @@ def test_every_kind_of_fault_of_every_part_is_in_the_matrix_once():
 
 
 def test_the_faults_of_a_minute_are_those_that_are_asked_for():
-    """One cluster's collector, one partition's worker, one Envoy's exports; and nothing at all for as long, which is in the
-    same run."""
+    """One cluster's collector, one partition's worker, one Envoy's exports."""
     long = {fault.name for fault in fault_matrix.FAULTS if fault.core and fault.away_s >= 60}
-    assert long == {"collector, stop", "worker, stop", "one Envoy's exports, stop", fault_matrix.CONTROL.name}
+    assert long == {"collector, stop", "worker, stop", "one Envoy's exports, stop"}
 
 
 def test_what_stops_is_away_for_longer_than_it_takes_to_notice():
@@ -105,10 +106,14 @@ def test_demand_of_a_cluster_that_does_not_lie_must_stay():
 
 
 def test_what_is_unknown_or_not_placed_is_not_back():
+    """What nothing is said of is not known; neither is what was known long ago."""
     assert judges.missing(BEFORE[0], EXPECTED) == []
-    unknown = Sample(2, {}, BEFORE[0].placed, {"west": {"*": "no spans"}})
+    unknown = replace(BEFORE[0], unknown={"west": {"*": "no spans"}})
     assert judges.missing(unknown, EXPECTED) == ["west: '*' unknown: no spans"]
     assert judges.missing(sample(2, 0, east=None), EXPECTED) == ["east: no placement"]
+    for known_s in ({"west": {"backend": 1.0}}, {"west": {"backend": 1.0}, "east": {"backend": 60.0}}):
+        said = judges.missing(replace(BEFORE[0], known_s=known_s), EXPECTED)
+        assert said == ["east: nothing says that 'backend' is known"]
 
 
 def test_the_band_says_how_far_weights_went():
