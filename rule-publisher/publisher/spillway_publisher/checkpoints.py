@@ -16,7 +16,6 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 
 from spillway_publisher.bases import positive, rule_key
-from spillway_publisher.bucket import LARGEST_VERSION
 from spillway_publisher.jetstream import TROUBLE
 from spillway_publisher.keys import Keys
 from spillway_publisher.signing import UnverifiedError
@@ -27,6 +26,7 @@ STREAM, SUBJECT = names.NATS_STREAM_CHECKPOINTS, names.NATS_SUBJECT_CHECKPOINTS
 DAYS = 30
 REFUSED = "checkpoint"  # of the counters: malformed.checkpoint.<reason>
 RETRY_S = 2.0
+REACH = 64  # messages, the last ones, in which the newest that counts is looked for
 WAITING = 64  # checkpoints that wait for NATS; beyond, the oldest is dropped and counted
 
 
@@ -60,8 +60,7 @@ class Reader:
     async def before(self, js: JetStreamContext, version: int, count: int = 1) -> list[Ruleset]:
         """The newest verified checkpoints below this version, newest first: at most `count`. Bisects by the versions
         that messages claim, so it reads a few of many; what is not verified is passed over and counted."""
-        state = (await js.stream_info(STREAM)).state
-        first, behind = max(1, state.first_seq), state.last_seq + 1
+        first, behind = await self._bounds(js)
         low, high = first, behind
         while low < high:
             middle = (low + high) // 2
@@ -78,6 +77,20 @@ class Reader:
                 result.append(found.ruleset)
             sequence -= 1
         return result
+
+    async def newest_verified(self, js: JetStreamContext) -> Ruleset | None:
+        """Of the last REACH messages, however many more a dropped key has signed."""
+        first, behind = await self._bounds(js)
+        for sequence in range(behind - 1, max(first, behind - REACH) - 1, -1):
+            found = await self._at(js, sequence)
+            if found and found.ruleset:
+                return found.ruleset
+        return None
+
+    async def _bounds(self, js: JetStreamContext) -> tuple[int, int]:
+        """The first number, and the one behind the last."""
+        state = (await js.stream_info(STREAM)).state
+        return max(1, state.first_seq), state.last_seq + 1
 
     async def _at(self, js: JetStreamContext, sequence: int) -> Checkpoint | None:
         """The message of this number, or the next one where it is gone; None: there is none from here on."""
@@ -117,12 +130,11 @@ class Checkpoints:
         self._filled = asyncio.Event()
 
     async def newest(self, js: JetStreamContext) -> Ruleset | None:
-        """The newest that a trusted key has signed. Raises jetstream.TROUBLE."""
+        """The newest that a trusted key has signed, of the last REACH. Raises jetstream.TROUBLE."""
         try:
-            found = await self._reader.before(js, LARGEST_VERSION)
+            return await self._reader.newest_verified(js)
         except NotFoundError:
             return None  # no stream yet
-        return found[0] if found else None
 
     def note(self, whole: Ruleset) -> None:
         """A ruleset of all clusters, with its version, that is in force now."""

@@ -128,15 +128,15 @@ async def _earlier(
 ):
     """The ruleset to go back to. Raises OperatorError."""
     newest = max((r.version for found in history.values() for r in found), default=0)
-    if not newest:
-        raise operator.OperatorError("there is no earlier version to go back to")
     if before is None:
         try:
             return operator.whole(history, operator.choose_version(history, to))
         except operator.OperatorError as error:
             # Beyond the bucket's history: the checkpoint from which on that version's rules were in force.
-            limit = newest if to is None else to + 1
-            found = await signed.checkpoints(js, limit, 2) if limit <= newest else []
+            # Without any (the bucket was emptied, or its key dropped) all of them are earlier.
+            behind = newest or LARGEST_VERSION
+            limit = behind if to is None else to + 1
+            found = await signed.checkpoints(js, limit, 2) if limit <= behind else []
             found = found if to is None else found[:1]
             if not found:
                 raise error from None
@@ -156,7 +156,7 @@ async def rollback(
         history = await signed.history(js)
         old = await _earlier(js, signed, history, to, before)
         signed.tell()
-        newest = max(ruleset.version for found in history.values() for ruleset in found)
+        newest = max((ruleset.version for found in history.values() for ruleset in found), default=0)
         proposal = operator.rollback(old, newest, reason, lifetime_s, time.time_ns())
         given = await _in_force(js, signed, proposal, history)
     print(f"version {given} is in force: the rules of version {old.version}")

@@ -17,6 +17,7 @@ class Known:
     def __init__(self, clusters: Collection[str]) -> None:
         self._clusters = sorted(clusters)
         self._newest: dict[str, Ruleset] = {}
+        self.unread: str | None = None  # why the newest checkpoint could not be read
 
     def forget(self) -> None:
         """Other keys are trusted now, so everything is read again."""
@@ -48,10 +49,13 @@ class Known:
         """Why it is not known what relays route by; None: it is. `serving`: by cluster, the newest version that its relays
         serve, without clusters whose relays are silent; `listened`: whether all relays have had the time to report."""
         for cluster in self._clusters:
-            if cluster in self._newest:
+            version = serving.get(cluster)
+            if cluster in self._newest or version == 0:
                 continue
-            if version := serving.get(cluster):
+            if self.unread:
+                return f"the bucket has nothing of {cluster!r}, and the newest checkpoint cannot be read: {self.unread}"
+            if version:
                 return f"relays of {cluster!r} serve version {version}, which is neither in the bucket nor a checkpoint"
-            if not self._newest and not listened and cluster not in serving:
+            if not self._newest and not listened:
                 return f"no relay of {cluster!r} has reported yet which version it serves"
         return None

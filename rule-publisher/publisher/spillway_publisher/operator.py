@@ -143,12 +143,14 @@ def whole(history: Mapping[str, list[Ruleset]], version: int) -> Ruleset:
 
 def rollback(old: Ruleset, newest: int, reason: str, lifetime_s: float, now_ns: int) -> Ruleset:
     """A proposal of the operator with an earlier version's rules; their input window stays. `newest`: the version in
-    force, from which it starts: another operator's change meanwhile refuses it."""
+    force, from which it starts: another operator's change meanwhile refuses it. 0: the bucket has none, and no
+    base is said."""
     proposal = Ruleset()
     proposal.CopyFrom(old)
     proposal.ClearField("fencing_token")
     proposal.ClearField("reset_fences")
-    proposal.base_version = newest
+    if newest:
+        proposal.base_version = newest
     proposal.ClearField("denials")  # the publisher says today's
     proposal.id = f"rollback-{old.version}-{uuid.uuid4()}"
     proposal.version = 0

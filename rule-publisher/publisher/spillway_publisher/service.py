@@ -33,7 +33,7 @@ RETRY_S = 0.5
 FLUSH_S = 2.0
 FROZEN_EXPIRY_S = 120
 ENFORCE_S = 10.0
-LEARN_S = 5.0
+LEARN_S, LEARN_AGAIN_S = 5.0, 15.0
 
 
 class Service:
@@ -67,7 +67,7 @@ class Service:
         self._known = Known(self._clusters)
         self._proposals.in_force, self._proposals.unknown = self._in_force, self._unknown
         self._said_unknown: str | None = None
-        self._listening_since = time.monotonic()
+        self._listening_since = self._learned = time.monotonic()
         self._recovered = False
 
     async def run(self) -> None:
@@ -158,21 +158,26 @@ class Service:
             if changed or time.monotonic() - enforced > ENFORCE_S and not self._guardrails.current.shadow:
                 await self._enforce(js)
                 enforced = time.monotonic()
+            # After the kill switch, which it must not hold up.
+            if self._said_unknown and self._known.unread and time.monotonic() - self._learned > LEARN_AGAIN_S:
+                await self._learn(js)
             self._hot_state.in_force(self._in_force())
             await asyncio.sleep(self._settings.refresh_seconds)
             await self._bucket.refresh()
 
     async def _learn(self, js) -> None:
-        """Reads the newest checkpoint, in case that the bucket has lost what relays hold. Raises jetstream.TROUBLE while
-        nothing else is known."""
-        in_force = self._in_force()
+        """Reads the newest checkpoint, in case that the bucket has lost what relays hold. Publishing goes on without it."""
+        self._in_force()
         try:
             checkpoint = await asyncio.wait_for(self._checkpoints.newest(js), LEARN_S)
+            self._known.unread = None
         except jetstream.TROUBLE as error:
-            if set(in_force) != set(self._clusters):
-                raise
-            log.warning("the newest checkpoint cannot be read: %s", Telemetry.describe(error))
+            why = error if str(error) else f"no answer within {LEARN_S:g} s"
+            self._known.unread = Telemetry.describe(why)
+            log.warning("the newest checkpoint cannot be read: %s", self._known.unread)
             return
+        finally:
+            self._learned = time.monotonic()
         now = time.time_ns()
         if checkpoint is None or checkpoint.version > now // 1_000_000 + names.VALUE_VERSION_AHEAD_MS:
             return
