@@ -58,7 +58,8 @@ def decide(
     """`candidate` are the newest rules, `least_bad` what verify takes."""
     memory = _adopt(memory, policy, in_force, now)
     if minimises:
-        known = memory.own if memory.own is not None else in_force.rules if in_force else {}
+        routed = in_force.routing(now) if in_force else {}
+        known = memory.own if memory.own is not None else routed
         candidate = without_noise(problem, known, candidate, least_bad)
     fresh = Memory(policy, candidate, candidate, now, before=memory.own if memory.policy == policy else None)
 

@@ -5,8 +5,12 @@ import random
 
 import pytest
 from mesh import NOW, Mesh
+from spillway.v1.ruleset_pb2 import Origin, Ruleset
+from spillway_contracts import names
 from spillway_contracts.hot_state import NetworkEntry
 from spillway_optimizer.constraints import Constraints
+from spillway_optimizer.decide import Memory, Thresholds, decide
+from spillway_optimizer.hot import InForce
 from spillway_optimizer.noise import without_noise
 from spillway_optimizer.rules import RuleKey, max_difference
 from spillway_optimizer.telemetry import NetworkRow
@@ -151,3 +155,17 @@ def test_noise_keeps_no_rule_where_it_may_not_be(chain):
     floor = dataclasses.replace(problem, constraints=Constraints(min_local_share=0.5))
     away = {**home, keys[1]: {"east": 10_000}}
     assert without_noise(floor, away, home, None) == home
+
+
+@pytest.mark.parametrize("since_s", [-60.0, names.VALUE_HOLD_SECONDS + 60.0])
+def test_noise_keeps_a_rule_only_as_long_as_relays_route_by_it(chain, since_s):
+    """A leader that takes over finds a remote split, and its candidate is local. The gain may be chance. The split
+    stays while relays route by it. After it has given way to local calls, it does not come back."""
+    problem, home, _, keys = _two_rules(chain, noise_ms=50.0)
+    expired = Ruleset()
+    expired.expires_at.FromSeconds(1000)
+    split = {**home, keys[1]: {"west": 2000, "east": 8000}}
+    rulesets = {"west": expired, "east": expired}
+    found = InForce(split, Origin.ORIGIN_OPTIMIZER, "spillway", {"west": 7, "east": 7}, "id", rulesets)
+    decision = decide(Memory(), "spillway", home, True, problem, found, 1000.0 + since_s, Thresholds())
+    assert decision.rules[keys[1]] == (split if since_s < 0 else home)[keys[1]]
