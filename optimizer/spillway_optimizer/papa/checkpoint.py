@@ -1,11 +1,11 @@
-"""What PAPA keeps in Redis over a restart: progress, what it compared with, and a step not yet judged."""
+"""What PAPA keeps in Redis over a restart: progress, what it compared with, and steps not yet kept or rolled back."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spillway_optimizer.papa.step import Progress
-from spillway_optimizer.rules import RuleKey, Rules
+from spillway_optimizer.rules import RuleKey, Rules, Weights
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,18 @@ class Trial:
     after: Mapping[str, int]
     objective_before_ms: float
 
+    def to_json(self) -> dict:
+        return {
+            "key": list(self.key),
+            "before": dict(self.before),
+            "after": dict(self.after),
+            "objective_before_ms": self.objective_before_ms,
+        }
+
+    @classmethod
+    def from_json(cls, d: Mapping) -> "Trial":
+        return cls(RuleKey(*d["key"]), d["before"], d["after"], d["objective_before_ms"])
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -24,9 +36,16 @@ class Checkpoint:
     rules: Rules | None = None  # in force at the start of the last step, its outcome included
     latency_ms: Mapping[str, float] = field(default_factory=dict)
     trial: Trial | None = None
+    # To be rolled back once their destinations are known.
+    parked: Mapping[RuleKey, Trial] = field(default_factory=dict)
+
+    def ended(self, key: RuleKey, weights: Weights | None, parked: Trial | None = None) -> "Checkpoint":
+        """Without the trial of this rule, of which `weights` are in force now; None: others have changed them."""
+        others = {other: trial for other, trial in self.parked.items() if other != key}
+        rules = self.rules if weights is None or self.rules is None else {**self.rules, key: weights}
+        return replace(self, rules=rules, trial=None, parked=others | ({key: parked} if parked else {}))
 
     def to_json(self) -> str:
-        trial = self.trial
         return json.dumps(
             {
                 "attempts": [[*key, count] for key, count in sorted(self.progress.attempts.items())],
@@ -35,13 +54,8 @@ class Checkpoint:
                 if self.rules is None
                 else [[*k, dict(w)] for k, w in sorted(self.rules.items())],
                 "latency_ms": dict(sorted(self.latency_ms.items())),
-                "trial": trial
-                and {
-                    "key": list(trial.key),
-                    "before": dict(trial.before),
-                    "after": dict(trial.after),
-                    "objective_before_ms": trial.objective_before_ms,
-                },
+                "trial": self.trial and self.trial.to_json(),
+                "parked": [trial.to_json() for _, trial in sorted(self.parked.items())],
             }
         )
 
@@ -52,7 +66,8 @@ class Checkpoint:
             return cls()
         try:
             d = json.loads(text)
-            trial = d["trial"]
+            # Version 0.1.0 writes none.
+            parked = [Trial.from_json(trial) for trial in d.get("parked", [])]
             return cls(
                 Progress(
                     {RuleKey(*row[:3]): int(row[3]) for row in d["attempts"]},
@@ -60,10 +75,8 @@ class Checkpoint:
                 ),
                 None if d["rules"] is None else {RuleKey(*row[:3]): row[3] for row in d["rules"]},
                 d["latency_ms"],
-                trial
-                and Trial(
-                    RuleKey(*trial["key"]), trial["before"], trial["after"], trial["objective_before_ms"]
-                ),
+                d["trial"] and Trial.from_json(d["trial"]),
+                {trial.key: trial for trial in parked},
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"papa checkpoint: {type(error).__name__}: {error}") from error

@@ -102,35 +102,49 @@ class Worker:
                 self.checkpoint.trial, None, "PAPA was interrupted before it could judge this step"
             )
             return
+        for trial in self.checkpoint.parked.values():
+            await self._roll_back(
+                trial, None, "a destination was unknown when this step was to be rolled back"
+            )
         in_force = await self.watch.complete(self.checkpoint.rules)
         before = await self.watch.measure(in_force)
         self._restart(in_force.rules, before)
-        key = choose(
-            in_force.rules, before.observations, before.rule_rps, self.checkpoint.progress, self.parameters
-        )
-        if key is None:
+        trial = await self._choose(in_force.rules, before)
+        if trial is None:
             await self._save(self.checkpoint)
             self.states.say(
                 "papa", f"{len(self.checkpoint.progress.converged)} rules converged; nothing to do"
             )
             return
-        await self._step(in_force, key, before)
+        await self._step(in_force, trial, before)
 
     def _restart(self, rules: Rules, now: Measurement) -> None:
         c = self.checkpoint
         progress = c.progress
         if c.rules is not None:
             progress = restart(progress, c.rules, rules, c.latency_ms, now.latency_ms, self.parameters)
-        self.checkpoint = Checkpoint(progress, rules, now.latency_ms)
+        self.checkpoint = replace(c, progress=progress, rules=rules, latency_ms=now.latency_ms)
 
-    async def _step(self, in_force: InForce, key: RuleKey, before: Measurement) -> None:
-        weights = in_force.rules[key]
-        d = discrepancies(weights, before.observations[key], before.rule_rps.get(key, 0.0))
-        after = shift(weights, d, self.parameters.gamma)
-        await self._check_known(key, weights, after)
-        trial = Trial(key, dict(weights), after, before.objective_ms)
+    async def _choose(self, rules: Rules, before: Measurement) -> Trial | None:
+        """The next step. Rules are passed over while they wait for their rollback, or while their step would send more to
+        a destination that is unknown."""
+        left = {key: weights for key, weights in rules.items() if key not in self.checkpoint.parked}
+        while key := choose(
+            left, before.observations, before.rule_rps, self.checkpoint.progress, self.parameters
+        ):
+            weights = left.pop(key)
+            d = discrepancies(weights, before.observations[key], before.rule_rps.get(key, 0.0))
+            after = shift(weights, d, self.parameters.gamma)
+            if why := await self._gained(key, weights, after):
+                self.states.say("unknown", f"no step of {key}: {why}")
+            else:
+                return Trial(key, dict(weights), after, before.objective_ms)
+        return None
+
+    async def _step(self, in_force: InForce, trial: Trial, before: Measurement) -> None:
+        key, weights, after = trial.key, trial.before, trial.after
         gaps = ", ".join(f"{c} {o.gap_ms:+.1f} ms" for c, o in sorted(before.observations[key].items()))
-        self.states.say("papa", f"trying {key} {dict(weights)} -> {after}")
+        self.states.say("papa", f"trying {key} {weights} -> {after}")
         # Noted before it is published: a crash in between must find the step to roll it back.
         await self._save(replace(self.checkpoint, trial=trial))
         await self._publish(in_force, key, after, f"PAPA: observed against predicted: {gaps}")
@@ -148,14 +162,13 @@ class Worker:
         progress = judge(self.checkpoint.progress, key, improved, self.parameters)
         if improved:
             self._row(trial, result.objective_ms, "kept", gaps, ruleset.ruleset_id)
-            rules = {**self.checkpoint.rules, key: _positive(after)}
-            await self._save(Checkpoint(progress, rules, result.latency_ms))
+            kept = self.checkpoint.ended(key, _positive(after))
+            await self._save(replace(kept, progress=progress, latency_ms=result.latency_ms))
             return
-        attempted = self.checkpoint
-        self.checkpoint = replace(attempted, progress=progress)
+        self.checkpoint = replace(self.checkpoint, progress=progress)
         if not await self._roll_back(trial, result.objective_ms, gaps):
             # Others have changed the rule: what was measured says nothing of it any more.
-            await self._save(replace(attempted, progress=without(progress, {key})))
+            await self._save(replace(self.checkpoint, progress=without(progress, {key})))
         elif key in progress.converged:
             why = f"{self.parameters.theta} attempts in a row without improvement"
             self._row(trial, result.objective_ms, "converged", why, ruleset.ruleset_id)
@@ -172,33 +185,32 @@ class Worker:
         return test.verdict, measure(found, expected(ruleset))
 
     async def _roll_back(self, trial: Trial, objective_ms: float | None, why: str) -> bool:
-        """Puts the weights before the trial back. False, and nothing done: others have changed them since. Raises
-        Interrupted while it cannot be done."""
+        """Puts the weights before the trial back, or parks the trial while a destination that would get more is unknown.
+        False, and nothing done: others have changed them since. Raises Interrupted while it cannot be done."""
         in_force = await self.watch.complete(settled=False)
-        nan = float("nan")
-        mine = _weights(in_force, trial.key) == _positive(trial.after)
-        if mine:
-            await self._check_known(trial.key, trial.after, trial.before)
-            await self._publish(
-                in_force, trial.key, trial.before, "PAPA: rolled back, no improvement was observed"
-            )
-            await self.watch.until(lambda now: _weights(now, trial.key) == _positive(trial.before))
-            self._row(
-                trial, nan if objective_ms is None else objective_ms, "rolled_back", why, in_force.ruleset_id
-            )
-        await self._save(replace(self.checkpoint, trial=None))
-        return mine
+        key, before, after = trial.key, _positive(trial.before), _positive(trial.after)
+        if _weights(in_force, key) != after:
+            await self._save(self.checkpoint.ended(key, None))
+            return False
+        if reason := await self._gained(key, trial.after, trial.before):
+            self.states.say("unknown", f"the rollback of {key} waits: {reason}")
+            await self._save(self.checkpoint.ended(key, after, trial))
+            return True
+        await self._publish(in_force, key, trial.before, "PAPA: rolled back, no improvement was observed")
+        await self.watch.until(lambda now: _weights(now, key) == before)
+        after_ms = float("nan") if objective_ms is None else objective_ms
+        self._row(trial, after_ms, "rolled_back", why, in_force.ruleset_id)
+        await self._save(self.checkpoint.ended(key, before))
+        return True
 
-    async def _check_known(self, key: RuleKey, before: Weights, after: Weights) -> None:
-        """Raises Interrupted while a destination that would get more is unknown. A step that is to be rolled back then
-        stays until it is known."""
+    async def _gained(self, key: RuleKey, before: Weights, after: Weights) -> str | None:
+        """Why the weights may not change like this: a destination that would get more is unknown. None: they may."""
         telemetry = await self.reader.read()
         if telemetry is None:
             raise Interrupted("no telemetry")
         now, most_s = time.time(), self.settings.papa_board_max_age_s
         found = unknown.unknowns(telemetry, self.clusters, now, most_s)
-        if why := unknown.gained(found, key.class_id, before, after):
-            raise Interrupted(why)
+        return unknown.gained(found, key.class_id, before, after)
 
     async def _supersede(self, trial: Trial, why: str) -> None:
         """The trial cannot be judged. If it is still in force the next turn rolls it back."""

@@ -1,6 +1,5 @@
 import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from google.protobuf import json_format
@@ -8,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import topology, traffic_class
-from spillway_contracts.hot_state import UnknownEntry
 from spillway_optimizer.extract import UnverifiedError
 from spillway_optimizer.hot import InForce
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
@@ -24,10 +22,7 @@ from spillway_optimizer.papa.step import (
     shift,
     significant,
 )
-from spillway_optimizer.papa.watch import Interrupted
-from spillway_optimizer.papa.worker import Worker
 from spillway_optimizer.rules import OTHERS_DELTA, TOTAL, RuleKey, largest_remainder, of_ruleset
-from spillway_optimizer.telemetry import Telemetry
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 
@@ -159,42 +154,14 @@ def test_a_step_is_proposed_as_its_rule_alone_from_the_version_that_was_read():
 def test_checkpoint_round_trip():
     """What is saved in Redis is what a restarted worker resumes from; anything else is refused."""
     trial = Trial(KEY, {"west": TOTAL}, {"west": 9500, "east": 500}, 31.5)
-    saved = Checkpoint(Progress({KEY: 1}, frozenset({OTHER})), {KEY: {"west": TOTAL}}, {"west x": 3.0}, trial)
+    saved = Checkpoint(
+        Progress({KEY: 1}, frozenset({OTHER})),
+        {KEY: {"west": TOTAL}},
+        {"west x": 3.0},
+        trial,
+        {OTHER: Trial(OTHER, {"west": 9000, "east": 1000}, {"west": TOTAL}, 31.5)},
+    )
     assert Checkpoint.from_json(saved.to_json()) == saved
     assert Checkpoint.from_json(None) == Checkpoint()
     with pytest.raises(ValueError, match="papa checkpoint"):
         Checkpoint.from_json("{}")
-
-
-@pytest.mark.parametrize(
-    "unknown", [{"*": UnknownEntry(0.0, "no spans")}, {"db": UnknownEntry(0.0, "no totals")}]
-)
-async def test_neither_a_step_nor_its_rollback_raises_a_weight_towards_what_is_unknown(unknown):
-    """PAPA waits, publishes nothing and keeps the trial, so that it is rolled back once the destination is known. What
-    takes weight from the unknown destination goes ahead."""
-
-    class Published(Exception):
-        pass
-
-    class Fake(Worker):
-        async def _publish(self, *_):
-            raise Published
-
-    async def read():
-        return Telemetry(unknown={"west": unknown})
-
-    async def complete(settled):
-        return SimpleNamespace(rules={KEY: after}, ruleset_id="id")
-
-    before, after = {"west": 5000, "east": 5000}, {"west": 4500, "east": 5500}
-    worker = object.__new__(Fake)
-    worker.clusters, worker.settings = ("west", "east"), SimpleNamespace(papa_board_max_age_s=15.0)
-    worker.reader, worker.watch = SimpleNamespace(read=read), SimpleNamespace(complete=complete)
-    worker.checkpoint = Checkpoint(trial=Trial(KEY, before, after, 31.5))
-    with pytest.raises(Interrupted, match="'db GET /x' in 'west' is unknown: .*; no weight towards it rises"):
-        await worker._roll_back(worker.checkpoint.trial, None, "why")
-    assert worker.checkpoint.trial is not None
-    back = Trial(KEY, after, before, 31.5)  # took weight to the west: rolled back, it gives some back
-    after = before
-    with pytest.raises(Published):
-        await worker._roll_back(back, None, "why")

@@ -1,5 +1,6 @@
 """PAPA's worker with its servers in memory: what it keeps of a step, and what it rolls back."""
 
+import dataclasses
 import math
 import random
 from pathlib import Path
@@ -9,11 +10,13 @@ import pytest
 from google.protobuf import json_format
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import topology
+from spillway_contracts.hot_state import UnknownEntry
 from spillway_optimizer.config import Papa
 from spillway_optimizer.hot import InForce
 from spillway_optimizer.papa import worker
-from spillway_optimizer.papa.checkpoint import Checkpoint
+from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
 from spillway_optimizer.papa.observe import Sample, measure
+from spillway_optimizer.papa.watch import Interrupted
 from spillway_optimizer.rules import of_ruleset
 from spillway_optimizer.telemetry import Telemetry
 
@@ -29,10 +32,12 @@ class Mesh:
     def __init__(self, seed: int, after_ms: float) -> None:
         """`after_ms`: what requests take while the rules are not those of the beginning."""
         self.chance, self.after_ms, self.outcomes = random.Random(seed), after_ms, []
+        self.telemetry = Telemetry()  # nothing is unknown
         self.ruleset = json_format.Parse((GOLDEN / "5_ruleset.json").read_text(), Ruleset())
         self.ruleset.version = 9
         self.rules = self.begin = of_ruleset(self.ruleset)
         self.key = next(k for k, w in self.rules.items() if k.source_cluster == "west" and len(w) > 1)
+        self.rps = {self.key: 100.0}  # of the rules that are observed
         settings = Papa(
             clickhouse_url="clickhouse://u:p@localhost:1/d", nats_url="nats://localhost:1",
             redis_url="redis://localhost:1/0", health_listen="h:1", topology="-",
@@ -43,7 +48,7 @@ class Mesh:
         self.worker.checkpoint = Checkpoint()
 
     async def turn(self) -> None:
-        self.worker.checkpoint = Checkpoint(self.worker.checkpoint.progress)
+        self.worker.checkpoint = dataclasses.replace(self.worker.checkpoint, rules=None, latency_ms={})
         await self.worker._iterate()
 
     def in_force(self) -> InForce:
@@ -54,22 +59,24 @@ class Mesh:
     def sample(self) -> Sample:
         """One destination does worse than predicted, the others better: there is always a step to try."""
         at = MEAN_MS if self.rules == self.begin else self.after_ms
-        weights = self.rules[self.key]
-        slow, *_ = sorted(weights)
-        own = {c: PREDICTED_MS + (30 if c == slow else -10) + self.chance.gauss(0, 0.1) for c in weights}
-        observed = {(self.key, cluster): ms for cluster, ms in own.items()}
-        return Sample(at + self.chance.gauss(0, NOISE_MS), 0.0, {}, observed, {self.key: 100.0})
+        observed = {}
+        for key in self.rps:
+            slow, *_ = sorted(self.rules[key])
+            for cluster in self.rules[key]:
+                ms = PREDICTED_MS + (30 if cluster == slow else -10) + self.chance.gauss(0, 0.1)
+                observed[key, cluster] = ms
+        return Sample(at + self.chance.gauss(0, NOISE_MS), 0.0, {}, observed, self.rps)
 
     # The reader, and the watch.
 
     async def read(self) -> Telemetry:
-        return Telemetry()  # nothing is said to be unknown
+        return self.telemetry
 
     async def complete(self, *_: object, **__: object) -> InForce:
         return self.in_force()
 
     async def measure(self, _: InForce):
-        told = {(self.key, cluster): PREDICTED_MS for cluster in self.rules[self.key]}
+        told = {(key, cluster): PREDICTED_MS for key in self.rps for cluster in self.rules[key]}
         return measure([self.sample() for _ in range(WINDOWS)], told)
 
     async def samples(self, _: InForce, windows: int):
@@ -143,3 +150,83 @@ async def test_a_rule_that_others_change_during_its_last_attempt_is_not_converge
     progress = mesh.worker.checkpoint.progress
     assert mesh.key not in progress.converged and mesh.key not in progress.attempts
     assert mesh.rules[mesh.key] == theirs
+
+
+UNKNOWN = [{"*": UnknownEntry(0.0, "no spans")}, {"backend": UnknownEntry(0.0, "no totals")}]
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize("interrupted", [True, False])
+async def test_a_harmful_step_whose_source_is_unknown_waits_while_other_rules_go_on(
+    unknown, interrupted, monkeypatch
+):
+    """PAPA moved weight from east to west, and east becomes unknown. The step stays, and PAPA tries other rules, since
+    nothing may rise towards east. When east is known again, the weights of before come back."""
+    mesh = Mesh(1, MEAN_MS + 15)
+    mesh.key = next(k for k in mesh.rules if k.source_cluster == "west" and k.class_id.startswith("backend"))
+    mesh.rps = {mesh.key: 100.0}
+    before, samples = mesh.begin[mesh.key], mesh.samples
+
+    async def lost(*arguments):
+        mesh.telemetry = Telemetry(unknown={"east": unknown})
+        if interrupted:
+            raise Interrupted("superseded: others changed the policy")
+        async for one in samples(*arguments):
+            yield one
+
+    monkeypatch.setattr(worker.hot, "in_force", mesh.complete)
+    mesh.samples = lost
+    if interrupted:
+        with pytest.raises(Interrupted, match="others changed the policy"):
+            await mesh.worker._iterate()
+    else:
+        await mesh.worker._iterate()
+    after, mesh.samples = mesh.rules[mesh.key], samples
+    assert after["east"] < before["east"]
+    await mesh.worker._iterate()
+    assert mesh.rules[mesh.key] == after and "rolled_back" not in mesh.outcomes
+
+    other = next(k for k in mesh.rules if k.source_cluster == "west" and k != mesh.key)
+    mesh.rps = {mesh.key: 1000.0, other: 100.0}
+    mesh.begin, mesh.after_ms = mesh.rules, MEAN_MS - 15
+    mesh.worker.checkpoint = Checkpoint.from_json(mesh.worker.checkpoint.to_json())
+    await mesh.worker._iterate()
+    assert mesh.outcomes[-1] == "kept" and mesh.rules[other]["east"] < mesh.begin[other]["east"]
+    assert mesh.rules[mesh.key] == after
+
+    mesh.telemetry, mesh.rps = Telemetry(), {}
+    await mesh.worker._iterate()
+    assert mesh.rules[mesh.key] == before and mesh.outcomes.count("rolled_back") == 1
+    assert not mesh.worker.checkpoint.parked
+    # Neither waiting nor rolling back is a change of others: what was learnt stays.
+    assert mesh.worker.checkpoint.progress.attempts.get(mesh.key, 0) == (0 if interrupted else 1)
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+async def test_a_step_towards_what_is_unknown_is_not_tried_and_hinders_no_other(unknown):
+    """The rule whose gaps are the widest would send more to west, which is unknown. PAPA tries the next one; a step that
+    takes weight from what is unknown goes ahead."""
+    mesh = Mesh(1, MEAN_MS - 15)
+    backend, frontend = sorted(k for k in mesh.rules if k.source_cluster == "west")
+    mesh.telemetry = Telemetry(unknown={"west": {"backend": UnknownEntry(0.0, "no totals")}})
+    mesh.rps = {backend: 1000.0, frontend: 100.0}
+    await mesh.turn()
+    assert mesh.rules[backend] == mesh.begin[backend]
+    assert mesh.rules[frontend]["west"] > mesh.begin[frontend]["west"]
+    mesh = Mesh(1, MEAN_MS - 15)
+    mesh.telemetry = Telemetry(unknown={"east": unknown})
+    mesh.key, mesh.rps = backend, {backend: 100.0}
+    await mesh.turn()
+    assert mesh.rules[backend]["east"] < mesh.begin[backend]["east"]
+
+
+async def test_a_step_that_gave_to_what_is_unknown_is_rolled_back():
+    """The rollback takes weight from it, so nothing waits."""
+    mesh = Mesh(1, MEAN_MS)
+    mesh.telemetry = Telemetry(unknown={"west": UNKNOWN[0]})
+    before = mesh.rules[mesh.key]
+    after = {**before, "east": before["east"] - 500, "west": before["west"] + 500}
+    mesh.worker.checkpoint = Checkpoint(trial=Trial(mesh.key, before, after, 31.5))
+    mesh.rules = {**mesh.rules, mesh.key: after}
+    await mesh.worker._iterate()
+    assert mesh.rules[mesh.key] == before and mesh.worker.checkpoint.trial is None
