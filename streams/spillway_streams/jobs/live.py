@@ -89,8 +89,13 @@ class Live:
         message = event.message
         if time.time() - message.timestamp < _KEEP_S:  # what is older is no news to a board
             reports = totals.decode(event.value or b"", self._counters, cluster)
-            share.hot.totals.add(reports, message.timestamp)
-            self._counters.add("totals", len(reports))
+            # Where a service does not belong its Envoys never go on, and would be missing for ever.
+            ours = [
+                one for one in reports if partition_of(one.service, self._partitions) == message.partition
+            ]
+            share.hot.totals.add(ours, message.timestamp)
+            self._counters.add("totals", len(ours))
+            self._counters.add("rejected_totals: in another service's partition", len(reports) - len(ours))
 
     async def board(
         self,

@@ -1,0 +1,39 @@
+"""Counters in a partition that is not their service's: whoever writes them there makes nothing unknown."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+from spillway_native import partition_of
+from spillway_streams import totals
+from spillway_streams.boards import HotTable, Window
+from spillway_streams.config import GraphSettings
+from spillway_streams.counters import Counters
+from spillway_streams.jobs.live import Live
+from test_totals import GOLDEN
+
+PARTITIONS = 4
+
+
+@pytest.mark.parametrize("number", range(PARTITIONS))
+def test_counters_count_in_the_partition_of_their_service_alone(tmp_path, number: int):
+    """In another one its Envoys would never go on, and be missing for as long as they are connected."""
+    counters, payload = Counters(), GOLDEN.read_bytes()
+    [report] = totals.decode(payload, Counters(), "west")
+    settings = GraphSettings(
+        kafka="localhost:1", clickhouse_url="clickhouse://localhost", redis_url="redis://localhost",
+        state_dir=tmp_path, health_listen="localhost:1",
+    )  # fmt: skip
+    context = SimpleNamespace(
+        settings=settings, counters=counters, layout=SimpleNamespace(partitions=PARTITIONS)
+    )
+    share = SimpleNamespace(hot=HotTable(Window(5, 1.0), 100, counters))
+    message = SimpleNamespace(timestamp=time.time(), partition=number)
+    made = Live(None, context, None, SimpleNamespace(), None)
+    made.take_totals(SimpleNamespace(value=payload, message=message), share, "west")
+    place = ("west", report.service)
+    if number == partition_of(report.service, PARTITIONS):
+        assert share.hot.totals.services() == [place] and counters["totals"] == 1
+    else:
+        assert share.hot.totals.services() == [] and counters["totals"] == 0
+        assert counters["rejected_totals: in another service's partition"] == 1
