@@ -4,6 +4,7 @@ Kubernetes does is done here: it runs the hook in the container, and signals Env
 import concurrent.futures
 import contextlib
 import http.server
+import shutil
 import socket
 import subprocess
 import threading
@@ -88,6 +89,18 @@ def read_frame(stream) -> tuple[int, int]:
     assert len(head) == 9, "closed without a GOAWAY"
     stream.read(int.from_bytes(head[:3], "big"))
     return head[3], int.from_bytes(head[5:], "big")
+
+
+def test_an_image_without_bash_waits_too(tmp_path: Path):
+    """Where the chart's user says so; Kubernetes ends a pod at once whose hook cannot be run."""
+    chart = tmp_path / "cart"
+    shutil.copytree(cluster_chart.CHARTS / "examples/cart", chart)
+    template = chart / "templates/deployment.yaml"
+    said = template.read_text()
+    template.write_text(said.replace('dict "cluster"', 'dict "drain" false "cluster"', 1))
+    values = {"cluster": "west", "image": "cart:1", "envoyImage": "spillway-envoy:1"}
+    (sidecar,) = cluster_chart.pods(cluster_chart.render(values, chart, "shop"))["cart"]["initContainers"]
+    assert sidecar["lifecycle"]["preStop"] == {"sleep": {"seconds": 5}}
 
 
 def test_clients_that_keep_connections_are_sent_away(pod: Pod):

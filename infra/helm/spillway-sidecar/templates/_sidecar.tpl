@@ -3,6 +3,7 @@ application starts, and ends after it. Takes a dict:
   cluster, service   names; service may be empty where the pod's label spillway.dev/service tells it
   image              of spillway-envoy, with its tag
   pullPolicy, concurrency, resources, ports {admin, inbound, outbound, ready}   optional
+  drain              optional; false: an image without bash, which then tells its clients nothing before it ends
   callsOthers        optional; false: the application calls no service, and is ready before the relay has answered */}}
 {{- define "spillway-sidecar.container" -}}
 {{- $ports := .ports | default (dict "inbound" 15006 "ready" 15021) -}}
@@ -47,6 +48,9 @@ readinessProbe:
 # The wait comes whether or not Envoy's admin page, which is on 127.0.0.1 only, has answered.
 lifecycle:
   preStop:
+    {{- if eq (toString .drain) "false" }}
+    sleep: {seconds: 5}
+    {{- else }}
     exec:
       command:
         - bash
@@ -55,6 +59,7 @@ lifecycle:
           (exec 3<>/dev/tcp/127.0.0.1/{{ $ports.admin | default 15000 }} &&
           printf 'POST /drain_listeners?graceful&skip_exit&inboundonly HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n' >&3 &&
           timeout 1 cat <&3); sleep 5
+    {{- end }}
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
