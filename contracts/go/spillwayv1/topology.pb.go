@@ -228,7 +228,10 @@ type Service struct {
 	// Which requests a caller's proxy may send again, in the next cluster, after the application may have
 	// received them. Empty: never; idempotent: requests of a class whose method is GET, HEAD, OPTIONS, TRACE,
 	// PUT or DELETE; any: every request. A request that no application received is always sent again.
-	Replay        string `protobuf:"bytes,5,opt,name=replay,proto3" json:"replay,omitempty"`
+	Replay string `protobuf:"bytes,5,opt,name=replay,proto3" json:"replay,omitempty"`
+	// How callers' proxies check whether other clusters' endpoints of it answer at all. Empty: as http1; http1: by
+	// HTTP/1.1; http2: by HTTP/2, where endpoints speak nothing else (gRPC); off: not.
+	Check         string `protobuf:"bytes,6,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -294,6 +297,13 @@ func (x *Service) GetTimeouts() *Timeouts {
 func (x *Service) GetReplay() string {
 	if x != nil {
 		return x.Replay
+	}
+	return ""
+}
+
+func (x *Service) GetCheck() string {
+	if x != nil {
+		return x.Check
 	}
 	return ""
 }
@@ -742,7 +752,7 @@ const file_spillway_v1_topology_proto_rawDesc = "" +
 	"\x0esource_cluster\x18\x01 \x01(\tR\rsourceCluster\x12/\n" +
 	"\x13destination_cluster\x18\x02 \x01(\tR\x12destinationCluster\x12\x15\n" +
 	"\x06rtt_ms\x18\x03 \x01(\x01R\x05rttMs\x12)\n" +
-	"\x11egress_usd_per_gb\x18\x04 \x01(\x01R\x0eegressUsdPerGb\"\xc1\x01\n" +
+	"\x11egress_usd_per_gb\x18\x04 \x01(\x01R\x0eegressUsdPerGb\"\xd7\x01\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\n" +
@@ -751,7 +761,8 @@ const file_spillway_v1_topology_proto_rawDesc = "" +
 	"\vload_report\x18\x03 \x01(\tR\n" +
 	"loadReport\x121\n" +
 	"\btimeouts\x18\x04 \x01(\v2\x15.spillway.v1.TimeoutsR\btimeouts\x12\x16\n" +
-	"\x06replay\x18\x05 \x01(\tR\x06replay\"\xa2\x01\n" +
+	"\x06replay\x18\x05 \x01(\tR\x06replay\x12\x14\n" +
+	"\x05check\x18\x06 \x01(\tR\x05check\"\xa2\x01\n" +
 	"\bTimeouts\x123\n" +
 	"\arequest\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\arequest\x12-\n" +
 	"\x04idle\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04idle\x122\n" +

@@ -12,6 +12,7 @@ from spillway_contracts import ContractError
 
 LOAD_REPORTS = ("", "orca")
 REPLAYS = ("", "never", "idempotent", "any")
+CHECKS = ("", "http1", "http2", "off")
 TIMEOUTS = ("request", "idle", "per_try")
 SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 0.001, 86_400
 
@@ -91,6 +92,7 @@ def _check_requests(key: str, service: Service) -> list[str]:
         for name, value, allowed in (
             ("load_report", service.load_report, LOAD_REPORTS),
             ("replay", service.replay, REPLAYS),
+            ("check", service.check, CHECKS),
         )
         if value not in allowed
     ]

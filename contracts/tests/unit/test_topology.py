@@ -27,6 +27,7 @@ def test_timeouts_and_replay_of_a_service_are_read(tmp_path: Path):
     ("service", "said"),
     [
         ("{name: a, replay: always}", "services[0].replay: 'always' must be absent or one of never, idempotent, any"),
+        ("{name: a, check: tcp}", "services[0].check: 'tcp' must be absent or one of http1, http2, off"),
         ("{name: a, load_report: yes-please}", "services[0].load_report: 'yes-please' must be absent or one of orca"),
         ("{name: a, timeouts: {idle: -1s}}", "services[0].timeouts.idle: -1s must be 0.001s..86400s, or 0s for none"),
         ("{name: a, timeouts: {request: 90000s}}", "services[0].timeouts.request: 90000s must be 0.001s..86400s"),

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,11 +15,15 @@ import (
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3" // by its name in JSON
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"spillway.dev/contracts/names"
+	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/identity/identitytest"
 	"spillway.dev/relay/internal/testkit"
 )
@@ -129,6 +135,108 @@ func TestADestinationThatDoesNotKnowChecksIsAlive(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Endpoints that speak nothing but HTTP/2, such as a gateway for gRPC, are alive where the topology says so, and where
+// they are not checked. By HTTP/1.1 they look dead.
+func TestEndpointsThatSpeakOnlyHTTP2(t *testing.T) {
+	for how, want := range map[string]string{"http1": "north", "http2": "south", "off": "south"} {
+		t.Run(how, func(t *testing.T) {
+			topology := threeClusters()
+			topology.Services = []*spillwayv1.Service{{Name: "shop", Check: how}}
+			p := callerIn(t, topology, http2Only(t, "north"), http2Only(t, "south"), http2Only(t, "far"))
+			client := &http.Client{Transport: &http.Transport{Protocols: http2()}}
+			defer client.CloseIdleConnections()
+			request, err := http.NewRequest("POST", "http://"+p.Listener("outbound")+"/items", nil)
+			must(t, err)
+			request.Host = "shop"
+			response, err := client.Do(request)
+			must(t, err)
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			must(t, err)
+			if string(body) != want {
+				t.Errorf("answered by %q, want %q", body, want)
+			}
+		})
+	}
+}
+
+func http2Only(t *testing.T, name string) (address string) {
+	t.Helper()
+	listener := listen(t)
+	server := &http.Server{Protocols: http2(), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, name) //nolint:errcheck // the asker is gone
+	})}
+	go server.Serve(listener) //nolint:errcheck // closed by the test
+	t.Cleanup(func() { server.Close() })
+	return listener.Addr().String()
+}
+
+func http2() *http.Protocols {
+	only := &http.Protocols{}
+	only.SetUnencryptedHTTP2(true)
+	return only
+}
+
+// A destination whose addresses change at once loses no request: until the new one's first check, the next cluster
+// answers, and where there is none, the new one.
+func TestADestinationThatMovesLosesNoRequest(t *testing.T) {
+	for _, elsewhere := range []bool{true, false} {
+		t.Run(fmt.Sprintf("another cluster: %t", elsewhere), func(t *testing.T) {
+			north, before := "", backend(t, "before")
+			if elsewhere {
+				north = backend(t, "north")
+			}
+			file := filepath.Join(t.TempDir(), "south.json")
+			var from *endpoint.ClusterLoadAssignment
+			p := callerIn(t, threeClusters(), north, before, "", func(c *cluster.Cluster) {
+				if c.Name != "shop|south" {
+					return
+				}
+				from, c.LoadAssignment = c.LoadAssignment, nil
+				write(t, file, from)
+				c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_EDS}
+				c.EdsClusterConfig = &cluster.Cluster_EdsClusterConfig{EdsConfig: &core.ConfigSource{
+					ResourceApiVersion: core.ApiVersion_V3, ConfigSourceSpecifier: &core.ConfigSource_PathConfigSource{
+						PathConfigSource: &core.PathConfigSource{Path: file}}}}
+			})
+			if calls := repeat(p, 10, "POST", "/items"); calls.answered["before"] != 10 {
+				t.Fatalf("%v, want all from before", calls)
+			}
+			_, to := testkit.BackendOf(t, 0, func(w http.ResponseWriter, request *http.Request) {
+				if request.URL.Path == names.XdsAlivePath {
+					time.Sleep(time.Second)
+				}
+				io.WriteString(w, "after") //nolint:errcheck // the asker is gone
+			})
+			from.Endpoints[0].LbEndpoints[0].GetEndpoint().GetAddress().GetSocketAddress().PortSpecifier =
+				&core.SocketAddress_PortValue{PortValue: uint32(to)}
+			write(t, file, from)
+			moving := repeat(p, 0, "POST", "/items")
+			eventually(t, "south is used again", func() bool {
+				calls := repeat(p, 10, "POST", "/items")
+				moving.lost += calls.lost
+				for name, n := range calls.answered {
+					moving.answered[name] += n
+				}
+				return calls.answered["after"] == 10 && p.Stat("cluster.shop|south.health_check.success") > 1
+			})
+			t.Log(moving)
+			if moving.lost > 0 || moving.answered["north"] > 0 != elsewhere {
+				t.Errorf("%v, want none lost", moving)
+			}
+		})
+	}
+}
+
+// write the assignment where an Envoy looks for it; it sees only files that are moved.
+func write(t *testing.T, file string, assignment *endpoint.ClusterLoadAssignment) {
+	t.Helper()
+	resource, err := anypb.New(assignment)
+	must(t, err)
+	must(t, os.WriteFile(file+".new", []byte(asJSON(t, &discovery.DiscoveryResponse{Resources: []*anypb.Any{resource}})), 0o600))
+	must(t, os.Rename(file+".new", file))
 }
 
 // A check that is wrong refuses nobody: where there is no other destination, requests go to the one that looks dead.

@@ -42,18 +42,20 @@ class Link(_message.Message):
     def __init__(self, source_cluster: _Optional[str] = ..., destination_cluster: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., egress_usd_per_gb: _Optional[float] = ...) -> None: ...
 
 class Service(_message.Message):
-    __slots__ = ("name", "placements", "load_report", "timeouts", "replay")
+    __slots__ = ("name", "placements", "load_report", "timeouts", "replay", "check")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
     LOAD_REPORT_FIELD_NUMBER: _ClassVar[int]
     TIMEOUTS_FIELD_NUMBER: _ClassVar[int]
     REPLAY_FIELD_NUMBER: _ClassVar[int]
+    CHECK_FIELD_NUMBER: _ClassVar[int]
     name: str
     placements: _containers.RepeatedCompositeFieldContainer[Placement]
     load_report: str
     timeouts: Timeouts
     replay: str
-    def __init__(self, name: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., load_report: _Optional[str] = ..., timeouts: _Optional[_Union[Timeouts, _Mapping]] = ..., replay: _Optional[str] = ...) -> None: ...
+    check: str
+    def __init__(self, name: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., load_report: _Optional[str] = ..., timeouts: _Optional[_Union[Timeouts, _Mapping]] = ..., replay: _Optional[str] = ..., check: _Optional[str] = ...) -> None: ...
 
 class Timeouts(_message.Message):
     __slots__ = ("request", "idle", "per_try")

@@ -1,7 +1,11 @@
 package envoy
 
 import (
+	"encoding/binary"
+	"hash/fnv"
+	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -25,18 +29,22 @@ const (
 	jitter      = 30 // percent of each time
 	deadAfter   = 3  // failures in a row
 	aliveAfter  = 2  // answers in a row
-	// Endpoints of one cluster that are checked. Where there are more, they are pods themselves and no load balancers
-	// for pods: a dead one refuses connections, which costs no request.
+	// Endpoints of one cluster that are checked. More are pods themselves and no load balancers for pods: a dead one
+	// refuses connections, which costs no request.
 	checkedMost = 16
 
 	// FirstCheck is how long a new Envoy cluster may take until it is used: each endpoint is checked once before.
 	FirstCheck = checkSpread + checkFor
 )
 
-// checksOf an Envoy cluster whose first choice is the tier; none of the own cluster.
-func checksOf(service string, own, tier string) []*core.HealthCheck {
-	if tier == own {
+// checksOf an Envoy cluster whose first choice is another cluster of the service.
+func checksOf(service string, how table.Check) []*core.HealthCheck {
+	protocol := envoytype.CodecClientType_HTTP1
+	switch how {
+	case table.CheckOff:
 		return nil
+	case table.CheckHTTP2:
+		protocol = envoytype.CodecClientType_HTTP2
 	}
 	return []*core.HealthCheck{{
 		Timeout:               durationpb.New(checkFor),
@@ -51,14 +59,37 @@ func checksOf(service string, own, tier string) []*core.HealthCheck {
 		// A new connection is what a load balancer accepts for the dead, and leaves none open at the other cluster.
 		ReuseConnection: wrapperspb.Bool(false),
 		HealthChecker: &core.HealthCheck_HttpHealthCheck_{HttpHealthCheck: &core.HealthCheck_HttpHealthCheck{
-			Host: service, Path: names.XdsAlivePath, Method: core.RequestMethod_GET,
+			Host: service, Path: names.XdsAlivePath, Method: core.RequestMethod_GET, CodecClientType: protocol,
 			// Any answer: a proxy of an earlier version asks its application, which does not know the path.
 			ExpectedStatuses: []*envoytype.Int64Range{{Start: http.StatusOK, End: 600}},
 		}},
 	}}
 }
 
-// checked tells whether the tier's endpoints are checked, as the priority-th of an Envoy cluster that has checks.
-func checked(tier table.Tier, priority int) bool {
-	return priority == 0 && len(tier.Endpoints) <= checkedMost
+// checked tells which of the tier's endpoints are checked, as the priority-th of an Envoy cluster that has checks. Of
+// many it is those with the lowest hashes: one that comes or goes changes the answer for one other at most. Envoy takes
+// an endpoint whose answer changes for a new one, which gets no request until its first check.
+func checked(tier table.Tier, priority int) func(table.Endpoint) bool {
+	if priority > 0 {
+		return func(table.Endpoint) bool { return false }
+	}
+	highest := uint64(math.MaxUint64)
+	if len(tier.Endpoints) > checkedMost {
+		hashes := make([]uint64, len(tier.Endpoints))
+		for i, e := range tier.Endpoints {
+			hashes[i] = hash(e)
+		}
+		slices.Sort(hashes)
+		highest = hashes[checkedMost-1]
+	}
+	return func(e table.Endpoint) bool { return hash(e) <= highest }
+}
+
+// hash of the endpoint's address, the same in every relay.
+func hash(e table.Endpoint) uint64 {
+	h := fnv.New64a()
+	address := e.Address.Addr().As16()
+	h.Write(address[:])                                           //nolint:errcheck // never fails
+	h.Write(binary.BigEndian.AppendUint16(nil, e.Address.Port())) //nolint:errcheck // never fails
+	return h.Sum64()
 }

@@ -36,7 +36,9 @@ func Backends(network *table.Network, denials table.Denials) (clusters []*cluste
 			for i, tier := range group.tiers {
 				name := ClusterName(service, tier.Cluster, group.without)
 				c := newCluster(name, handshakeTime(group.tiers, tier))
-				c.HealthChecks = checksOf(service, network.Cluster, tier.Cluster)
+				if tier.Cluster != network.Cluster {
+					c.HealthChecks = checksOf(service, network.Handling(service).Check)
+				}
 				if network.ReportsLoad(service) {
 					c.LoadBalancingPolicy = balanceByReports()
 				}
@@ -126,6 +128,7 @@ func newAssignment(name string, tiers []table.Tier, checks bool) *endpoint.Clust
 	assignment := &endpoint.ClusterLoadAssignment{ClusterName: name}
 	for priority, tier := range tiers {
 		var locality *endpoint.LocalityLbEndpoints
+		isChecked := checked(tier, priority)
 		for _, e := range tier.Endpoints { // in order of zone
 			if locality == nil || locality.GetLocality().GetSubZone() != e.Zone {
 				locality = &endpoint.LocalityLbEndpoints{
@@ -136,7 +139,7 @@ func newAssignment(name string, tiers []table.Tier, checks bool) *endpoint.Clust
 				assignment.Endpoints = append(assignment.Endpoints, locality)
 			}
 			described := &endpoint.Endpoint{Address: socketAddress(e.Address.Addr().String(), uint32(e.Address.Port()))}
-			if checks && !checked(tier, priority) {
+			if checks && !isChecked(e) {
 				described.HealthCheckConfig = unchecked
 			}
 			locality.LbEndpoints = append(locality.LbEndpoints, &endpoint.LbEndpoint{

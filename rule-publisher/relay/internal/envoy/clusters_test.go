@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,19 +25,56 @@ func TestHandshakeTime(t *testing.T) {
 	}
 }
 
-// Only a few endpoints are checked for one service in one other cluster; many are pods, of which none is checked.
-func TestChecksAreFew(t *testing.T) {
-	for endpoints, want := range map[int]bool{1: true, checkedMost: true, checkedMost + 1: false} {
-		tier := table.Tier{Cluster: "south", Endpoints: make([]table.Endpoint, endpoints)}
-		for i := range tier.Endpoints {
-			tier.Endpoints[i].Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80)
+// At most 16 endpoints are checked for one service in one other cluster, and one that comes or goes changes that for
+// one other at most: Envoy takes what it changes for as a new host, which gets no request until its first check.
+func TestChecksAreFewAndStay(t *testing.T) {
+	tier := func(endpoints int) (tier table.Tier) {
+		for i := range endpoints {
+			address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80)
+			tier.Endpoints = append(tier.Endpoints, table.Endpoint{Address: address, Zone: string(rune('a' + 3*i/endpoints))})
 		}
+		return tier
+	}
+	checked := func(tier table.Tier) map[string]bool {
+		found := map[string]bool{}
 		for _, locality := range newAssignment("shop|south", []table.Tier{tier}, true).GetEndpoints() {
 			for _, e := range locality.GetLbEndpoints() {
-				if got := !e.GetEndpoint().GetHealthCheckConfig().GetDisableActiveHealthCheck(); got != want {
-					t.Fatalf("%d endpoints: checked is %t", endpoints, got)
+				if !e.GetEndpoint().GetHealthCheckConfig().GetDisableActiveHealthCheck() {
+					found[e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()] = true
 				}
 			}
 		}
+		return found
+	}
+	for _, endpoints := range []int{1, 2, checkedMost, checkedMost + 1, checkedMost + 2, 50, 300} {
+		all := tier(endpoints)
+		before := checked(all)
+		if want := min(endpoints, checkedMost); len(before) != want {
+			t.Fatalf("of %d endpoints %d are checked, want %d", endpoints, len(before), want)
+		}
+		for gone := range all.Endpoints {
+			fewer := table.Tier{Endpoints: slices.Delete(slices.Clone(all.Endpoints), gone, gone+1)}
+			after, changed := checked(fewer), 0
+			for _, e := range fewer.Endpoints {
+				if address := e.Address.Addr().String(); before[address] != after[address] {
+					changed++
+				}
+			}
+			if changed > 1 {
+				t.Fatalf("one of %d endpoints went, and %d others changed", endpoints, changed)
+			}
+		}
+	}
+	zones := map[string]bool{}
+	many := tier(300)
+	for address := range checked(many) {
+		for _, e := range many.Endpoints {
+			if e.Address.Addr().String() == address {
+				zones[e.Zone] = true
+			}
+		}
+	}
+	if len(zones) != 3 {
+		t.Errorf("checked in zones %v, want in all three", zones)
 	}
 }

@@ -18,6 +18,15 @@ const (
 	ReplayAny        Replay = "any"
 )
 
+// Check says how other clusters' endpoints of a service are checked.
+type Check string
+
+const (
+	CheckHTTP1 Check = "http1" // the default
+	CheckHTTP2 Check = "http2"
+	CheckOff   Check = "off"
+)
+
 const (
 	shortestTimeout = time.Millisecond
 	longestTimeout  = 24 * time.Hour
@@ -29,12 +38,16 @@ type Handling struct {
 	Idle    time.Duration // without a byte in either direction
 	PerTry  time.Duration // of one attempt, until the response begins
 	Replay  Replay
+	Check   Check
 }
+
+// unhandled is a service of which the topology says nothing.
+var unhandled = Handling{Replay: ReplayNever, Check: CheckHTTP1}
 
 // parseHandling of a service; the error lists everything that is wrong, each with its key.
 func parseHandling(key string, service *spillwayv1.Service) (Handling, []error) {
 	timeouts := service.GetTimeouts()
-	handling := Handling{Replay: Replay(service.GetReplay())}
+	handling := Handling{Replay: Replay(service.GetReplay()), Check: Check(service.GetCheck())}
 	var problems []error
 	for _, limit := range []struct {
 		name string
@@ -56,11 +69,19 @@ func parseHandling(key string, service *spillwayv1.Service) (Handling, []error) 
 	}
 	switch handling.Replay {
 	case "":
-		handling.Replay = ReplayNever
+		handling.Replay = unhandled.Replay
 	case ReplayNever, ReplayIdempotent, ReplayAny:
 	default:
 		problems = append(problems, fmt.Errorf("%s.replay: %q must be absent or one of %s, %s, %s",
 			key, service.GetReplay(), ReplayNever, ReplayIdempotent, ReplayAny))
+	}
+	switch handling.Check {
+	case "":
+		handling.Check = unhandled.Check
+	case CheckHTTP1, CheckHTTP2, CheckOff:
+	default:
+		problems = append(problems, fmt.Errorf("%s.check: %q must be absent or one of %s, %s, %s",
+			key, service.GetCheck(), CheckHTTP1, CheckHTTP2, CheckOff))
 	}
 	return handling, problems
 }

@@ -69,7 +69,7 @@ func (n *Network) Handling(service string) Handling {
 	if handling, declared := n.handling[service]; declared {
 		return handling
 	}
-	return Handling{Replay: ReplayNever}
+	return unhandled
 }
 
 // ReportsLoad tells whether the service's backends say in each response how loaded they are.
