@@ -92,7 +92,8 @@ class Telemetry:
     """Boards by cluster and class id; `placement` by cluster: services with connected Envoys, None
     where no heartbeat is known. `pods`: connected Envoys by (cluster, service), absent where unknown. Whether the
     application beside an Envoy is ready is not known. `placed_last`: the placement of the last heartbeat that was
-    known. `unknown` by cluster and service, or names.VALUE_WHOLE_CLUSTER: what streams say the boards do not know."""
+    known. `unknown` by cluster and service, or names.VALUE_WHOLE_CLUSTER: what streams say the boards do not know.
+    `streams_state`: streams have said before what is known, so what they do not say is unknown."""
 
     curves: tuple[CurveRow, ...] = ()
     capacities: tuple[CapacityRow, ...] = ()
@@ -105,6 +106,7 @@ class Telemetry:
     pods: Mapping[tuple[str, str], int] = field(default_factory=dict)
     placed_last: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unknown: Mapping[str, Mapping[str, UnknownEntry]] = field(default_factory=dict)
+    streams_state: bool = False
     network_rows: tuple[NetworkRow, ...] = ()  # the newest of each pair
     # By cluster, as its relays report: seconds for which they hold an expired ruleset, and the version that they serve.
     hold_s: Mapping[str, float] = field(default_factory=dict)

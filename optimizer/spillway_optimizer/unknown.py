@@ -91,7 +91,7 @@ def _behind(telemetry: Telemetry, cluster: str, max_age_s: float) -> Iterable[tu
 def _unsaid(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) -> Iterable[tuple[str, str]]:
     """Services that have Envoys and no load that is known now, and why: an absent entry is zero only if streams say that
     the service is known. Streams of 0.1.0, and models from files, say so of none, and mean zero."""
-    if not telemetry.unknown:
+    if not _state(telemetry):
         return
     said = telemetry.unknown.get(cluster, {})
     boards = (telemetry.demand.get(cluster, {}), telemetry.load.get(cluster, {}))
@@ -102,6 +102,12 @@ def _unsaid(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) ->
             yield service, f"known until {now - entry.at:.0f} s ago; at most {max_age_s:g} s is allowed"
         elif entry is None and service not in shown:
             yield service, "it has Envoys, and no board says how many requests"
+
+
+def _state(telemetry: Telemetry) -> bool:
+    """Whether streams say what is known: they have before, or do now. A reason says only that something is unknown."""
+    said = (entry for entries in telemetry.unknown.values() for entry in entries.values())
+    return telemetry.streams_state or any(not entry.reason for entry in said)
 
 
 def _heartbeat(telemetry: Telemetry, cluster: str) -> Iterable[str]:
@@ -127,11 +133,12 @@ def of(unknown: Unknown, key: Pair) -> bool:
 
 @dataclass(frozen=True)
 class LastKnown:
-    """Boards and placements as they were last there."""
+    """Boards and placements as they were last there, and whether streams have ever stated what they know."""
 
     load: Mapping = field(default_factory=dict)
     demand: Mapping = field(default_factory=dict)
     placement: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    streams_state: bool = False
 
     def after(self, telemetry: Telemetry) -> "LastKnown":
         placed = {c: services for c, services in telemetry.placement.items() if services is not None}
@@ -139,6 +146,7 @@ class LastKnown:
             {**self.load, **_present(telemetry.load)},
             {**self.demand, **_present(telemetry.demand)},
             {**self.placement, **placed},
+            _state(telemetry),
         )
 
     def completed(self, telemetry: Telemetry) -> Telemetry:
@@ -150,6 +158,7 @@ class LastKnown:
             load=load if _present(load) else self.load,
             demand=demand if _present(demand) else self.demand,
             placed_last=self.placement,
+            streams_state=self.streams_state,
         )
 
 

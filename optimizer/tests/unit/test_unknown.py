@@ -261,3 +261,25 @@ async def test_a_service_that_streams_have_never_known_is_held_alone(mesh):
     assert _towards(after, "east") == _towards(before, "east") and mesh.rules() != before
     note = "unknown: 'backend' in 'east': neither counters nor spans of it come; its demand"
     assert any(said.startswith(note) for said in rows["gateway"]["notes"])
+
+
+async def test_what_streams_have_stated_once_they_are_asked_for_when_all_of_them_are_away(mesh):
+    """Streams have stated all, then every worker is away and Redis has forgotten their fields, and south's boards: south
+    is unknown and no zero."""
+    mesh.unknown = _known(NOW, *mesh.clusters)
+    await mesh.solve(NOW, _times("west", 1.2))
+    before, known = mesh.rules(), mesh.solving.demand[THIRD, ENTRY]
+    mesh.unknown = {}
+    for now in (NOW + 20, NOW + 600):
+        await mesh.solve(now, _all(_times("west", 1.6), _gone(THIRD)), "load")
+        assert _towards(mesh.rules(), THIRD) == _towards(before, THIRD)
+        assert mesh.solving.demand[THIRD, ENTRY] == known
+
+
+async def test_an_entry_that_cannot_be_read_is_no_statement(mesh):
+    """Streams of 0.1.0 state nothing, and one entry of east's board cannot be read: east's backend is unknown, and south,
+    which no board has, is idle as before."""
+    mesh.unknown = {"east": {"backend": UnknownEntry(0.0, "LoadBoardEntry.rps: missing")}}
+    await mesh.solve(NOW, _all(_times("west", 1.2), _gone(THIRD)))
+    assert mesh.solving.unknown.why("backend", "east") and not mesh.solving.unknown.why("gateway", THIRD)
+    assert mesh.solving.demand.get((THIRD, ENTRY), 0.0) == 0.0
