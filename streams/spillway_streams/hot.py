@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as TimedOut
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
+from spillway_streams.counters import Counters
 from spillway_streams.health import Status
 
 Entry = LoadBoardEntry | DemandEntry | NetworkEntry | UnknownEntry
@@ -46,12 +49,15 @@ class Boards:
         hold_s: float,
         status: Status,
         options: Mapping[str, Any] | None = None,
+        counters: Counters | None = None,
     ) -> None:
         """A key expires after `expiry_s` without a write, a field that nobody owns or keeps once it is `hold_s` older
         than the newest one. `options`: of the connection, beside the url."""
         self._redis = Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2, **(options or {}))
         self._expiry_s, self._hold_s = expiry_s, hold_s
         self._status = status
+        self._counters = counters or Counters()
+        self._refused = ""  # why a placement could not be read
         self._mine: dict[str, set[str]] = {}
         self._pruned_at = 0.0
 
@@ -60,16 +66,23 @@ class Boards:
         await self._try({})
 
     async def placement(self, clusters: Iterable[str]) -> dict[str, bytes | None]:
-        """By cluster: JSON of Heartbeat, None where no relay reports, or nobody can say."""
+        """By cluster: JSON of Heartbeat, None where no relay reports, or nobody can say. What Redis refuses is counted, and
+        shown as a problem until it no longer does."""
         keys = {cluster: names.REDIS_KEY_PLACEMENT.format(cluster=cluster) for cluster in clusters}
         try:
             async with self._redis.pipeline(transaction=False) as pipe:
                 for key in keys.values():
                     pipe.get(key)
-                found = await pipe.execute()
-        except (RedisError, OSError):  # `put` says that Redis is away
+                found = await pipe.execute(raise_on_error=False)
+        except (Disconnected, TimedOut, OSError):  # `put` says that Redis is away
             return dict.fromkeys(keys)
-        return dict(zip(keys, found, strict=True))
+        except RedisError as error:
+            found = [error] * len(keys)
+        refused = {cluster: e for cluster, e in zip(keys, found, strict=True) if isinstance(e, RedisError)}
+        self._counters.add("placement_refused", len(refused))
+        why = (f"{keys[cluster]}: {type(e).__name__}: {e}" for cluster, e in refused.items())
+        self._refused = next(why, "")
+        return {c: None if c in refused else text for c, text in zip(keys, found, strict=True)}
 
     async def put(
         self, boards: Mapping[str, Mapping[str, Entry]], owns: Owns = _nobody, keeps: Owns = _nobody
@@ -104,7 +117,10 @@ class Boards:
             if "WRONGTYPE" in str(error):
                 await self._remove_others(boards)
             return False
-        self._status.ok(self.NAME)
+        if self._refused:
+            self._status.failed(self.NAME, self._refused)
+        else:
+            self._status.ok(self.NAME)
         return True
 
     async def _write(self, boards: Mapping[str, Mapping[str, Entry]], silent: Mapping[str, set[str]]) -> None:

@@ -115,7 +115,8 @@ class Curves:
         self._reader = Reader(app, context)
         self._gate = Gate(settings.accept_unadmitted, context.counters)
         lives = settings.board_expiry, settings.unknown_hold
-        redis = Boards(settings.redis_url, *lives, context.status, settings.redis_options())
+        options, counters = settings.redis_options(), context.counters
+        redis = Boards(settings.redis_url, *lives, context.status, options, counters)
         self._live = Live(app, context, redis, self.shares, self._reader)
 
     def _make(self, _: int) -> Share:

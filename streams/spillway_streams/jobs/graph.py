@@ -56,7 +56,8 @@ class Graph:
         self._gate = Gate(context.settings.accept_unadmitted, context.counters)
         self._reader = Reader(app, context)
         lives = settings.board_expiry, settings.unknown_hold
-        redis = Boards(settings.redis_url, *lives, context.status, settings.redis_options())
+        options, counters = settings.redis_options(), context.counters
+        redis = Boards(settings.redis_url, *lives, context.status, options, counters)
         self._live = Live(app, context, redis, self.shares, self._reader, entries_only=True)
 
     def _make(self, _: int) -> Share:

@@ -5,8 +5,10 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from redis.exceptions import NoPermissionError
 from spillway_contracts.hot_state import DemandEntry
 from spillway_streams import store
+from spillway_streams.counters import Counters
 from spillway_streams.health import Status
 from spillway_streams.hot import Boards
 from spillway_streams.store import Store
@@ -69,3 +71,40 @@ async def test_fields_that_were_given_away_while_a_board_was_written_are_not_rem
     await boards.put(entries)
     await boards.put({})
     assert removed == ["mine"]
+
+
+async def test_a_placement_that_may_not_be_read_is_shown_and_hides_no_other(monkeypatch):
+    """Redis refuses one cluster's: it is counted and named for as long as that lasts, though boards can be written."""
+    status, counters = Status(Boards.NAME), Counters()
+    boards = Boards("redis://localhost", 15.0, 60.0, status, counters=counters)
+    replies: list = [NoPermissionError("no permissions to access a key"), b"{}"]
+
+    class Pipe:
+        def get(self, _: str) -> None:
+            pass
+
+        async def execute(self, raise_on_error: bool = True) -> list:
+            for reply in replies:
+                if raise_on_error and isinstance(reply, Exception):
+                    raise reply
+            return replies
+
+        async def __aenter__(self) -> "Pipe":
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+    async def write(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(boards._redis, "pipeline", lambda **_: Pipe())
+    monkeypatch.setattr(boards, "_write", write)
+    assert await boards.placement(["west", "east"]) == {"west": None, "east": b"{}"}
+    await boards.reach()
+    assert "NoPermissionError" in status.problems()[Boards.NAME] and "west" in status.problems()[Boards.NAME]
+    assert counters["placement_refused"] == 1
+    replies[0] = None
+    await boards.placement(["west", "east"])
+    await boards.reach()
+    assert not status.problems()
