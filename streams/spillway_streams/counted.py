@@ -97,18 +97,17 @@ def statements(
     times: Times,
     seen: Collection[Place],
     present: Iterable[Place],
-    are_counted: bool,
+    is_idle: Callable[[Place], bool],
 ) -> Unknown:
     """What is known now of each of these services, and what is not: cluster -> service -> up to when, and why not, '' for
     what is known.
 
     found: what spans leave unknown (held.unknown); times: up to when spans are known of each cluster; seen: services that
-    spans have shown; present: all that a statement is needed of; are_counted: whether any proxy sends counters.
+    spans have shown; present: all that a statement is needed of; is_idle: whether one of which nothing comes
+    has no requests (uncounted.py).
 
     A cluster that is unknown as a whole is said service by service, each by the partition that has it: other partitions,
-    and other workers, may know other services of it by counters.
-
-    A service of which nothing comes has no requests only by its counters, or in a mesh whose proxies send none."""
+    and other workers, may know other services of it by counters."""
     left: Unknown = defaultdict(dict)
     for cluster, service in present:
         place, fields = (cluster, service), found.get(cluster, {})
@@ -118,7 +117,7 @@ def statements(
             entry = board.unknown[place]
         elif unknown := fields.get(service) or fields.get(names.VALUE_WHOLE_CLUSTER):
             entry = unknown
-        elif cluster in times and cluster not in found and (place in seen or not are_counted):
+        elif cluster in times and cluster not in found and (place in seen or is_idle(place)):
             entry = UnknownEntry(times[cluster], "")
         else:
             entry = UnknownEntry(0.0, "neither counters nor spans of it come")

@@ -61,6 +61,10 @@ class Placement:
         """Whether a heartbeat names the service."""
         return service in self._counts.get(cluster, ())
 
+    def said(self, cluster: str) -> bool:
+        """Whether there is a heartbeat of the cluster."""
+        return cluster in self._counts
+
     def services(self) -> list[tuple[str, str]]:
         """(cluster, service) that heartbeats name."""
         return [(cluster, service) for cluster, counts in self._counts.items() for service in counts]

@@ -22,6 +22,7 @@ from spillway_streams.hot import Boards, Entry
 from spillway_streams.jobs.batches import Reader, Trailing, acknowledge
 from spillway_streams.jobs.shares import Shares
 from spillway_streams.placement import Placement
+from spillway_streams.uncounted import Uncounted
 
 _KEEP_S = 20.0  # of log time: a window, and what is late; it is read again after an assignment
 _REWRITE_S = 1.0  # a board without news: it must not expire
@@ -61,6 +62,7 @@ class Live:
         self._entries_only = entries_only
         self._counted: dict[int, CountedBoards] = {}
         self._placement, self._placed_at = Placement(context.counters), 0.0
+        self._uncounted = Uncounted(context.counters)
         self._news = False
         self._written_at = 0.0
 
@@ -116,16 +118,18 @@ class Live:
         put: dict[str, dict[str, Entry]] = {}
         owners: dict[str, set[int]] = {}  # partition numbers whose fields of a key are known here
         clusters: dict[str, str] = {}  # by key
-        for number, share in self._shares.ready.items():
-            if self._is_live(number):
-                of = {key: self._update(number, share, entries)}
-                if says_unknown:
-                    of[names.REDIS_KEY_UNKNOWN] = self._unknown(number, share)
-                for name, cluster, found in ((n, c, f) for n, board in of.items() for c, f in board.items()):
-                    place = name.format(cluster=cluster)
-                    put.setdefault(place, {}).update(found)
-                    owners.setdefault(place, set()).add(number)
-                    clusters[place] = cluster
+        live = {number: share for number, share in self._shares.ready.items() if self._is_live(number)}
+        if says_unknown:
+            self._take_uncounted(live)
+        for number, share in live.items():
+            of = {key: self._update(number, share, entries)}
+            if says_unknown:
+                of[names.REDIS_KEY_UNKNOWN] = self._unknown(number, share)
+            for name, cluster, found in ((n, c, f) for n, board in of.items() for c, f in board.items()):
+                place = name.format(cluster=cluster)
+                put.setdefault(place, {}).update(found)
+                owners.setdefault(place, set()).add(number)
+                clusters[place] = cluster
 
         def is_placed(place: str, field: str) -> bool:
             return place in clusters and self._placement.has(clusters[place], field.partition(" ")[0])
@@ -159,14 +163,24 @@ class Live:
             for place in self._placement.services()
             if partition_of(place[1], self._partitions) == number
         ]
-        seen, sending = one.services(), share.hot.totals.services()
-        present = {*seen, *sending, *placed}
+        seen = one.services()
+        self._uncounted.heard(seen)
+        present = {*seen, *share.hot.totals.services(), *placed}
         said = counted.statements(
-            found, self._counted[number], one.times, seen, present, are_counted=bool(sending)
+            found, self._counted[number], one.times, seen, present, self._uncounted.is_idle
         )
         unknown = sum(bool(entry.reason) for fields in said.values() for entry in fields.values())
         self._counters.gauge(f"unknown_of_partition_{number}", unknown)
         return dict.fromkeys(one.times, {}) | said
+
+    def _take_uncounted(self, live: Mapping[int, Share]) -> None:
+        sending = [place for share in live.values() for place in share.hot.totals.services()]
+        self._uncounted.take(
+            self._placement,
+            sending,
+            lambda service: partition_of(service, self._partitions) in live,
+            time.time(),
+        )
 
     async def _read_placement(self) -> None:
         if time.monotonic() < self._placed_at + _PLACEMENT_S:

@@ -51,7 +51,19 @@ def hot(counters: Counters) -> HotTable:
 
 
 @pytest.fixture
-def board(redis: Redis, hot: HotTable, counters: Counters, tmp_path, monkeypatch):
+def other_hot(counters: Counters) -> HotTable:
+    """Of the other partition, for tests that add it to `ready`."""
+    return HotTable(Window(5, 1.0), 100, counters)
+
+
+@pytest.fixture
+def ready(hot: HotTable) -> dict[int, SimpleNamespace]:
+    """The worker's partitions."""
+    return {NUMBER: SimpleNamespace(hot=hot)}
+
+
+@pytest.fixture
+def board(redis: Redis, ready, counters: Counters, tmp_path, monkeypatch):
     """Writes all boards as of a second, and gives what is said of the services of west: service -> reason."""
     settings = GraphSettings(
         kafka="localhost:1", clickhouse_url="clickhouse://localhost", redis_url="redis://localhost",
@@ -60,7 +72,7 @@ def board(redis: Redis, hot: HotTable, counters: Counters, tmp_path, monkeypatch
     clock = SimpleNamespace(now=0.0)
     fake = SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now)
     monkeypatch.setattr(live, "time", fake)
-    shares = SimpleNamespace(ready={NUMBER: SimpleNamespace(hot=hot)})
+    shares = SimpleNamespace(ready=ready)
     context = SimpleNamespace(
         settings=settings, counters=counters, layout=SimpleNamespace(partitions=PARTITIONS)
     )
@@ -79,11 +91,23 @@ def board(redis: Redis, hot: HotTable, counters: Counters, tmp_path, monkeypatch
     return at
 
 
-def _heartbeat(**services: int) -> bytes:
-    made = Heartbeat(cluster="west")
+def _heartbeat(cluster: str = "west", **services: int) -> bytes:
+    made = Heartbeat(cluster=cluster)
     for service, count in services.items():
         made.services.add(service=service, connected_envoys=count)
     return json_format.MessageToJson(made).encode()
+
+
+def _named(prefix: str, number: int) -> str:
+    """A service of this partition."""
+    names_ = (f"{prefix}{n}" for n in range(99))
+    return next(name for name in names_ if partition_of(name, PARTITIONS) == number)
+
+
+def _count(hot: HotTable, at: float, start: float, *places: tuple[str, str]) -> None:
+    """Counters of nothing from one Envoy of each of these."""
+    reports = [Report(*place, "e1", int(at * 1e9), int(start * 1e9), {}) for place in places]
+    hot.totals.add(reports, at)
 
 
 def _spans(hot: HotTable, first: int, end: int, start: float) -> None:
@@ -97,10 +121,7 @@ async def test_what_a_heartbeat_names_is_known_or_unknown_for_as_long_as_it_does
     """Services of this partition alone. Spans come: both are known, also the one without requests. They stop: both are
     unknown, with the last demand, long after boards hold it; and no age makes the fields old."""
     start = 1_700_000_000
-    other = next(
-        name for name in map("other{}".format, range(99)) if partition_of(name, PARTITIONS) != NUMBER
-    )
-    idle = next(name for name in map("idle{}".format, range(99)) if partition_of(name, PARTITIONS) == NUMBER)
+    other, idle = _named("other", 1 - NUMBER), _named("idle", NUMBER)
     redis.heartbeats["west"] = _heartbeat(**{SHOP: 1, idle: 1, other: 1})
     _spans(hot, 1, 21, start)
     assert await board(start + 20) == {SHOP: "", idle: ""}
@@ -127,3 +148,45 @@ async def test_an_envoy_that_is_connected_and_silent_leaves_its_service_unknown(
             hot.totals.add([Report("west", SHOP, "e1", sent_ns, start * 10**9, {})], start + now)
             said = await board(start + now)
         assert (said[SHOP] == "") == is_known, said
+
+
+async def _second(hot: HotTable, other_hot: HotTable, now: int, start: float, shop: tuple[str, ...]) -> None:
+    """Spans of the shop in these clusters; marks without rows go to the other partition."""
+    batch = arrivals(dict.fromkeys(shop, now - 1), 10)
+    nothing = arrivals({}, 10)
+    mark = Mark(0, 1, now, now + 1, start + now, boards.newest_ends(batch))
+    hot.add(batch, start + now, 0, mark)
+    other_hot.add(nothing, start + now, 0, mark)
+
+
+async def test_silence_is_judged_service_by_service_and_not_by_who_shares_its_partition(
+    redis, hot, other_hot, ready, board, counters
+):
+    """No proxy of east sends counters: its idle service is a known zero beside counted ones of west in its partition. In
+    west services send counters, in either partition: one whose counters and spans have never come is unknown, also alone
+    in its partition, and taken for idle after ten minutes. Once spans of it have come, they judge it. One that has sent
+    counters and is read by a worker that has forgotten them is unknown without end."""
+    start, key = 1_700_000_000, names.REDIS_KEY_UNKNOWN
+    ready[1 - NUMBER] = SimpleNamespace(hot=other_hot)
+    standby, alone, known = _named("standby", NUMBER), _named("alone", 1 - NUMBER), _named("known", NUMBER)
+    redis.heartbeats["west"] = _heartbeat(**{known: 1, standby: 1, alone: 1, SHOP: 1})
+    redis.heartbeats["east"] = _heartbeat("east", **{standby: 1, alone: 1, SHOP: 1})
+
+    def said(cluster: str) -> dict[str, bool]:
+        return {service: not e.reason for service, e in redis.written[key.format(cluster=cluster)].items()}
+
+    for now in range(1, 700):
+        await _second(hot, other_hot, now, start, ("west", "east") if now < 120 or now > 600 else ("west",))
+        _count(hot, start + now, start, ("west", known))
+        await board(start + now)
+        if 20 < now < 110 or now > 620:
+            assert said("east") == {standby: True, alone: True, SHOP: True}, now
+        if 20 < now < 600:
+            assert said("west") == {known: True, standby: False, alone: False, SHOP: True}, now
+    assert said("west") == {known: True, standby: True, alone: True, SHOP: True}
+    assert counters["services_without_counters_taken_for_idle"] == 2
+    hot.totals.__init__(5, 100, 10, counters)
+    for now in range(700, 720):
+        await _second(hot, other_hot, now, start, ("west", "east"))
+        await board(start + now)
+    assert said("west") == {known: False, standby: True, alone: True, SHOP: True}

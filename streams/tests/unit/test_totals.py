@@ -87,19 +87,9 @@ def test_a_counter_that_stands_still_is_a_known_zero():
     silent = UnknownEntry(T0, "silent")
     found = {"west": {names.VALUE_WHOLE_CLUSTER: silent}, "east": {names.VALUE_WHOLE_CLUSTER: silent}}
     places = [PLACE, ("west", "stock"), ("east", "shop")]
-    said = counted.statements(found, world.board, {}, [], places, True)
+    said = counted.statements(found, world.board, {}, [], places, lambda _: False)
     known = UnknownEntry(T0 + 39.3, "")
     assert said == {"west": {"shop": known, "stock": silent}, "east": {"shop": silent}}
-
-
-def test_a_service_of_which_nothing_comes_is_zero_only_where_no_proxy_counts():
-    """The heartbeat names it, its cluster goes on: beside proxies that count it is unknown, else its spans would show."""
-    board, times = World().board, {"west": T0 + 8.0}
-    known, missing = UnknownEntry(T0 + 8.0, ""), UnknownEntry(0.0, "neither counters nor spans of it come")
-    for are_counted, idle in ((False, known), (True, missing)):
-        places = [PLACE, ("west", "idle"), ("east", "idle")]
-        said = counted.statements({}, board, times, [PLACE], places, are_counted)
-        assert said == {"west": {"shop": known, "idle": idle}, "east": {"idle": missing}}
 
 
 def test_spans_that_are_dropped_do_not_make_load_smaller():

@@ -1,0 +1,76 @@
+"""Services that have never sent counters: how long their silence is unknown."""
+
+from google.protobuf import json_format
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway_streams.counters import Counters
+from spillway_streams.placement import Placement
+from spillway_streams.uncounted import HOLD_S, Uncounted
+
+T0 = 1_700_000_000
+COUNTED, SILENT, RARE = ("west", "counted"), ("west", "silent"), ("west", "rare")
+
+
+class World:
+    """One cluster, of which one service sends counters."""
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.placement, self.uncounted = Placement(self.counters), Uncounted(self.counters)
+
+    def at(
+        self, now: float, services: tuple[str, ...] | None, sending=(COUNTED,), owned: bool = True
+    ) -> None:
+        """services: of the heartbeat, None: there is none."""
+        made = Heartbeat(cluster="west")
+        for service in services or ():
+            made.services.add(service=service, connected_envoys=1)
+        text = None if services is None else json_format.MessageToJson(made).encode()
+        self.placement.take({"west": text}, T0 + now)
+        self.uncounted.take(self.placement, sending, lambda _: owned, T0 + now)
+
+
+ALL = ("counted", "silent", "rare")
+
+
+def test_a_service_that_gets_a_request_now_and_then_does_not_flap():
+    """It sends no counters: from its first span on spans judge it, and between two it has no requests."""
+    world = World()
+    world.at(0, ALL)
+    assert not world.uncounted.is_idle(RARE)
+    world.uncounted.heard([RARE])
+    for now in range(1, 30):
+        world.at(now, ALL)
+        assert world.uncounted.is_idle(RARE) and not world.uncounted.is_idle(SILENT)
+
+
+def test_only_a_heartbeat_without_the_service_begins_anew():
+    """Without a heartbeat time goes on, and so does what has sent counters. Pods that come back are new."""
+    world = World()
+    world.at(0, ALL)
+    world.at(HOLD_S - 1, None)
+    assert not world.uncounted.is_idle(SILENT)
+    world.at(HOLD_S, None)
+    assert world.uncounted.is_idle(SILENT)
+    world.at(HOLD_S + 1, None, sending=())
+    assert not world.uncounted.is_idle(COUNTED)
+    world.at(HOLD_S + 2, ("counted",))
+    world.at(HOLD_S + 3, ALL)
+    assert not world.uncounted.is_idle(SILENT)
+    assert world.counters["services_without_counters_taken_for_idle"] == 2
+
+
+def test_what_has_sent_counters_is_never_idle_by_silence_and_time_counts_only_where_it_would_be_heard():
+    """Its counters are forgotten, as after a rebalance; and a worker that did not have a partition knows nothing of it."""
+    world = World()
+    world.at(0, ALL)
+    world.at(2 * HOLD_S, ALL, sending=())
+    assert not world.uncounted.is_idle(COUNTED) and world.uncounted.is_idle(SILENT)
+    world.at(2 * HOLD_S + 1, ALL, sending=(), owned=False)
+    world.at(2 * HOLD_S + 2, ALL, sending=())
+    assert not world.uncounted.is_idle(SILENT) and not world.uncounted.is_idle(COUNTED)
+
+
+def test_where_no_proxy_of_the_cluster_sends_counters_silence_is_no_requests():
+    world = World()
+    world.at(0, ALL, sending=(("east", "counted"),))
+    assert world.uncounted.is_idle(SILENT)
