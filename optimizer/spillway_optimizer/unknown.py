@@ -89,19 +89,19 @@ def _behind(telemetry: Telemetry, cluster: str, max_age_s: float) -> Iterable[tu
 
 
 def _unsaid(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) -> Iterable[tuple[str, str]]:
-    """Services that have Envoys and no load that is known now, and why: an absent entry is zero only if streams say that
-    the service is known. Streams of 0.1.0, and models from files, say so of none, and mean zero."""
+    """Services that have Envoys and no demand that is known now, and why: an absent entry is zero only if streams say that
+    the service is known. The job that writes demand says so of every service that has Envoys; the load board is
+    another's, and no word about demand. Streams of 0.1.0, and models from files, say so of none, and mean zero."""
     if not _state(telemetry):
         return
     said = telemetry.unknown.get(cluster, {})
-    boards = (telemetry.demand.get(cluster, {}), telemetry.load.get(cluster, {}))
-    shown = {class_id.partition(" ")[0] for board in boards for class_id in board}
+    shown = {class_id.partition(" ")[0] for class_id in telemetry.demand.get(cluster, {})}
     for service in sorted(telemetry.placement.get(cluster) or ()):
         entry = said.get(service)
         if entry is not None and now - entry.at > max_age_s:
             yield service, f"known until {now - entry.at:.0f} s ago; at most {max_age_s:g} s is allowed"
         elif entry is None and service not in shown:
-            yield service, "it has Envoys, and no board says how many requests"
+            yield service, "it has Envoys, and neither the demand board nor streams say how many requests"
 
 
 def _state(telemetry: Telemetry) -> bool:

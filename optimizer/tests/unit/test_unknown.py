@@ -230,7 +230,7 @@ async def test_a_placed_cluster_that_no_board_has_is_unknown_and_not_idle(mesh):
             k: w for k, w in before.items() if k[0] == THIRD
         }
         assert mesh.solving.demand[THIRD, ENTRY] == known
-    note = f"unknown: 'gateway' in '{THIRD}': it has Envoys, and no board says how many requests; its demand"
+    note = f"unknown: 'gateway' in '{THIRD}': it has Envoys, and neither the demand board nor streams say"
     assert any(said.startswith(note) for said in rows["gateway"]["notes"])
 
 
@@ -283,3 +283,35 @@ async def test_an_entry_that_cannot_be_read_is_no_statement(mesh):
     await mesh.solve(NOW, _all(_times("west", 1.2), _gone(THIRD)))
     assert mesh.solving.unknown.why("backend", "east") and not mesh.solving.unknown.why("gateway", THIRD)
     assert mesh.solving.demand.get((THIRD, ENTRY), 0.0) == 0.0
+
+
+def _silent(prefix):
+    """The worker that writes demand and statements is not back for these services; that of the load board never left."""
+
+    def change(d):
+        for entries in d["demand"].values():
+            for class_id in [class_id for class_id in entries if class_id.startswith(prefix)]:
+                del entries[class_id]
+
+    return change
+
+
+async def test_what_only_the_load_board_shows_is_unknown_until_streams_state_it(mesh):
+    """After an absence the first application's partitions are live again and the other's are not: its demand has no
+    entry, its services no statement, while the load board shows them. Its demand and its rules stay."""
+    mesh.unknown = _known(NOW, *mesh.clusters)
+    await mesh.solve(NOW)
+    before, other = mesh.rules(), mesh.rules(OTHER)
+    known = {key: rps for key, rps in mesh.solving.demand.items() if key[1].startswith(OTHER)}
+    for now in (NOW + 16, NOW + 32, NOW + 700):
+        said = _known(now, *mesh.clusters)
+        mesh.unknown = {c: {s: e for s, e in of.items() if not s.startswith(OTHER)} for c, of in said.items()}
+        rows = await mesh.solve(now, _silent(OTHER))
+        assert {name: row["outcome"] for name, row in rows.items()} == {
+            "gateway": "renewed",
+            OTHER + "gateway": "renewed",
+        }
+        assert mesh.rules() == before and mesh.rules(OTHER) == other
+        assert {key: mesh.solving.demand[key] for key in known} == known
+    note = f"unknown: '{OTHER}gateway' in 'west': it has Envoys, and neither the demand board nor streams say"
+    assert any(said.startswith(note) for said in rows[OTHER + "gateway"]["notes"])
