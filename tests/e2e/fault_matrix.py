@@ -7,7 +7,7 @@ A slow one is frozen, or the way to it is longer. One that lies says what is wro
 from dataclasses import dataclass
 
 import lies
-from faults import (
+from injecting import (
     EAST,
     WEST,
     Act,

@@ -13,7 +13,7 @@ import nats
 import redis
 from aiokafka import AIOKafkaProducer
 from clickhouse_driver import Client
-from faults import EAST, WEST
+from injecting import EAST, WEST
 from loop_harness import Loop
 from nats.errors import Error as NatsError
 from nats.js.api import RawStreamMsg

@@ -8,7 +8,7 @@ from pathlib import Path
 import judges
 import pytest
 import yaml
-from faults import WEST, stop
+from injecting import WEST, stop
 from loop_harness import Background, Loop
 from spillway_contracts import names
 from spillway_lab.stack import GUARDRAILS, INFRA

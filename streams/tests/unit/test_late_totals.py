@@ -1,7 +1,7 @@
 """Counters that were held up, by a worker that was away or a broker, and come at once."""
 
 import pytest
-from test_totals import PLACE, T0, A, World
+from counted_service import PLACE, T0, A, World
 
 
 @pytest.mark.parametrize("away_s", [3, 12, 40])
