@@ -11,8 +11,9 @@ from watching import Rule, Sample
 # when less than a third of it is left.
 RISE, KEPT, MUCH = 100, 1 / 3, 500
 _OLD_S = 15.0  # boards that are older say nothing of now
-# A cluster's demand that others' lies have changed: more than so many times what it was, or less than that part.
-_CHANGED = 2.0
+# A cluster's demand that others' lies have changed: more than so many times what it was, or less than that part, by more
+# than so many standard deviations of what is counted in a window (seconds).
+_CHANGED, _DEVIATIONS, _WINDOW_S = 2.0, 4.0, 5.0
 
 
 def rising(
@@ -92,11 +93,17 @@ def misled(before: list[Sample], during: list[Sample], liars: Iterable[str]) -> 
         for cluster, demand in sample.demand.items():
             for class_id, rps in demand.items() if cluster not in liars else ():
                 was = [s.demand[cluster][class_id] for s in before if class_id in s.demand.get(cluster, {})]
-                if not was or not min(was) / _CHANGED <= rps <= max(was) * _CHANGED:
+                if not was or not _is_noise(rps, min(was), max(was)):
                     said[cluster, class_id] = (
                         f"{cluster} {class_id}: demand {max(was, default=0.0):.1f} → {rps:.1f} by another's lie"
                     )
     return list(said.values())
+
+
+def _is_noise(rps: float, least: float, most: float) -> bool:
+    if least / _CHANGED <= rps <= most * _CHANGED:
+        return True
+    return max(least - rps, rps - most) <= _DEVIATIONS * math.sqrt(most / _WINDOW_S)
 
 
 def missing(sample: Sample, expected: Mapping[str, Counter[str]]) -> list[str]:

@@ -105,6 +105,13 @@ def test_demand_of_a_cluster_that_does_not_lie_must_stay():
     assert judges.misled(BEFORE, during, liars=["west"]) == judges.misled(BEFORE, BEFORE, liars=[]) == []
 
 
+def test_so_few_requests_that_chance_changes_them_are_no_lie():
+    """Of one request per second a window has five; a tenfold is no chance."""
+    few = [Sample(at, {}, demand={"east": {"kiosk GET /": rps}}) for at, rps in enumerate((1.3, 0.4, 13.0))]
+    assert judges.misled(few[:1], few[1:2], liars=[]) == []
+    assert len(judges.misled(few[:1], few[2:], liars=[])) == 1
+
+
 def test_what_is_unknown_or_not_placed_is_not_back():
     """What nothing is said of is not known; neither is what was known long ago."""
     assert judges.missing(BEFORE[0], EXPECTED) == []
