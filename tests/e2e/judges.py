@@ -42,9 +42,14 @@ def _unknown(sample: Sample, service: str, cluster: str) -> bool:
 
 
 def collapsing(
-    before: list[Sample], during: list[Sample], lost: Iterable[str] = (), left: Iterable[str] = ()
+    before: list[Sample],
+    during: list[Sample],
+    lost: Iterable[str] = (),
+    left: Iterable[str] = (),
+    liars: Iterable[str] = (),
 ) -> list[str]:
-    """Rules that go away, and weights that fall below a part of the least value before."""
+    """Rules that go away, and weights that fall below a part of the least value before. A cluster that says by its own
+    credential that it serves more than it does (`liars`) may draw requests to itself."""
     said = {}
     common = set.intersection(*(set(s.weights) for s in before)) if before else set()
     for rule in {r for r in common if r[0] not in lost}:
@@ -53,7 +58,9 @@ def collapsing(
             now = sample.weights.get(rule, {})
             for cluster, weight in least.items():
                 gone = weight > MUCH and now.get(cluster, 0) < weight * KEPT
-                if gone and cluster not in {*lost, *left}:
+                boast = sum(now.get(c, 0) - least.get(c, 0) for c in liars if c != cluster)
+                drawn = boast >= weight - now.get(cluster, 0)
+                if gone and not drawn and cluster not in {*lost, *left}:
                     said[rule, cluster] = f"{_name(rule)}: {weight} → {now.get(cluster, 0)} towards {cluster}"
     return list(said.values())
 

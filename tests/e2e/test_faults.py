@@ -52,7 +52,7 @@ def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
             soon = before + samples(began, began + fault.noticed_s)
             until = began if fault.taken_over else healed
             wrong += judges.rising(soon, samples(began + fault.noticed_s, ended), fault.unknown, until)
-            wrong += judges.collapsing(before, during, fault.lost, fault.left)
+            wrong += judges.collapsing(before, during, fault.lost, fault.left, fault.liars)
         wrong += judges.changing(before, [] if fault.lost else during, OTHER)
         told.append(f"{samples.__name__}: {judges.band(before, during)}")
     before, during = watch.published(began - _BEFORE_S, began), watch.published(began, ended)

@@ -80,7 +80,10 @@ def test_a_collapse_and_a_rule_that_goes_away_are_found():
     assert "3000 → 900 towards east" in judges.collapsing(BEFORE, [sample(2, 900)])[0]
     assert judges.collapsing(BEFORE, [sample(2, 0)], lost=["east"]) == []
     assert judges.collapsing(BEFORE, [sample(2, 0)], left=["east"]) == []
+    assert judges.collapsing(BEFORE, [sample(2, 900)], liars=["west"]) == []
+    assert len(judges.collapsing(BEFORE, [sample(2, 900)], liars=["east"])) == 1
     gone = Sample(2, {KIOSK: BEFORE[0].weights[KIOSK]}, BEFORE[0].placed)
+    assert len(judges.collapsing(BEFORE, [gone], liars=["west"])) == 2
     assert len(judges.collapsing(BEFORE, [gone], left=["east"])) == 1
 
 
