@@ -144,5 +144,7 @@ MORE = [
     Fault("stop", "optimizer", *stop("optimizer"), away_s=6, back_s=60, core=True),
 ]  # fmt: skip
 
-# The core first: what lies most, and stays for minutes, is last.
-FAULTS = sorted([CONTROL, *MORE, *MATRIX], key=lambda fault: not fault.core)
+# The core first. What a cluster says of itself steers others' weights for minutes: such lies are last.
+FAULTS = sorted(
+    [CONTROL, *MORE, *MATRIX], key=lambda fault: (not fault.core, bool(fault.liars), fault.steering)
+)
