@@ -1,6 +1,7 @@
 """One application in one run of the optimizer: from its problem to the rules that are sent for it. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -32,6 +33,9 @@ class Circumstances:
     in_force: InForce | None
     rules: Mapping[RuleKey, Rule]
     thresholds: Thresholds
+    idle: Mapping[RuleKey, str] = field(
+        default_factory=dict
+    )  # why rules of calls that are not shown now stay
     # Why rules are not proposed at this demand (requests per second); None: they may be.
     again: Callable[[Rules, float], str | None] = lambda rules, demand_rps: None
 
@@ -140,16 +144,23 @@ def refused(model: ApplicationModel, why: str, around: Circumstances, solved: So
         )
         if decision is not None:
             return replace(_decided(model, decision, around, solved), refusal=why)
-    kept = _as_they_are(around, around.rules.keys(), why)
+    case = _held(model, dict.fromkeys(around.rules, why), around)
+    return replace(case, solved=solved, notes=model.notes, refusal=why)
+
+
+def resting(model: ApplicationModel, around: Circumstances) -> Case:
+    """The case of an application that is known to have no requests now."""
+    return _held(model, around.idle, around)
+
+
+def _held(model: ApplicationModel, whys: Mapping[RuleKey, str], around: Circumstances) -> Case:
     return Case(
         model.name,
         around.memory,
         _published(around.memory, around),
-        solved,
-        held=kept,
-        wants=bool(kept) and due(around.memory, around.thresholds, around.now),
-        notes=model.notes,
-        refusal=why,
+        held=_as_they_are(around, whys),
+        wants=bool(whys) and due(around.memory, around.thresholds, around.now),
+        notes=(*model.notes, *_idle_notes(whys)),
     )
 
 
@@ -157,8 +168,14 @@ def _decided(
     model: ApplicationModel, decision: Decision, around: Circumstances, solved: Solved | None
 ) -> Case:
     part = priced(model.problem, decision.rules)
-    routes = [key for key in around.rules if key[1:] in model.kept]
-    notes = [*model.notes, *model.problem.layout.notes, *exceeded(model.problem, part.evaluation)]
+    kept = (key for key in around.rules if key[1:] in model.kept)
+    whys = {**dict.fromkeys(kept, "its calls cannot be modelled"), **around.idle}
+    notes = [
+        *model.notes,
+        *_idle_notes(around.idle),
+        *model.problem.layout.notes,
+        *exceeded(model.problem, part.evaluation),
+    ]
     return Case(
         model.name,
         decision.memory if decision.action is Action.WAIT else around.memory,
@@ -166,7 +183,7 @@ def _decided(
         solved,
         decision,
         part,
-        _as_they_are(around, routes, "its calls cannot be modelled"),
+        _as_they_are(around, whys),
         decision.action is not Action.WAIT,
         (*notes, *(solved.solution.notes if solved else ())),
     )
@@ -177,10 +194,15 @@ def _published(memory: Memory, around: Circumstances) -> Memory:
     return replace(memory, published_at=around.now, base=base)
 
 
-def _as_they_are(around: Circumstances, routes: Iterable[RuleKey], why: str) -> tuple[Rule, ...]:
+def _idle_notes(whys: Mapping[RuleKey, str]) -> tuple[str, ...]:
+    counts = Counter(whys.values())
+    return tuple(f"held: {count} rules: {why}" for why, count in sorted(counts.items()))
+
+
+def _as_they_are(around: Circumstances, whys: Mapping[RuleKey, str]) -> tuple[Rule, ...]:
     """Rules of these routes, with the reason that they are held."""
     found = []
-    for key in routes:
+    for key, why in whys.items():
         rule = Rule()
         rule.CopyFrom(around.rules[key])
         rule.reason = f"held: {why}"[:_MOST_REASON]

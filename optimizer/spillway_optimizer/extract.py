@@ -120,6 +120,8 @@ def assembled(
     """One ruleset of several applications, and of rules that are `held` as they are; the prediction is of the former.
     Pins of routes that nothing takes now are in it, too, for the publisher would add them. Raises UnverifiedError
     when it breaks the contract."""
+    held = tuple(held)
+    classes = sorted({*stamp.classes, *(_key(rule).class_id for rule in held)})
     rules = [*(rule for part in parts for rule in part.rules), *held]
     known = {_key(rule) for rule in rules}
     rules += [_idle_pin(RuleKey(*key), pin) for key, pin in pinned.items() if key not in known]
@@ -132,7 +134,7 @@ def assembled(
         input_window=InputWindow(id=stamp.window.id),
         predicted=predicted([part.evaluation for part in parts]),
         rules=sorted(rules, key=_key),
-        traffic_classes=[traffic_class.parse(class_id) for class_id in stamp.classes],
+        traffic_classes=[traffic_class.parse(class_id) for class_id in classes],
     )
     ruleset.input_window.start.FromMilliseconds(round(stamp.window.start * 1000))
     ruleset.input_window.end.FromMilliseconds(round(stamp.window.end * 1000))

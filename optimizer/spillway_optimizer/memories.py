@@ -26,6 +26,12 @@ class Parting:
         """`services` by application."""
         return cls({service: name for name, some in services.items() for service in some})
 
+    def after(self, before: "Parting", rules: Iterable[RuleKey]) -> "Parting":
+        """Callers of these rules that are of no application now stay with the one that they were of."""
+        callers = {key.source_service for key in rules}
+        absent = {service: name for service, name in before.of_service.items() if service in callers}
+        return Parting({**absent, **self.of_service})
+
     def name(self, key: RuleKey) -> str:
         callee = key.class_id.partition(" ")[0]
         return self.of_service.get(key.source_service) or self.of_service.get(callee, REST)

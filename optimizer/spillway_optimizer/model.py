@@ -52,7 +52,7 @@ class Window:
 
 @dataclass(frozen=True)
 class ApplicationModel:
-    """One application. `problem` is None exactly when `refusals` is not empty."""
+    """One application. `problem` is None where there are `refusals`, and of one that telemetry does not show now."""
 
     name: str
     services: frozenset[str]
@@ -60,6 +60,14 @@ class ApplicationModel:
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
     kept: frozenset[RouteId] = frozenset()  # routes outside of the problem that keep their rules
+
+    @property
+    def routes(self) -> frozenset[RouteId]:
+        """Whose rules are decided with it, or kept."""
+        if self.problem is None:
+            return self.kept
+        classes = self.problem.classes
+        return self.kept | {(classes[e.source], e.target) for e in self.problem.edges}
 
 
 @dataclass(frozen=True)

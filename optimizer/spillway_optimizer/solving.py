@@ -15,13 +15,14 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import GuardrailFile
 
 from spillway_optimizer import OptimizerError, guardrails, hot, metrics
-from spillway_optimizer.case import Case, Circumstances, judged, plain, refused, rolled_back, sent
+from spillway_optimizer.case import Case, Circumstances, judged, plain, refused, resting, rolled_back, sent
 from spillway_optimizer.config import Optimizer
 from spillway_optimizer.decide import Action
 from spillway_optimizer.extract import Stamp, UnverifiedError, assembled
 from spillway_optimizer.failures import Successes
 from spillway_optimizer.following import Following
 from spillway_optimizer.history import History
+from spillway_optimizer.idle import Idle, absent_of, decided_of
 from spillway_optimizer.judging import Watch, sample
 from spillway_optimizer.lease import Lease, beside
 from spillway_optimizer.logs import States
@@ -71,6 +72,7 @@ class Solving:
         self.memories: Mapping[str, Memory] = {}
         self.watches: dict[str, Watch] = {}
         self.demand: Rates = {}
+        self._parting, self._idle = Parting({}), Idle()
         self.unknown = Unknown()
         self.successes = Successes()
         self._demand_at: float | None = None
@@ -126,15 +128,20 @@ class Solving:
     def _judge(
         self, run: Run, model: Model, solved: Mapping[str, Solved | Failed], told: Telemetry
     ) -> list[Case]:
-        parting = Parting.of({a.name: a.services for a in model.applications})
-        names = [a.name for a in model.applications]
-        known = parting.memories(self.memories, [*names, REST])
         routed = self._routed(run)
+        parting = Parting.of({a.name: a.services for a in model.applications}).after(self._parting, routed)
+        self._parting = parting
         parts = parting.split(routed)
+        decided = decided_of(model, parts)
+        self._idle = self._idle.after(routed, decided, self.unknown, self.guardrails.current, run.occasion.at)
         held = rules_by_key(run.in_force, run.occasion.at) or plain(routed)
-        rules = parting.split(held)
+        idle = parting.split({key: why for key, why in self._idle.why.items() if key in held})
+        absent = absent_of(model, parts, idle, self._idle.unknown)
+        lapsed = routed.keys() - decided - self._idle.why.keys()
+        rules = parting.split({key: rule for key, rule in held.items() if key not in lapsed})
+        known = parting.memories(self.memories, [a.name for a in (*model.applications, *absent)])
         cases = []
-        for application in _with_rest(model, bool(rules.get(REST))):
+        for application in (*model.applications, *absent):
             name = application.name
             around = Circumstances(
                 run.occasion.policy,
@@ -144,6 +151,7 @@ class Solving:
                 parting.in_force(run.in_force, name, parts),
                 rules.get(name, {}),
                 self._thresholds(application),
+                idle.get(name, {}),
             )
             application = replace(application, notes=(*model.mesh_notes, *application.notes))
             watch = self.watches.setdefault(name, self._watch())
@@ -204,6 +212,8 @@ class Solving:
     def _case(
         self, application: ApplicationModel, solved: Solved | Failed | None, around: Circumstances
     ) -> Case:
+        if solved is None and not application.refusals:
+            return resting(application, around)
         if solved is None:
             return refused(application, "; ".join(application.refusals), around, None)
         try:
@@ -255,7 +265,7 @@ class Solving:
     def _compare(self, run: Run, cases: Sequence[Case], told: Telemetry) -> None:
         """Rules that stay are those that what was observed went by."""
         evaluations = [case.part.evaluation for case in cases if case.part is not None]
-        if not evaluations or len(evaluations) < len(cases) or any(case.proposes for case in cases):
+        if not evaluations or any(case.proposes or _unpriced(case) for case in cases):
             return
         now, max_age_s = run.occasion.at, self.settings.optimizer_board_max_age_s
         observed_ms = metrics.observed_ms(told, now, max_age_s)
@@ -340,12 +350,8 @@ class Solving:
             watch.changed(at, case.before, case.decision.rules, case.part.evaluation.demand_rps)
 
 
-def _with_rest(model: Model, rest: bool) -> tuple[ApplicationModel, ...]:
-    """What is refused of the whole mesh also holds rules that are of no application now: `rest` says whether there are
-    such rules."""
-    if not model.mesh_refusals or (model.applications and not rest):
-        return model.applications
-    return (*model.applications, ApplicationModel(REST, frozenset(), None, model.mesh_refusals, ()))
+def _unpriced(case: Case) -> bool:
+    return case.part is None and case.refusal is not None
 
 
 def _again(watch: Watch, now: float, in_force: Rules, rules: Rules, demand_rps: float) -> str | None:

@@ -110,7 +110,8 @@ async def test_an_application_that_cannot_be_modelled_is_held_beside_a_healthy_o
 
 
 async def test_applications_that_are_joined_and_parted_keep_their_rules(mesh):
-    """A call between two applications makes them one, and two again when it ends: no rule moves."""
+    """A call between two applications makes them one, and two again when it ends: no rule moves, and that of the call
+    stays for a while."""
     await mesh.solve(NOW)
     before, other = mesh.rules(), mesh.rules(OTHER)
 
@@ -119,10 +120,13 @@ async def test_applications_that_are_joined_and_parted_keep_their_rules(mesh):
 
     rows = await mesh.solve(NOW + 16, joined)
     assert set(rows) == {"gateway"}
+    both = mesh.rules(OTHER)
     kept = {key: weights for key, weights in mesh.rules(OTHER).items() if key[1] != "frontend"}
     assert mesh.rules() == before and kept == other
     rows = await mesh.solve(NOW + 32)
     assert set(rows) == {"gateway", OTHER + "gateway"}
+    assert mesh.rules() == before and mesh.rules(OTHER) == both
+    await mesh.solve(NOW + 700)
     assert mesh.rules() == before and mesh.rules(OTHER) == other
 
 
