@@ -31,10 +31,30 @@ async def test_after_a_flush_the_version_in_force_is_learned_before_anything_is_
     mesh.solving.forget()
     rows = await mesh.solve(NOW + 5)
     assert len(mesh.sent) == sent and {row["outcome"] for row in rows.values()} == {"refused"}
-    assert all("Redis has no ruleset, and relays serve version 1" in row["reason"] for row in rows.values())
+    assert all(
+        "Redis has no ruleset of east, west, and relays serve version 1" in row["reason"]
+        for row in rows.values()
+    )
     mesh.in_force.update(kept)
     await mesh.solve(NOW + 20)
     assert len(mesh.sent) == sent + 1 and mesh.sent[-1].base_version == 1
+
+
+async def test_rules_of_one_cluster_that_cannot_be_read_are_not_taken_for_none(settings, tmp_path):
+    """Its callers' weights would go back to local-first."""
+    mesh = Flushed(settings, tmp_path)
+    await mesh.solve(NOW)
+    sent, kept = len(mesh.sent), dict(mesh.in_force)
+    mesh.serving = {"west": 1, "east": 1}
+    del mesh.in_force["west"]
+    rows = await mesh.solve(NOW + 16)
+    assert len(mesh.sent) == sent
+    assert all(
+        "Redis has no ruleset of west, and relays serve version 1" in r["reason"] for r in rows.values()
+    )
+    mesh.in_force.update(kept)
+    await mesh.solve(NOW + 20)
+    assert len(mesh.sent) == sent + 1
 
 
 async def test_rules_that_nobody_writes_again_are_replaced_from_the_version_that_relays_serve(
