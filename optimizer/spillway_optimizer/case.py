@@ -33,9 +33,8 @@ class Circumstances:
     in_force: InForce | None
     rules: Mapping[RuleKey, Rule]
     thresholds: Thresholds
-    idle: Mapping[RuleKey, str] = field(
-        default_factory=dict
-    )  # why rules of calls that are not shown now stay
+    # Why rules stay whose calls telemetry does not show now.
+    idle: Mapping[RuleKey, str] = field(default_factory=dict)
     # Why rules are not proposed at this demand (requests per second); None: they may be.
     again: Callable[[Rules, float], str | None] = lambda rules, demand_rps: None
 

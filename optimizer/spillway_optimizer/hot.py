@@ -98,16 +98,16 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
             pipeline.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
             pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
             pipeline.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
-        pairs, *told = await pipeline.execute(raise_on_error=False)
+        pairs, *replies = await pipeline.execute(raise_on_error=False)
     bad: list[str] = []
     load, demand, unknown = {}, {}, {}
-    for c, one, two, said in zip(clusters, told[0::4], told[1::4], told[3::4], strict=True):
+    for c, one, two, said in zip(clusters, replies[0::4], replies[1::4], replies[3::4], strict=True):
         lost: dict[str, str] = {}
         load[c] = _board(one, LoadBoardEntry, bad, lost)
         demand[c] = _board(two, DemandEntry, bad, lost)
         found = _unknowns(said) | {service: UnknownEntry(0.0, why) for service, why in lost.items()}
         unknown |= {c: found} if found else {}
-    texts = dict(zip(clusters, told[2::4], strict=True))
+    texts = dict(zip(clusters, replies[2::4], strict=True))
     beats = {c: beat for c, text in texts.items() if (beat := _heartbeat(text, c, [])) is not None}
     return Telemetry(
         load=load,
@@ -132,10 +132,12 @@ async def pulse(redis: Redis, clusters: tuple[str, ...]) -> Pulse:
         for cluster in clusters:
             pipeline.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
             pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
-        told = await pipeline.execute(raise_on_error=False)
-    demand = {c: _board(hashed, DemandEntry, [], {}) for c, hashed in zip(clusters, told[0::2], strict=True)}
+        replies = await pipeline.execute(raise_on_error=False)
+    demand = {
+        c: _board(hashed, DemandEntry, [], {}) for c, hashed in zip(clusters, replies[0::2], strict=True)
+    }
     return Pulse(
-        rates(demand), {c: _services(text, c, []) for c, text in zip(clusters, told[1::2], strict=True)}
+        rates(demand), {c: _services(text, c, []) for c, text in zip(clusters, replies[1::2], strict=True)}
     )
 
 
