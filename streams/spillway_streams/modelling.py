@@ -86,6 +86,8 @@ class Modeller:
             curve = self._update(name, class_id, one, silent_s)
             if curve:
                 window = input_window(max(first, curve.fresh_from), end)
+                reason = curve.reason + service.left_out(one.outlying(class_id))
+                curve = replace(curve, reason=reason)
                 rows.append(_curve_row(now_ms, window, name, class_id, weight, curve))
         capacities = [
             _capacity_row(now_ms, one.clusters[cluster].seconds.at, cluster, name, found)

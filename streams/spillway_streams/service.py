@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spillway_streams import backlog, capacity, change, evidence, rates, restart, saturation, weights
+from spillway_streams import (
+    backlog,
+    capacity,
+    change,
+    evidence,
+    outliers,
+    rates,
+    restart,
+    saturation,
+    weights,
+)
 from spillway_streams.capacity import Capacity
 from spillway_streams.cpu import CpuTable
 from spillway_streams.load import Key, LoadTable, Sum, ratio
@@ -24,9 +34,11 @@ _PODS_STAND_S = 300  # from one CPU reading on, before proxies are asked how man
 class Cluster:
     """A service in one cluster, per second (n,): arrival rates by class, and what one pod served of it (n, classes);
     pods; and mean CPU use over the same few seconds as `served`, where pods report it (else NaN). `counted`: pods at
-    the newest second, 0 where nothing counts them."""
+    the newest second, 0 where nothing counts them. `outlying`: seconds and classes (n, classes) that no queue explains:
+    `seconds` has the mean of those around them instead, and no samples."""
 
     seconds: Seconds
+    outlying: np.ndarray
     rates: np.ndarray
     served: np.ndarray
     pods: np.ndarray
@@ -77,6 +89,11 @@ class Service:
 
     def knows(self, cluster: str) -> bool:
         return cluster in self.capacities and not self.capacities[cluster].assumed
+
+    def outlying(self, class_id: str) -> int:
+        """Seconds of a class, over all clusters, that no queue explains and that nothing is learned from."""
+        column = self.classes.index(class_id)
+        return sum(int(cluster.outlying[:, column].sum()) for cluster in self.clusters.values())
 
     def samples(self, class_id: str, cluster: str) -> Samples:
         sums = self.clusters[cluster].seconds.sums[:, self.classes.index(class_id), :]
@@ -140,7 +157,9 @@ def model(recorded: Recorded, recent: int) -> Service:
 
 
 def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: int) -> Cluster:
-    seconds = _seconds(series, classes, memory)
+    recorded = _seconds(series, classes, memory)
+    outlying = outliers.outliers(recorded)
+    seconds = outliers.without(recorded, outlying)
     use, pods = np.full(len(seconds.at), np.nan), proxies(seconds)
     counted = pods[-1] if stamped(seconds) else 0.0
     cpu_at, cpu_use, cpu_pods = cpu
@@ -152,7 +171,9 @@ def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: i
         pods[told] = cpu_pods[last[told]]
         # Pods that report no CPU use, and pods that got no request, are missing from one count each.
         counted = max(counted, pods[-1]) if told[-1] else counted
-    return Cluster(seconds, class_rates(seconds), served(seconds) / pods[:, None], pods, use, round(counted))
+    return Cluster(
+        seconds, outlying, class_rates(seconds), served(seconds) / pods[:, None], pods, use, round(counted)
+    )
 
 
 def _seconds(series: dict[str, tuple], classes: list[str], memory: int) -> Seconds:
@@ -209,7 +230,12 @@ def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capac
         return None
     pods = float(cluster.pods[-1])
     several = f"; {pods:.0f} pods of {found.rps:.1f} rps" if pods > 1 else ""
-    return found.times(pods, cluster.counted, several)
+    return found.times(pods, cluster.counted, several + left_out(int(cluster.outlying.any(axis=1).sum())))
+
+
+def left_out(seconds: int) -> str:
+    """What a reason adds where so many seconds are not counted."""
+    return f"; {seconds} s left out, which no queue explains" if seconds else ""
 
 
 @dataclass(frozen=True)

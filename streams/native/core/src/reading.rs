@@ -165,10 +165,10 @@ impl Reading<'_> {
         let (started, ended) = ((raw.start / 1000) as i64, (raw.end / 1000) as i64);
         if started < EARLIEST_US {
             Err(Reason::BeforeEpoch)
-        } else if started > self.received_us.saturating_add(MAX_AHEAD_US) {
-            Err(Reason::Future)
         } else if ended < started {
             Err(Reason::NegativeDuration)
+        } else if ended > self.received_us.saturating_add(MAX_AHEAD_US) {
+            Err(Reason::Future)
         } else if ended - started > MAX_DURATION_US {
             Err(Reason::TooLong)
         } else {

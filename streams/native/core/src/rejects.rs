@@ -33,7 +33,7 @@ impl fmt::Display for Reason {
             Reason::SpanId => "span id is not 8 bytes or is zero",
             Reason::ParentId => "parent span id is not 8 bytes",
             Reason::BeforeEpoch => "started before the year 2000",
-            Reason::Future => "starts more than a minute after its arrival",
+            Reason::Future => "ends more than a minute after its arrival",
             Reason::NegativeDuration => "negative duration",
             Reason::TooLong => "longer than an hour",
             Reason::NoCluster => {

@@ -7,6 +7,10 @@ use spillway_spans::span::Kind;
 
 use crate::payload::*;
 
+const HOUR_NS: u64 = 3_600_000_000_000;
+/// A minute after the arrival: the latest end that is accepted.
+const AHEAD_NS: u64 = (NOW_US as u64 + 60_000_000) * 1000;
+
 fn valid() -> Wire {
     server(vec![pair("http.request.method", "GET"), pair("url.path", "/x")])
 }
@@ -14,7 +18,7 @@ fn valid() -> Wire {
 /// One span that cannot be true is set aside, whole and decodable, under its reason; its neighbours are kept.
 #[test]
 fn absurd_spans_are_rejected_with_a_reason_and_their_neighbours_kept() {
-    let absurd: [(Wire, &str); 11] = [
+    let absurd: [(Wire, &str); 12] = [
         (Wire { trace_id: vec![0; 16], ..valid() }, "trace id is not 16 bytes or is zero"),
         (Wire { trace_id: vec![1; 8], ..valid() }, "trace id is not 16 bytes or is zero"),
         (Wire { span_id: vec![0; 8], ..valid() }, "span id is not 8 bytes or is zero"),
@@ -22,10 +26,21 @@ fn absurd_spans_are_rejected_with_a_reason_and_their_neighbours_kept() {
         (Wire { parent_span_id: vec![1], ..valid() }, "parent span id is not 8 bytes"),
         (Wire { start_time_unix_nano: 5, end_time_unix_nano: 6, ..valid() }, "started before the year 2000"),
         (Wire { end_time_unix_nano: START_NS - 1_000_000, ..valid() }, "negative duration"),
-        (Wire { end_time_unix_nano: START_NS + 3_600_000_001_000, ..valid() }, "longer than an hour"),
         (
-            Wire { start_time_unix_nano: 1_800_000_000_000_000_000, ..valid() },
-            "more than a minute after its arrival",
+            Wire {
+                start_time_unix_nano: START_NS - HOUR_NS,
+                end_time_unix_nano: START_NS + 1_000,
+                ..valid()
+            },
+            "longer than an hour",
+        ),
+        (
+            Wire { start_time_unix_nano: AHEAD_NS, end_time_unix_nano: AHEAD_NS + 1_000, ..valid() },
+            "ends more than a minute after its arrival",
+        ),
+        (
+            Wire { start_time_unix_nano: START_NS, end_time_unix_nano: START_NS + HOUR_NS, ..valid() },
+            "ends more than a minute after its arrival",
         ),
         (
             Wire { start_time_unix_nano: u64::MAX, end_time_unix_nano: u64::MAX, ..valid() },
@@ -46,12 +61,11 @@ fn absurd_spans_are_rejected_with_a_reason_and_their_neighbours_kept() {
     }
 }
 
-/// An hour, the year 2000 and a minute ahead are still believed; parents of zeros are none.
+/// An hour, the year 2000 and an end a minute ahead are still accepted; a parent of zeros is no parent.
 #[test]
 fn bounds_are_inside() {
     let first = 946_684_800_000_000_000;
-    let ahead = (NOW_US as u64 + 60_000_000) * 1000;
-    for (start, duration) in [(first, 0), (START_NS, 3_600_000_000_000), (ahead, 1)] {
+    for (start, duration) in [(first, 0), (AHEAD_NS - HOUR_NS, HOUR_NS), (AHEAD_NS, 1)] {
         let times = Wire { start_time_unix_nano: start, end_time_unix_nano: start + duration, ..valid() };
         let decoded = decode_one(Wire { parent_span_id: vec![0; 8], ..times });
         assert_eq!((decoded.rejected.len(), decoded.span().parent_id), (0, 0));
