@@ -61,6 +61,7 @@ class Modeller:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._curves: dict[tuple[str, str], Curve] = {}
+        self._outlying: dict[Key, frozenset[int]] = {}
         self._since: dict[
             tuple[str, str], int
         ] = {}  # Unix second from which samples of a class without curve count
@@ -85,20 +86,36 @@ class Modeller:
         for class_id, weight in zip(one.classes, one.weights.tolist(), strict=True):
             curve = self._update(name, class_id, one, silent_s)
             if curve:
-                window = input_window(max(first, curve.fresh_from), end)
-                reason = curve.reason + service.left_out(one.outlying(class_id))
-                curve = replace(curve, reason=reason)
+                since = max(first, curve.fresh_from)
+                outlying = one.outlying(class_id)
+                left_out = sum(int((outlying[cluster] >= since).sum()) for cluster in one.measured())
+                curve = replace(curve, reason=curve.reason + service.left_out(left_out))
+                window = input_window(since, end)
                 rows.append(_curve_row(now_ms, window, name, class_id, weight, curve))
         capacities = [
             _capacity_row(now_ms, one.clusters[cluster].seconds.at, cluster, name, found)
             for cluster, found in sorted(one.capacities.items())
         ]
+        dirty = self._with_outliers(dirty, one, name)
         untold = {key: seconds for key, seconds in dirty.items() if not one.knows(key.cluster)}
         told = {key: seconds for key, seconds in dirty.items() if key not in untold}
         return Fitted(rows, capacities, [*bucket_rows(one, told)], untold)
 
+    def _with_outliers(self, dirty: Mapping[Key, set[int]], one: Service, name: str) -> dict[Key, set[int]]:
+        """Adds the seconds that were an outlier in one of this fit and the last, but not in both."""
+        changed = {key: set(seconds) for key, seconds in dirty.items()}
+        for class_id in one.classes:
+            for cluster, at in one.outlying(class_id).items():
+                key, now = Key(name, class_id, cluster), frozenset(at.tolist())
+                before = self._outlying.get(key, frozenset())
+                if now != before:
+                    changed.setdefault(key, set()).update(now ^ before)
+                    self._outlying[key] = now
+        return changed
+
     def forget(self, known: Collection[Key]) -> None:
         """All classes but those of these keys."""
+        self._outlying = {key: at for key, at in self._outlying.items() if key in known}
         names = {(key.service, key.class_id) for key in known}
         self._curves = {name: curve for name, curve in self._curves.items() if name in names}
         self._since = {name: since for name, since in self._since.items() if name in names}

@@ -34,8 +34,8 @@ _PODS_STAND_S = 300  # from one CPU reading on, before proxies are asked how man
 class Cluster:
     """A service in one cluster, per second (n,): arrival rates by class, and what one pod served of it (n, classes);
     pods; and mean CPU use over the same few seconds as `served`, where pods report it (else NaN). `counted`: pods at
-    the newest second, 0 where nothing counts them. `outlying`: seconds and classes (n, classes) that no queue explains:
-    `seconds` has the mean of those around them instead, and no samples."""
+    the newest second, 0 where nothing counts them. `outlying`: outliers (n, classes), for which `seconds` has interpolated
+    values and of which there are no samples."""
 
     seconds: Seconds
     outlying: np.ndarray
@@ -55,7 +55,7 @@ class Cluster:
         return ratio(self.seconds.sums[:, :, Sum.EXCLUSIVE], self.seconds.sums[:, :, Sum.OK])
 
     def samples(self) -> np.ndarray:
-        return self.seconds.sums[:, :, Sum.SAMPLES]
+        return np.where(self.outlying, 0.0, self.seconds.sums[:, :, Sum.SAMPLES])
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,19 @@ class Service:
     def knows(self, cluster: str) -> bool:
         return cluster in self.capacities and not self.capacities[cluster].assumed
 
-    def outlying(self, class_id: str) -> int:
-        """Seconds of a class, over all clusters, that no queue explains and that nothing is learned from."""
+    def outlying(self, class_id: str) -> dict[str, np.ndarray]:
+        """By cluster, the Unix seconds of a class that are outliers."""
         column = self.classes.index(class_id)
-        return sum(int(cluster.outlying[:, column].sum()) for cluster in self.clusters.values())
+        return {
+            name: cluster.seconds.at[cluster.outlying[:, column]] for name, cluster in self.clusters.items()
+        }
 
     def samples(self, class_id: str, cluster: str) -> Samples:
-        sums = self.clusters[cluster].seconds.sums[:, self.classes.index(class_id), :]
+        column = self.classes.index(class_id)
+        sums = self.clusters[cluster].seconds.sums[:, column, :]
         mean = ratio(sums[:, Sum.EXCLUSIVE], sums[:, Sum.OK])
         variance = ratio(sums[:, Sum.EXCLUSIVE_SQUARED], sums[:, Sum.OK]) - mean**2
-        heard = sums[:, Sum.SAMPLES]
+        heard = self.clusters[cluster].samples()[:, column]
         counted = np.where(self.steady[cluster], heard, 0)
         at, u = self.clusters[cluster].seconds.at, self.utilisation[cluster]
         return Samples(at, u, mean, np.sqrt(np.maximum(variance, 0)), counted, heard)
@@ -158,8 +161,8 @@ def model(recorded: Recorded, recent: int) -> Service:
 
 def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: int) -> Cluster:
     recorded = _seconds(series, classes, memory)
-    outlying = outliers.outliers(recorded)
-    seconds = outliers.without(recorded, outlying)
+    found = outliers.find(recorded)
+    seconds = outliers.without(recorded, found)
     use, pods = np.full(len(seconds.at), np.nan), proxies(seconds)
     counted = pods[-1] if stamped(seconds) else 0.0
     cpu_at, cpu_use, cpu_pods = cpu
@@ -172,7 +175,7 @@ def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: i
         # Pods that report no CPU use, and pods that got no request, are missing from one count each.
         counted = max(counted, pods[-1]) if told[-1] else counted
     return Cluster(
-        seconds, outlying, class_rates(seconds), served(seconds) / pods[:, None], pods, use, round(counted)
+        seconds, found.all, class_rates(seconds), served(seconds) / pods[:, None], pods, use, round(counted)
     )
 
 
@@ -230,12 +233,13 @@ def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capac
         return None
     pods = float(cluster.pods[-1])
     several = f"; {pods:.0f} pods of {found.rps:.1f} rps" if pods > 1 else ""
-    return found.times(pods, cluster.counted, several + left_out(int(cluster.outlying.any(axis=1).sum())))
+    outlying = int(cluster.outlying[-recent:].any(axis=1).sum())
+    return found.times(pods, cluster.counted, several + left_out(outlying))
 
 
 def left_out(seconds: int) -> str:
     """What a reason adds where so many seconds are not counted."""
-    return f"; {seconds} s left out, which no queue explains" if seconds else ""
+    return f"; {seconds} s left out as outliers" if seconds else ""
 
 
 @dataclass(frozen=True)
