@@ -88,7 +88,8 @@ def judged(course: Course, end: float, failures: list[tuple[float, str, str]]) -
 @pytest.fixture(scope="session")
 def chosen() -> list[Fault]:
     """The faults that SPILLWAY_FAULTS names, all without it. Read before the stack starts: a typing error costs nothing."""
-    parts = os.environ.get("SPILLWAY_FAULTS", "").split(";")
+    named = os.environ.get("SPILLWAY_FAULTS", "")
+    parts = [part for part in named.split(";") if part] or [""]
     unknown = [part for part in parts if not any(part in fault.name for fault in FAULTS)]
     if unknown:
         known = "; ".join(fault.name for fault in FAULTS)

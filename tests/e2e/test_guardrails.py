@@ -64,8 +64,11 @@ def test_rules_hold_through_an_optimizer_outage_within_the_shipped_guardrails(
         use(loop, guardrails, shipped | {"minimum_local_share": wanted})
         eventually(lambda: local(watch.now().weights) >= wanted, "the larger local share", 90)
         published, routed = watch.published(again, time.time()), watch.routed(began + _IN_FORCE_S, ended)
+        sent = watch.published(began - 10, began + 1)
     print(f"away {ended - began:.0f} s, back in {again - ended:.1f} s; {judges.band(routed[:1], routed)}")
     assert min(r.expires_at.seconds for r in renewed.rulesets.values()) > ended
+    last = sent[-1].weights
+    assert moved(Sample(began, {r: w for r, w in routed[0].weights.items() if r in last}), sent[-1]) <= _NOISE
     looks = [began, *(s.at for s in routed), ended]
     assert max(b - a for a, b in pairwise(looks)) < _UNSEEN_S
     assert [s.at - began for s in routed if moved(routed[0], s) > _NOISE] == []
