@@ -1,23 +1,29 @@
-"""The table of docs/operations.md: what a million spans per second need, from docs/measured.json.
+"""What spans need and cost, by the figures of docs/measured.json, the charts' defaults and docs/prices.yaml.
 
-Usage: python tools/sizing.py [--check]
+Usage: python tools/sizing.py [--check]                                        the tables of docs/operations.md
+       python tools/sizing.py --usd [--spans N] [--prices FILE] [--json]       what a month costs, printed
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+import costs
+from disks import DAY
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BEGIN, END = "<!-- made by tools/sizing.py -->", "<!-- end -->"
+PRICES = DOCS / "prices.yaml"  # round assumptions
 SPANS = 1_000_000  # per second
-DAY = 86_400
 
 
 def rows(measured: dict) -> list[tuple[str, str, str, str]]:
     """(box, needs, arithmetic, measured by); half of all spans are calls, half are edges."""
-    m = {name: entry["value"] for name, entry in measured.items() if isinstance(entry, dict)}
+    m = figures(measured)
     by = {name: entry["by"] for name, entry in measured.items() if isinstance(entry, dict)}
 
     def cores(key: str) -> float:
@@ -51,26 +57,116 @@ def rows(measured: dict) -> list[tuple[str, str, str, str]]:
     ]  # fmt: skip
 
 
-def table() -> str:
+def figures(measured: dict) -> dict[str, float]:
+    return {name: entry["value"] for name, entry in measured.items() if isinstance(entry, dict)}
+
+
+def limits(measured: dict) -> list[tuple[str, str, str]]:
+    """(store, spans per second that its default disks hold, arithmetic)."""
+    stores = costs.stores(figures(measured), costs.read(PRICES).assumptions)
+    return [
+        (f"{name}, `bundled.{name.lower()}`", f"{two_digits(store.limit)} spans/s", store.arithmetic)
+        for name, store in stores.items()
+    ]
+
+
+def two_digits(spans: float) -> int:
+    """Two digits of it, and no more than it is."""
+    if spans < 1:
+        return 0
+    unit = 10 ** max(0, math.floor(math.log10(spans)) - 1)
+    return math.floor(spans / unit) * unit
+
+
+def tables() -> str:
     measured = json.loads((DOCS / "measured.json").read_text())
-    lines = ["| | needs | arithmetic | measured by |", "|---|---|---|---|"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows(measured))])
+    needs = ["| | needs | arithmetic | measured by |", "|---|---|---|---|"]
+    holds = ["| the charts' default disks | hold | arithmetic |", "|---|---|---|"]
+    needs += [f"| {' | '.join(row)} |" for row in rows(measured)]
+    holds += [f"| {' | '.join(row)} |" for row in limits(measured)]
+    return "\n".join([*needs, "", *holds])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the table is stale")
-    check = parser.parse_args().check
+def write(check: bool) -> int:
+    """Puts the tables into the page, or fails when they are not the page's."""
     page = DOCS / "operations.md"
     before, _, rest = page.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    text = f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    text = f"{before}{BEGIN}\n{tables()}\n{END}{after}"
     if text == page.read_text():
         return 0
     print(f"{'stale' if check else 'wrote'}: {page.name}: python tools/sizing.py", file=sys.stderr)
     if not check:
         page.write_text(text)
     return 1 if check else 0
+
+
+def bill(spans: float, measured: Mapping[str, float], prices: costs.Prices) -> dict:
+    """What `--json` prints: needs and US dollars a month of each part, and what the default disks hold."""
+    parts = [
+        dataclasses.asdict(part) | {"usd": part.usd(prices.usd)}
+        for part in costs.parts(spans, measured, prices.assumptions)
+    ]
+    needs = ("cores", "disk_gb", "egress_gb")
+    return {
+        "spans_per_s": spans,
+        "parts": parts,
+        "all": {key: sum(part[key] for part in parts) for key in needs}
+        | {"usd": {key: sum(part["usd"][key] for part in parts) for key in parts[0]["usd"]}},
+        "default_disks_hold_spans_per_s": {
+            name: store.limit for name, store in costs.stores(measured, prices.assumptions).items()
+        },
+        **prices.model_dump(),
+    }
+
+
+def as_text(bill: dict, prices: Path) -> str:
+    """The bill for people."""
+    line = "{:27}" + "{:>11}" * 3 + "{:>9}" * 4
+    lines = [
+        f"{bill['spans_per_s']:,.0f} spans/s. Prices and assumptions: {prices}",
+        line.format("", "", "disks", "egress", "CPU", "disks", "egress", "all"),
+        line.format("", "cores", "GB", "GB a month", *["USD"] * 4),
+    ]
+    for part in [*bill["parts"], {"name": "all"} | bill["all"]]:
+        needs = [f"{part['cores']:,.1f}", f"{part['disk_gb']:,.0f}", f"{part['egress_gb']:,.0f}"]
+        lines.append(line.format(part["name"], *needs, *(f"{usd:,.0f}" for usd in part["usd"].values())))
+    for name, limit in bill["default_disks_hold_spans_per_s"].items():
+        lines.append(f"The chart's default disks of {name} hold {two_digits(limit):,} spans/s.")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when the tables are stale")
+    parser.add_argument("--usd", action="store_true", help="print what a month costs; write nothing")
+    parser.add_argument("--spans", type=_rate, help=f"per second, all clusters together (default {SPANS})")
+    parser.add_argument("--prices", type=Path, help="prices and assumptions (default docs/prices.yaml)")
+    parser.add_argument("--json", action="store_true", help="one JSON object, for machines")
+    asked = parser.parse_args(arguments)
+    of_usd = asked.spans is not None or asked.prices or asked.json
+    if asked.check and asked.usd or of_usd and not asked.usd:
+        parser.error("--spans, --prices and --json go with --usd, --check goes alone")
+    if not asked.usd:
+        return write(asked.check)
+    file = asked.prices or PRICES
+    try:
+        prices = costs.read(file)
+    except costs.PricesError as error:
+        print(error, file=sys.stderr)
+        return 64
+    made = bill(asked.spans or SPANS, figures(json.loads((DOCS / "measured.json").read_text())), prices)
+    print(json.dumps(made) if asked.json else as_text(made, file))
+    return 0
+
+
+def _rate(written: str) -> float:
+    rate = float(written)
+    if not 0 < rate < math.inf:
+        raise argparse.ArgumentTypeError(f"{written}: not a number above 0")
+    return rate
 
 
 if __name__ == "__main__":
