@@ -6,24 +6,22 @@ assert charts.insecure(objects) == []
 """
 
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from spillway_lab.testing.programs import program
 from spillway_lab.testing.servers import ROOT
 
 SCHEMAS = ROOT / ".spillway/schemas"
-BIN = ROOT / ".spillway/bin"
 WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "Job"}
 _LIMITS = {"requests": ("cpu", "memory"), "limits": ("memory",)}
 
 
 def build() -> None:
-    """Brings helm, kubeconform and the schemas; seconds when they are there."""
-    subprocess.run([ROOT / "tools/deploy/build", "helm", "kubeconform"], check=True)
-    subprocess.run([sys.executable, ROOT / "tools/charts/schemas.py", SCHEMAS], check=True)
+    """Brings helm, kubeconform and the schemas for files that run without `make`; seconds when they are there."""
+    subprocess.run([ROOT / "tools/bring", "helm", "kubeconform", "schemas"], check=True)
 
 
 def helm(
@@ -32,7 +30,7 @@ def helm(
     """Runs helm; `values` go in by standard input."""
     told = ["--values", "-"] if values is not None else []
     return subprocess.run(
-        [BIN / "helm", command, *arguments, *told],
+        [program("helm"), command, *arguments, *told],
         input=yaml.safe_dump(values or {}), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 
@@ -52,7 +50,7 @@ def conform(objects: list[dict], skip: tuple[str, ...] = ()) -> None:
     definitions no registry here carries."""
     group = "{{if eq .Group .ResourceAPIVersion}}core{{else}}{{.Group}}{{end}}"
     template = f"{{{{.ResourceKind}}}}-{group}-{{{{.ResourceAPIVersion}}}}.json"
-    command = [BIN / "kubeconform", "-strict", "-schema-location", f"{SCHEMAS}/{template}"]
+    command = [program("kubeconform"), "-strict", "-schema-location", f"{SCHEMAS}/{template}"]
     command += ["-skip", ",".join(skip)] if skip else []
     done = subprocess.run(
         [*command, "-"], input=yaml.safe_dump_all(objects), capture_output=True, text=True, timeout=120

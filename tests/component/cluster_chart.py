@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from spillway_lab.testing.programs import program
 from spillway_lab.testing.servers import ROOT
 
 CHARTS = ROOT / "infra/helm"
@@ -35,8 +36,8 @@ EVERYTHING: dict[str, Any] = REQUIRED | {
 @functools.cache
 def _program() -> str:
     """helm, built when it is not there."""
-    subprocess.run([ROOT / "tools/deploy/build", "helm", "kubeconform"], check=True)
-    return str(ROOT / ".spillway/bin/helm")
+    subprocess.run([ROOT / "tools/bring", "helm"], check=True)
+    return program("helm")
 
 
 def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess:

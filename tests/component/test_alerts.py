@@ -7,6 +7,7 @@ from pathlib import Path
 import metric_names
 import pytest
 import yaml
+from spillway_lab.testing.programs import program
 
 pytestmark = pytest.mark.component
 
@@ -19,7 +20,9 @@ RUNBOOK = metric_names.ROOT / "docs" / "operations.md"
 
 
 def _promtool(*arguments: str, folder: Path = ALERTS) -> None:
-    done = subprocess.run(["promtool", *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [program("promtool"), *arguments], cwd=folder, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -7,6 +7,7 @@ import sys
 
 import metric_names
 import pytest
+from spillway_lab.testing.programs import program
 
 pytestmark = pytest.mark.component
 
@@ -42,7 +43,7 @@ def test_every_query_reads_what_boxes_serve(name):
     for target in (target for panel in MODELS[name]["panels"] for target in panel["targets"]):
         expression = target["expr"]
         done = subprocess.run(
-            ["promtool", "promql", "format", "--experimental", expression],
+            [program("promtool"), "promql", "format", "--experimental", expression],
             capture_output=True,
             text=True,
             timeout=60,

@@ -11,12 +11,12 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from spillway_lab.testing.programs import program
 from spillway_lab.testing.servers import ROOT, Server, free_port, running
 from spillway_lab.testing.waiting import eventually
 
 pytestmark = pytest.mark.component
 HOST = "127.0.0.1"
-BIN = ROOT / ".spillway/bin"
 GROUP = "/apis/admissionregistration.k8s.io/v1beta1"
 LABELS = {"spillway.dev/inject": "true", "spillway.dev/service": "cart"}
 
@@ -43,7 +43,7 @@ class Cluster:
 def etcd(folder: Path) -> tuple[Server, str]:
     clients, peers = (f"http://{HOST}:{free_port()}" for _ in range(2))
     command = [
-        str(BIN / "etcd"),
+        program("etcd"),
         "--data-dir",
         str(folder / "etcd"),
         "--unsafe-no-fsync",
@@ -82,7 +82,7 @@ def api_server(folder: Path, store: str) -> tuple[Server, httpx.Client]:
     }  # fmt: skip
     url, token = f"https://{HOST}:{port}", {"Authorization": "Bearer administrator"}
     server = Server(
-        url, [str(BIN / "kube-apiserver"), *(f"--{name}={value}" for name, value in options.items())],
+        url, [program("kube-apiserver"), *(f"--{name}={value}" for name, value in options.items())],
         folder / "api.log", lambda: healthy(f"{url}/readyz", headers=token, verify=False),
     )  # fmt: skip
     return server, httpx.Client(base_url=url, headers=token, verify=False, trust_env=False, timeout=30)
@@ -91,7 +91,7 @@ def api_server(folder: Path, store: str) -> tuple[Server, httpx.Client]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """With the chart's policy and binding, and a namespace with and one without applications."""
-    subprocess.run([ROOT / "tools/kubernetes/build"], check=True)
+    subprocess.run([ROOT / "tools/bring", "etcd", "kube-apiserver"], check=True)
     folder = tmp_path_factory.mktemp("kubernetes")
     store, address = etcd(folder)
     with running(store):

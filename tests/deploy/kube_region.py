@@ -20,9 +20,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
+from spillway_lab.testing.programs import program
 from spillway_lab.testing.servers import ROOT, Server, free_port
 
-PROGRAMS = ROOT / ".spillway" / "bin"
 STAGES = ROOT / ".spillway" / "deploy" / "kwok"
 # Who speaks to the API server, and the groups it is in.
 USERS = {
@@ -33,13 +33,6 @@ USERS = {
 }
 _ZONES = ("a", "b", "c")
 _VOLUMES = 40
-
-
-def program(name: str) -> str:
-    path = PROGRAMS / name
-    if not path.exists():
-        raise RuntimeError(f"{path} is missing: `make test-deploy` builds it")
-    return str(path)
 
 
 def _pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:

@@ -96,6 +96,16 @@ def test_a_step_fails_with_its_first_command(tmp_path, step, failing):
     assert (tmp_path / "ran").read_text().split()[-1] == failing
 
 
+def test_the_set_up_brings_what_checks_ask_of_cargo_beyond_a_minimal_toolchain():
+    """`cargo clippy` and `cargo fmt` are components that rustup's minimal profile does not have."""
+    component = {"clippy": "clippy", "fmt": "rustfmt"}
+    asked = set(re.findall(r"cargo (clippy|fmt)\b", (ROOT / "tools/check").read_text()))
+    added = re.search(r"rustup component add ([\w ]+) &&", (ROOT / "infra/local/setup").read_text())[
+        1
+    ].split()
+    assert asked == set(component) and {component[name] for name in asked} <= set(added)
+
+
 def test_no_code_names_a_cluster_or_a_service_of_the_lab():
     """Names of regions and services are data: scenarios, tests, compose files and golden files have them."""
     listed = subprocess.run(

@@ -23,7 +23,7 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// programs is where tools/kubernetes/build puts etcd and kube-apiserver.
+// programs is where tools/bring puts etcd and kube-apiserver.
 const programs = "../../../.spillway/bin"
 
 // apiServer is a real Kubernetes API: kube-apiserver with RBAC over etcd. No controllers run: the test
@@ -56,7 +56,7 @@ func program(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(programs, name)
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v; tools/kubernetes/build makes it", err)
+		t.Fatalf("%v; tools/bring %s brings it", err, name)
 	}
 	return path
 }
