@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from spillway_streams import StreamsError, admission, config, health, log, memory, runner, topics
+from spillway_streams import StreamsError, admission, config, declared, health, log, memory, runner, topics
 from spillway_streams.counters import Counters
 from spillway_streams.hot import Boards
 from spillway_streams.store import Store
@@ -40,8 +40,12 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (_, about) in JOBS.items():
         commands.add_parser(name, help=about)
-    declare = commands.add_parser("topics", help="create the Kafka topics that are missing")
-    declare.add_argument("--file", type=Path, required=True, help="YAML: topic: {partitions: n}")
+    declare = commands.add_parser(
+        "topics", help="create the Kafka topics that are missing, set the others' settings"
+    )
+    declare.add_argument(
+        "--file", type=Path, required=True, help="YAML: topic: {partitions: n, replicas: n, config: {..}}"
+    )
     declare.add_argument("--clusters", default=os.environ.get("SPILLWAY_CLUSTERS", ""), help=CLUSTERS)
     for name, (module, about) in TOOLS.items():
         tool = commands.add_parser(name, help=about)
@@ -79,15 +83,15 @@ def _declare(file: Path, clusters: str) -> int:
         named = admission.clusters(clusters)
         if not named:
             raise StreamsError("--clusters or SPILLWAY_CLUSTERS: must name the clusters that topics are for")
-        wanted = topics.read(file, named, default_partitions=4)
-        created = asyncio.run(topics.create(settings, wanted, settings.topic_replicas))
+        wanted = declared.read(file, named, 4, settings.topic_replicas)
+        report = asyncio.run(topics.declare(settings, wanted))
     except StreamsError as error:
         print(f"error: {error}", file=sys.stderr)
         return config.EXIT_USAGE
     except Exception as error:
         print(f"error: {settings.kafka}: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    print(f"topics created: {', '.join(created) or 'none, all were there'}", file=sys.stderr)
+    print("\n".join(report.lines()), file=sys.stderr)
     return 0
 
 

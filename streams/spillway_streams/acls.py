@@ -13,10 +13,10 @@ from spillway_contracts.wires import KafkaWire
 
 from spillway_streams import StreamsError
 from spillway_streams.admission import MERGED
-from spillway_streams.topics import KNOWN, of_clusters
+from spillway_streams.declared import KNOWN, of_clusters
 
 # Kafka's numbers (AclOperation, ResourceType, PatternType LITERAL, AclPermissionType ALLOW).
-_OPERATIONS = {"READ": 3, "WRITE": 4, "CREATE": 5, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10}
+_OPERATIONS = {"READ": 3, "WRITE": 4, "CREATE": 5, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10, "ALTER_CONFIGS": 11}
 _RESOURCES = {"TOPIC": 2, "GROUP": 3}
 _LITERAL, _ALLOW = 3, 3
 _RIGHTS = {
@@ -24,6 +24,7 @@ _RIGHTS = {
     "write": ("WRITE", "DESCRIBE"),
     "describe": ("DESCRIBE",),
     "configs": ("DESCRIBE_CONFIGS",),
+    "alter": ("ALTER_CONFIGS",),
     "create": ("CREATE", "DESCRIBE"),
 }
 

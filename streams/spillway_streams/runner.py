@@ -18,7 +18,7 @@ import faust
 from faust.types import TP
 from spillway_contracts import names
 
-from spillway_streams import backoff, health, metrics, topics, transport
+from spillway_streams import backoff, declared, health, metrics, topics, transport
 from spillway_streams.config import JobSettings
 from spillway_streams.counters import Counters
 from spillway_streams.health import Status
@@ -144,11 +144,9 @@ async def run(context: Context, build: Build) -> NoReturn:
 
 async def _work(context: Context, build: Build) -> None:
     settings = context.settings
-    declared = dict.fromkeys(topics.KNOWN, settings.topic_partitions)
-    declared[names.KAFKA_TOPIC_DEAD_LETTERS] = 1
-    _, layout = await backoff.until_done(
-        lambda: topics.prepare(settings, declared, settings.topic_replicas), KAFKA, context.status
-    )
+    wanted = dict.fromkeys(declared.KNOWN, declared.Topic(settings.topic_partitions, settings.topic_replicas))
+    wanted[names.KAFKA_TOPIC_DEAD_LETTERS] = declared.Topic(1, settings.topic_replicas)
+    layout = await backoff.until_done(lambda: topics.prepare(settings, wanted), KAFKA, context.status)
     if context.store:
         await context.store.reach()
     app = build(replace(context, layout=layout))

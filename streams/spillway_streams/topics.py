@@ -1,42 +1,21 @@
-"""Kafka topics: declared, and checked, before anything reads or writes them."""
+"""Kafka's topics: made, checked, and brought to what is declared, before anything reads or writes them."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import TopicAlreadyExistsError, for_code
+from aiokafka.errors import InvalidReplicationFactorError, TopicAlreadyExistsError, for_code
 from spillway_contracts import names
 from spillway_contracts.wires import KafkaWire
 
-from spillway_streams import StreamsError
-from spillway_streams.admission import MERGED
+from spillway_streams.alter import alter
+from spillway_streams.declared import MAX_BYTES, Topic, TopicsError, check_partitions, missing, unfit
 
-# Topics of all clusters. Those of one cluster are named by the templates of admission.MERGED.
-KNOWN = {value for key, value in vars(names).items() if key.startswith("KAFKA_TOPIC_")}
-# A service is in the partition of its hash in all of these, so that one worker has everything about it.
-CO_PARTITIONED = (
-    names.KAFKA_TOPIC_OTLP_METRICS,
-    names.KAFKA_TOPIC_CALLS,
-    names.KAFKA_TOPIC_EDGES,
-    names.KAFKA_TOPIC_ARRIVALS,
-    names.KAFKA_TOPIC_NETWORK,
-)
-# The clock of a partition is that of the broker: only then is a message never older than one before it.
-_TIMESTAMP, _APPEND = "message.timestamp.type", "LogAppendTime"
-# A whole slice of calls is 1.5 MB after compression, above Kafka's own default.
-_MAX_BYTES, _ROOM = "max.message.bytes", 4 << 20
-_WIDE = (names.KAFKA_TOPIC_CALLS, names.KAFKA_TOPIC_EDGES, names.KAFKA_TOPIC_NETWORK)
-_CONFIG = {_TIMESTAMP: _APPEND, _MAX_BYTES: str(_ROOM)}
 # A segment is deleted once its newest message is older than the first, and is written for the second at most.
 _AGE = ("retention.ms", "segment.ms")
-
-
-class TopicsError(StreamsError):
-    """Topics that exist otherwise than the jobs need them."""
 
 
 @dataclass(frozen=True)
@@ -51,141 +30,156 @@ class Layout:
     sources: int = 1
 
 
-def read(path: Path, clusters: Iterable[str], default_partitions: int) -> dict[str, int]:
-    """Partitions per topic from a file `topic: {partitions: n}`, topics with {cluster} once per cluster; StreamsError
-    names what is wrong."""
-    try:
-        document = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise StreamsError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(document, dict):
-        raise StreamsError(f"{path}: must map topic names to {{partitions: n}}")
-    found = {}
-    for topic, options in document.items():
-        partitions = (options or {}).get("partitions", default_partitions)
-        if topic not in KNOWN | MERGED.keys():
-            known = ", ".join(sorted(KNOWN | MERGED.keys()))
-            raise StreamsError(f"{path}: {topic}: unknown topic; topics: {known}")
-        if not isinstance(partitions, int) or partitions < 1:
-            raise StreamsError(f"{path}: {topic}.partitions: {partitions!r} must be a whole number above 0")
-        found |= dict.fromkeys(of_clusters(topic, clusters), partitions)
-    try:
-        check_partitions(found)
-    except TopicsError as error:
-        raise StreamsError(f"{path}: {error}") from None
-    return found
+@dataclass(frozen=True)
+class Report:
+    """What `declare` has done: topics made; settings changed, by topic and name (before, after); what it cannot do."""
+
+    created: list[str]
+    changed: dict[str, dict[str, tuple[Any, str]]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        made = [f"topics created: {', '.join(self.created) or 'none, all were there'}"]
+        changed = [
+            f"{topic}: " + ", ".join(f"{name} {before} -> {after}" for name, (before, after) in named.items())
+            for topic, named in self.changed.items()
+        ]
+        return [*made, *(changed or ["settings changed: none, all were as declared"]), *self.notes]
 
 
-def of_clusters(topic: str, clusters: Iterable[str]) -> list[str]:
-    """The topic; of a template the topic of each cluster."""
-    return [topic.format(cluster=cluster) for cluster in clusters] if topic in MERGED else [topic]
+@dataclass(frozen=True)
+class _Existing:
+    partitions: int
+    replicas: int
 
 
-def check_partitions(partitions: dict[str, int]) -> None:
-    """TopicsError when topics that must be equal differ in their number of partitions: the co-partitioned ones, and a
-    topic of all clusters and those of single clusters."""
-    for topic, n in partitions.items():
-        merged = _merged(topic)
-        if merged != topic and n != partitions.get(merged, n):
-            raise TopicsError(
-                f"partitions differ: {topic} {n}, {merged} {partitions[merged]}; they must be equal, messages keep theirs"
-            )
-    found = {topic: partitions[topic] for topic in CO_PARTITIONED if topic in partitions}
-    if len(set(found.values())) > 1:
-        counts = ", ".join(f"{topic} {n}" for topic, n in found.items())
-        raise TopicsError(f"partitions differ: {counts}; they must be equal, services are spread by hash")
+async def declare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Report:
+    """Makes the topics that are missing, and brings the settings of the others to what is declared. Partitions and
+    replicas of existing topics stay. TopicsError when the jobs could not work with what is then there."""
+    async with _admin(kafka) as admin:
+        made, created = await _create(admin, wanted)
+        existing = {t: found for t, found in (await _existing(admin, wanted)).items() if t not in created}
+        check_partitions({**made, **{topic: found.partitions for topic, found in existing.items()}})
+        configs = await _configs(admin, existing, strict=True)
+        changes = {
+            topic: changes
+            for topic, found in existing.items()
+            if (changes := _changes(topic, wanted[topic], configs[topic], found.replicas))
+        }
+        if changes:
+            await alter(admin, changes)
+        changed = {
+            topic: {name: (configs[topic].get(name), value) for name, value in named.items()}
+            for topic, named in changes.items()
+        }
+        notes = [
+            f"{topic}: has {found.replicas} replicas, {wanted[topic].replicas} are declared: "
+            "kafka-reassign-partitions.sh changes that"
+            for topic, found in existing.items()
+            if found.replicas != wanted[topic].replicas
+        ]
+        return Report(sorted(created), changed, notes)
 
 
-async def create(kafka: KafkaWire, partitions: dict[str, int], replicas: int) -> list[str]:
-    """Creates the topics that are missing and returns their names; existing ones stay as they are. TopicsError when
-    the jobs could not work with what is then there."""
-    return (await prepare(kafka, partitions, replicas))[0]
-
-
-async def prepare(kafka: KafkaWire, partitions: dict[str, int], replicas: int) -> tuple[list[str], Layout]:
-    """As create; also says what is there. A missing topic gets as many partitions as existing ones that it must equal."""
-    admin = AIOKafkaAdminClient(
-        bootstrap_servers=kafka.kafka.split(","), request_timeout_ms=10_000, **kafka.kafka_client()
-    )
-    try:
-        await admin.start()
-        existing = await _partitions(admin, partitions)
-        missing = _missing(partitions, existing)
-        if missing:
-            wanted = [NewTopic(t, n, replicas, topic_configs=_CONFIG) for t, n in missing.items()]
-            for topic, code, *_ in (await admin.create_topics(wanted)).topic_errors:
-                if code not in (0, TopicAlreadyExistsError.errno):
-                    raise for_code(code)(f"{topic}: cannot be created")
-        present = {**existing, **missing}
+async def prepare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Layout:
+    """Makes the topics that are missing, leaves existing ones as they are, and says what is there. A missing topic gets
+    as many partitions as existing ones that it must equal. TopicsError when the jobs could not work with it."""
+    async with _admin(kafka) as admin:
+        present, _ = await _create(admin, wanted)
         check_partitions(present)
         configs = await _configs(admin, present)
         _check(configs)
-        layout = Layout(
+        return Layout(
             present.get(names.KAFKA_TOPIC_CALLS, 1),
-            {topic: int(config[_MAX_BYTES]) for topic, config in configs.items() if _MAX_BYTES in config},
+            {topic: int(config[MAX_BYTES]) for topic, config in configs.items() if MAX_BYTES in config},
             _oldest_s(configs.get(names.KAFKA_TOPIC_OTLP_SPANS, {})),
             present.get(names.KAFKA_TOPIC_OTLP_SPANS, 1),
         )
-        return sorted(missing), layout
-    finally:
-        await admin.close()
-
-
-def _missing(wanted: dict[str, int], existing: dict[str, int]) -> dict[str, int]:
-    """Topics that are not there, with the partitions that they get."""
-    shared = next((existing[topic] for topic in CO_PARTITIONED if topic in existing), None)
-    like = dict.fromkeys(CO_PARTITIONED, shared) if shared else {}
-    known = like | existing
-    return {topic: known.get(_merged(topic), n) for topic, n in wanted.items() if topic not in existing}
-
-
-def _merged(topic: str) -> str:
-    """The topic of all clusters, of a cluster's topic; else the topic itself."""
-    return next((m for template, m in MERGED.items() if topic.startswith(template.format(cluster=""))), topic)
 
 
 async def partitions(kafka: KafkaWire, topics: Iterable[str]) -> dict[str, int]:
     """How many each of these topics has; those that are not there, or that we may not see, are left out."""
+    async with _admin(kafka) as admin:
+        return {topic: found.partitions for topic, found in (await _existing(admin, topics)).items()}
+
+
+@contextlib.asynccontextmanager
+async def _admin(kafka: KafkaWire) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(
         bootstrap_servers=kafka.kafka.split(","), request_timeout_ms=10_000, **kafka.kafka_client()
     )
     try:
         await admin.start()
-        return await _partitions(admin, topics)
+        yield admin
     finally:
         await admin.close()
 
 
-async def _partitions(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[str, int]:
-    described = await admin.describe_topics(None)
-    return {t["topic"]: len(t["partitions"]) for t in described if t["topic"] in set(topics)}
+async def _create(admin: AIOKafkaAdminClient, wanted: Mapping[str, Topic]) -> tuple[dict[str, int], set[str]]:
+    """Partitions of every topic that is then there, and those that were made here and by nobody else meanwhile."""
+    existing = {topic: found.partitions for topic, found in (await _existing(admin, wanted)).items()}
+    absent = missing(wanted, existing)
+    created = set(absent)
+    if absent:
+        new = [
+            NewTopic(topic, n, wanted[topic].replicas, topic_configs=wanted[topic].settings())
+            for topic, n in absent.items()
+        ]
+        for topic, code, *message in (await admin.create_topics(new)).topic_errors:
+            if code == TopicAlreadyExistsError.errno:
+                created.discard(topic)
+            elif code == InvalidReplicationFactorError.errno:
+                raise await _too_many(admin, topic, wanted[topic].replicas)
+            elif code:
+                raise for_code(code)(f"{topic}: cannot be created: {(message or [''])[0] or 'refused'}")
+    return {**existing, **absent}, created
 
 
-async def _configs(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[str, dict[str, Any]]:
+async def _too_many(admin: AIOKafkaAdminClient, topic: str, replicas: int) -> TopicsError:
+    brokers = len((await admin.describe_cluster())["brokers"])
+    return TopicsError(
+        f"{topic}: replicas: {replicas} must be from 1 to {brokers}, the brokers that are up: set "
+        f"SPILLWAY_TOPIC_REPLICAS (of the chart: kafka.replicas), or {topic}.replicas of the file"
+    )
+
+
+async def _existing(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[str, _Existing]:
+    named = set(topics)
+    return {
+        t["topic"]: _Existing(len(t["partitions"]), min(len(p["replicas"]) for p in t["partitions"]))
+        for t in await admin.describe_topics(None)
+        if t["topic"] in named and t["partitions"]
+    }
+
+
+async def _configs(
+    admin: AIOKafkaAdminClient, topics: Iterable[str], strict: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Settings in force by topic and name; `strict`: KafkaError where they may not be read."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
     found: dict[str, dict[str, Any]] = {}
     for response in await admin.describe_configs(resources):
-        for _, _, _, name, entries in response.resources:
+        for code, message, _, name, entries in response.resources:
+            if code and strict:
+                raise for_code(code)(f"{name}: settings cannot be read: {message or 'refused'}")
             found[name] = {entry[0]: entry[1] for entry in entries}
     return found
 
 
+def _changes(topic: str, declared: Topic, config: dict[str, Any], replicas: int) -> dict[str, str]:
+    try:
+        return declared.changes(config, replicas)
+    except TopicsError as error:
+        raise TopicsError(f"{topic}: {error}") from None
+
+
 def _check(configs: dict[str, dict[str, Any]]) -> None:
-    topic = names.KAFKA_TOPIC_OTLP_SPANS
-    found = configs.get(topic, {}).get(_TIMESTAMP, _APPEND)
-    if found != _APPEND:
-        raise _wrong(topic, _TIMESTAMP, found, _APPEND, _APPEND)
-    for topic in _WIDE:
-        room = int(configs.get(topic, {}).get(_MAX_BYTES, _ROOM))
-        if room < _ROOM:
-            raise _wrong(topic, _MAX_BYTES, room, f"at least {_ROOM}", _ROOM)
-
-
-def _wrong(topic: str, key: str, found: object, allowed: str, value: object) -> TopicsError:
-    return TopicsError(
-        f"{topic}: {key} is {found}, must be {allowed}: kafka-configs.sh --alter --entity-type topics "
-        f"--entity-name {topic} --add-config {key}={value}"
-    )
+    for topic, key, found, allowed, value in unfit(configs):
+        raise TopicsError(
+            f"{topic}: {key} is {found}, must be {allowed}: kafka-configs.sh --alter --entity-type topics "
+            f"--entity-name {topic} --add-config {key}={value}"
+        )
 
 
 def _oldest_s(config: dict[str, Any]) -> int | None:

@@ -20,6 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from spillway_lab.testing.servers import ROOT, free_port
+from spillway_streams import declared as topics
 
 pytestmark = pytest.mark.component
 CHART = ROOT / "infra/helm/spillway-global"
@@ -178,6 +179,8 @@ def test_every_alert_and_dashboard_is_in_the_chart():
         ("kafka.sasl", "GSSAPI"),
         ("kafka.clusters", ["west.1"]),
         ("kafka.partitions", 0),
+        ("kafka.topicConfig", {"otlp_spans": {"retention.ms": 1.5}}),
+        ("kafka.topicConfig", {"otlp_spans": 3600000}),
         ("clickhouse.variant", "replicated"),
         ("streams.curves.replica", 2),
         ("streams.exclusive.settings", {"SPILLWAY-WINDOW": "2"}),
@@ -203,6 +206,43 @@ def test_a_wrong_value_is_refused_by_name(path: str, value: object):
         "clickhouse.variant",
         "streams.autoscaling.enabled",
         "optimizer.resources",
+    )
+
+
+def declared_topics(values: dict) -> dict[str, dict]:
+    """The file that the Job `spillway-topics` is given."""
+    config_maps = charts.of(charts.render(CHART, values), "ConfigMap")
+    return yaml.safe_load(config_maps["spillway-topics"]["data"]["topics.yaml"])
+
+
+def test_the_topics_job_is_given_what_is_declared_and_what_an_operator_says_of_a_topic(tmp_path: Path):
+    """Settings of infra/kafka/topics.yaml, numbers as numbers; `kafka.topicConfig` goes before them, topic by topic, and
+    adds to them. The command reads the file as it is rendered."""
+    declared = yaml.safe_load((ROOT / "infra/kafka/topics.yaml").read_text())
+    assert declared_topics(LEAST) == declared
+    said = {"otlp_spans.{cluster}": {"retention.ms": 3600000, "segment.ms": ""}}
+    said |= {"spillway_calls": {"retention.bytes": 10**12, "min.insync.replicas": 2}}
+    found = declared_topics(LEAST | {"kafka": LEAST["kafka"] | {"topicConfig": said, "partitions": 8}})
+    assert {topic: of["config"] for topic, of in found.items()} == {
+        topic: of["config"] | said.get(topic, {}) for topic, of in declared.items()
+    }
+    file = tmp_path / "topics.yaml"
+    file.write_text(yaml.safe_dump(found))
+    read = topics.read(file, ["west"], 4, 3)
+    assert read["otlp_spans.west"].config["retention.ms"] == "3600000"
+    assert "segment.ms" not in read["otlp_spans.west"].config
+    assert read["spillway_calls"].settings()["retention.bytes"] == "1000000000000"
+    assert read["spillway_calls"].partitions == 8 and read["spillway_dead_letters"].partitions == 1
+
+
+def test_a_misspelt_topic_is_refused_by_name():
+    """With the topics that there are."""
+    values = LEAST | {"kafka": LEAST["kafka"] | {"topicConfig": {"otlp_span": {"retention.ms": 1}}}}
+    done = charts.helm("template", "spillway", CHART, values=values)
+    assert done.returncode != 0
+    assert (
+        "kafka.topicConfig: otlp_span: unknown topic; topics: otlp_metrics, otlp_metrics.{cluster}"
+        in done.stderr
     )
 
 

@@ -15,7 +15,6 @@ import httpx
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -35,7 +34,8 @@ from spillway_lab.testing.servers import ROOT, clickhouse_server, free_port, red
 from spillway_lab.testing.tls_files import tls_files
 from spillway_lab.testing.waiting import WAIT_S, eventually
 from spillway_streams import acls, admission
-from spillway_streams.topics import KNOWN
+from spillway_streams.alter import Alter
+from spillway_streams.declared import KNOWN
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(900)]
 CLUSTERS = ["west", "east"]
@@ -66,11 +66,15 @@ def kafka(tmp_path_factory) -> SecureKafka:
         yield made
 
 
-def streams(*arguments: str, **environment: str) -> str:
-    done = subprocess.run(
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
         [sys.executable, "-m", "spillway_streams", *arguments], env=os.environ | environment, capture_output=True, text=True,
         timeout=120, check=False,
     )  # fmt: skip
+
+
+def streams(*arguments: str, **environment: str) -> str:
+    done = command(*arguments, **environment)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -166,9 +170,9 @@ async def _create_topic(admin: AIOKafkaAdminClient) -> list[int]:
     return [error[1] for error in (await admin.create_topics([NewTopic("mine", 1, 1)])).topic_errors]
 
 
-async def _alter(admin: AIOKafkaAdminClient) -> list[int]:
-    resource = ConfigResource(ConfigResourceType.TOPIC, "spillway_calls", {"retention.ms": "1"})
-    return [one[0] for answer in await admin.alter_configs([resource]) for one in answer.resources]
+async def _alter(admin: AIOKafkaAdminClient, topic: str = "spillway_calls") -> list[int]:
+    answer = await admin._send_to_controller(Alter({topic: {"retention.ms": "7200000"}}))
+    return [one[0] for one in answer.resources]
 
 
 async def _delete(admin: AIOKafkaAdminClient) -> list[int]:
@@ -181,10 +185,33 @@ async def _grant(admin: AIOKafkaAdminClient) -> list[int]:
     return [code for code, _ in answer.creation_responses]
 
 
+async def _alter_others(admin: AIOKafkaAdminClient) -> list[int]:
+    return await _alter(admin, "__consumer_offsets")
+
+
 @pytest.mark.parametrize("user", [*ROLES, "stranger"])
-@pytest.mark.parametrize("work", [_create_topic, _alter, _delete, _grant])
+async def test_who_sets_how_long_topics_are_kept(kafka, user):
+    """The user `topics` alone, of the declared topics."""
+    for topic in TOPICS:
+        codes = await _admin(kafka, user, lambda admin, t=topic: _alter(admin, t))
+        assert (codes == [0]) == may(user, "ALTER_CONFIGS", topic) == (user == "topics"), f"{topic}: {codes}"
+
+
+def test_without_the_right_the_command_names_it(kafka, tmp_path):
+    """Another user's run changes nothing, fails, and says which right of acls.yaml it has not."""
+    file = tmp_path / "topics.yaml"
+    file.write_text("spillway_calls: {partitions: 4, config: {retention.ms: 60000}}")
+    done = command("topics", "--file", str(file), "--clusters", "west", **kafka.environment("exclusive"))
+    assert done.returncode == 1
+    assert "spillway_calls: retention.ms=60000: cannot be set: " in done.stderr
+    assert "`alter` in infra/kafka/acls.yaml" in done.stderr
+
+
+@pytest.mark.parametrize("user", [*ROLES, "stranger"])
+@pytest.mark.parametrize("work", [_create_topic, _alter_others, _delete, _grant])
 async def test_nobody_administers(kafka, user, work):
-    """Topics of other names, settings, deletion and rights are no program's: the broker names the missing right."""
+    """Topics of other names and their settings, deletion and rights are no program's: the broker names the missing
+    right."""
     codes = await _admin(kafka, user, work)
     assert codes and all(issubclass(for_code(code), REFUSED) for code in codes), codes
 

@@ -79,7 +79,7 @@ def test_each_user_of_kafka_may_do_what_acls_yaml_says():
         for operation in acl["operations"]
     ]
     wanted = acls.read(ROOT / "infra/kafka/acls.yaml", CLUSTERS)
-    said = {"DESCRIBE_CONFIGS": "DESCRIBECONFIGS"}
+    said = {"DESCRIBE_CONFIGS": "DESCRIBECONFIGS", "ALTER_CONFIGS": "ALTERCONFIGS"}
     assert sorted(rendered) == sorted(
         acls.Acl(a.principal, a.resource, a.name, said.get(a.operation, a.operation)) for a in wanted
     )

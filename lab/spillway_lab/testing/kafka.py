@@ -50,6 +50,31 @@ def kafka_server_of(tmp_path: Path) -> servers.Server:
     )
 
 
+def another_broker_of(tmp_path: Path, first: servers.Server) -> servers.Server:
+    """A second broker of a cluster, with data in tmp_path/kafka-2, not started; `first` is its controller."""
+    folder, port = tmp_path / "kafka-2", servers.free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    config, text = folder / "server.properties", Path(first.environment["KAFKA_CONFIG"]).read_text()
+    for there, here in (
+        ("process.roles=broker,controller", "process.roles=broker"),
+        ("node.id=1", "node.id=2"),
+        (",CONTROLLER://${env:KAFKA_CONTROLLER_LISTEN}", ""),
+    ):
+        if there not in text:
+            raise ValueError(f"infra/kafka/server.properties: no {there}")
+        text = text.replace(there, here)
+    config.write_text(text)
+    own = {"KAFKA_CONFIG": str(config), "KAFKA_DATA_DIR": str(folder / "data")}
+    own |= dict.fromkeys(("KAFKA_LISTEN", "KAFKA_ADVERTISED"), f"127.0.0.1:{port}")
+    return servers.Server(
+        url=f"127.0.0.1:{port}",
+        command=first.command,
+        environment=first.environment | own,
+        log=folder / "server.log",
+        ready=lambda: servers.answers(port, _API_VERSIONS, _CORRELATION),
+    )
+
+
 def kafka_server(tmp_path: Path) -> contextlib.AbstractContextManager[str]:
     """Gives the host:port of a running broker."""
     return servers.url_of(kafka_process(tmp_path))

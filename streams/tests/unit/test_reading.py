@@ -5,7 +5,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spillway_streams import config, offsets, topics
+from spillway_streams import config, declared, offsets, topics
 from spillway_streams.offsets import Note, Offsets, Verdict
 from spillway_streams.transport import Start
 
@@ -56,11 +56,11 @@ def test_only_a_log_read_from_its_beginning_for_the_first_time_tells_everything(
 
 def test_co_partitioned_topics_must_be_equal():
     """The error names the topics and their counts; other topics may have any number."""
-    topics.check_partitions(
+    declared.check_partitions(
         {"otlp_spans": 9, "spillway_calls": 4, "otlp_metrics": 4, "spillway_dead_letters": 1}
     )
-    with pytest.raises(topics.TopicsError, match="otlp_metrics 4, spillway_calls 8"):
-        topics.check_partitions({"spillway_calls": 8, "otlp_metrics": 4})
+    with pytest.raises(declared.TopicsError, match="otlp_metrics 4, spillway_calls 8"):
+        declared.check_partitions({"spillway_calls": 8, "otlp_metrics": 4})
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_times_that_do_not_fit_together_are_refused_by_name(monkeypatch, capsys,
 )
 def test_topics_that_cannot_hold_what_is_sent_are_named(topic, key, value, allowed):
     """The error names topic, key, value and what is allowed; Kafka's own limit is less than a slice of calls."""
-    good = {name: {"max.message.bytes": "4194304"} for name in topics.CO_PARTITIONED}
+    good = {name: {"max.message.bytes": "4194304"} for name in declared.CO_PARTITIONED}
     topics._check(good)
-    with pytest.raises(topics.TopicsError, match=f"{topic}: {key} is {value}, {allowed}"):
+    with pytest.raises(declared.TopicsError, match=f"{topic}: {key} is {value}, {allowed}"):
         topics._check({**good, topic: {key: value}})
 
 

@@ -1,9 +1,9 @@
-"""Columns, CPU points, call graph, event time, settings, topics."""
+"""Columns, CPU points, call graph, event time, settings."""
 
 import numpy as np
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from spillway_streams import StreamsError, columns, config, cpu, topics
+from spillway_streams import columns, config, cpu
 from spillway_streams.attributes import PayloadError
 from spillway_streams.counters import Counters
 
@@ -95,32 +95,6 @@ def test_wrong_settings_end_with_64_and_name_every_key(monkeypatch, capsys):
     lines = capsys.readouterr().err
     for name in ("SPILLWAY_KAFKA", "SPILLWAY_CLICKHOUSE_URL", "SPILLWAY_REDIS_URL", "SPILLWAY_FIT_PERIOD"):
         assert f"{name}: " in lines
-
-
-def test_the_topics_file_is_checked(tmp_path):
-    """A misspelt topic or a senseless number is refused by name."""
-    file = tmp_path / "topics.yaml"
-    file.write_text("otlp_spans: {partitions: 3}\notlp_spans.{cluster}: {partitions: 3}\nspillway_calls:\n")
-    clusters = {"otlp_spans.west": 3, "otlp_spans.east": 3}
-    assert topics.read(file, ["west", "east"], 4) == {"otlp_spans": 3, "spillway_calls": 4} | clusters
-    file.write_text("otlp_span: {partitions: 3}")
-    with pytest.raises(StreamsError, match="otlp_span: unknown topic"):
-        topics.read(file, [], 4)
-    file.write_text("otlp_spans: {partitions: 0}")
-    with pytest.raises(StreamsError, match="otlp_spans.partitions: 0"):
-        topics.read(file, [], 4)
-    file.write_text("otlp_spans: {partitions: 3}\notlp_spans.{cluster}: {partitions: 4}")
-    with pytest.raises(StreamsError, match="otlp_spans.west 4, otlp_spans 3; they must be equal"):
-        topics.read(file, ["west"], 4)
-
-
-def test_a_missing_topic_gets_the_partitions_of_those_that_it_must_equal():
-    """A cluster's topic those of the topic of all clusters, also where that is larger than the file says; topics that
-    services are spread over those of one another."""
-    wanted = dict.fromkeys(["otlp_spans", "otlp_spans.west", "otlp_metrics.west", "spillway_calls"], 4)
-    assert topics._missing(wanted, {}) == wanted
-    missing = topics._missing(wanted, {"otlp_spans": 12, "spillway_edges": 8})
-    assert missing == {"otlp_spans.west": 12, "otlp_metrics.west": 8, "spillway_calls": 8}
 
 
 def test_unsorted_columns_are_sorted_by_the_first_name_first():

@@ -1,0 +1,80 @@
+"""Kafka's IncrementalAlterConfigs, which aiokafka has not: sets the named settings of topics and leaves their others.
+Source: Kafka protocol guide, https://kafka.apache.org/protocol#The_Messages_IncrementalAlterConfigs."""
+
+from collections.abc import Mapping
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import TopicAuthorizationFailedError, for_code
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import Array, Boolean, Int8, Int16, Int32, Schema, String
+
+_TOPIC, _SET = 2, 0
+
+
+class _Response(Response):
+    API_KEY = 44
+    API_VERSION = 0
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "resources",
+            Array(
+                ("error_code", Int16),
+                ("error_message", String("utf-8")),
+                ("resource_type", Int8),
+                ("resource_name", String("utf-8")),
+            ),
+        ),
+    )
+
+
+class _Struct(RequestStruct):
+    API_KEY = 44
+    API_VERSION = 0
+    RESPONSE_TYPE = _Response
+    SCHEMA = Schema(
+        (
+            "resources",
+            Array(
+                ("resource_type", Int8),
+                ("resource_name", String("utf-8")),
+                (
+                    "configs",
+                    Array(
+                        ("config_name", String("utf-8")),
+                        ("config_operation", Int8),
+                        ("config_value", String("utf-8")),
+                    ),
+                ),
+            ),
+        ),
+        ("validate_only", Boolean),
+    )
+
+
+class Alter(Request[_Struct]):
+    """Sets `settings` of topics, by topic and name."""
+
+    API_KEY = 44
+
+    def __init__(self, settings: Mapping[str, Mapping[str, str]]) -> None:
+        self._resources = [
+            (_TOPIC, topic, [(name, _SET, value) for name, value in wanted.items()])
+            for topic, wanted in settings.items()
+        ]
+
+    def build(self, request_struct_class: type[_Struct]) -> _Struct:
+        return request_struct_class(self._resources, False)
+
+
+async def alter(admin: AIOKafkaAdminClient, settings: Mapping[str, Mapping[str, str]]) -> None:
+    """Returns once the brokers have them all. KafkaError names the topic, what it was to have, and the broker's
+    reason; other topics have theirs."""
+    answer = await admin._send_to_controller(Alter(settings))
+    for code, message, _, topic in answer.resources:
+        if code:
+            wanted = ", ".join(f"{name}={value}" for name, value in settings[topic].items())
+            error, reason = for_code(code), message or "refused"
+            if error is TopicAuthorizationFailedError:
+                reason += " This needs the right AlterConfigs, `alter` in infra/kafka/acls.yaml."
+            raise error(f"{topic}: {wanted}: cannot be set: {reason}")

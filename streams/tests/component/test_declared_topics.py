@@ -1,0 +1,167 @@
+"""`topics` on real brokers: new topics have what infra/kafka/topics.yaml declares, old ones get it, repeats change
+nothing, and what brokers cannot have is refused with what they can."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import broker
+import pytest
+import yaml
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from spillway_lab.testing.kafka import another_broker_of, kafka_server_of
+from spillway_lab.testing.servers import ROOT, running
+from spillway_lab.testing.waiting import eventually
+from spillway_streams import declared
+
+FILE = ROOT / "infra/kafka/topics.yaml"
+WEEK_MS, HOUR_MS = "604800000", "3600000"
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[str]:
+    """A broker of its own, which keeps messages for a week, as Kafka does where nobody has said anything."""
+    server = kafka_server_of(tmp_path)
+    with Path(server.environment["KAFKA_CONFIG"]).open("a") as properties:
+        properties.write(f"\nlog.retention.ms={WEEK_MS}\nlog.message.timestamp.type=CreateTime\n")
+    with running(server):
+        yield server.url
+
+
+def topics(kafka: str, file: Path = FILE, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "spillway_streams", "topics", "--file", str(file), "--clusters", "west"]
+    own = {"SPILLWAY_KAFKA": kafka, "SPILLWAY_KAFKA_TLS": "off"}
+    return subprocess.run(
+        command, env=os.environ | own | environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def ask(kafka: str, question: Callable[[AIOKafkaAdminClient], Awaitable]):
+    async def run():
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+        await admin.start()
+        try:
+            return await question(admin)
+        finally:
+            await admin.close()
+
+    return asyncio.run(run())
+
+
+def replicas(kafka: str, topic: str) -> set[int]:
+    """How many each partition has."""
+    [found] = ask(kafka, lambda admin: admin.describe_topics([topic]))
+    return {len(partition["replicas"]) for partition in found["partitions"]}
+
+
+def settings(kafka: str, topic: str) -> dict[str, str]:
+    """Those in force."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic)]
+    [answer] = ask(kafka, lambda admin: admin.describe_configs(resources))
+    [(code, message, _, _, entries)] = answer.resources
+    assert code == 0, message
+    return {entry[0]: entry[1] for entry in entries}
+
+
+def test_topics_with_the_brokers_defaults_get_what_is_declared(kafka: str):
+    """Old topics, and those that are made now. A setting that an operator has added stays; the command says what it
+    changed, and run again it changes nothing. A setting that somebody moves is moved back."""
+    broker.create(kafka, {"otlp_spans": 4}, segment_bytes="16777216")
+    broker.create(kafka, {"spillway_calls": 4}, retention_ms=HOUR_MS)
+    assert settings(kafka, "otlp_spans")["retention.ms"] == WEEK_MS
+
+    first = topics(kafka)
+    assert first.returncode == 0, first.stderr
+    wanted = declared.read(FILE, ["west"], 4)
+    for name, topic in wanted.items():
+        found = settings(kafka, name)
+        assert {key: found[key] for key in topic.config} == topic.config, name
+    assert settings(kafka, "otlp_spans")["segment.bytes"] == "16777216"
+    lines = first.stderr.splitlines()
+    [made] = [line for line in lines if line.startswith("topics created: ")]
+    assert set(made.partition(": ")[2].split(", ")) == set(wanted) - {"otlp_spans", "spillway_calls"}
+    [changed] = [line for line in lines if line.startswith("otlp_spans: ")]
+    assert f"retention.ms {WEEK_MS} -> 7200000" in changed
+    assert "message.timestamp.type CreateTime -> LogAppendTime" in changed
+    assert "segment.bytes" not in changed
+    [changed] = [line for line in lines if line.startswith("spillway_calls: ")]
+    assert f"retention.ms {HOUR_MS} -> 7200000" in changed
+
+    again = topics(kafka)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.splitlines() == [
+        "topics created: none, all were there",
+        "settings changed: none, all were as declared",
+    ]
+    broker.alter(kafka, "otlp_metrics", retention_ms=WEEK_MS, message_timestamp_type="LogAppendTime")
+    assert f"otlp_metrics: retention.ms {WEEK_MS} -> 7200000" in topics(kafka).stderr
+
+
+def test_an_operators_file_decides_how_long_a_topic_is_kept(kafka: str, tmp_path: Path):
+    """Another retention for one topic, and a setting that is left to the broker."""
+    document = yaml.safe_load(FILE.read_text())
+    document["otlp_spans"]["config"] = document["otlp_spans"]["config"] | {
+        "retention.ms": int(HOUR_MS),
+        "segment.ms": "",
+    }
+    file = tmp_path / "topics.yaml"
+    file.write_text(yaml.safe_dump(document))
+    done = topics(kafka, file)
+    assert done.returncode == 0, done.stderr
+    spans, edges = settings(kafka, "otlp_spans"), settings(kafka, "spillway_edges")
+    assert (spans["retention.ms"], spans["segment.ms"]) == (HOUR_MS, WEEK_MS)
+    assert (edges["retention.ms"], edges["segment.ms"]) == ("7200000", "1800000")
+
+
+def test_what_the_brokers_cannot_have_is_refused_with_what_they_can(kafka: str, tmp_path: Path):
+    """More replicas than there are brokers, and a setting that Kafka does not know, for a new topic and an old one."""
+    done = topics(kafka, SPILLWAY_TOPIC_REPLICAS="3")
+    assert done.returncode == 64
+    wanted = "replicas: 3 must be from 1 to 1, the brokers that are up: set SPILLWAY_TOPIC_REPLICAS"
+    assert wanted in done.stderr
+    file, unknown = tmp_path / "topics.yaml", "Unknown topic config name: retention.msec"
+    file.write_text("spillway_dead_letters: {partitions: 1, config: {retention.msec: 5}}")
+    assert f"spillway_dead_letters: cannot be created: {unknown}" in topics(kafka, file).stderr
+    broker.create(kafka, {"spillway_dead_letters": 1})
+    done = topics(kafka, file)
+    assert done.returncode == 1
+    assert "retention.msec=5" in done.stderr and f"cannot be set: {unknown}" in done.stderr
+
+
+def test_in_sync_replicas_follow_from_the_replicas_that_a_topic_has(tmp_path: Path):
+    """On two brokers new topics are on both, and an old topic of one replica stays as it is, can be written, and is
+    named. Two in-sync replicas are refused for the old topic, which nobody could write any more, and more replicas than
+    brokers for a new one."""
+    first = kafka_server_of(tmp_path)
+    second = another_broker_of(tmp_path, first)
+    with running(first), running(second):
+        kafka = first.url
+        brokers = lambda: len(ask(kafka, lambda admin: admin.describe_cluster())["brokers"])  # noqa: E731
+        eventually(lambda: brokers() == 2, "two brokers")
+        broker.create(kafka, {"otlp_spans": 4}, min_insync_replicas="2")
+        refused = topics(kafka, SPILLWAY_TOPIC_REPLICAS="3")
+        assert refused.returncode == 64
+        assert "replicas: 3 must be from 1 to 2, the brokers that are up" in refused.stderr
+        done = topics(kafka, SPILLWAY_TOPIC_REPLICAS="2")
+        assert done.returncode == 0, done.stderr
+        lines = done.stderr.splitlines()
+        [changed] = [line for line in lines if line.startswith("otlp_spans: ") and "->" in line]
+        assert "min.insync.replicas 2 -> 1" in changed
+        assert any(
+            line.startswith("otlp_spans: has 1 replicas, 2 are declared: kafka-reassign") for line in lines
+        )
+        assert (replicas(kafka, "otlp_spans"), replicas(kafka, "spillway_calls")) == ({1}, {2})
+        assert settings(kafka, "spillway_calls")["min.insync.replicas"] == "1"
+        broker.send(kafka, "otlp_spans", [b"written"])
+
+        document = {"otlp_spans": {"partitions": 4, "config": {"min.insync.replicas": 2}}}
+        file = tmp_path / "topics.yaml"
+        file.write_text(yaml.safe_dump(document))
+        refused = topics(kafka, file, SPILLWAY_TOPIC_REPLICAS="2")
+        assert refused.returncode == 64
+        assert "otlp_spans: min.insync.replicas is 2, must be at most 1, the replicas" in refused.stderr
+        assert settings(kafka, "otlp_spans")["min.insync.replicas"] == "1"

@@ -1,0 +1,116 @@
+"""infra/kafka/topics.yaml: what is read from it, what is refused, and what it changes of topics that are there."""
+
+from pathlib import Path
+
+import pytest
+from spillway_streams import StreamsError, declared
+from spillway_streams.declared import Topic
+from spillway_streams.topics import Report
+
+FILE = Path(__file__).resolve().parents[3] / "infra/kafka/topics.yaml"
+HOUR_MS = 3_600_000
+
+
+def test_the_topics_file_is_read(tmp_path):
+    """Partitions, replicas and Kafka's settings as Kafka writes them; what is not there is the given default."""
+    file = tmp_path / "topics.yaml"
+    file.write_text(
+        "otlp_spans: {partitions: 3, config: {retention.ms: 60000, preallocate: true}}\n"
+        "otlp_spans.{cluster}: {partitions: 3}\n"
+        "spillway_calls:\n"
+        "spillway_dead_letters: {partitions: 1, replicas: 1, config: {segment.ms: ''}}\n"
+    )
+    assert declared.read(file, ["west", "east"], 4, 3) == {
+        "otlp_spans": Topic(3, 3, {"retention.ms": "60000", "preallocate": "true"}),
+        "otlp_spans.west": Topic(3, 3),
+        "otlp_spans.east": Topic(3, 3),
+        "spillway_calls": Topic(4, 3),
+        "spillway_dead_letters": Topic(1, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("otlp_span: {partitions: 3}", "otlp_span: unknown topic; topics: otlp_metrics, "),
+        ("otlp_spans: {partitions: 0}", "otlp_spans.partitions: 0 must be a whole number from 1 to"),
+        ("otlp_spans: {partitions: true}", "otlp_spans.partitions: True must be a whole number from 1 to"),
+        ("otlp_spans: {replicas: 11}", "otlp_spans.replicas: 11 must be a whole number from 1 to 10"),
+        ("otlp_spans: {retention.ms: 1}", "otlp_spans: retention.ms: must have no keys but partitions, replicas, config"),
+        ("otlp_spans: 3", "otlp_spans: 3: must have no keys but"),
+        ("otlp_spans: {config: [1]}", "otlp_spans.config: .* must map"),
+        ("otlp_spans: {config: {retention.ms: 7.2e+6}}", "otlp_spans.config.retention.ms: 7200000.0 must be text, a whole"),
+        ("otlp_spans: {config: {min.insync.replicas: 2}}", "config.min.insync.replicas: 2 must be .* from 1 to 1"),
+        ("otlp_spans: {config: {min.insync.replicas: all}}", "min.insync.replicas: 'all' must be a whole number"),
+        ("otlp_spans: {config: {message.timestamp.type: CreateTime}}", "type: CreateTime must be LogAppendTime"),
+        ("spillway_calls: {config: {max.message.bytes: 1048588}}", "max.message.bytes: 1048588 must be at least 4194304"),
+        ("otlp_spans: {partitions: 3}\notlp_spans.{cluster}: {partitions: 4}", "otlp_spans.west 4, otlp_spans 3; they"),
+        ("x", "must map topic names to {partitions, replicas, config}"),
+    ],
+)  # fmt: skip
+def test_a_wrong_topics_file_is_refused(tmp_path, text, says):
+    """The error names the file, the topic, the key, what was wrong and what is allowed."""
+    file = tmp_path / "topics.yaml"
+    file.write_text(text)
+    with pytest.raises(StreamsError, match=f"topics.yaml: .*{says}"):
+        declared.read(file, ["west"], 4)
+
+
+def test_no_topic_of_ours_is_kept_for_as_long_as_a_broker_likes():
+    """Each declares how long it is kept, that it is deleted then, and by whose clock; only dead letters, which are
+    bounded in bytes, are kept for more than two hours."""
+    topics = declared.read(FILE, ["west"], 4)
+    assert set(topics) == declared.KNOWN | {"otlp_spans.west", "otlp_metrics.west"}
+    for name, topic in topics.items():
+        kept_ms = int(topic.config["retention.ms"])
+        assert 0 < kept_ms <= 2 * HOUR_MS or int(topic.config["retention.bytes"]) <= 1 << 30, name
+        assert topic.config["cleanup.policy"] == "delete", name
+        assert topic.config["message.timestamp.type"] == "LogAppendTime", name
+        assert int(topic.config["max.message.bytes"]) == 4 << 20, name
+
+
+@pytest.mark.parametrize(("replicas", "in_sync"), [(1, "1"), (2, "1"), (3, "2"), (4, "2"), (5, "3")])
+def test_some_replicas_may_be_away_and_no_message_is_on_one_broker_alone(replicas, in_sync):
+    """min.insync.replicas follows from the replicas that a topic has, whatever is declared for new ones."""
+    assert Topic(4, replicas).settings()["min.insync.replicas"] == in_sync
+    assert Topic(4, 3).changes({}, replicas)["min.insync.replicas"] == in_sync
+
+
+def test_only_what_differs_is_changed():
+    """Settings that are not declared stay, also where somebody has set them; what is as declared is not touched."""
+    topic = Topic(4, 1, {"retention.ms": "7200000"})
+    week = {"retention.ms": "604800000", "min.insync.replicas": "1", "segment.bytes": "1"}
+    found = week | {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "1048588"}
+    changes = topic.changes(found, 1)
+    assert changes == {"retention.ms": "7200000", "max.message.bytes": "4194304"}
+    assert topic.changes(found | changes, 1) == {}
+
+
+def test_a_topic_stays_writable():
+    """More in-sync replicas than it has would stop every producer."""
+    with pytest.raises(
+        declared.TopicsError, match="min.insync.replicas is 2, must be at most 1, the replicas"
+    ):
+        Topic(4, 3, {"min.insync.replicas": "2"}).changes({}, 1)
+
+
+def test_a_missing_topic_gets_the_partitions_of_those_that_it_must_equal():
+    """A cluster's topic those of the topic of all clusters, also where that is larger than the file says; topics that
+    services are spread over those of one another."""
+    names = ["otlp_spans", "otlp_spans.west", "otlp_metrics.west", "spillway_calls"]
+    wanted = dict.fromkeys(names, Topic(4))
+    assert declared.missing(wanted, {}) == dict.fromkeys(names, 4)
+    missing = declared.missing(wanted, {"otlp_spans": 12, "spillway_edges": 8})
+    assert missing == {"otlp_spans.west": 12, "otlp_metrics.west": 8, "spillway_calls": 8}
+
+
+def test_the_report_says_what_was_changed_from_what():
+    """A line per topic; nothing made and nothing changed is said, too."""
+    changed = {"otlp_spans": {"retention.ms": ("604800000", "7200000")}}
+    lines = Report([], changed, ["otlp_spans: has 1 replicas"]).lines()
+    assert lines == [
+        "topics created: none, all were there",
+        "otlp_spans: retention.ms 604800000 -> 7200000",
+        "otlp_spans: has 1 replicas",
+    ]
+    assert Report(["a"]).lines()[1] == "settings changed: none, all were as declared"
