@@ -10,7 +10,7 @@ import charts
 import cluster_chart
 import pytest
 import yaml
-from cluster_chart import CHARTS, EVERYTHING, REQUIRED, helm, one, pods, render
+from cluster_chart import CART, CHARTS, EVERYTHING, REQUIRED, helm, one, pods, render
 
 pytestmark = pytest.mark.component
 CHART = CHARTS / "spillway-cluster"
@@ -97,6 +97,11 @@ def test_what_has_no_default_is_asked_for(path: str):
         {"collector": {"kafka": {"sasl": "GSSAPI"}}},
         {"istio": {"filter": {"sha256": "abc"}}},
         {"sidecar": {"applications": [{"service": "cart", "namespace": "shop"}]}},
+        {"sampling": {"ratio": 1.1}},
+        {"sampling": {"ratio": -0.1}},
+        {"sampling": {"ratio": 0.0000001}},
+        {"sampling": {"ratio": "0.5"}},
+        {"sampling": {"namespaces": {"shop": 2}}},
         {"unknown": 1},
     ],
     ids=str,
@@ -220,6 +225,50 @@ def test_a_certificate_names_its_cluster_and_service(everything: list[dict]):
     volumes = {v["name"]: v for v in pods(example)["cart"]["volumes"]}
     assert volumes["spillway-tls"]["secret"]["secretName"] == certificate["secretName"]
     assert one(everything, "ConfigMap", volumes["spillway-envoy"]["configMap"]["name"])
+
+
+def sample_ratios(objects: list[dict]) -> dict[str, list[float]]:
+    """What filters are told, by service: inbound and outbound, of the bootstrap and of the WasmPlugins."""
+    told = [o["spec"]["pluginConfig"] for o in objects if o["kind"] == "WasmPlugin"]
+    for config_map in (o for o in objects if o["kind"] == "ConfigMap" and "envoy.yaml" in o["data"]):
+        listeners = yaml.safe_load(config_map["data"]["envoy.yaml"])["static_resources"]["listeners"]
+        filters = [f for one in listeners for f in http_filters(one) if f["name"] == "spillway-filter"]
+        told += [json.loads(f["typed_config"]["config"]["configuration"]["value"]) for f in filters]
+    found: dict[str, list[float]] = {}
+    for configuration in told:
+        found.setdefault(configuration["service"], []).append(configuration["sample_ratio"])
+    return found
+
+
+def http_filters(listener: dict) -> list[dict]:
+    return listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+
+
+def sampled(**sampling: object) -> dict:
+    """An application in each of three namespaces, in two of them with sidecars, in one with the filter in Istio's."""
+    applications = [CART, CART | {"service": "pay", "namespace": "pay"}]
+    values = copy.deepcopy(ISTIO) | {"sidecar": {"applications": applications}, "sampling": sampling}
+    values["istio"]["namespaces"] = ["mesh"]
+    values["istio"]["filter"]["services"] = [{"service": "gate", "namespace": "mesh", "edge": True}]
+    return values
+
+
+def test_one_value_says_how_many_traces_every_filter_keeps():
+    """Both directions of sidecars and of WasmPlugins; a namespace's own value goes before it, 0 too. Every trace, where
+    nothing is said."""
+    assert sample_ratios(render(sampled())) == dict.fromkeys(("cart", "pay", "gate"), [1, 1])
+    every = sample_ratios(render(sampled(ratio=0.25)))
+    assert every == dict.fromkeys(("cart", "pay", "gate"), [0.25, 0.25])
+    one = sample_ratios(render(sampled(ratio=0.000001, namespaces={"shop": 0.5, "mesh": 0})))
+    assert one == {"cart": [0.5, 0.5], "pay": [0.000001] * 2, "gate": [0, 0]}
+
+
+def test_a_namespace_without_a_filter_is_refused_by_name():
+    """A misspelt one would leave the cost as it is, and nobody would know."""
+    done = helm("template", "release", str(CHART), values=sampled(namespaces={"shpo": 0.5}))
+    assert done.returncode != 0
+    assert "sampling.namespaces: shpo: no entry of" in done.stderr
+    assert "must be one of: mesh, pay, shop" in done.stderr
 
 
 def leaves(values: dict, prefix: str = "") -> dict[str, Any]:

@@ -9,10 +9,11 @@ import cluster_chart
 import pytest
 import yaml
 from cluster_chart import one, pods, render
-from spillway_lab.testing.servers import ROOT
-from test_sidecar import ENVOY, WASM
+from spillway_lab.testing.servers import ROOT, Server, free_port, running
+from test_sidecar import ENVOY, HOST, WASM, Counts, answers, get
 
 pytestmark = pytest.mark.component
+REQUESTS = 200  # on each side
 TESTDATA = ROOT / "rule-publisher/relay/testdata/istio"
 VALUES = yaml.safe_load((TESTDATA / "values.yaml").read_text())
 _PACKAGE = "type.googleapis.com/envoy.extensions.filters"
@@ -46,11 +47,11 @@ def test_the_relay_is_told_whom_it_lets_in(objects: list[dict]):
     assert relay["SPILLWAY_XDS_MESH"] == "spiffe://cluster.local/ns/shop/sa/{service}"
 
 
-def sidecar(plugins: list[dict], folder: Path) -> Path:
+def sidecar(plugins: list[dict], folder: Path, ports: tuple[int, ...] = (0, 0), admin: int = 0) -> Path:
     """A bootstrap with a listener per plugin, which has the filter as istiod builds it of a WasmPlugin
     (pilot/pkg/model/extensions.go): configuration as JSON in a StringValue, no vm_id, pluginName as root id."""
     listeners = []
-    for plugin in plugins:
+    for plugin, port in zip(plugins, ports, strict=True):
         spec = plugin["spec"]
         config = {
             "name": f"{plugin['metadata']['namespace']}.{plugin['metadata']['name']}",
@@ -69,18 +70,23 @@ def sidecar(plugins: list[dict], folder: Path) -> Path:
             },
             {"name": "router", "typed_config": {"@type": f"{_PACKAGE}.http.router.v3.Router"}},
         ]
+        host = {"name": "x", "domains": ["*"]}
+        host["routes"] = [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}]
         manager = {
             "@type": f"{_PACKAGE}.network.http_connection_manager.v3.HttpConnectionManager",
-            "stat_prefix": "x", "route_config": {"name": "x"}, "http_filters": filters,
+            "stat_prefix": "x", "route_config": {"name": "x", "virtual_hosts": [host]}, "http_filters": filters,
         }  # fmt: skip
         listeners.append({
             "name": config["root_id"],
-            "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
+            "address": {"socket_address": {"address": HOST, "port_value": port}},
             "filter_chains": [{"filters": [{"name": "hcm", "typed_config": manager}]}],
         })  # fmt: skip
     path = folder / "envoy.yaml"
     node = {"id": "sidecar~10.1.1.7~gate-1.shop~shop.svc.cluster.local", "cluster": "gate.shop"}
-    path.write_text(yaml.safe_dump({"node": node, "static_resources": {"listeners": listeners}}))
+    page = {"address": {"socket_address": {"address": HOST, "port_value": admin}}}
+    path.write_text(
+        yaml.safe_dump({"node": node, "admin": page, "static_resources": {"listeners": listeners}})
+    )
     return path
 
 
@@ -107,6 +113,23 @@ def test_the_filter_takes_what_a_wasmplugin_says(objects: list[dict], tmp_path: 
     done = validate(sidecar(plugins, tmp_path))
     assert done.returncode != 0
     assert "service" in done.stderr
+
+
+def test_half_of_the_traces_are_sampled(tmp_path: Path):
+    """What helm renders for a namespace with a ratio of its own, run by the real Envoy: of the requests on both sides,
+    each of which begins a trace, half leave a span, and all are arrivals."""
+    values = VALUES | {"sampling": {"ratio": 1, "namespaces": {"shop": 0.5}}}
+    plugins = [o for o in render(values) if o["kind"] == "WasmPlugin"]
+    ports, admin = (free_port(), free_port()), free_port()
+    command = [ENVOY, "-c", str(sidecar(plugins, tmp_path, ports, admin)), "--disable-hot-restart"]
+    ready = f"http://{HOST}:{admin}/ready"
+    with running(Server(ready, command, tmp_path / "envoy.log", lambda: answers(ready))):
+        for port in ports:
+            for _ in range(REQUESTS):
+                get(f"http://{HOST}:{port}/")
+        counts = Counts.settled(admin)
+    assert counts.arrivals == 2 * REQUESTS
+    counts.check(2 * REQUESTS, 0.5)
 
 
 def test_a_filter_without_its_sum_is_refused():

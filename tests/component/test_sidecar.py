@@ -5,10 +5,12 @@ names become addresses, volumes become folders."""
 import contextlib
 import http.server
 import json
+import math
 import os
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -77,6 +79,7 @@ class Pod:
     service: str
     folder: Path
     app_port: int
+    more: dict = field(default_factory=dict)  # values of the chart, beside those of every test
     admin: int = field(default_factory=free_port)
     inbound: int = field(default_factory=free_port)
     outbound: int = field(default_factory=free_port)
@@ -84,7 +87,7 @@ class Pod:
     def prepare(self, tls: Path, ports: Ports) -> list[str]:
         """Writes the ConfigMap's files; returns Envoy's command."""
         own = {"admin": self.admin, "inbound": self.inbound, "outbound": self.outbound}
-        objects = cluster_chart.render(values(own, self.app_port))
+        objects = cluster_chart.render(values(own, self.app_port) | self.more)
         files = cluster_chart.one(objects, "ConfigMap", f"spillway-envoy-{self.service}")["data"]
         self.folder.mkdir()
         for name, content in files.items():
@@ -126,6 +129,39 @@ def answers(url: str) -> bool:
     with contextlib.suppress(httpx.HTTPError):
         return httpx.get(url, trust_env=False, timeout=2).status_code == 200
     return False
+
+
+@dataclass
+class Counts:
+    """What the filters of one Envoy have counted, both directions."""
+
+    arrivals: int
+    spans: int
+
+    @classmethod
+    def of(cls, admin: int) -> "Counts":
+        lines = get(f"http://{HOST}:{admin}/stats?filter=wasmcustom").splitlines()
+        stats = {
+            name.rpartition(".")[2]: int(value) for name, _, value in (line.partition(": ") for line in lines)
+        }
+        arrivals = sum(stats.get(f"spillway_{side}_arrivals", 0) for side in ("inbound", "outbound"))
+        return cls(arrivals, stats.get("spillway_spans_finished", 0))
+
+    @classmethod
+    def settled(cls, admin: int) -> "Counts":
+        """Once they stand still: spans are counted at each tick, of 0.1 s, after they ended."""
+
+        def still() -> "Counts | None":
+            before = cls.of(admin)
+            time.sleep(1)
+            return before if cls.of(admin) == before else None
+
+        return eventually(still, "counters that stand still")
+
+    def check(self, traces: int, ratio: float) -> None:
+        """AssertionError unless about `ratio` of so many traces of one span each were kept: 5 standard deviations."""
+        deviation = math.sqrt(traces * ratio * (1 - ratio))
+        assert abs(self.spans - traces * ratio) < 5 * deviation, self
 
 
 def get(url: str) -> str:
@@ -303,6 +339,19 @@ def test_a_request_goes_through_two_sidecars_and_its_spans_arrive(
         eventually(lambda: accepted(ports) >= 2, "a client's and a server's span")
         handshakes = get(f"http://{HOST}:{gate.admin}/stats?filter=cluster.spillway-collector.ssl.handshake")
         assert int(handshakes.rpartition(" ")[2]) > 0
+
+
+def test_half_of_the_traces_are_sampled(tmp_path: Path, store: Keystore, application: int):
+    """What helm renders for a namespace with a ratio of its own: half of the requests, each of which begins a trace,
+    leave a span, and all are arrivals."""
+    sampling = {"sampling": {"ratio": 1, "namespaces": {"shop": 0.5}}}
+    gate, requests = Pod("gate", tmp_path / "gate", application, sampling), 400
+    with running(gate.server(gate.prepare(store.folder / "gate", Ports()))):
+        for _ in range(requests):
+            assert httpx.get(f"http://{HOST}:{gate.inbound}/", trust_env=False, timeout=60).status_code == 200
+        counts = Counts.settled(gate.admin)
+    assert counts.arrivals == requests
+    counts.check(requests, 0.5)
 
 
 def test_envoy_refuses_a_collector_of_another_name(tmp_path: Path, store: Keystore, application: int):

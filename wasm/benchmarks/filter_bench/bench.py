@@ -36,6 +36,7 @@ class Variant:
         values |= {f"{name}_HOST": "127.0.0.1" for name in ports}
         values |= {"SPILLWAY_FILTER_WASM": str(wasm), "SPILLWAY_CLUSTER": "west", "SPILLWAY_POD": "cart-1"}
         values["SPILLWAY_EDGE"] = "false"  # requests carry the trace by which their spans are counted
+        values["SPILLWAY_SAMPLE_RATIO"] = "1"
         values["SPILLWAY_SERVICE"] = envoys.SERVICE
         for port in (inbound, outbound):
             stack.enter_context(claim(port))

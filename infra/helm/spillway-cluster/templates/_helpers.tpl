@@ -101,3 +101,19 @@ to:
 {{- $all := list }}{{ range .Values.sidecar.applications }}{{ $all = append $all .namespace }}{{ end -}}
 {{ $all | uniq | sortAlpha | toJson }}
 {{- end }}
+
+{{/* sample_ratio of filters in a namespace, as JSON. Given: root, namespace. A namespace without filters is refused. */}}
+{{- define "spillway.sampleRatio" -}}
+{{- $known := include "spillway.namespaces" .root | fromJsonArray -}}
+{{- range .root.Values.istio.filter.services }}{{ $known = append $known .namespace }}{{ end -}}
+{{- $known = $known | uniq | sortAlpha -}}
+{{- $ratio := .root.Values.sampling.ratio -}}
+{{- $wanted := .namespace -}}
+{{- range $namespace, $value := .root.Values.sampling.namespaces -}}
+{{- if not (has $namespace $known) -}}
+{{- fail (printf "sampling.namespaces: %s: no entry of sidecar.applications or istio.filter.services is there; must be one of: %s" $namespace (join ", " $known)) -}}
+{{- end -}}
+{{- if eq $namespace $wanted }}{{ $ratio = $value }}{{ end -}}
+{{- end -}}
+{{ toJson $ratio }}
+{{- end }}

@@ -5,6 +5,7 @@
   "SPILLWAY_CLUSTER" $v.cluster.name
   "SPILLWAY_SERVICE" .application.service
   "SPILLWAY_EDGE" .application.edge
+  "SPILLWAY_SAMPLE_RATIO" (include "spillway.sampleRatio" (dict "root" .root "namespace" .application.namespace))
   "SPILLWAY_POD" "named-by-service-node"
   "SPILLWAY_FILTER_WASM" "/etc/spillway/spillway_filter.wasm"
   "SPILLWAY_TLS_DIR" "/etc/spillway-tls"
