@@ -63,11 +63,12 @@ def _ahead(telemetry: Telemetry, now: float) -> Iterator[Refusal]:
 def _misplaced(
     telemetry: Telemetry, topology: Topology, demand_rps: Mapping[tuple[str, str], float], unknown: Unknown
 ) -> Iterator[Refusal]:
-    """Users served by a service where neither a heartbeat nor the topology has it."""
+    """Users served by a service where neither a heartbeat nor the topology has it. A heartbeat without any Envoy is of a
+    cluster where none subscribes, and tells nothing of its services."""
     declared = {(s.name, p.cluster) for s in topology.services for p in s.placements}
     for cluster, class_id in sorted(demand_rps):
         service, running = traffic_class.parse(class_id).service, telemetry.placement.get(cluster)
-        known = running is not None and unknown.why(service, cluster) is None
+        known = bool(running) and unknown.why(service, cluster) is None
         if known and service not in running and (service, cluster) not in declared:
             yield Refusal(
                 Scope(Kind.CLASS, class_id),

@@ -77,7 +77,8 @@ def placed_somewhere(rows: Rows, placed: Iterable[tuple[str, str]]) -> Found[Row
         below = [rows[k] for k in _below(rows, row.class_id)]
         callee = service_of(row.class_id)
         text = (
-            f"neither topology nor heartbeats have {callee!r}; the time of these calls is not in predictions"
+            f"neither topology, heartbeats nor load boards have {callee!r}; the time of these calls is not in "
+            "predictions"
         )
         holds.append(
             Hold(edge(row), text, frozenset(map(route, [row, *below])) - set(map(route, kept.values())))

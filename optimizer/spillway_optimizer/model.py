@@ -118,7 +118,7 @@ def build(
     odd = contradictions(telemetry, topology, offered.value, now, board_age, unknown)
     ratios = graph.ratios(telemetry, now, model_age)
     entries = {(graph.service_of(class_id), cluster) for cluster, class_id in offered.value}
-    placed = placements(telemetry, topology, entries)
+    placed = placements(telemetry, topology, entries, now, unknown)
     rows = graph.placed_somewhere(ratios.value, placed.value)
     remarks = Remarks.of([offered, odd, ratios, placed, rows, _price(topology)])
     survey = Survey(

@@ -1,31 +1,86 @@
-"""What can serve where: heartbeats, and what stands for them while a relay is silent."""
+"""What can serve where: heartbeats, and what stands for them where no Envoy subscribes, or while a relay is silent. Pure.
+
+A heartbeat lists Envoys that subscribe to a relay. In a mesh that only sends telemetry there are none, so an absent
+service is gone only where something shows that its Envoys would be listed (ADR 32).
+"""
+
+from collections.abc import Collection, Iterator
 
 from spillway.v1.topology_pb2 import Topology
 
 from spillway_optimizer.found import Found
 from spillway_optimizer.telemetry import Telemetry
+from spillway_optimizer.unknown import Unknown
 
 Placed = frozenset[tuple[str, str]]  # (service, cluster)
+# Calls of the last minute show that a service is there.
+SERVED_S = 60.0
+# After its Envoys have left, boards may still show calls of its last pods for so long.
+SETTLED_S = 30.0
+_MOST_NAMED = 5
 
 
-def placements(telemetry: Telemetry, topology: Topology, entries: set[tuple[str, str]]) -> Found[Placed]:
-    """Only a heartbeat says that a service is gone. For a cluster whose relays are silent the last heartbeat goes on,
-    else the topology's declaration: a dead relay stops no Envoy. Telemetry without any placement (a model read from a
-    file) means what is declared. `entries` (service, cluster) serve users now, whatever heartbeats say."""
+def placements(
+    telemetry: Telemetry, topology: Topology, entries: set[tuple[str, str]], now: float, unknown: Unknown
+) -> Found[Placed]:
+    """A service is in a cluster if a fresh heartbeat lists it. If none does, and none has before, the calls of the last
+    minute decide, then the topology, unless Envoys of the service subscribe in another cluster. For a cluster whose relays
+    are silent the last heartbeat goes on, else the topology's declaration: a dead relay stops no Envoy. Telemetry without
+    any placement (a model read from a file) means what is declared. `entries` (service, cluster) serve users now, whatever
+    heartbeats say."""
     placed, notes = set(), []
     for cluster in (c.name for c in topology.clusters):
         services = telemetry.placement.get(cluster)
+        declared = {s.name for s in topology.services for p in s.placements if p.cluster == cluster}
         if services is None and cluster in telemetry.placed_last:
             services = telemetry.placed_last[cluster]
             notes.append(f"placement: no heartbeat from {cluster!r}, its last one is assumed")
-        elif services is None:
-            services = frozenset(
-                s.name for s in topology.services for p in s.placements if p.cluster == cluster
-            )
+        if services is None:
+            placed |= {(service, cluster) for service in declared}
             if telemetry.placement:
                 notes.append(f"placement: no heartbeat from {cluster!r}, its declared services are assumed")
-        placed |= {(service, cluster) for service in services}
+            continue
+        calls, idle = _unsubscribed(telemetry, cluster, services, declared, now, unknown)
+        placed |= {(service, cluster) for service in (*services, *calls, *idle)}
+        notes += _notes(cluster, calls, idle)
     for service, cluster in sorted(entries - placed):
         # Users are being served there: the board is evidence enough for the entry itself.
         notes.append(f"placement: {service!r} serves users in {cluster!r} without a heartbeat")
     return Found(frozenset(placed | entries), tuple(notes))
+
+
+def _unsubscribed(
+    telemetry: Telemetry,
+    cluster: str,
+    listed: Collection[str],
+    declared: Collection[str],
+    now: float,
+    unknown: Unknown,
+) -> tuple[list[str], list[str]]:
+    """Services without Envoys in the heartbeat that are there: those that serve calls, and those that only the topology
+    has. While a service is unknown, the last calls that it was seen to serve go on counting."""
+    served = {service: at for (service, c), at in telemetry.calls_at().items() if c == cluster}
+    subscribing = _subscribing(telemetry)
+    calls, idle = [], []
+    for service in sorted({*declared, *served} - set(listed)):
+        at, left = served.get(service), telemetry.left.get((service, cluster))
+        known = unknown.why(service, cluster) is None
+        if at is not None and (left is None or at > left + SETTLED_S) and (now - at <= SERVED_S or not known):
+            calls.append(service)
+        elif left is None and service in declared and service not in subscribing:
+            idle.append(service)
+    return calls, idle
+
+
+def _subscribing(telemetry: Telemetry) -> set[str]:
+    """Services of which some cluster's heartbeat lists Envoys, or listed some that have left."""
+    beats = (*telemetry.placement.values(), *telemetry.placed_last.values())
+    return {service for services in beats for service in services or ()} | {s for s, _ in telemetry.left}
+
+
+def _notes(cluster: str, calls: list[str], idle: list[str]) -> Iterator[str]:
+    for services, why in ((calls, "serve calls there"), (idle, "are declared there")):
+        if services:
+            more = len(services) - _MOST_NAMED
+            shown = ", ".join(services[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+            yield f"placement: no Envoy subscribes in {cluster!r} for {shown}, which {why}"

@@ -106,8 +106,8 @@ class Solving:
     async def _cases(self, run: Run, told: Telemetry, following: Following) -> tuple[Run, Sequence[Case]]:
         """What becomes of every application. A mistake of ours in the model holds all rules as they are."""
         try:
+            self._last_known = self._last_known.after(told, run.occasion.at)
             told = self._last_known.completed(told)
-            self._last_known = self._last_known.after(told)
             self._smooth(told, run.occasion.at)
             model = await self._beside_the_lease(lambda: self._build(told, run))
         except Exception as error:

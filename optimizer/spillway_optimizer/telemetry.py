@@ -92,7 +92,9 @@ class Telemetry:
     """Boards by cluster and class id; `placement` by cluster: services with connected Envoys, None
     where no heartbeat is known. `pods`: connected Envoys by (cluster, service), absent where unknown. Whether the
     application beside an Envoy is ready is not known. `placed_last`: the placement of the last heartbeat that was
-    known. `unknown` by cluster and service, or names.VALUE_WHOLE_CLUSTER: what streams say the boards do not know.
+    known. `left`: when heartbeats of a cluster ceased to list Envoys of a service that they had listed, Unix seconds, by
+    (service, cluster). `served`: the newest instant of which a load board had calls, the same way; boards of now need not be
+    in it. `unknown` by cluster and service, or names.VALUE_WHOLE_CLUSTER: what streams say the boards do not know.
     `streams_state`: streams have said before what is known, so what they do not say is unknown."""
 
     curves: tuple[CurveRow, ...] = ()
@@ -105,12 +107,24 @@ class Telemetry:
     malformed: tuple[str, ...] = ()
     pods: Mapping[tuple[str, str], int] = field(default_factory=dict)
     placed_last: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    left: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    served: Mapping[tuple[str, str], float] = field(default_factory=dict)
     unknown: Mapping[str, Mapping[str, UnknownEntry]] = field(default_factory=dict)
     streams_state: bool = False
     network_rows: tuple[NetworkRow, ...] = ()  # the newest of each pair
     # By cluster, as its relays report: seconds for which they hold an expired ruleset, and the version that they serve.
     hold_s: Mapping[str, float] = field(default_factory=dict)
     serving: Mapping[str, int] = field(default_factory=dict)
+
+    def calls_at(self) -> dict[tuple[str, str], float]:
+        """`served`, with what the load boards have now."""
+        found = dict(self.served)
+        for cluster, board in self.load.items():
+            for class_id, entry in board.items():
+                if entry.rps > 0:
+                    place = class_id.partition(" ")[0], cluster
+                    found[place] = max(found.get(place, entry.at), entry.at)
+        return found
 
 
 _R = TypeVar("_R", bound=_Row)

@@ -13,6 +13,8 @@ from spillway_optimizer.telemetry import Telemetry
 
 # Clocks of nodes differ by less than this, or something is wrong with them.
 CLOCK_AHEAD_S = 10.0
+# For how long it is remembered that Envoys of a service have left, and that a service had calls.
+REMEMBERED_S = 86_400.0
 Pair = tuple[str, str]
 
 
@@ -133,21 +135,36 @@ def of(unknown: Unknown, key: Pair) -> bool:
 
 @dataclass(frozen=True)
 class LastKnown:
-    """Boards and placements as they were last there, and whether streams have ever stated what they know."""
+    """Boards and placements as they were last there, what has left, what had calls, and whether streams have ever stated
+    what they know."""
 
     load: Mapping = field(default_factory=dict)
     demand: Mapping = field(default_factory=dict)
     placement: Mapping[str, frozenset[str]] = field(default_factory=dict)
     streams_state: bool = False
+    left: Mapping[Pair, float] = field(default_factory=dict)  # see Telemetry
+    served: Mapping[Pair, float] = field(default_factory=dict)
 
-    def after(self, telemetry: Telemetry) -> "LastKnown":
+    def after(self, telemetry: Telemetry, now: float) -> "LastKnown":
         placed = {c: services for c, services in telemetry.placement.items() if services is not None}
         return LastKnown(
             {**self.load, **_present(telemetry.load)},
             {**self.demand, **_present(telemetry.demand)},
             {**self.placement, **placed},
-            _state(telemetry),
+            self.streams_state or _state(telemetry),
+            self._left(placed, now),
+            _remembered({**self.served, **telemetry.calls_at()}, now),
         )
+
+    def _left(self, placed: Mapping[str, frozenset[str]], now: float) -> Mapping[Pair, float]:
+        """A service that heartbeats list again has not left."""
+        gone = {
+            (service, cluster): now
+            for cluster, services in placed.items()
+            for service in self.placement.get(cluster, frozenset()) - services
+        }
+        left = _remembered({**gone, **self.left}, now)
+        return {(s, c): at for (s, c), at in left.items() if s not in placed.get(c, ())}
 
     def completed(self, telemetry: Telemetry) -> Telemetry:
         """With the boards of before where all of a kind are empty. Whether one alone that is empty is of a cluster without
@@ -159,7 +176,13 @@ class LastKnown:
             demand=demand if _present(demand) else self.demand,
             placed_last=self.placement,
             streams_state=self.streams_state,
+            left=self.left,
+            served=self.served,
         )
+
+
+def _remembered(times: Mapping[Pair, float], now: float) -> Mapping[Pair, float]:
+    return {pair: at for pair, at in times.items() if now - at < REMEMBERED_S}
 
 
 def _present(boards: Mapping) -> Mapping:

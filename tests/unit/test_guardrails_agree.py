@@ -105,7 +105,7 @@ def test_the_publisher_has_nothing_to_change(guardrails, before, policy, gone):
     in_force = None if before is None else _in_force(before)
     rules = None if in_force is None else of_ruleset(in_force)
     placement = {c: SERVICES - {gone[0]} if gone and gone[1] == c else SERVICES for c in CLUSTERS}
-    told = replace(TOLD, placement=placement)
+    told = replace(TOLD, placement=placement, left={gone: NOW} if gone else {})
     built = model.build(told, TOPOLOGY, NOW, guardrails=guardrails, in_force=rules)
     assert built.problem is not None, built.refusals
     solution = REGISTRY[policy]().route(built.problem)

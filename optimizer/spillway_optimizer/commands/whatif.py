@@ -8,8 +8,10 @@ from spillway_contracts.hot_state import DemandEntry
 
 from spillway_optimizer.commands import InputError
 from spillway_optimizer.commands.told import Told, unknown
+from spillway_optimizer.placements import placements
 from spillway_optimizer.problem import Problem
 from spillway_optimizer.telemetry import CapacityRow, Telemetry
+from spillway_optimizer.unknown import NOTHING
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ def apply(told: Told, what_if: WhatIf) -> Told:
         demand=demand,
         capacities=_capacities(told, what_if),
         placement=_placed(told.telemetry, what_if),
+        left={**told.telemetry.left, **dict.fromkeys(what_if.without, told.now)},
     )
     return replace(told, telemetry=telemetry, topology=_declared(told.topology, what_if), demand_rps=rates)
 
@@ -87,12 +90,9 @@ def _problems(told: Told, what_if: WhatIf) -> list[str]:
 
 
 def _where(told: Told, service: str) -> set[str]:
-    """Clusters that run a service, by heartbeat, else by declaration."""
-    declared = {p.cluster for s in told.topology.services if s.name == service for p in s.placements}
-    beats = {c: services for c, services in told.telemetry.placement.items() if services is not None}
-    return {c for c, services in beats.items() if service in services} | {
-        c for c in declared if c not in beats
-    }
+    """Clusters that run a service."""
+    placed = placements(told.telemetry, told.topology, set(), told.now, NOTHING)
+    return {cluster for name, cluster in placed.value if name == service}
 
 
 def _entries_missing(told: Told, what_if: WhatIf, cluster: str, classes: list[str]) -> list[str]:

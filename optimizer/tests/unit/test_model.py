@@ -131,10 +131,13 @@ def test_network_time_is_measured_where_fresh_else_remembered():
 
 
 def test_placement_follows_heartbeats():
-    """A service that left a cluster's heartbeat leaves the problem; a silent relay keeps the services of its last
-    heartbeat, or those declared; no heartbeat at all is a refusal."""
+    """A service that left a cluster's heartbeat leaves the problem, though boards still have calls; a silent relay keeps
+    the services of its last heartbeat, or those declared; no heartbeat at all is a refusal."""
     services = frozenset({"gateway", "frontend", "backend"})
-    told = dataclasses.replace(_told(), placement={"west": services, "east": services - {"backend"}})
+    left = {("backend", "east"): NOW}
+    told = dataclasses.replace(
+        _told(), placement={"west": services, "east": services - {"backend"}}, left=left
+    )
     assert ("backend", "east") not in model.build(told, TOPOLOGY, NOW).problem.placement
     told = dataclasses.replace(_told(), placement={"west": services, "east": None})
     built = model.build(told, TOPOLOGY, NOW)
@@ -144,7 +147,10 @@ def test_placement_follows_heartbeats():
     (refusal,) = model.build(told, TOPOLOGY, NOW).refusals
     assert refusal.startswith("nothing is known now: placement: no heartbeat from 'east'")
     last = dataclasses.replace(
-        told, placement={"west": services, "east": None}, placed_last={"east": services - {"backend"}}
+        told,
+        placement={"west": services, "east": None},
+        placed_last={"east": services - {"backend"}},
+        left=left,
     )
     built = model.build(last, TOPOLOGY, NOW)
     assert ("backend", "east") not in built.problem.placement

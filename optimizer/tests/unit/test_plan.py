@@ -125,6 +125,10 @@ def test_what_if_a_service_is_not_there(told):
     live = dataclasses.replace(told, telemetry=dataclasses.replace(told.telemetry, placement=beats))
     same = _plan(live, "--without", "backend@west")["policies"][SPILLWAY]
     assert same["mean_latency_ms"] == pytest.approx(document["policies"][SPILLWAY]["mean_latency_ms"])
+    nobody = dict.fromkeys(beats, frozenset())  # of a mesh that only sends telemetry
+    live = dataclasses.replace(told, telemetry=dataclasses.replace(told.telemetry, placement=nobody))
+    same = _plan(live, "--without", "backend@west")["policies"][SPILLWAY]
+    assert same["mean_latency_ms"] == pytest.approx(document["policies"][SPILLWAY]["mean_latency_ms"])
 
 
 def test_what_if_a_cluster_is_drained(told):
