@@ -8,15 +8,19 @@ from functools import cached_property
 from spillway.v1.ruleset_pb2 import Destination, Rule
 from spillway_contracts import traffic_class
 
+from spillway_optimizer import ProblemError
 from spillway_optimizer.decide import LIMIT_SLACK, Action, Decision, decide, renewal
 from spillway_optimizer.extract import Priced, UnverifiedError, integer_rules, loss, priced
 from spillway_optimizer.hot import InForce
 from spillway_optimizer.memory import Memory, Thresholds, due
 from spillway_optimizer.model import ApplicationModel
+from spillway_optimizer.objective import Evaluation, evaluate_shares
 from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.problem import Problem
 from spillway_optimizer.projection import project
 from spillway_optimizer.rules import RuleKey, Rules, stepped
 from spillway_optimizer.solves import Solved
+from spillway_optimizer.today import today
 from spillway_optimizer.verify import exceeded, verify
 
 _MOST_REASON = 300
@@ -82,7 +86,12 @@ def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances)
     candidate = integer_rules(problem, best)
     if not candidate and problem.constraints.unruled:
         return refused(model, "every route is held, and none has a rule in force", around, solved)
-    solved = replace(solved, least_bad=best.evaluation, loss=loss(problem, solved.solution, best, candidate))
+    solved = replace(
+        solved,
+        least_bad=best.evaluation,
+        loss=loss(problem, solved.solution, best, candidate),
+        now=_now(problem, around),
+    )
     decision = decide(
         around.memory,
         around.policy,
@@ -101,6 +110,15 @@ def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances)
     if wrong:
         return refused(model, f"{UnverifiedError.__name__}: {'; '.join(wrong)}", around, solved)
     return _decided(model, decision, around, solved)
+
+
+def _now(problem: Problem, around: Circumstances) -> Evaluation | None:
+    """What the routing in force costs. In shadow mode nothing is, whatever was proposed before."""
+    in_force = around.in_force.routing(around.now) if around.in_force else {}
+    try:
+        return evaluate_shares(problem, today(problem, in_force).shares)
+    except ProblemError:
+        return None
 
 
 def _unless_tried(

@@ -20,6 +20,7 @@ class Solved:
     duration_ms: float
     least_bad: Evaluation | None = None  # of rules, before they are rounded
     loss: Loss | None = None
+    now: Evaluation | None = None  # of the routing in force, at the same demand; None: it cannot be priced
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def solve_row(
         "outcome": outcome,
         "reason": reason,
         **_rules(solved, evaluation),
+        **_now(solved, evaluation),
         **_solution(solved),
         "notes": list(notes),
     }
@@ -76,6 +78,16 @@ def _rules(solved: Solved | None, e: Evaluation | None) -> dict[str, float]:
         "egress_usd_per_hour": e.egress_usd_per_hour,
         "failure_usd_per_hour": e.failure_ms_rps * usd_per_ms_rps,
         "objective_usd_per_hour": e.usd_per_hour,
+    }
+
+
+def _now(solved: Solved | None, of_rules: Evaluation | None) -> dict[str, float]:
+    """Beside what the rules in question cost: without these there is nothing to compare."""
+    now = solved.now if solved and of_rules else None
+    return {
+        "now_mean_latency_ms": now.mean_latency_ms if now else _NAN,
+        "now_egress_usd_per_hour": now.egress_usd_per_hour if now else _NAN,
+        "now_objective_usd_per_hour": now.usd_per_hour if now else _NAN,
     }
 
 

@@ -238,3 +238,33 @@ def test_what_the_optimizer_decided(ask, hotel_client):
     assert first["binding"] == ["budget", "ceiling"] and first["notes"] == ["overload"]
     assert (last["outcome"], last["last_reason"], last["gap_max"]) == ("refused", "board is old", None)
     assert last["usd_per_hour"] is None and last["binding"] == []
+
+
+def test_what_proposals_would_gain(ask, hotel_client):
+    """Means of the solves that have both sides, latency by requests; the largest gain first, and a loss is one."""
+    names = ("at", "application", "policy", "outcome", "demand_rps", "mean_latency_ms", "egress_usd_per_hour",
+             "objective_usd_per_hour", "now_mean_latency_ms", "now_egress_usd_per_hour",
+             "now_objective_usd_per_hour")  # fmt: skip
+    nan, at = math.nan, PUBLISHED[1]
+    rows = [
+        (at, "shop", "hotel", "proposed", 300.0, 20.0, 1.0, 4.0, 40.0, 0.0, 8.0),
+        (at + timedelta(seconds=1), "shop", "hotel", "renewed", 100.0, 40.0, 2.0, 6.0, 80.0, 1.0, 12.0),
+        (at, "shop", "hotel", "refused", 0.0, nan, nan, nan, nan, nan, nan),
+        (at, "shop", "hotel", "unchanged", 100.0, 5.0, 5.0, 5.0, nan, nan, nan),
+        (at, "blog", "hotel", "proposed", 10.0, 8.0, 0.5, 2.5, 7.0, 0.5, 2.0),
+    ]
+    with also(hotel_client, "solves", names, rows, "policy = 'hotel'"):
+        start, end = (f"{(at + timedelta(seconds=s)).timestamp():.0f}" for s in (-60, 60))
+        first, last = ask("gains", start=start, end=end)
+    assert (first["application"], first["policy"], first["solves"], first["last_outcome"]) == (
+        "shop", "hotel", 2, "renewed",
+    )  # fmt: skip
+    assert (first["rps"], first["now_ms"], first["proposed_ms"], first["saved_ms"]) == (200, 50, 25, 25)
+    assert (first["now_egress_usd"], first["proposed_egress_usd"]) == (0.5, 1.5)
+    assert (first["now_usd"], first["proposed_usd"], first["saved_usd"], first["saved_percent"]) == (
+        10,
+        5,
+        5,
+        50,
+    )
+    assert (last["application"], last["saved_usd"], last["saved_percent"]) == ("blog", -0.5, -25)

@@ -9,9 +9,8 @@ from spillway_optimizer.commands import InputError, in_lines, whatif
 from spillway_optimizer.commands.told import Told
 from spillway_optimizer.commands.whatif import WhatIf
 from spillway_optimizer.model import Model, build
-from spillway_optimizer.policies.failover import Failover
 from spillway_optimizer.problem import Problem
-from spillway_optimizer.rules import TOTAL
+from spillway_optimizer.today import today
 
 NOBODY = "locality failover, which proxies do without rules"
 _MOST_SHOWN = 10
@@ -84,28 +83,12 @@ def _hints(model: Model) -> list[str]:
 
 def now(of: Situation) -> Now:
     """The rules in force; a route without a rule, or with one that leads where it cannot be served, fails over."""
-    problem, layout = of.problem, of.problem.layout
-    shares = Failover().route(problem).shares.copy()
+    found = today(of.problem, of.told.in_force or {})
     if of.told.in_force is None:
-        return Now(shares, NOBODY)
-    column, kept, all_routes = {name: j for j, name in enumerate(layout.clusters)}, set(), set()
-    for e, i in zip(*np.nonzero(layout.usable.any(axis=2)), strict=True):
-        key = _route(problem, int(e), int(i))
-        all_routes.add(key)
-        weights = of.told.in_force.get(key, {})
-        if weights and all(c in column and layout.usable[e, i, column[c]] for c in weights):
-            kept.add(key)
-            shares[e, i] = 0.0
-            shares[e, i, [column[c] for c in weights]] = [w / TOTAL for w in weights.values()]
-    lost = len(all_routes) - len(kept)
-    rest = f"; {lost} of {len(all_routes)} routes have no rule that fits and fail over" if lost else ""
-    return Now(shares, f"rules {of.told.in_force_from}{rest}")
-
-
-def _route(problem: Problem, e: int, i: int) -> tuple[str, str, str]:
-    layout = problem.layout
-    service = layout.services[layout.class_service[layout.edge_source[e]]]
-    return layout.clusters[i], service, layout.classes[layout.edge_target[e]]
+        return Now(found.shares, NOBODY)
+    lost = len(found.routes) - len(found.ruled)
+    rest = f"; {lost} of {len(found.routes)} routes have no rule that fits and fail over" if lost else ""
+    return Now(found.shares, f"rules {of.told.in_force_from}{rest}")
 
 
 def _drained(problem: Problem) -> tuple[str, ...]:
