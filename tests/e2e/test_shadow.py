@@ -1,0 +1,118 @@
+"""A mesh that only sends telemetry, in shadow mode: no Envoy subscribes to a relay that the global region knows.
+
+What gives the Envoys their routes stands for the mesh's own control plane: relays that never hear of NATS, so that each
+serves the nearest cluster and sends no heartbeat. Beside them each cluster has one that is connected, and has no Envoy.
+It is a stack of its own, so it runs without the one of the other files (`make test-e2e`).
+"""
+
+import copy
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+import yaml
+from clickhouse_driver import Client
+from google.protobuf import json_format
+from loop_harness import Background
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway_contracts import names
+from spillway_lab import bus, demo, questions, scenario, stack
+from spillway_lab.control import Control
+from spillway_lab.pods import HOST
+from spillway_lab.progress import Progress
+from spillway_lab.testing.servers import free_port
+from spillway_lab.testing.waiting import eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+SCENARIO = Path(__file__).with_name("scenario.yaml")
+GAINS = Path(__file__).resolve().parents[2] / "docs/sql/gains.sql"
+_APPLICATION = "gateway"
+_LOAD_S, _SOLVED_S = 60.0, 120.0
+
+
+def without_subscribers(prepared: stack.LabStack) -> None:
+    """Cuts the relays of the Envoys off from NATS, and adds a connected one to each cluster."""
+    for cluster in prepared.scenario.clusters:
+        file = prepared.run / f"cluster-{cluster}.yaml"
+        document = yaml.safe_load(file.read_text())
+        relays = [document["processes"][relay] for relay in stack.relays(cluster)]
+        ours, name = copy.deepcopy(relays[0]), f"relay-{cluster}-shadow"
+        for relay in relays:
+            _set(relay, SPILLWAY_NATS_URL=f"nats://{bus.relay_user(cluster)}:nothing@{HOST}:{free_port()}")
+        health = free_port()
+        _set(
+            ours,
+            SPILLWAY_RELAY=name,
+            SPILLWAY_XDS_LISTEN=f"{HOST}:{free_port()}",
+            SPILLWAY_HEALTH_LISTEN=f"{HOST}:{health}",
+            SPILLWAY_STATE_DIR=str(prepared.run / "data" / name),
+        )
+        (prepared.run / "data" / name).mkdir()
+        ours["readiness_probe"]["http_get"]["port"] = str(health)
+        ours["log_location"] = str(prepared.run / "log" / f"{name}.log")
+        document["processes"][name] = ours
+        file.write_text(yaml.safe_dump(document))
+
+
+def _set(process: dict, **values: str) -> None:
+    environment = dict(variable.split("=", 1) for variable in process["environment"])
+    assert values.keys() <= environment.keys()
+    process["environment"] = [f"{key}={value}" for key, value in {**environment, **values}.items()]
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory) -> Iterator[stack.LabStack]:
+    file = tmp_path_factory.mktemp("guardrails") / "guardrails.yaml"
+    file.write_text("shadow: true\n")
+    progress = Progress()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPILLWAY_GUARDRAILS", str(file))
+        prepared = stack.prepare(scenario.load(SCENARIO), "e2e-shadow", policy="spillway")
+    without_subscribers(prepared)
+    with stack.running(prepared):
+        prepared.supervisor.wait_ready(240, progress.starting)
+        demo.profile(prepared, Control(prepared), progress)
+        yield prepared
+
+
+def test_telemetry_alone_makes_proposals_and_says_what_they_would_gain(mesh: stack.LabStack):
+    """Under load that nearly fills the west's backend: proposals in `solves`, which would save each user some
+    milliseconds for some egress. Nothing is published, and no request fails."""
+    client, began = Client.from_url(mesh.clickhouse_url()), time.time()
+    background = Background(mesh, "shadow", _LOAD_S)
+
+    def gain() -> dict | None:
+        rows = gains(client, began)
+        return rows.get(_APPLICATION) if rows.get(_APPLICATION, {}).get("saved_ms", 0) > 1 else None
+
+    row = eventually(gain, "a gain", _SOLVED_S, lambda: (gains(client, began), solves(client)))
+    print(row)
+    assert row["saved_usd"] > 0 and row["now_egress_usd"] < row["proposed_egress_usd"]
+    assert heartbeats(mesh) == dict.fromkeys(mesh.scenario.clusters, {})
+    assert Control(mesh).in_force() is None
+    reasons = client.execute("SELECT DISTINCT outcome, splitByChar(';', reason)[1] FROM rulesets")
+    assert reasons == [("refused", "shadow: true: computed, not published")]
+    assert background.samples().ok.all()
+
+
+def gains(client: Client, since: float) -> dict[str, dict]:
+    """By application."""
+    columns, rows = questions.ask(client, GAINS, {"start": since, "end": time.time() + 60})
+    return {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+
+
+def solves(client: Client) -> list[tuple]:
+    return client.execute("SELECT application, outcome, reason, notes FROM solves ORDER BY at DESC LIMIT 4")
+
+
+def heartbeats(mesh: stack.LabStack) -> dict[str, dict[str, int] | None]:
+    """Connected Envoys by cluster and service, as the optimizer reads them; None: no heartbeat."""
+    found: dict[str, dict[str, int] | None] = {}
+    with redis.Redis.from_url(mesh.redis_url("optimizer")) as hot:
+        for cluster in mesh.scenario.clusters:
+            text = hot.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
+            services = json_format.Parse(text, Heartbeat()).services if text else None
+            found[cluster] = None if services is None else {s.service: s.connected_envoys for s in services}
+    return found
