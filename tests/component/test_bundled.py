@@ -3,20 +3,21 @@
 import os
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+import subprocess
+from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 import charts
 import nats
+import nats_cluster
 import pytest
 import redis
-from nats.aio.client import Client
+from nats_cluster import Cluster, Pod
 from spillway_contracts import names
-from spillway_lab import bus, files, templates
 from spillway_lab.testing import servers
-from spillway_lab.testing.tls_files import TlsFiles, tls_files
+from spillway_lab.testing.tls_files import tls_files
 from spillway_lab.testing.waiting import eventually_async
 from spillway_publisher import jetstream
 
@@ -30,73 +31,91 @@ VALUES = {
 
 
 @pytest.fixture(scope="module")
-def rendered() -> dict[str, dict]:
-    """ConfigMaps of the chart, by name."""
+def rendered() -> list[dict]:
+    """Every object of the chart."""
     charts.build()
-    return charts.of(charts.render(CHART, VALUES), "ConfigMap")
+    return charts.render(CHART, VALUES)
 
 
-class Cluster:
-    """Three NATS servers that speak TLS, to clients and among each other."""
-
-    def __init__(self, folder: Path, configuration: str) -> None:
-        self.tls: TlsFiles = tls_files(folder / "tls")
-        files.write(folder, bus.configuration(["west"], templates.read(servers.ROOT / "infra")))
-        self._passwords = {user: secrets.token_hex(16) for user in bus.users(["west"])}
-        clients, routes = ([servers.free_port() for _ in range(3)] for _ in range(2))
-        self.addresses = [f"tls://127.0.0.1:{port}" for port in clients]
-        self.servers = [
-            self._server(folder, configuration, i, clients[i], routes, servers.free_port()) for i in range(3)
-        ]
-
-    def _server(
-        self, folder: Path, text: str, index: int, client: int, routes: list[int], monitor: int
-    ) -> servers.Server:
-        """Addresses and paths are this machine's; the rest is as it was rendered."""
-        moved = {
-            "0.0.0.0:4222": f"127.0.0.1:{client}",
-            "0.0.0.0:6222": f"127.0.0.1:{routes[index]}",
-            "0.0.0.0:8222": f"127.0.0.1:{monitor}",
-            "/etc/nats/tls": str(self.tls.ca.parent),
-            "store_dir: /data": f"store_dir: {folder}/data{index}",
-        }
-        moved |= {
-            f"spillway-nats-{i}.spillway-nats.spillway.svc:6222": f"127.0.0.1:{routes[i]}" for i in range(3)
-        }
-        for from_pod, here in moved.items():
-            assert from_pod in text
-            text = text.replace(from_pod, here)
-        configuration = folder / "nats" / f"server{index}.conf"
-        configuration.write_text(text)
-        environment = {bus.password_variable(user): password for user, password in self._passwords.items()}
-        return servers.Server(
-            url=self.addresses[index],
-            command=[str(servers.BIN / "nats-server"), "-c", str(configuration)],
-            environment=environment | {"POD_NAME": f"spillway-nats-{index}"},
-            log=folder / f"server{index}.log",
-            ready=lambda: servers.answers(client, b"", b"INFO "),
-        )
-
-    @asynccontextmanager
-    async def user(self, name: str, inbox: str) -> AsyncIterator[Client]:
-        context = ssl.create_default_context(cafile=str(self.tls.ca))
-        client = await nats.connect(
-            self.addresses, tls=context, user=name, password=self._passwords[name], inbox_prefix=inbox,
-            max_reconnect_attempts=-1, reconnect_time_wait=0.2,
-        )  # fmt: skip
-        try:
-            yield client
-        finally:
-            await client.close()
+def of_three(folder: Path, rendered: list[dict], kind: str = "peer") -> Cluster:
+    """Three servers with certificates that Terraform would issue to a `peer` or a `server`."""
+    configuration = charts.of(rendered, "ConfigMap")["spillway-nats"]["data"]["nats.conf"]
+    return Cluster(folder, configuration, nats_cluster.issued_uses(kind))
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, rendered: dict[str, dict]) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, rendered["spillway-nats"]["data"]["nats.conf"])
-    with ExitStack() as stack:
-        for server in made.servers:
-            stack.enter_context(servers.running(server))
+def cluster(tmp_path: Path, rendered: list[dict]) -> Iterator[Cluster]:
+    with of_three(tmp_path, rendered).running() as made:
         yield made
+
+
+async def test_three_servers_form_routes_with_the_certificates_that_terraform_issues(cluster: Cluster):
+    """Routes are mutual TLS: each server shows its certificate as a client, too. Clients are told the address of no pod:
+    relays of other clusters could not reach it, and no certificate names it."""
+    await eventually_async(cluster.whole, "routes")
+    async with cluster.user("publisher", at=cluster.pods[0]) as client:
+        assert client.discovered_servers == []
+
+
+async def test_a_certificate_of_a_server_alone_forms_no_route(tmp_path: Path, rendered: list[dict]):
+    """Without the usage of a client the others refuse it: what Kafka or Redis shows lets nobody into the cluster."""
+    with of_three(tmp_path, rendered, "server").running() as cluster:
+        logs = [pod.server.log for pod in cluster.pods]
+        refusal = "incompatible key usage"
+        await eventually_async(lambda: all(refusal in log.read_text() for log in logs), "refusals")
+        assert [pod.routes() for pod in cluster.pods] == [set(), set(), set()]
+
+
+@pytest.fixture(scope="module")
+def reloader(rendered: list[dict]) -> list[str]:
+    """Arguments of the reloader beside each server; what is built here is the version that the chart names."""
+    tools = servers.ROOT / "tools/deploy"
+    subprocess.run([tools / "build", nats_cluster.RELOADER.name], check=True)
+    pod = charts.of(rendered, "StatefulSet")["spillway-nats"]["spec"]["template"]["spec"]
+    [container] = [c for c in pod["initContainers"] if c["name"] == "reloader"]
+    [pin] = [
+        line
+        for line in (tools / "pins").read_text().splitlines()
+        if line.startswith(nats_cluster.RELOADER.name)
+    ]
+    assert container["image"].rpartition(":")[2] == pin.split()[2].removeprefix("v")
+    return container["args"]
+
+
+async def test_users_and_certificates_change_without_a_restart(
+    tmp_path: Path, rendered: list[dict], reloader: list[str]
+):
+    """When the Secrets change, every server reads them again: the relay of a region that was added comes in, connections
+    and routes stay, and who connects from then on is shown the new certificate."""
+    cluster = of_three(tmp_path, rendered)
+    password = secrets.token_hex(16)
+    with cluster.running(reloader):
+        await eventually_async(cluster.whole, "routes")
+        started = [pod.monitored("varz")["start"] for pod in cluster.pods]
+        async with cluster.user("publisher") as publisher:
+            for pod in cluster.pods:
+                with pytest.raises(nats.errors.Error, match="(?i)authorization"):
+                    await _joins(cluster, "relay-east", password, pod)
+            cluster.passwords["relay-east"], cluster.certificate = password, cluster.renewed()
+            cluster.lay()
+            for pod in cluster.pods:
+                joins = partial(_joins, cluster, "relay-east", password, pod)
+                await eventually_async(partial(_tried, joins), f"relay-east at {pod.name}")
+                renewed = partial(_shows, pod, cluster.certificate[0])
+                await eventually_async(renewed, f"the new certificate of {pod.name}")
+            await publisher.flush()
+            assert publisher.stats["reconnects"] == 0
+        assert [pod.monitored("varz")["start"] for pod in cluster.pods] == started
+        assert cluster.whole()
+
+
+async def _joins(cluster: Cluster, user: str, password: str, pod: Pod) -> None:
+    async with cluster.user(user, password, pod):
+        pass
+
+
+def _shows(pod: Pod, certificate: bytes) -> bool:
+    return pod.shown() == certificate
 
 
 async def _tried(work) -> bool:
@@ -111,7 +130,7 @@ async def _tried(work) -> bool:
 async def test_rulesets_outlive_one_of_three_nats_servers(cluster: Cluster):
     """What the publisher makes with SPILLWAY_NATS_REPLICAS=3 is on three servers; when the one that leads the bucket is
     killed, the ruleset of before is read and the next one is written."""
-    async with cluster.user("publisher", names.NATS_INBOX_PUBLISHER) as client:
+    async with cluster.user("publisher") as client:
         js = client.jetstream(timeout=5)
         await eventually_async(lambda: _tried(lambda: jetstream.ensure(js, 1 << 20, 3)), "streams and bucket")
         for stream in (
@@ -123,7 +142,7 @@ async def test_rulesets_outlive_one_of_three_nats_servers(cluster: Cluster):
         bucket = await js.key_value(names.NATS_BUCKET_RULESETS)
         await bucket.put("west", b"before")
         leader = (await js.stream_info(f"KV_{names.NATS_BUCKET_RULESETS}")).cluster.leader
-        cluster.servers[int(leader.removeprefix("spillway-nats-"))].kill()
+        cluster.pods[int(leader.removeprefix("spillway-nats-"))].server.kill()
 
         async def is_read() -> None:
             assert (await bucket.get("west")).value == b"before"
@@ -135,7 +154,7 @@ async def test_rulesets_outlive_one_of_three_nats_servers(cluster: Cluster):
 
 async def test_replicas_are_changed_while_the_bucket_is_there(cluster: Cluster):
     """A bucket on one server is on three after the publisher starts with SPILLWAY_NATS_REPLICAS=3; values stay."""
-    async with cluster.user("publisher", names.NATS_INBOX_PUBLISHER) as client:
+    async with cluster.user("publisher") as client:
         js = client.jetstream(timeout=5)
         await eventually_async(lambda: _tried(lambda: jetstream.ensure(js, 1 << 20)), "streams and bucket")
         bucket = await js.key_value(names.NATS_BUCKET_RULESETS)
@@ -148,14 +167,15 @@ async def test_replicas_are_changed_while_the_bucket_is_there(cluster: Cluster):
 async def test_nats_takes_nobody_in_clear_or_of_another_authority(cluster: Cluster, tmp_path: Path):
     """A client that does not check TLS, or trusts another authority, gets no connection."""
     other = ssl.create_default_context(cafile=str(tls_files(tmp_path / "other").ca))
-    user = {"user": "publisher", "password": cluster._passwords["publisher"], "allow_reconnect": False}
+    user = {"user": "publisher", "password": cluster.passwords["publisher"], "allow_reconnect": False}
+    address = cluster.pods[0].server.url
     with pytest.raises(ssl.SSLError):
-        await nats.connect(cluster.addresses[0], tls=other, **user)
+        await nats.connect(address, tls=other, **user)
     with pytest.raises((ssl.SSLError, nats.errors.Error, OSError)):
-        await nats.connect(cluster.addresses[0].replace("tls://", "nats://"), **user)
+        await nats.connect(address.replace("tls://", "nats://"), **user)
 
 
-def test_redis_starts_with_its_users_alone(tmp_path: Path, rendered: dict[str, dict]):
+def test_redis_starts_with_its_users_alone(tmp_path: Path, rendered: list[dict]):
     """With users.acl as Terraform renders it: a role comes in with its password, the user `default` does not. (TLS is left
     out: the Redis that tests run is built without.)"""
     password, port = secrets.token_hex(16), servers.free_port()
@@ -164,7 +184,7 @@ def test_redis_starts_with_its_users_alone(tmp_path: Path, rendered: dict[str, d
     for role in ("streams", "optimizer", "papa", "publisher"):
         lines = [line.replace(f"<{role}>", sha256(password.encode()).hexdigest()) for line in lines]
     (tmp_path / "users.acl").write_text("\n".join(["user default off", *lines]) + "\n")
-    text = rendered["spillway-redis"]["data"]["redis.conf"]
+    text = charts.of(rendered, "ConfigMap")["spillway-redis"]["data"]["redis.conf"]
     kept = [line for line in text.splitlines() if not line.startswith("tls-")]
     moved = "\n".join(kept).replace("/etc/redis", str(tmp_path)).replace("dir /tmp", f"dir {tmp_path}")
     (tmp_path / "redis.conf").write_text(moved.replace("port 0", f"bind 127.0.0.1\nport {port}") + "\n")

@@ -41,7 +41,14 @@ MONITORED = LEAST | {
     "topologyRevision": "t1",
     "guardrails": {"maximum_shift": 2000},
 }
-BUNDLED = LEAST | {"bundled": {"nats": {"enabled": True}, "redis": {"enabled": True}}}
+EXTERNAL = {
+    "type": "LoadBalancer",
+    "annotations": {"lb.example/scope": "internal"},
+    "loadBalancerSourceRanges": ["203.0.113.0/24"],
+}
+BUNDLED = LEAST | {
+    "bundled": {"nats": {"enabled": True, "external": EXTERNAL}, "redis": {"enabled": True}},
+}
 OPERATED = {"image": LEAST["image"], "kafka": {"clusters": ["west"]}, "clickhouse": {"variant": "replicated"}}
 OPERATED |= {"bundled": {"kafka": {"enabled": True}, "clickhouse": {"enabled": True}}}
 IN_CLEAR = {**LEAST, "plaintext": True, "kafka": LEAST["kafka"] | {"tls": False}}
@@ -170,10 +177,30 @@ def test_every_alert_and_dashboard_is_in_the_chart():
     assert dashboards == {p.name for p in (ROOT / "infra/grafana").glob("*.json")}
 
 
+def test_relays_of_other_clusters_reach_the_bundled_nats():
+    """By a Service of its own, for clients alone, which leads to servers that are ready; without it being asked for there
+    is none. Routes stay among the servers."""
+    objects = charts.render(CHART, BUNDLED)
+    service = charts.of(objects, "Service")["spillway-nats-external"]
+    assert service["metadata"]["annotations"] == EXTERNAL["annotations"]
+    assert service["spec"]["type"] == "LoadBalancer"
+    assert service["spec"]["loadBalancerSourceRanges"] == EXTERNAL["loadBalancerSourceRanges"]
+    assert service["spec"]["ports"] == [{"name": "nats", "port": 4222, "targetPort": "nats"}]
+    assert "publishNotReadyAddresses" not in service["spec"]
+    clients, routes = charts.of(objects, "NetworkPolicy")["spillway-nats"]["spec"]["ingress"]
+    assert clients == {"ports": [{"port": 4222}]}
+    assert routes["ports"] == [{"port": 6222}] and routes["from"]
+    inside = LEAST | {"bundled": {"nats": {"enabled": True}}}
+    assert "spillway-nats-external" not in charts.of(charts.render(CHART, inside), "Service")
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [
         ("image.registry", ""),
+        ("bundled.nats.external.type", "Loadbalancer"),
+        ("bundled.nats.external.loadBalancerSourceRanges", ["203.0.113.0/24"]),
+        ("bundled.nats.external.nodePort", 30422),
         ("kafka.brokers", "kafka"),
         ("kafka.brokers", "kafka://kafka:9093"),
         ("kafka.sasl", "GSSAPI"),

@@ -1,5 +1,11 @@
 # What relays, collectors, agents and global servers show. A new generation, or the authority's, makes a new key.
 locals {
+  # A peer also shows its certificate as a client: an agent to its collector, and a NATS server to the servers that it opens routes to.
+  uses = {
+    server = ["digital_signature", "server_auth"]
+    peer   = ["digital_signature", "server_auth", "client_auth"]
+  }
+  namespaces = { for name, cluster in var.clusters : name => coalesce(cluster.namespace, var.namespace) }
   in_clusters = concat(
     [for pair in setproduct(keys(var.clusters), ["relay", "collector"]) : { cluster = pair[0], workload = pair[1] }],
     [for name, cluster in var.clusters : { cluster = name, workload = "agent" } if cluster.agent],
@@ -11,17 +17,17 @@ locals {
       # An agent is a collector to the Envoys that send it spans: they take that identity alone.
       uris = ["spiffe://${var.trust_domain}/cluster/${one.cluster}/${one.workload == "agent" ? "collector" : one.workload}"]
       dns_names = [
-        "spillway-${one.workload}", "spillway-${one.workload}.${var.namespace}", "spillway-${one.workload}.${var.namespace}.svc",
-        "spillway-${one.workload}.${var.namespace}.svc.cluster.local",
+        for suffix in ["", ".${local.namespaces[one.cluster]}", ".${local.namespaces[one.cluster]}.svc", ".${local.namespaces[one.cluster]}.svc.cluster.local"] :
+        "spillway-${one.workload}${suffix}"
       ]
-      uses = concat(["digital_signature", "server_auth"], one.workload == "agent" ? ["client_auth"] : [])
+      uses = local.uses[one.workload == "agent" ? "peer" : "server"]
     } },
     { for name, server in var.servers.certificates : "${local.servers}/${name}" => {
       authority  = "${local.servers}/${var.servers.active}"
       generation = server.generation
       uris       = []
       dns_names  = server.dns_names
-      uses       = ["digital_signature", "server_auth"]
+      uses       = local.uses[(server.peer == null ? name == "nats" : server.peer) ? "peer" : "server"]
     } },
   )
   # Addresses carry the generation: the old key leaves when the new one is there.

@@ -1,5 +1,5 @@
 variable "clusters" {
-  description = "Clusters by name and the generations of their credentials. `authorities`: those that the cluster's pods trust and the one that signs; `certificates` and `passwords`: another word makes new ones; `agent`: also a certificate for the chart's `agent.enabled`."
+  description = "Clusters by name and the generations of their credentials. `authorities`: those that the cluster's pods trust and the one that signs; `certificates` and `passwords`: another word makes new ones; `agent`: also a certificate for the chart's `agent.enabled`; `namespace`: where the cluster's relay and collector run, if not in variable `namespace`."
   type = map(object({
     authorities = optional(object({
       trusted = optional(list(string), ["1"])
@@ -8,6 +8,7 @@ variable "clusters" {
     certificates = optional(string, "1")
     passwords    = optional(string, "1")
     agent        = optional(bool, false)
+    namespace    = optional(string)
   }))
 
   validation {
@@ -37,9 +38,9 @@ variable "signing_keys" {
 }
 
 variable "servers" {
-  description = "Servers that get a certificate of the servers' authority, by name, with the DNS names that clients call them by; and the authority's generations."
+  description = "Servers that get a certificate of the servers' authority, by name, with the DNS names that clients call them by; and the authority's generations. `peer`: its servers also show the certificate as clients, to each other; the default is true for `nats`, whose routes are mutual TLS, and false for all others."
   type = object({
-    certificates = optional(map(object({ dns_names = list(string), generation = optional(string, "1") })), {})
+    certificates = optional(map(object({ dns_names = list(string), generation = optional(string, "1"), peer = optional(bool) })), {})
     trusted      = optional(list(string), ["1"])
     active       = optional(string, "1")
   })
@@ -87,7 +88,7 @@ variable "trust_domain" {
 }
 
 variable "namespace" {
-  description = "Where the relay and the collector run in every cluster: their certificates carry the Services' names."
+  description = "Where the relay and the collector run in every cluster that names no other namespace: their certificates carry the Services' names."
   type        = string
   default     = "spillway"
   nullable    = false

@@ -86,6 +86,40 @@ run "an_agent_has_a_certificate_where_it_is_asked_for" {
   }
 }
 
+run "nats_servers_may_open_routes_to_each_other" {
+  variables {
+    servers = { certificates = {
+      nats    = { dns_names = ["nats.example"] }
+      kafka   = { dns_names = ["kafka.example"] }
+      standby = { dns_names = ["standby.example"], peer = true }
+    } }
+  }
+  assert {
+    condition = alltrue([for name in ["nats", "standby"] :
+      tls_locally_signed_cert.certificate["servers/${name}/1.1"].allowed_uses == tolist(["digital_signature", "server_auth", "client_auth"])
+    ])
+    error_message = "NATS servers verify each other as clients on routes"
+  }
+  assert {
+    condition     = tls_locally_signed_cert.certificate["servers/kafka/1.1"].allowed_uses == tolist(["digital_signature", "server_auth"])
+    error_message = "a server that is nobody's client cannot open a route"
+  }
+}
+
+run "a_clusters_certificates_carry_its_own_namespace" {
+  variables {
+    clusters = { a = { namespace = "mesh" }, b = {} }
+  }
+  assert {
+    condition     = tls_cert_request.certificate["cluster/a/relay/1.1"].dns_names == tolist(["spillway-relay", "spillway-relay.mesh", "spillway-relay.mesh.svc", "spillway-relay.mesh.svc.cluster.local"])
+    error_message = "a's relay is called by the name of its Service"
+  }
+  assert {
+    condition     = contains(tls_cert_request.certificate["cluster/b/relay/1.1"].dns_names, "spillway-relay.spillway.svc")
+    error_message = "b's is in the namespace of all"
+  }
+}
+
 run "an_active_generation_is_trusted" {
   command = plan
   variables {
