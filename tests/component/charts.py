@@ -131,7 +131,7 @@ def insecure(objects: list[dict]) -> list[str]:
     return found
 
 
-def _selects(selector: Mapping, labels: Mapping) -> bool:
+def selects(selector: Mapping, labels: Mapping) -> bool:
     return all(labels.get(key) == value for key, value in selector.items())
 
 
@@ -142,15 +142,15 @@ def adrift(objects: list[dict]) -> list[str]:
     keys = [(o["apiVersion"], name(o), o["metadata"].get("namespace")) for o in objects]
     found = [f"{key[1]}: occurs twice" for key in sorted({k for k in keys if keys.count(k) > 1})]
     for workload, _, labels in templates:
-        if workload["kind"] != "Job" and not _selects(workload["spec"]["selector"]["matchLabels"], labels):
+        if workload["kind"] != "Job" and not selects(workload["spec"]["selector"]["matchLabels"], labels):
             found.append(f"{name(workload)}: does not select its own pods")
     for thing in objects:
-        selector, ports = _selector_and_ports(thing)
+        selector, ports = selector_and_ports(thing)
         if selector is None:
             continue
-        if any(_selects(selector, labels) for labels in operated):
+        if any(selects(selector, labels) for labels in operated):
             continue  # the operator knows on which ports they listen
-        selected = [t for _, t, labels in templates if _selects(selector, labels)]
+        selected = [t for _, t, labels in templates if selects(selector, labels)]
         if not selected:
             found.append(f"{name(thing)}: selects no pod")
         open_ports = {
@@ -168,7 +168,7 @@ def _operated(objects: list[dict]) -> Iterator[dict]:
             yield from thing["spec"]["templates"]["podTemplates"]
 
 
-def _selector_and_ports(thing: dict) -> tuple[dict | None, list]:
+def selector_and_ports(thing: dict) -> tuple[dict | None, list]:
     """The pods that a thing selects, and the ports that it expects them to listen on."""
     spec = thing.get("spec", {})
     match thing["kind"]:

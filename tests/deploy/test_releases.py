@@ -17,10 +17,10 @@ from spillway_lab.testing.servers import ROOT
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 COMMANDS = re.findall(r"^ {4,}(helm .+)$", PAGE, re.MULTILINE)
-RELEASES = {"spillway-global": "spillway-global", "spillway": "spillway-cluster"}
+RELEASES = ("spillway-global", "spillway-cluster")  # each of the chart of its name
 LEAST = {
     "spillway-global": {"kafka": {"brokers": "kafka:9093", "clusters": ["west"]}},
-    "spillway": {"cluster": {"name": "west"}, "collector": {"kafka": {"brokers": "kafka:9093"}}},
+    "spillway-cluster": {"cluster": {"name": "west"}, "collector": {"kafka": {"brokers": "kafka:9093"}}},
 }
 BEFORE = "0.0.9"
 
@@ -77,9 +77,9 @@ def region(make_region: Callable[[str], Region], tmp_path_factory: pytest.TempPa
     """Both releases in one cluster, of a version before."""
     region, folder = make_region("releases"), tmp_path_factory.mktemp("charts")
     region.kubectl("create", "namespace", "spillway")
-    for release, chart in RELEASES.items():
+    for release in RELEASES:
         values = LEAST[release] | {"image": {"registry": "registry.example/spillway"}}
-        install = ["helm", "install", release, str(chart_before(chart, folder)), "--namespace", "spillway"]
+        install = ["helm", "install", release, str(chart_before(release, folder)), "--namespace", "spillway"]
         helm(region, install, values)
     wait_ready(region)
     assert versions(region) == {BEFORE}
@@ -93,11 +93,11 @@ def test_upgrade_and_rollback(region: Region):
         r'^appVersion: "?([\d.]+)', (ROOT / "infra/helm/spillway-global/Chart.yaml").read_text(), re.M
     )
     helm(region, command("upgrade", "spillway-global"))
-    helm(region, command("upgrade", "spillway"))
+    helm(region, command("upgrade", "spillway-cluster"))
     wait_ready(region)
     assert versions(region) == {today} != {BEFORE}
     jobs = uids(region, "job")
-    helm(region, command("rollback", "spillway"))
+    helm(region, command("rollback", "spillway-cluster"))
     helm(region, command("rollback", "spillway-global"))
     wait_ready(region)
     assert versions(region) == {BEFORE} and uids(region, "job") == jobs
