@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-CHART = ROOT / "infra" / "helm" / "spillway-global"
 CLICKHOUSE = ROOT / "contracts" / "clickhouse"
 FILL = 0.8  # no disk is planned to be fuller
 DAY = 86_400
@@ -76,9 +75,9 @@ def size_b(quantity: str) -> float:
 
 
 def retention_s() -> float:
-    """What the chart sets for the bundled brokers."""
-    file = CHART / "templates" / "bundled" / "kafka.yaml"
-    return int(_only(r'"log\.retention\.ms" (\d+)', file)) / 1000
+    """For how long a span is kept, of the topics' declaration."""
+    declared = yaml.safe_load((ROOT / "infra" / "kafka" / "topics.yaml").read_text())
+    return declared["otlp_spans"]["config"]["retention.ms"] / 1000
 
 
 def kept_days(table: str) -> int:

@@ -24,7 +24,7 @@ SETUP = (ROOT / "infra/local/setup").read_text()
 SET_UP = set(re.findall(r'(?:go_tool|go_box \S+|-o "\$bin/)\s?([a-z][a-z-]+)', SETUP))
 PINS = [line.split() for line in (ROOT / "tools/deploy/pins").read_text().splitlines() if line[0] != "#"]
 KUBERNETES = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
-CHARTS = {"helm", "kubeconform", "schemas"}
+CHARTS = {"helm", "kubeconform", "schemas", "nats-server-config-reloader"}
 BROUGHT = {"promtool", "schemas", *KUBERNETES, *(pin[0] for pin in PINS)}
 SHELL = r"""#!/usr/bin/env python3
 import json, os, re, subprocess, sys
