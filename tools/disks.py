@@ -75,9 +75,10 @@ def size_b(quantity: str) -> float:
 
 
 def retention_s() -> float:
-    """For how long a span is kept, of the topics' declaration."""
+    """For how long a span is kept at the most, of the topics' declaration: a segment is deleted as a whole."""
     declared = yaml.safe_load((ROOT / "infra" / "kafka" / "topics.yaml").read_text())
-    return declared["otlp_spans"]["config"]["retention.ms"] / 1000
+    config = declared["otlp_spans"]["config"]
+    return (config["retention.ms"] + config["segment.ms"]) / 1000
 
 
 def kept_days(table: str) -> int:

@@ -10,7 +10,7 @@ from spillway.v1.topology_pb2 import Topology
 
 from spillway_optimizer.found import Found
 from spillway_optimizer.telemetry import Telemetry
-from spillway_optimizer.unknown import Unknown
+from spillway_optimizer.unknown import CLOCK_AHEAD_S, Unknown
 
 Placed = frozenset[tuple[str, str]]  # (service, cluster)
 # Calls of the last minute show that a service is there.
@@ -24,11 +24,13 @@ def placements(
     telemetry: Telemetry, topology: Topology, entries: set[tuple[str, str]], now: float, unknown: Unknown
 ) -> Found[Placed]:
     """A service is in a cluster if a fresh heartbeat lists it. If none does, and none has before, the calls of the last
-    minute decide, then the topology, unless Envoys of the service subscribe in another cluster. For a cluster whose relays
+    minute decide. Where no Envoy subscribes anywhere, the topology's declaration does too. For a cluster whose relays
     are silent the last heartbeat goes on, else the topology's declaration: a dead relay stops no Envoy. Telemetry without
     any placement (a model read from a file) means what is declared. `entries` (service, cluster) serve users now, whatever
     heartbeats say."""
     placed, notes = set(), []
+    quiet = _nobody_subscribes(telemetry, topology)
+    everywhere = {s.name for s in topology.services if s.placements}
     for cluster in (c.name for c in topology.clusters):
         services = telemetry.placement.get(cluster)
         declared = {s.name for s in topology.services for p in s.placements if p.cluster == cluster}
@@ -40,7 +42,10 @@ def placements(
             if telemetry.placement:
                 notes.append(f"placement: no heartbeat from {cluster!r}, its declared services are assumed")
             continue
-        calls, idle = _unsubscribed(telemetry, cluster, services, declared, now, unknown)
+        calls, gone = _served(telemetry, cluster, services, now, unknown)
+        # Spans alone put no service where the topology, which has it elsewhere, has none.
+        calls = [service for service in calls if service in declared or service not in everywhere]
+        idle = sorted(declared - services - {*calls} - gone) if quiet else []
         placed |= {(service, cluster) for service in (*services, *calls, *idle)}
         notes += _notes(cluster, calls, idle)
     for service, cluster in sorted(entries - placed):
@@ -49,33 +54,29 @@ def placements(
     return Found(frozenset(placed | entries), tuple(notes))
 
 
-def _unsubscribed(
-    telemetry: Telemetry,
-    cluster: str,
-    listed: Collection[str],
-    declared: Collection[str],
-    now: float,
-    unknown: Unknown,
-) -> tuple[list[str], list[str]]:
-    """Services without Envoys in the heartbeat that are there: those that serve calls, and those that only the topology
-    has. While a service is unknown, the last calls that it was seen to serve go on counting."""
-    served = {service: at for (service, c), at in telemetry.calls_at().items() if c == cluster}
-    subscribing = _subscribing(telemetry)
-    calls, idle = [], []
-    for service in sorted({*declared, *served} - set(listed)):
-        at, left = served.get(service), telemetry.left.get((service, cluster))
+def _served(
+    telemetry: Telemetry, cluster: str, listed: Collection[str], now: float, unknown: Unknown
+) -> tuple[list[str], set[str]]:
+    """Services without Envoys in the heartbeat that serve calls, and those whose Envoys have left. While a service is
+    unknown, the last calls that it was seen to serve go on counting."""
+    gone = {service for service, c in telemetry.left if c == cluster}
+    calls = []
+    for (service, c), at in sorted(telemetry.calls_at().items()):
+        if c != cluster or service in listed or at > now + CLOCK_AHEAD_S:
+            continue
         known = unknown.why(service, cluster) is None
-        if at is not None and (left is None or at > left + SETTLED_S) and (now - at <= SERVED_S or not known):
+        left = telemetry.left.get((service, cluster))
+        if (left is None or at > left + SETTLED_S) and (now - at <= SERVED_S or not known):
             calls.append(service)
-        elif left is None and service in declared and service not in subscribing:
-            idle.append(service)
-    return calls, idle
+    return calls, gone
 
 
-def _subscribing(telemetry: Telemetry) -> set[str]:
-    """Services of which some cluster's heartbeat lists Envoys, or listed some that have left."""
-    beats = (*telemetry.placement.values(), *telemetry.placed_last.values())
-    return {service for services in beats for service in services or ()} | {s for s, _ in telemetry.left}
+def _nobody_subscribes(telemetry: Telemetry, topology: Topology) -> bool:
+    """Every cluster's heartbeat is fresh and lists no Envoy, and none has left: a mesh that only sends telemetry. As soon
+    as one workload subscribes, a declaration no longer shows that a service is there."""
+    fresh = [telemetry.placement.get(c.name) for c in topology.clusters]
+    seen = any(telemetry.placed_last.values()) or bool(telemetry.left)
+    return not seen and all(services is not None and not services for services in fresh)
 
 
 def _notes(cluster: str, calls: list[str], idle: list[str]) -> Iterator[str]:

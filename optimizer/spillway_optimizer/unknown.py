@@ -13,8 +13,8 @@ from spillway_optimizer.telemetry import Telemetry
 
 # Clocks of nodes differ by less than this, or something is wrong with them.
 CLOCK_AHEAD_S = 10.0
-# For how long it is remembered that Envoys of a service have left, and that a service had calls.
-REMEMBERED_S = 86_400.0
+# For how long it is remembered that Envoys of a service have left, and that a service had calls, and of how many.
+REMEMBERED_S, REMEMBERED = 86_400.0, 10_000
 Pair = tuple[str, str]
 
 
@@ -163,7 +163,8 @@ class LastKnown:
             for cluster, services in placed.items()
             for service in self.placement.get(cluster, frozenset()) - services
         }
-        left = _remembered({**gone, **self.left}, now)
+        before = {pair: min(at, now) for pair, at in self.left.items()}  # a clock that was set back
+        left = _remembered({**gone, **before}, now)
         return {(s, c): at for (s, c), at in left.items() if s not in placed.get(c, ())}
 
     def completed(self, telemetry: Telemetry) -> Telemetry:
@@ -182,7 +183,10 @@ class LastKnown:
 
 
 def _remembered(times: Mapping[Pair, float], now: float) -> Mapping[Pair, float]:
-    return {pair: at for pair, at in times.items() if now - at < REMEMBERED_S}
+    """The newest REMEMBERED; times that lie ahead are no times."""
+    kept = {pair: at for pair, at in times.items() if -CLOCK_AHEAD_S <= now - at < REMEMBERED_S}
+    newest = sorted(kept, key=kept.__getitem__)[-REMEMBERED:]
+    return {pair: kept[pair] for pair in newest}
 
 
 def _present(boards: Mapping) -> Mapping:

@@ -39,7 +39,8 @@ class TopicsError(StreamsError):
 
 @dataclass(frozen=True)
 class Topic:
-    """`partitions`, `replicas`: of a topic that does not exist yet. `config`: Kafka's settings by their names."""
+    """`partitions`, `replicas`: of a topic that does not exist yet. `config`: Kafka's settings by their names; "" leaves one
+    to the broker."""
 
     partitions: int
     replicas: int = 1
@@ -48,15 +49,19 @@ class Topic:
     def settings(self, replicas: int | None = None) -> dict[str, str]:
         """Every setting that a topic with so many replicas must have; None: with as many as declared."""
         in_sync = str(((replicas or self.replicas) + 1) // 2)
-        return {**_NEEDED, IN_SYNC: in_sync, **self.config}
+        return {key: value for key, value in {**_NEEDED, IN_SYNC: in_sync, **self.config}.items() if value}
 
-    def changes(self, found: Mapping[str, Any], replicas: int) -> dict[str, str]:
-        """Settings that an existing topic does not have as declared, with the declared values. TopicsError when
-        nobody could write any more."""
+    def changes(self, found: Mapping[str, Any], replicas: int, in_sync: int) -> dict[str, str]:
+        """Settings that an existing topic does not have as declared, with the declared values. The least number of replicas
+        that must be in sync is not raised above those that are: nobody could write until others have caught up.
+        TopicsError when nobody could write for ever."""
         wanted = self.settings(replicas)
-        if int(wanted[IN_SYNC]) > replicas:
+        least = int(wanted.get(IN_SYNC, "1"))
+        if least > in_sync and least > int(found.get(IN_SYNC) or 1):
+            del wanted[IN_SYNC]
+        if least > replicas:
             raise TopicsError(
-                f"{IN_SYNC} is {wanted[IN_SYNC]}, must be at most {replicas}, the replicas that the topic has: "
+                f"{IN_SYNC} is {least}, must be at most {replicas}, the replicas that the topic has: "
                 "nothing could be written; kafka-reassign-partitions.sh adds replicas"
             )
         return {key: value for key, value in wanted.items() if found.get(key) != value}
@@ -100,7 +105,7 @@ def _topic(topic: str, options: object, defaults: dict[str, int]) -> Topic:
     if not isinstance(config, dict):
         raise TopicsError(f"{topic}.config: {config!r} must map Kafka's settings to values")
     texts = {str(key): _text(f"{topic}.config.{key}", value) for key, value in config.items()}
-    declared = Topic(**numbers, config={key: text for key, text in texts.items() if text})
+    declared = Topic(**numbers, config=texts)
     if in_sync := declared.config.get(IN_SYNC):
         _whole(f"{topic}.config.{IN_SYNC}", int(in_sync) if in_sync.isdigit() else in_sync, declared.replicas)
     for _, key, value, allowed, _ in unfit({topic: declared.settings()}):

@@ -52,6 +52,7 @@ class Report:
 class _Existing:
     partitions: int
     replicas: int
+    in_sync: int  # of the partition that has fewest
 
 
 async def declare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Report:
@@ -65,7 +66,7 @@ async def declare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Report:
         changes = {
             topic: changes
             for topic, found in existing.items()
-            if (changes := _changes(topic, wanted[topic], configs[topic], found.replicas))
+            if (changes := _changes(topic, wanted[topic], configs[topic], found))
         }
         if changes:
             await alter(admin, changes)
@@ -78,6 +79,10 @@ async def declare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Report:
             "kafka-reassign-partitions.sh changes that"
             for topic, found in existing.items()
             if found.replicas != wanted[topic].replicas
+        ] + [
+            f"{topic}: a partition has {found.in_sync} of {found.replicas} replicas in sync: run this again when all are"
+            for topic, found in existing.items()
+            if found.in_sync < found.replicas
         ]
         return Report(sorted(created), changed, notes)
 
@@ -147,7 +152,10 @@ async def _too_many(admin: AIOKafkaAdminClient, topic: str, replicas: int) -> To
 async def _existing(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[str, _Existing]:
     named = set(topics)
     return {
-        t["topic"]: _Existing(len(t["partitions"]), min(len(p["replicas"]) for p in t["partitions"]))
+        t["topic"]: _Existing(
+            len(t["partitions"]),
+            *(min(len(p[those]) for p in t["partitions"]) for those in ("replicas", "isr")),
+        )
         for t in await admin.describe_topics(None)
         if t["topic"] in named and t["partitions"]
     }
@@ -167,9 +175,9 @@ async def _configs(
     return found
 
 
-def _changes(topic: str, declared: Topic, config: dict[str, Any], replicas: int) -> dict[str, str]:
+def _changes(topic: str, declared: Topic, config: dict[str, Any], found: _Existing) -> dict[str, str]:
     try:
-        return declared.changes(config, replicas)
+        return declared.changes(config, found.replicas, found.in_sync)
     except TopicsError as error:
         raise TopicsError(f"{topic}: {error}") from None
 

@@ -257,7 +257,7 @@ def test_the_topics_job_is_given_what_is_declared_and_what_an_operator_says_of_a
     file.write_text(yaml.safe_dump(found))
     read = topics.read(file, ["west"], 4, 3)
     assert read["otlp_spans.west"].config["retention.ms"] == "3600000"
-    assert "segment.ms" not in read["otlp_spans.west"].config
+    assert "segment.ms" not in read["otlp_spans.west"].settings()
     assert read["spillway_calls"].settings()["retention.bytes"] == "1000000000000"
     assert read["spillway_calls"].partitions == 8 and read["spillway_dead_letters"].partitions == 1
 

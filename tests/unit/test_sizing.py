@@ -61,7 +61,7 @@ def test_a_part_costs_what_it_needs_times_the_prices_of_the_file(bill: Bill, tmp
     assert found["telemetry between regions"]["usd"]["egress"] == pytest.approx(0.03 * crossing)
     kafka = found["Kafka"]
     assert kafka["cores"] == pytest.approx(2 * 6 * 1e5 * 635 / 50e6)
-    assert kafka["disk_gb"] == pytest.approx(6 * 1e5 * 635 * 7200 / 0.8 / 1e9)
+    assert kafka["disk_gb"] == pytest.approx(6 * 1e5 * 635 * 9000 / 0.8 / 1e9)
     assert kafka["usd"]["cpu"] == pytest.approx(7 * kafka["cores"])
     assert kafka["usd"]["disks"] == pytest.approx(0.5 * kafka["disk_gb"])
     clickhouse = 1e5 * 38.75 * 4 * 86_400 + 150 * 20e6 * 4
@@ -85,7 +85,7 @@ def test_the_default_disks_are_enough_up_to_the_limit_and_not_beyond(bill: Bill,
 
 def test_the_limit_follows_the_charts_disks_copies_and_brokers():
     before = disks.kafka(VALUES, FIGURES, 1).limit
-    assert before == pytest.approx(0.8 * 3 * 100 * 2**30 / (3 * 2 * 635 * 7200))
+    assert before == pytest.approx(0.8 * 3 * 100 * 2**30 / (3 * 2 * 635 * 9000))
     compressed = disks.kafka(VALUES, FIGURES, 4)
     assert compressed.limit == pytest.approx(4 * before) and compressed.arithmetic.endswith(
         " × 4, compression"

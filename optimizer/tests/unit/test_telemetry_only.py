@@ -6,7 +6,7 @@ import pytest
 from mesh import NOW, Mesh
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.hot_state import UnknownEntry
-from spillway_optimizer import model
+from spillway_optimizer import model, unknown
 from spillway_optimizer.placements import SERVED_S, SETTLED_S
 from test_model import BACKEND, TOPOLOGY, _told
 from two_applications import OTHER, SERVICES
@@ -79,6 +79,43 @@ def test_a_service_that_subscribes_elsewhere_is_where_its_envoys_or_its_calls_ar
         assert ("backend", "east") in _build(placement=placement).problem.placement
         built = _build(_idle("backend", "east"), placement=placement)
         assert built.problem.placement == {(s, c) for s in ALL for c in NOBODY} - {("backend", "east")}
+
+
+def test_a_declaration_alone_is_no_evidence_once_anybody_subscribes():
+    """Callers subscribe and their callee does not, or a cluster is silent: an idle callee may have been scaled to zero, and
+    would draw requests for ever."""
+    callers = dict.fromkeys(NOBODY, frozenset({"gateway", "frontend"}))
+    silent = {"west": None, "east": frozenset()}
+    for placement in (callers, silent):
+        assert ("backend", "east") not in _build(
+            _idle("backend", "east"), placement=placement
+        ).problem.placement
+
+
+def test_calls_place_no_service_where_the_topology_has_none():
+    """Whoever may send spans of the east cannot make it a destination for a service that is declared in west."""
+    west_only = Topology()
+    west_only.CopyFrom(TOPOLOGY)
+    for declared in west_only.services:
+        kept = [p for p in declared.placements if declared.name != "backend" or p.cluster == "west"]
+        del declared.placements[:]
+        declared.placements.extend(kept)
+    assert ("backend", "east") not in _build(topology=west_only).problem.placement
+
+
+def test_calls_of_the_future_are_no_evidence():
+    """One entry that is an hour ahead would keep a service there for an hour after its end."""
+    west = {**NOBODY, "west": frozenset({"backend"})}
+    served = {("backend", "east"): NOW + 3600}
+    built = _build(_idle("backend", "east"), placement=west, served=served)
+    assert ("backend", "east") not in built.problem.placement
+    assert unknown.LastKnown().after(dataclasses.replace(_told(), load={}, served=served), NOW).served == {}
+
+
+def test_a_clock_that_was_set_back_keeps_no_service_gone():
+    """Envoys that left "in an hour" have left now."""
+    known = unknown.LastKnown(left={("backend", "east"): NOW + 3600})
+    assert known.after(_told(), NOW).left.get(("backend", "east"), NOW) == NOW
 
 
 def test_calls_count_for_a_minute_and_while_it_is_unknown_for_longer():

@@ -25,7 +25,7 @@ def test_the_topics_file_is_read(tmp_path):
         "otlp_spans.west": Topic(3, 3),
         "otlp_spans.east": Topic(3, 3),
         "spillway_calls": Topic(4, 3),
-        "spillway_dead_letters": Topic(1, 1),
+        "spillway_dead_letters": Topic(1, 1, {"segment.ms": ""}),
     }
 
 
@@ -73,7 +73,7 @@ def test_no_topic_of_ours_is_kept_for_as_long_as_a_broker_likes():
 def test_some_replicas_may_be_away_and_no_message_is_on_one_broker_alone(replicas, in_sync):
     """min.insync.replicas follows from the replicas that a topic has, whatever is declared for new ones."""
     assert Topic(4, replicas).settings()["min.insync.replicas"] == in_sync
-    assert Topic(4, 3).changes({}, replicas)["min.insync.replicas"] == in_sync
+    assert Topic(4, 3).changes({}, replicas, replicas)["min.insync.replicas"] == in_sync
 
 
 def test_only_what_differs_is_changed():
@@ -81,9 +81,9 @@ def test_only_what_differs_is_changed():
     topic = Topic(4, 1, {"retention.ms": "7200000"})
     week = {"retention.ms": "604800000", "min.insync.replicas": "1", "segment.bytes": "1"}
     found = week | {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "1048588"}
-    changes = topic.changes(found, 1)
+    changes = topic.changes(found, 1, 1)
     assert changes == {"retention.ms": "7200000", "max.message.bytes": "4194304"}
-    assert topic.changes(found | changes, 1) == {}
+    assert topic.changes(found | changes, 1, 1) == {}
 
 
 def test_a_topic_stays_writable():
@@ -91,7 +91,7 @@ def test_a_topic_stays_writable():
     with pytest.raises(
         declared.TopicsError, match="min.insync.replicas is 2, must be at most 1, the replicas"
     ):
-        Topic(4, 3, {"min.insync.replicas": "2"}).changes({}, 1)
+        Topic(4, 3, {"min.insync.replicas": "2"}).changes({}, 1, 1)
 
 
 def test_a_missing_topic_gets_the_partitions_of_those_that_it_must_equal():
@@ -114,3 +114,21 @@ def test_the_report_says_what_was_changed_from_what():
         "otlp_spans: has 1 replicas",
     ]
     assert Report(["a"]).lines()[1] == "settings changed: none, all were as declared"
+
+
+def test_the_least_replicas_in_sync_are_not_raised_above_those_that_are():
+    """A topic that has just got three replicas would refuse every write until two of them have all messages."""
+    topic = Topic(4, 3)
+    assert "min.insync.replicas" not in topic.changes({"min.insync.replicas": "1"}, 3, 1)
+    assert topic.changes({"min.insync.replicas": "1"}, 3, 2)["min.insync.replicas"] == "2"
+    # A broker that is down lowers nothing.
+    assert "min.insync.replicas" not in topic.changes({"min.insync.replicas": "2"}, 3, 1)
+
+
+def test_an_empty_value_leaves_any_setting_to_the_broker(tmp_path):
+    """Also those that are set without being declared: some managed Kafka refuses them."""
+    file = tmp_path / "topics.yaml"
+    names_ = ("min.insync.replicas", "max.message.bytes", "message.timestamp.type")
+    file.write_text("spillway_arrivals: {config: {" + ", ".join(f'{name}: ""' for name in names_) + "}}")
+    topic = declared.read(file, [], 1)["spillway_arrivals"]
+    assert topic.settings() == {} and topic.changes({}, 1, 1) == {}
