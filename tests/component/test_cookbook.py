@@ -229,7 +229,7 @@ def test_means_and_quantiles_are_of_requests_not_of_rows(ask, hotel_client):
     assert (counted["spans"], counted["requests"], counted["own_p50_ms"]) == (40, 200, 1)
 
 
-def test_the_command_of_the_readme(hotel_url):
+def test_the_command_of_the_readme(hotel_client, hotel_url):
     """Every command that docs/sql/README.md shows runs and prints an answer, and it lists every question."""
     readme = (FOLDER / "README.md").read_text()
     commands = [
