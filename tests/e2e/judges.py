@@ -10,6 +10,7 @@ from watching import Rule, Sample
 # In weights, which sum to 10 000. A step of PAPA's is 500: it is no noise towards what is unknown. Much has collapsed
 # when less than a third of it is left.
 RISE, KEPT, MUCH = 100, 1 / 3, 500
+_DECIDED_S = 3.0  # from the reading of boards to the ruleset that follows from them
 _OLD_S = 15.0  # boards that are older say nothing of now
 # A cluster's demand that others' lies have changed: more than so many times what it was, or less than that part, by more
 # than so many standard deviations of what is counted in a window (seconds).
@@ -20,18 +21,29 @@ def rising(
     before: list[Sample], during: list[Sample], unknown: Iterable[tuple[str, str]], until: float
 ) -> list[str]:
     """Weights towards a (service or "" for all, cluster) whose load is unknown that rise above every value before. It is
-    unknown until then (Unix seconds), and after that for as long as the boards say so or are old."""
-    said = {}
+    unknown until then (Unix seconds), and after that for as long as the boards say so or are old. What rose while it was
+    known, or was decided just before, may stay when it is unknown again."""
+    said: dict[tuple[Rule, str], str] = {}
+    most: dict[tuple[Rule, str], int] = {}
+    since: dict[tuple[Rule, str], float] = {}  # unknown since; infinity while it is known
+    for sample in before:
+        for rule, weights in sample.weights.items():
+            for cluster, weight in weights.items():
+                most[rule, cluster] = max(most.get((rule, cluster), 0), weight)
     for sample in during:
         for rule, weights in sample.weights.items():
             called = rule[2].partition(" ")[0]
-            for service, cluster in unknown:
-                most = max((s.weights.get(rule, {}).get(cluster, 0) for s in before), default=0)
-                is_unknown = sample.at <= until or _unknown(sample, called, cluster)
-                if service in ("", called) and is_unknown and weights.get(cluster, 0) > most + RISE:
-                    said[rule, cluster] = (
-                        f"{_name(rule)}: {most} → {weights[cluster]} towards {cluster}, unknown"
-                    )
+            for cluster in {c for service, c in unknown if service in ("", called)}:
+                key, weight = (rule, cluster), weights.get(cluster, 0)
+                if sample.at > until and not _unknown(sample, called, cluster):
+                    since[key] = math.inf
+                    most[key] = max(most.get(key, 0), weight)
+                    continue
+                since[key] = min(since.get(key, -math.inf), sample.at)
+                if sample.at > until and sample.at - since[key] <= _DECIDED_S:
+                    most[key] = max(most.get(key, 0), weight)
+                elif weight > most.get(key, 0) + RISE:
+                    said[key] = f"{_name(rule)}: {most.get(key, 0)} → {weight} towards {cluster}, unknown"
     return list(said.values())
 
 

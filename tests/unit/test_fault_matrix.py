@@ -75,6 +75,21 @@ def test_what_is_healed_is_unknown_for_as_long_as_the_boards_say_so_or_are_old()
         assert len(judges.rising(BEFORE, [replace(rose, **more)], ALL, until=9)) == 1
 
 
+def test_what_rose_while_it_was_known_may_stay_when_it_is_unknown_again():
+    """A step that was decided on fresh boards may be published some seconds after they have stopped, not later."""
+
+    def at(seconds, weight, is_unknown):
+        return replace(sample(seconds, weight), unknown={"east": {"*": "no spans"}} if is_unknown else {})
+
+    while_known = [at(20, 3400, False), at(21, 4000, False), at(22, 4000, True), at(40, 4000, True)]
+    just_after = [at(20, 3400, False), at(21, 3400, True), at(23, 4000, True), at(40, 4000, True)]
+    later = [at(20, 3400, False), at(21, 3400, True), at(30, 4000, True)]
+    assert judges.rising(BEFORE, while_known, ALL, until=9) == []
+    assert judges.rising(BEFORE, just_after, ALL, until=9) == []
+    assert len(judges.rising(BEFORE, later, ALL, until=9)) == 1
+    assert len(judges.rising(BEFORE, [at(8, 3400, True), at(9.5, 4000, True)], ALL, until=9)) == 1
+
+
 def test_a_collapse_and_a_rule_that_goes_away_are_found():
     """A cluster that is lost, or whose way is slow, may lose its weights; nobody else's rule may go."""
     assert "3000 → 900 towards east" in judges.collapsing(BEFORE, [sample(2, 900)])[0]
