@@ -92,7 +92,7 @@ def _declare(file: Path, clusters: str) -> int:
         print(f"error: {settings.kafka}: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     print("\n".join(report.lines()), file=sys.stderr)
-    return 0
+    return 1 if report.refused else 0
 
 
 if __name__ == "__main__":

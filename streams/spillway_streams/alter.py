@@ -67,14 +67,17 @@ class Alter(Request[_Struct]):
         return request_struct_class(self._resources, False)
 
 
-async def alter(admin: AIOKafkaAdminClient, settings: Mapping[str, Mapping[str, str]]) -> None:
-    """Returns once the brokers have them all. KafkaError names the topic, what it was to have, and the broker's
-    reason; other topics have theirs."""
+async def alter(admin: AIOKafkaAdminClient, settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Returns once the brokers have answered. By topic, what it should get and why the broker refused it: such a topic
+    keeps its settings, and the others have theirs."""
+    refused = {}
     answer = await admin._send_to_controller(Alter(settings))
     for code, message, _, topic in answer.resources:
         if code:
             wanted = ", ".join(f"{name}={value}" for name, value in settings[topic].items())
-            error, reason = for_code(code), message or "refused"
+            error = for_code(code)
+            reason = message or error.__name__
             if error is TopicAuthorizationFailedError:
                 reason += " This needs the right AlterConfigs, `alter` in infra/kafka/acls.yaml."
-            raise error(f"{topic}: {wanted}: cannot be set: {reason}")
+            refused[topic] = f"{wanted}: cannot be set: {reason}"
+    return refused

@@ -32,10 +32,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Report:
-    """What `declare` has done: topics made; settings changed, by topic and name (before, after); what it cannot do."""
+    """What `declare` has done: topics made; settings changed, by topic and name (before, after); topics whose settings
+    stay as they were, and why; and what is left to the operator."""
 
     created: list[str]
     changed: dict[str, dict[str, tuple[Any, str]]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
@@ -45,7 +47,10 @@ class Report:
             f"{topic}: " + ", ".join(f"{name} {before} -> {after}" for name, (before, after) in named.items())
             for topic, named in self.changed.items()
         ]
-        return [*made, *(changed or ["settings changed: none, all were as declared"]), *self.notes]
+        refused = [f"error: {topic}: {reason}" for topic, reason in self.refused.items()]
+        if not changed and not refused:
+            changed = ["settings changed: none, all were as declared"]
+        return [*made, *changed, *self.notes, *refused]
 
 
 @dataclass(frozen=True)
@@ -57,22 +62,26 @@ class _Existing:
 
 async def declare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Report:
     """Makes the topics that are missing, and brings the settings of the others to what is declared. Partitions and
-    replicas of existing topics stay. TopicsError when the jobs could not work with what is then there."""
+    replicas of existing topics stay. A topic that is refused stops no other. TopicsError when the jobs could not work
+    with what is then there."""
     async with _admin(kafka) as admin:
         made, created = await _create(admin, wanted)
         existing = {t: found for t, found in (await _existing(admin, wanted)).items() if t not in created}
         check_partitions({**made, **{topic: found.partitions for topic, found in existing.items()}})
         configs = await _configs(admin, existing, strict=True)
-        changes = {
-            topic: changes
-            for topic, found in existing.items()
-            if (changes := _changes(topic, wanted[topic], configs[topic], found))
-        }
+        changes, refused = {}, {}
+        for topic, found in existing.items():
+            try:
+                changes[topic] = wanted[topic].changes(configs[topic], found.replicas, found.in_sync)
+            except TopicsError as error:
+                refused[topic] = str(error)
+        changes = {topic: named for topic, named in changes.items() if named}
         if changes:
-            await alter(admin, changes)
+            refused |= await alter(admin, changes)
         changed = {
             topic: {name: (configs[topic].get(name), value) for name, value in named.items()}
             for topic, named in changes.items()
+            if topic not in refused
         }
         notes = [
             f"{topic}: has {found.replicas} replicas, {wanted[topic].replicas} are declared: "
@@ -84,7 +93,7 @@ async def declare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Report:
             for topic, found in existing.items()
             if found.in_sync < found.replicas
         ]
-        return Report(sorted(created), changed, notes)
+        return Report(sorted(created), changed, refused, notes)
 
 
 async def prepare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Layout:
@@ -173,13 +182,6 @@ async def _configs(
                 raise for_code(code)(f"{name}: settings cannot be read: {message or 'refused'}")
             found[name] = {entry[0]: entry[1] for entry in entries}
     return found
-
-
-def _changes(topic: str, declared: Topic, config: dict[str, Any], found: _Existing) -> dict[str, str]:
-    try:
-        return declared.changes(config, found.replicas, found.in_sync)
-    except TopicsError as error:
-        raise TopicsError(f"{topic}: {error}") from None
 
 
 def _check(configs: dict[str, dict[str, Any]]) -> None:

@@ -132,6 +132,21 @@ def test_what_the_brokers_cannot_have_is_refused_with_what_they_can(kafka: str, 
     assert "retention.msec=5" in done.stderr and f"cannot be set: {unknown}" in done.stderr
 
 
+def test_a_topic_that_is_refused_stops_no_other_and_hides_nothing(kafka: str, tmp_path: Path):
+    """The topic beside it gets its settings, and the log says so, before the command fails."""
+    broker.create(kafka, {"spillway_dead_letters": 1, "spillway_arrivals": 1})
+    file = tmp_path / "topics.yaml"
+    file.write_text(
+        "spillway_dead_letters: {partitions: 1, config: {retention.msec: 5}}\n"
+        "spillway_arrivals: {partitions: 1, config: {retention.ms: 60000}}\n"
+    )
+    done = topics(kafka, file)
+    assert done.returncode == 1
+    assert settings(kafka, "spillway_arrivals")["retention.ms"] == "60000"
+    assert "retention.ms 604800000 -> 60000" in done.stderr
+    assert "error: spillway_dead_letters: " in done.stderr
+
+
 def test_in_sync_replicas_follow_from_the_replicas_that_a_topic_has(tmp_path: Path):
     """On two brokers new topics are on both, and an old topic of one replica stays as it is, can be written, and is
     named. Two in-sync replicas are refused for the old topic, which nobody could write any more, and more replicas than
@@ -162,6 +177,8 @@ def test_in_sync_replicas_follow_from_the_replicas_that_a_topic_has(tmp_path: Pa
         file = tmp_path / "topics.yaml"
         file.write_text(yaml.safe_dump(document))
         refused = topics(kafka, file, SPILLWAY_TOPIC_REPLICAS="2")
-        assert refused.returncode == 64
-        assert "otlp_spans: min.insync.replicas is 2, must be at most 1, the replicas" in refused.stderr
+        assert refused.returncode == 1
+        assert (
+            "error: otlp_spans: min.insync.replicas is 2, must be at most 1, the replicas" in refused.stderr
+        )
         assert settings(kafka, "otlp_spans")["min.insync.replicas"] == "1"

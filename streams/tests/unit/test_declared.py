@@ -107,11 +107,14 @@ def test_a_missing_topic_gets_the_partitions_of_those_that_it_must_equal():
 def test_the_report_says_what_was_changed_from_what():
     """A line per topic; nothing made and nothing changed is said, too."""
     changed = {"otlp_spans": {"retention.ms": ("604800000", "7200000")}}
-    lines = Report([], changed, ["otlp_spans: has 1 replicas"]).lines()
+    lines = Report(
+        [], changed, {"otlp_metrics": "x=1: cannot be set: no"}, ["otlp_spans: has 1 replicas"]
+    ).lines()
     assert lines == [
         "topics created: none, all were there",
         "otlp_spans: retention.ms 604800000 -> 7200000",
         "otlp_spans: has 1 replicas",
+        "error: otlp_metrics: x=1: cannot be set: no",
     ]
     assert Report(["a"]).lines()[1] == "settings changed: none, all were as declared"
 
