@@ -3,7 +3,6 @@
 import os
 import secrets
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -39,17 +38,7 @@ def hotel_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def recording() -> None:
-    """Skips what asks the recorded traces where they are not: nothing but tests needs them."""
-    if not hotel.DATA.is_dir():
-        # A warning, because a skip alone is a letter among dots.
-        reason = f"tests on real traces are NOT RUN: no {hotel.DATA}; SPILLWAY_TRACE_DATA names the folder that holds it"
-        warnings.warn(reason, stacklevel=1)
-        pytest.skip(reason)
-
-
-@pytest.fixture(scope="session")
-def hotel_client(recording: None, hotel_url: str) -> Iterator[Client]:
+def hotel_client(hotel_url: str) -> Iterator[Client]:
     with Client.from_url(hotel_url) as client:
         hotel_rows.store(client)
         hotel_control.store(client)
@@ -57,12 +46,12 @@ def hotel_client(recording: None, hotel_url: str) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
-def calls(recording: None) -> tuple[Call, ...]:
+def calls() -> tuple[Call, ...]:
     return hotel.calls()
 
 
 @pytest.fixture(scope="session")
-def made(recording: None) -> tuple[Made, ...]:
+def made() -> tuple[Made, ...]:
     return hotel.made()
 
 

@@ -8,17 +8,14 @@ body sizes, every 50th trace fails at `rate`, and every 97th calls a `profile` t
 import gzip
 import json
 import math
-import os
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(os.environ.get("SPILLWAY_TRACE_DATA", ROOT.parent / "shared" / "data")) / "hotel-reservation"
-LOADS = (25, 50, 75, 100, 125, 150)  # in the order of their recording's load
+from spillway_lab.testing import recordings
+
 HOME, AWAY = "home", "away"
 WEIGHT = 1 / 0.3  # the recording kept three of ten traces
 TRACES_PER_LOAD = 250
@@ -65,8 +62,9 @@ class Made:
 def traces() -> tuple[tuple[int, dict], ...]:
     """(load, trace) of every load, as Jaeger writes them, with what is added."""
     found = []
-    for load in LOADS:
-        with gzip.open(DATA / f"load{load}.json.gz") as file:
+    for path in recordings.hotel_reservation():
+        load = int(path.name[4:].split(".")[0])
+        with gzip.open(path) as file:
             recorded = sorted(json.load(file)["data"], key=lambda t: t["traceID"])
         for number, trace in enumerate(recorded[:TRACES_PER_LOAD]):
             _extend(trace, number, 1 if load <= 75 else 2)

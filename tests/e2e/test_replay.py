@@ -1,28 +1,21 @@
 """Recorded traces take the same way: their classes, call ratios and curves come out."""
 
-import os
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
+from spillway_lab.testing import recordings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(os.environ.get("SPILLWAY_TRACE_DATA", ROOT.parent / "shared/data")) / "hotel-reservation"
 
 
 @pytest.fixture(scope="module")
 def output() -> str:
-    if not DATA.is_dir():
-        # The recordings are not part of the repository. A warning, because a skip alone is a letter among dots.
-        reason = f"replay is NOT TESTED: no recorded traces at {DATA}; SPILLWAY_TRACE_DATA names their folder"
-        warnings.warn(reason, stacklevel=1)
-        pytest.skip(reason)
+    files = recordings.hotel_reservation()
     command = [sys.executable, "-m", "spillway_lab", "replay", "--setting", "lab/replays/two-clusters.yaml"]
-    files = sorted(DATA.glob("load*.json.gz"))
     done = subprocess.run(
         [*command, "--name", "replay-test", *files], cwd=ROOT, capture_output=True, text=True
     )

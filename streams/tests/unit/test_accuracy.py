@@ -1,24 +1,14 @@
 """Curves of recorded traces against the recording, through everything but the servers."""
 
-import os
-import warnings
 from pathlib import Path
 
 import pytest
 from accuracy import traces
 
-ROOT = Path(__file__).resolve().parents[3]
-DATA = Path(os.environ.get("SPILLWAY_TRACE_DATA", ROOT.parent / "shared/data")) / "hotel-reservation"
-
 
 @pytest.fixture(scope="module")
-def rows() -> list[traces.Row]:
-    if not DATA.is_dir():
-        # The recordings are not part of the repository. A warning, because a skip alone is a letter among dots.
-        reason = f"accuracy on traces is NOT TESTED: none at {DATA}; SPILLWAY_TRACE_DATA names their folder"
-        warnings.warn(reason, stacklevel=1)
-        pytest.skip(reason)
-    loads = [traces.read(path) for path in sorted(DATA.glob("load*.json.gz"))]
+def rows(hotel_reservation: list[Path]) -> list[traces.Row]:
+    loads = [traces.read(path) for path in hotel_reservation]
     return traces.rows(sorted(loads, key=lambda load: traces.entries(load) / load.seconds))
 
 

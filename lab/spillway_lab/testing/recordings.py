@@ -1,0 +1,26 @@
+"""Recorded traces, which are no part of the repository: tests read them where they are."""
+
+import os
+import warnings
+from pathlib import Path
+
+import pytest
+
+from spillway_lab.testing.servers import ROOT
+
+
+def hotel_reservation() -> list[Path]:
+    """The files of the Hotel Reservation traces, one per load, the lightest first. Skips the test where there are none."""
+    folder = (
+        Path(os.environ.get("SPILLWAY_TRACE_DATA", ROOT.parent / "shared" / "data")) / "hotel-reservation"
+    )
+    files = sorted(folder.glob("load*.json.gz"), key=lambda path: int(path.name[4:].split(".")[0]))
+    if not files:
+        # A warning, because a skip alone is a letter among dots.
+        reason = (
+            f"tests on real traces are NOT RUN: no load*.json.gz in {folder}; SPILLWAY_TRACE_DATA names the folder "
+            "that holds hotel-reservation"
+        )
+        warnings.warn(reason, stacklevel=2)
+        pytest.skip(reason)
+    return files
