@@ -63,8 +63,8 @@ def _ahead(telemetry: Telemetry, now: float) -> Iterator[Refusal]:
 def _misplaced(
     telemetry: Telemetry, topology: Topology, demand_rps: Mapping[tuple[str, str], float], unknown: Unknown
 ) -> Iterator[Refusal]:
-    """Users served by a service where neither a heartbeat nor the topology has it. A heartbeat without any Envoy is of a
-    cluster where none subscribes, and tells nothing of its services."""
+    """Users served by a service where neither a heartbeat nor the topology has it. A heartbeat without any Envoy says
+    nothing about the cluster's services: none of them subscribes."""
     declared = {(s.name, p.cluster) for s in topology.services for p in s.placements}
     for cluster, class_id in sorted(demand_rps):
         service, running = traffic_class.parse(class_id).service, telemetry.placement.get(cluster)

@@ -4,7 +4,9 @@ A heartbeat lists Envoys that subscribe to a relay. In a mesh that only sends te
 service is gone only where something shows that its Envoys would be listed (ADR 32).
 """
 
-from collections.abc import Collection, Iterator
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 
 from spillway.v1.topology_pb2 import Topology
 
@@ -23,17 +25,20 @@ _MOST_NAMED = 5
 def placements(
     telemetry: Telemetry, topology: Topology, entries: set[tuple[str, str]], now: float, unknown: Unknown
 ) -> Found[Placed]:
-    """A service is in a cluster if a fresh heartbeat lists it. If none does, and none has before, the calls of the last
-    minute decide. Where no Envoy subscribes anywhere, the topology's declaration does too. For a cluster whose relays
-    are silent the last heartbeat goes on, else the topology's declaration: a dead relay stops no Envoy. Telemetry without
-    any placement (a model read from a file) means what is declared. `entries` (service, cluster) serve users now, whatever
-    heartbeats say."""
+    """A service is in a cluster if a fresh heartbeat lists it. If no heartbeat does or did, calls of the last minute show
+    that it is there. Where no Envoy subscribes in any cluster, so does the topology's declaration. While all relays of a
+    cluster are silent, its last heartbeat stays valid, else the declaration: a dead relay stops no Envoy. Telemetry
+    without any placement (a model read from a file) means what is declared. `entries` (service, cluster) serve users now,
+    whatever heartbeats say."""
     placed, notes = set(), []
-    quiet = _nobody_subscribes(telemetry, topology)
-    everywhere = {s.name for s in topology.services if s.placements}
+    quiet, served = _nobody_subscribes(telemetry, topology), telemetry.calls_at()
+    declarations: dict[str, set[str]] = defaultdict(set)
+    for service in topology.services:
+        for placement in service.placements:
+            declarations[placement.cluster].add(service.name)
+    everywhere = set().union(*declarations.values())
     for cluster in (c.name for c in topology.clusters):
-        services = telemetry.placement.get(cluster)
-        declared = {s.name for s in topology.services for p in s.placements if p.cluster == cluster}
+        services, declared = telemetry.placement.get(cluster), declarations[cluster]
         if services is None and cluster in telemetry.placed_last:
             services = telemetry.placed_last[cluster]
             notes.append(f"placement: no heartbeat from {cluster!r}, its last one is assumed")
@@ -42,10 +47,14 @@ def placements(
             if telemetry.placement:
                 notes.append(f"placement: no heartbeat from {cluster!r}, its declared services are assumed")
             continue
-        calls, gone = _served(telemetry, cluster, services, now, unknown)
         # Spans alone put no service where the topology, which has it elsewhere, has none.
-        calls = [service for service in calls if service in declared or service not in everywhere]
-        idle = sorted(declared - services - {*calls} - gone) if quiet else []
+        believable = {
+            service: at
+            for service, at in served.get(cluster, {}).items()
+            if service not in services and (service in declared or service not in everywhere)
+        }
+        calls = _serving(telemetry, cluster, believable, now, unknown)
+        idle = sorted(declared - {*calls}) if quiet else []
         placed |= {(service, cluster) for service in (*services, *calls, *idle)}
         notes += _notes(cluster, calls, idle)
     for service, cluster in sorted(entries - placed):
@@ -54,29 +63,26 @@ def placements(
     return Found(frozenset(placed | entries), tuple(notes))
 
 
-def _served(
-    telemetry: Telemetry, cluster: str, listed: Collection[str], now: float, unknown: Unknown
-) -> tuple[list[str], set[str]]:
-    """Services without Envoys in the heartbeat that serve calls, and those whose Envoys have left. While a service is
-    unknown, the last calls that it was seen to serve go on counting."""
-    gone = {service for service, c in telemetry.left if c == cluster}
-    calls = []
-    for (service, c), at in sorted(telemetry.calls_at().items()):
-        if c != cluster or service in listed or at > now + CLOCK_AHEAD_S:
-            continue
-        known = unknown.why(service, cluster) is None
-        left = telemetry.left.get((service, cluster))
-        if (left is None or at > left + SETTLED_S) and (now - at <= SERVED_S or not known):
-            calls.append(service)
-    return calls, gone
+def _serving(
+    telemetry: Telemetry, cluster: str, served: Mapping[str, float], now: float, unknown: Unknown
+) -> list[str]:
+    """Those of the services that serve calls: `served` has their newest calls, Unix seconds. While a service is unknown,
+    its last calls count."""
+    found = []
+    for service, at in sorted(served.items()):
+        left = telemetry.left.get((service, cluster), -math.inf)
+        fresh = now - at <= SERVED_S or unknown.why(service, cluster) is not None
+        if fresh and left + SETTLED_S < at <= now + CLOCK_AHEAD_S:
+            found.append(service)
+    return found
 
 
 def _nobody_subscribes(telemetry: Telemetry, topology: Topology) -> bool:
     """Every cluster's heartbeat is fresh and lists no Envoy, and none has left: a mesh that only sends telemetry. As soon
     as one workload subscribes, a declaration no longer shows that a service is there."""
-    fresh = [telemetry.placement.get(c.name) for c in topology.clusters]
-    seen = any(telemetry.placed_last.values()) or bool(telemetry.left)
-    return not seen and all(services is not None and not services for services in fresh)
+    clusters = {c.name for c in topology.clusters}
+    has_left = any(cluster in clusters for _, cluster in telemetry.left)
+    return not has_left and all(telemetry.placement.get(cluster) == frozenset() for cluster in clusters)
 
 
 def _notes(cluster: str, calls: list[str], idle: list[str]) -> Iterator[str]:

@@ -116,14 +116,17 @@ class Telemetry:
     hold_s: Mapping[str, float] = field(default_factory=dict)
     serving: Mapping[str, int] = field(default_factory=dict)
 
-    def calls_at(self) -> dict[tuple[str, str], float]:
-        """`served`, with what the load boards have now."""
-        found = dict(self.served)
+    def calls_at(self) -> dict[str, dict[str, float]]:
+        """`served`, with what the load boards have now: cluster -> service -> Unix seconds."""
+        found: dict[str, dict[str, float]] = {}
+        for (service, cluster), at in self.served.items():
+            found.setdefault(cluster, {})[service] = at
         for cluster, board in self.load.items():
+            services = found.setdefault(cluster, {})
             for class_id, entry in board.items():
                 if entry.rps > 0:
-                    place = class_id.partition(" ")[0], cluster
-                    found[place] = max(found.get(place, entry.at), entry.at)
+                    service = class_id.partition(" ")[0]
+                    services[service] = max(services.get(service, entry.at), entry.at)
         return found
 
 

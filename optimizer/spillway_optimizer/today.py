@@ -6,7 +6,7 @@ import numpy as np
 
 from spillway_optimizer.policies.failover import Failover
 from spillway_optimizer.problem import Problem
-from spillway_optimizer.rules import TOTAL, RuleKey, Rules
+from spillway_optimizer.rules import TOTAL, RuleKey, Rules, routes
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,15 @@ def today(problem: Problem, in_force: Rules) -> Today:
     """A route without a rule, or with one that leads where it cannot be served, fails over."""
     layout, shares = problem.layout, Failover().route(problem).shares.copy()
     column = {name: j for j, name in enumerate(layout.clusters)}
-    routes, ruled = set(), set()
-    for e, i in zip(*np.nonzero(layout.usable.any(axis=2)), strict=True):
-        service = layout.services[layout.class_service[layout.edge_source[e]]]
-        key = RuleKey(layout.clusters[i], service, layout.classes[layout.edge_target[e]])
-        routes.add(key)
-        weights = in_force.get(key, {})
-        if weights and all(c in column and layout.usable[e, i, column[c]] for c in weights):
-            ruled.add(key)
-            shares[e, i] = 0.0
-            shares[e, i, [column[c] for c in weights]] = [w / TOTAL for w in weights.values()]
-    return Today(shares, frozenset(routes), frozenset(ruled))
+    every, ruled = set(), set()
+    for (service, called), edges in routes(problem).items():
+        for i in np.flatnonzero(layout.usable[edges].any(axis=(0, 2))):
+            key = RuleKey(layout.clusters[i], layout.services[service], layout.classes[called])
+            every.add(key)
+            weights = in_force.get(key, {})
+            if weights and all(c in column and layout.usable[edges[0], i, column[c]] for c in weights):
+                ruled.add(key)
+                shares[edges, i] = 0.0
+                for cluster, weight in weights.items():
+                    shares[edges, i, column[cluster]] = weight / TOTAL
+    return Today(shares, frozenset(every), frozenset(ruled))

@@ -153,7 +153,7 @@ class LastKnown:
             {**self.placement, **placed},
             self.streams_state or _state(telemetry),
             self._left(placed, now),
-            _remembered({**self.served, **telemetry.calls_at()}, now),
+            _remembered({**self.served, **_calls(telemetry)}, now),
         )
 
     def _left(self, placed: Mapping[str, frozenset[str]], now: float) -> Mapping[Pair, float]:
@@ -180,6 +180,14 @@ class LastKnown:
             left=self.left,
             served=self.served,
         )
+
+
+def _calls(telemetry: Telemetry) -> dict[Pair, float]:
+    return {
+        (service, cluster): at
+        for cluster, services in telemetry.calls_at().items()
+        for service, at in services.items()
+    }
 
 
 def _remembered(times: Mapping[Pair, float], now: float) -> Mapping[Pair, float]:
