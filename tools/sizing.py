@@ -163,9 +163,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _rate(written: str) -> float:
-    rate = float(written)
+    try:
+        rate = float(written)
+    except ValueError:
+        rate = math.nan
     if not 0 < rate < math.inf:
-        raise argparse.ArgumentTypeError(f"{written}: not a number above 0")
+        raise argparse.ArgumentTypeError(f"{written!r}: must be a number above 0")
     return rate
 
 
