@@ -247,5 +247,9 @@ def test_otlp_over_http_asks_for_the_same(envoy: PodEnvoy, own: Collector):
         else:
             with pytest.raises(httpx.HTTPError):
                 httpx.post(url, content=payload, headers=headers, verify=context)
-    assert httpx.post(f"http://{address}{path}", content=payload, headers=headers).status_code == 400
+    # The collector answers 400 and closes with the body unread: the reset may overtake the answer.
+    try:
+        assert httpx.post(f"http://{address}{path}", content=payload, headers=headers).status_code == 400
+    except httpx.ReadError:
+        pass
     assert accepted(own) == 1
