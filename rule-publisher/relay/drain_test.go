@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -159,6 +160,43 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("with a ruleset from disk: %d", code)
 		}
 	})
+}
+
+// A relay that NATS refuses, for its password or for a right that it lacks, is not ready before a rollout would have
+// ended, serves local-first all the same, and is ready as soon as it is let in.
+func TestARefusedRelayIsNotReady(t *testing.T) {
+	outsider := relayUser("north")
+	outsider.Permissions.Publish.Allow, outsider.Permissions.Subscribe.Allow = []string{"none"}, []string{"none"}
+	for _, test := range []struct{ name, password, says string }{
+		{"another password", "wrong", "Authorization Violation"},
+		{"no rights", outsider.Password, "Permissions Violation"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			folder, port := t.TempDir(), testkit.FreePort(t)
+			server := startNATSWith(t, &natsserver.Options{StoreDir: folder, Port: port,
+				Users: []*natsserver.User{outsider, {Username: "publisher", Password: "secret"}}})
+			newPublisherAt(t, natsURL(server, "publisher", "secret")).put(ruleset(1, time.Minute, 5000, 5000))
+			r := startRelay(t, testConfig(t, natsURL(server, outsider.Username, test.password)))
+			boot(t, newDelta(t, at(r), node("gate", "a")))
+			eventually(t, "the refusal is known", func() bool { return r.status().NatsRefusal != "" })
+			late := r.started.Add(coldStart + time.Minute)
+			if reason := r.notReady(late); !strings.Contains(strings.ToLower(reason), strings.ToLower(test.says)) {
+				t.Errorf("after a minute: %q, want %q", reason, test.says)
+			}
+			if reason := r.notReady(r.started.Add(refusedStart + time.Second)); reason != "" {
+				t.Errorf("after a rollout would have ended: %q", reason)
+			}
+			server.Shutdown()
+			server.WaitForShutdown()
+			startNATSWith(t, &natsserver.Options{StoreDir: folder, Port: port, Users: []*natsserver.User{
+				{Username: outsider.Username, Password: test.password}}})
+			eventually(t, "let in, it has the ruleset", func() bool { return r.status().ServedVersion == 1 })
+			if reason := r.notReady(late); reason != "" || r.status().NatsRefusal != "" {
+				t.Errorf("let in: not ready for %q, refused for %q", reason, r.status().NatsRefusal)
+			}
+		})
+	}
 }
 
 // A ruleset from disk that has expired says nothing of what is in force now: the relay waits for NATS as

@@ -13,6 +13,10 @@ import (
 // is ready. Envoys without routes answer nobody: local-first is better, however long NATS is away.
 const coldStart = 5 * time.Second
 
+// refusedStart is how long it waits where NATS refuses it: longer than a rollout may take (600 s), so that a
+// wrong password ends the rollout and not the service of the relays of before.
+const refusedStart = 15 * time.Minute
+
 // statusPage is what GET /status answers.
 type statusPage struct {
 	Cluster       string            `json:"cluster"`
@@ -24,6 +28,7 @@ type statusPage struct {
 	Placed        map[string]int    `json:"placed"`   // of these, that hold what they accepted
 	InForce       map[string]uint64 `json:"in_force"` // by service: lowest ruleset version at one of its Envoys; 0: none
 	NatsConnected bool              `json:"nats_connected"`
+	NatsRefusal   string            `json:"nats_refusal,omitempty"` // why NATS refuses this relay
 	AcksWaiting   int               `json:"acknowledgements_waiting"`
 	Certificate   time.Time         `json:"certificate_expires_at"`
 	Counters      map[string]uint64 `json:"counters"` // those that are not 0
@@ -51,23 +56,26 @@ func (r *relay) healthHandler() http.Handler {
 
 // notReady says why no Envoy should come now; "" when what it would be served is true: a ruleset from
 // NATS or disk that has not expired, or local-first because NATS said that there is none, or has said
-// nothing for long.
+// nothing, or only refused, for long.
 func (r *relay) notReady(now time.Time) string {
-	switch {
-	case r.draining.Load():
+	if r.draining.Load() {
 		return "draining"
-	case r.loop.Status().Version != 0, r.rulesets.Answered(), now.Sub(r.started) > coldStart:
+	}
+	why, until := "NATS has not said yet which is in force", r.started.Add(coldStart)
+	if refusal := r.refusal.Reason(); refusal != "" {
+		why, until = "NATS refuses this relay: "+refusal, r.started.Add(refusedStart)
+	}
+	if r.loop.Status().Version != 0 || r.rulesets.Answered() || now.After(until) {
 		return ""
 	}
-	return fmt.Sprintf("no ruleset on disk that is still good, and NATS has not said yet which is in force; local-first from %s on",
-		r.started.Add(coldStart).Format(time.RFC3339))
+	return fmt.Sprintf("no ruleset on disk that is still good, and %s; local-first from %s on", why, until.Format(time.RFC3339))
 }
 
 func (r *relay) statusPage() statusPage {
 	status := r.loop.Status()
 	page := statusPage{Cluster: r.conf.Cluster, ServedVersion: status.Version, KnownVersion: status.KnownVersion,
 		InputWindow: status.InputWindow, Envoys: r.streams.Connected(), Placed: r.streams.Placed(), InForce: r.loop.InForce(),
-		NatsConnected: r.conn.IsConnected(), AcksWaiting: r.acks.Waiting(), Certificate: r.keeper.NotAfter(),
+		NatsConnected: r.conn.IsConnected(), NatsRefusal: r.refusal.Reason(), AcksWaiting: r.acks.Waiting(), Certificate: r.keeper.NotAfter(),
 		Counters: r.counters.All()}
 	if status.KnownVersion != 0 {
 		page.ExpiresAt = &status.ExpiresAt

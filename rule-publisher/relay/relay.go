@@ -46,6 +46,7 @@ type relay struct {
 	keys      *signing.Keeper
 	rekeyed   chan struct{} // the keys have changed
 	conn      *nats.Conn
+	refusal   source.Refusal // of NATS
 	acks      *report.Acks
 	cache     *serve.Cache
 	loop      *control.Loop
@@ -89,7 +90,7 @@ func newRelay(conf config, log *slog.Logger) (made *relay, err error) {
 	if r.health, err = net.Listen("tcp", conf.HealthListen); err != nil {
 		return nil, err
 	}
-	if r.conn, err = source.Connect(conf.NATS, conf.Cluster, r.counters, log); err != nil {
+	if r.conn, err = source.Connect(conf.NATS, conf.Cluster, &r.refusal, r.counters, log); err != nil {
 		return nil, err
 	}
 	if r.acks, err = report.NewAcks(r.conn, conf.Cluster, r.keptAcks(), r.forgetAcks, r.counters, log); err != nil {

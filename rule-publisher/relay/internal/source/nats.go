@@ -23,9 +23,15 @@ func User(cluster string) string {
 	return strings.ReplaceAll(names.NatsUserRelay, "{cluster}", cluster)
 }
 
-// Connect to NATS now or as soon as it is there, for ever. Each change of state is logged once.
-// Replies come to an inbox of the cluster's own, so that permissions can keep others out.
-func Connect(to NATS, cluster string, counters *count.Counters, log *slog.Logger) (*nats.Conn, error) {
+// Connect to NATS now or as soon as it is there, for ever. Each change of state is logged once, and refusal
+// has it. Replies come to an inbox of the cluster's own, so that permissions can keep others out.
+func Connect(to NATS, cluster string, refusal *Refusal, counters *count.Counters, log *slog.Logger) (*nats.Conn, error) {
+	connected := func(word string) nats.ConnHandler {
+		return func(c *nats.Conn) {
+			refusal.tried(nil)
+			log.Info(word, "server", c.ConnectedUrlRedacted())
+		}
+	}
 	options := []nats.Option{
 		nats.Name("spillway-relay " + cluster),
 		nats.CustomInboxPrefix(strings.ReplaceAll(names.NatsInboxRelay, "{cluster}", cluster)),
@@ -38,8 +44,14 @@ func Connect(to NATS, cluster string, counters *count.Counters, log *slog.Logger
 		nats.Timeout(2 * time.Second),
 		nats.IgnoreAuthErrorAbort(), // credentials may be put right while we run
 		nats.ReconnectBufSize(-1),   // what cannot be sent now is our queue's matter, not the client's
-		nats.ConnectHandler(func(c *nats.Conn) { log.Info("connected to NATS", "server", c.ConnectedUrlRedacted()) }),
-		nats.ReconnectHandler(func(c *nats.Conn) { log.Info("connected to NATS again", "server", c.ConnectedUrlRedacted()) }),
+		nats.ConnectHandler(connected("connected to NATS")),
+		nats.ReconnectHandler(connected("connected to NATS again")),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			before := refusal.Reason()
+			if refusal.tried(err); refusal.Reason() != before {
+				log.Error("NATS refuses this relay", "error", err)
+			}
+		}),
 		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
 			if c.IsClosed() { // by us, at the end
 				return
@@ -48,6 +60,7 @@ func Connect(to NATS, cluster string, counters *count.Counters, log *slog.Logger
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			counters.Add(count.NATSErrors)
+			refusal.tried(err)
 			log.Warn("NATS", "error", err)
 		}),
 	}

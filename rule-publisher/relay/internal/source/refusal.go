@@ -1,0 +1,46 @@
+package source
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Refusal holds why NATS refuses this relay; the zero value is ready and safe for concurrent use. A server
+// that is away refuses nobody.
+type Refusal struct{ reason atomic.Pointer[string] }
+
+// Reason is "" while nothing is refused.
+func (r *Refusal) Reason() string {
+	if reason := r.reason.Load(); reason != nil {
+		return *reason
+	}
+	return ""
+}
+
+// tried says how a connection, or what was asked on it, ended.
+func (r *Refusal) tried(err error) {
+	switch {
+	case err == nil:
+		r.reason.Store(nil)
+	case refuses(err):
+		reason := err.Error()
+		r.reason.Store(&reason)
+	}
+}
+
+// refuses tells a server that does not want this credential, or that this relay does not trust, from one that is away.
+func refuses(err error) bool {
+	for _, refusal := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrPermissionViolation} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	var untrusted *tls.CertificateVerificationError
+	var peer *net.OpError // of crypto/tls: the alert that the peer sent
+	return errors.As(err, &untrusted) || errors.As(err, &peer) && peer.Op == "remote error"
+}
