@@ -20,21 +20,23 @@ class LostRules:
     def __init__(self) -> None:
         self.version = 0
         self._since: float | None = None
+        self._seen: dict[str, int] = {}  # versions that Redis had, by cluster
 
     def check(self, in_force: InForce | None, serving: Mapping[str, int], now: float) -> None:
-        """`serving`: versions by cluster, as relays report them. Raises UnknownRulesError while the publisher may still
-        write the rules again: what is made without them would undo what others have changed."""
-        lowest = min(serving.values(), default=0)
-        self.version = 0 if in_force is not None else lowest
+        """`serving`: versions by cluster, as relays report them; their reports may be lost, too. Raises UnknownRulesError
+        while the publisher may still write the rules again: what is made without them would undo what others have changed."""
+        self.version = 0 if in_force is not None else min(serving.values(), default=0)
         known = in_force.versions if in_force is not None else {}
-        lost = sorted(c for c, version in serving.items() if version and c not in known)
-        if not lost or (in_force is None and not lowest):
-            self._since = None
+        expected = {**self._seen, **{c: version for c, version in serving.items() if version}}
+        lost = sorted(expected.keys() - known.keys())
+        if not lost:
+            self._since, self._seen = None, dict(known)
             return
         if self._since is None or now < self._since:
             self._since = now
         if now - self._since < PATIENCE_S:
             raise UnknownRulesError(
-                f"in force: Redis has no ruleset of {', '.join(lost)}, and relays serve version "
-                f"{min(serving[c] for c in lost)}; waiting up to {PATIENCE_S:.0f} s for the publisher to write it again"
+                f"in force: Redis has no ruleset of {', '.join(lost)}, where version {min(expected[c] for c in lost)} is in "
+                f"force; waiting up to {PATIENCE_S:.0f} s for the publisher to write it again"
             )
+        self._seen = dict(known)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from google.protobuf import json_format
 from mesh import NOW, Mesh
 from spillway.v1.heartbeat_pb2 import Heartbeat
@@ -32,7 +33,7 @@ async def test_after_a_flush_the_version_in_force_is_learned_before_anything_is_
     rows = await mesh.solve(NOW + 5)
     assert len(mesh.sent) == sent and {row["outcome"] for row in rows.values()} == {"refused"}
     assert all(
-        "Redis has no ruleset of east, west, and relays serve version 1" in row["reason"]
+        "Redis has no ruleset of east, west, where version 1 is in force" in row["reason"]
         for row in rows.values()
     )
     mesh.in_force.update(kept)
@@ -40,21 +41,33 @@ async def test_after_a_flush_the_version_in_force_is_learned_before_anything_is_
     assert len(mesh.sent) == sent + 1 and mesh.sent[-1].base_version == 1
 
 
-async def test_rules_of_one_cluster_that_cannot_be_read_are_not_taken_for_none(settings, tmp_path):
-    """Its callers' weights would go back to local-first."""
+@pytest.mark.parametrize("serving", [{"west": 1, "east": 1}, {"east": 1}], ids=["heartbeats", "no heartbeat"])
+async def test_rules_of_one_cluster_that_cannot_be_read_are_not_taken_for_none(settings, tmp_path, serving):
+    """Its callers' weights would go back to local-first, also where its relays' report is lost together with them."""
     mesh = Flushed(settings, tmp_path)
     await mesh.solve(NOW)
+    await mesh.solve(NOW + 1)
     sent, kept = len(mesh.sent), dict(mesh.in_force)
-    mesh.serving = {"west": 1, "east": 1}
+    mesh.serving = serving
     del mesh.in_force["west"]
     rows = await mesh.solve(NOW + 16)
     assert len(mesh.sent) == sent
-    assert all(
-        "Redis has no ruleset of west, and relays serve version 1" in r["reason"] for r in rows.values()
-    )
+    assert all("Redis has no ruleset of west, where version 1 is in force" in r["reason"] for r in rows.values())
     mesh.in_force.update(kept)
     await mesh.solve(NOW + 20)
     assert len(mesh.sent) == sent + 1
+
+
+async def test_a_cluster_whose_rules_stay_away_is_waited_for_once(settings, tmp_path):
+    """It has left: after half a minute the others are solved without a word of it."""
+    mesh = Flushed(settings, tmp_path)
+    await mesh.solve(NOW)
+    await mesh.solve(NOW + 1)
+    mesh.serving = {"east": 1}
+    del mesh.in_force["west"]
+    for second, waits in ((2, True), (2 + PATIENCE_S, False), (3 + PATIENCE_S, False)):
+        rows = await mesh.solve(NOW + second)
+        assert any("Redis has no ruleset of west" in row["reason"] for row in rows.values()) == waits
 
 
 async def test_rules_that_nobody_writes_again_are_replaced_from_the_version_that_relays_serve(
