@@ -23,8 +23,8 @@ class LostRules:
         self._seen: dict[str, int] = {}  # versions that Redis had, by cluster
 
     def check(self, in_force: InForce | None, serving: Mapping[str, int], now: float) -> None:
-        """`serving`: versions by cluster, as relays report them; their reports may be lost, too. Raises UnknownRulesError
-        while the publisher may still write the rules again: what is made without them would undo what others have changed."""
+        """`serving`: versions by cluster, as relays report them; that may be lost, too. Raises UnknownRulesError while the
+        publisher may still write the rules again: what is made without them would undo what others have changed."""
         self.version = 0 if in_force is not None else min(serving.values(), default=0)
         known = in_force.versions if in_force is not None else {}
         expected = {**self._seen, **{c: version for c, version in serving.items() if version}}

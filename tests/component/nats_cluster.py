@@ -72,12 +72,8 @@ class Pod:
     """One server and its reloader, with the volume that both have mounted."""
 
     def __init__(self, folder: Path, index: int, client: int) -> None:
-        self.folder, self.name, self.client, self.monitor = (
-            folder,
-            f"spillway-nats-{index}",
-            client,
-            servers.free_port(),
-        )
+        self.folder, self.name, self.client = folder, f"spillway-nats-{index}", client
+        self.monitor, self.leaf = servers.free_port(), servers.free_port()
         (folder / "run").mkdir(parents=True)
         self.config = Volume(folder / "config")
         self.server = servers.Server(
@@ -141,6 +137,7 @@ class Cluster:
         ports = {
             "0.0.0.0:4222": f"127.0.0.1:{pod.client}",
             "0.0.0.0:6222": f"127.0.0.1:{route}",
+            "0.0.0.0:7422": f"127.0.0.1:{pod.leaf}",
             "0.0.0.0:8222": f"127.0.0.1:{pod.monitor}",
             "store_dir: /data": f"store_dir: {pod.folder}/data",
         }

@@ -1,5 +1,6 @@
 """The servers that infra/helm/spillway-global may bring along, with the very configuration that it renders."""
 
+import contextlib
 import os
 import secrets
 import ssl
@@ -14,6 +15,8 @@ import nats
 import nats_cluster
 import pytest
 import redis
+from leaf_node import NAME as LEAF
+from leaf_node import leaf_node
 from nats_cluster import Cluster, Pod
 from spillway_contracts import names
 from spillway_lab.testing import servers
@@ -26,7 +29,7 @@ CHART = servers.ROOT / "infra/helm/spillway-global"
 VALUES = {
     "image": {"registry": "registry.example/spillway"},
     "kafka": {"brokers": "kafka.example:9093", "clusters": ["west"]},
-    "bundled": {"nats": {"enabled": True, "replicas": 3}, "redis": {"enabled": True}},
+    "bundled": {"nats": {"enabled": True, "replicas": 3, "leafNodes": True}, "redis": {"enabled": True}},
 }
 
 
@@ -150,6 +153,53 @@ async def test_rulesets_outlive_one_of_three_nats_servers(cluster: Cluster):
         await eventually_async(lambda: _tried(is_read), "the ruleset of before")
         await eventually_async(lambda: _tried(lambda: bucket.put("west", b"after")), "the next ruleset")
         assert (await bucket.get("west")).value == b"after"
+
+
+async def test_a_leaf_node_outlives_the_server_that_it_is_connected_to(cluster: Cluster, tmp_path: Path):
+    """At a leaf node in front of the three, the relay's user hears of rulesets and reads its own; another server takes the
+    leaf when its own is killed, and the leaf lets nothing through that the user may not."""
+    key = f"$KV.{names.NATS_BUCKET_RULESETS}"
+    get = f"$JS.API.DIRECT.GET.KV_{names.NATS_BUCKET_RULESETS}.{key}"
+    leaf = leaf_node(tmp_path / "leaf", cluster)
+    inbox = names.NATS_INBOX_RELAY.format(cluster="west")
+    async with cluster.user("publisher") as publisher:
+        js = publisher.jetstream(timeout=5)
+        await eventually_async(lambda: _tried(lambda: jetstream.ensure(js, 1 << 20, 3)), "streams and bucket")
+        bucket = await js.key_value(names.NATS_BUCKET_RULESETS)
+        with servers.running(leaf):
+            relay = await nats.connect(leaf.url, tls=cluster.context(), inbox_prefix=inbox)
+            heard: list[bytes] = []
+            await relay.subscribe(f"{key}.west", cb=_into(heard))
+            await eventually_async(lambda: _at(cluster, LEAF) is not None, "the leaf is connected")
+            for word in (b"before", b"after"):
+                await eventually_async(
+                    lambda word=word: _tried(lambda: bucket.put("west", word)), "a ruleset"
+                )
+                await eventually_async(lambda word=word: word in heard, f"word of {word!r}")
+                assert (await relay.request(f"{get}.west", b"", timeout=5)).data == word
+                if word == b"before":
+                    _at(cluster, LEAF).server.kill()
+                    await eventually_async(lambda: _at(cluster, LEAF) is not None, "another takes the leaf")
+            await bucket.put("east", b"of another")
+            with pytest.raises((nats.errors.TimeoutError, nats.errors.NoRespondersError)):
+                await relay.request(f"{get}.east", b"", timeout=2)
+            await relay.close()
+
+
+def _into(heard: list[bytes]):
+    async def note(message) -> None:
+        heard.append(message.data)
+
+    return note
+
+
+def _at(cluster: Cluster, leaf: str) -> Pod | None:
+    """The server that a leaf node is connected to now."""
+    for pod in cluster.pods:
+        with contextlib.suppress(OSError):
+            if leaf in {one["name"] for one in pod.monitored("leafz").get("leafs", [])}:
+                return pod
+    return None
 
 
 async def test_replicas_are_changed_while_the_bucket_is_there(cluster: Cluster):

@@ -52,7 +52,9 @@ async def test_rules_of_one_cluster_that_cannot_be_read_are_not_taken_for_none(s
     del mesh.in_force["west"]
     rows = await mesh.solve(NOW + 16)
     assert len(mesh.sent) == sent
-    assert all("Redis has no ruleset of west, where version 1 is in force" in r["reason"] for r in rows.values())
+    assert all(
+        "Redis has no ruleset of west, where version 1 is in force" in r["reason"] for r in rows.values()
+    )
     mesh.in_force.update(kept)
     await mesh.solve(NOW + 20)
     assert len(mesh.sent) == sent + 1
