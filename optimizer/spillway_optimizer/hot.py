@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
-from spillway_contracts import ContractError, hold, names, traffic_class
+from spillway_contracts import ContractError, hold, names, redis_client, traffic_class
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
 from spillway_optimizer.rules import RuleKey, Rules, of_ruleset
@@ -22,7 +22,7 @@ _TIMEOUT_S = 2.0
 
 def connect(url: str, options: Mapping[str, Any] | None = None) -> Redis:
     """`options`: of the connection, beside the url."""
-    return Redis.from_url(
+    return redis_client.connect(
         url,
         **(options or {}),
         decode_responses=True,

@@ -39,7 +39,9 @@ func TestNATSOverTLS(t *testing.T) {
 	for path, content := range map[string][]byte{files.CA: authority.PEM, files.Cert: pair.Cert, files.Key: pair.Key} {
 		must(t, os.WriteFile(path, content, 0o600))
 	}
-	ours, foreign := startTLSNATS(t, authority), startTLSNATS(t, identitytest.NewAuthority())
+	stranger, strangers := identitytest.NewAuthority(), filepath.Join(folder, "strangers.crt")
+	must(t, os.WriteFile(strangers, stranger.PEM, 0o600))
+	ours, foreign := startTLSNATS(t, authority), startTLSNATS(t, stranger)
 	for _, test := range []struct {
 		name      string
 		to        source.NATS
@@ -47,6 +49,9 @@ func TestNATSOverTLS(t *testing.T) {
 	}{
 		{"ours", source.NATS{URL: ours, CA: files.CA, Cert: files.Cert, Key: files.Key}, true},
 		{"no client certificate", source.NATS{URL: ours, CA: files.CA}, false},
+		{"the machine's roots", source.NATS{URL: ours, CA: source.System, Cert: files.Cert, Key: files.Key}, true},
+		{"an authority that the machine does not know", source.NATS{URL: foreign, CA: source.System, Cert: files.Cert, Key: files.Key}, false},
+		{"an authority that only the machine knows", source.NATS{URL: ours, CA: strangers, Cert: files.Cert, Key: files.Key}, false},
 		{"another authority", source.NATS{URL: foreign, CA: files.CA, Cert: files.Cert, Key: files.Key}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,7 +22,23 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(run(m))
+}
+
+// run gives the machine of the tests a root certificate: the tests' authority. Go reads them once per process.
+func run(m *testing.M) int {
+	folder, err := os.MkdirTemp("", "roots")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "roots.crt")
+	if err := os.WriteFile(file, authority.PEM, 0o600); err != nil {
+		panic(err)
+	}
+	os.Setenv("SSL_CERT_FILE", file)
+	os.Setenv("SSL_CERT_DIR", folder)
+	return m.Run()
 }
 
 func relayProcess(env ...string) (*exec.Cmd, *bytes.Buffer) {

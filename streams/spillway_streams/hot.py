@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as TimedOut
-from spillway_contracts import names
+from spillway_contracts import names, redis_client
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
 from spillway_streams.counters import Counters
@@ -53,7 +52,7 @@ class Boards:
     ) -> None:
         """A key expires after `expiry_s` without a write, a field that nobody owns or keeps once it is `hold_s` older
         than the newest one. `options`: of the connection, beside the url."""
-        self._redis = Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2, **(options or {}))
+        self._redis = redis_client.connect(url, socket_timeout=2, socket_connect_timeout=2, **(options or {}))
         self._expiry_s, self._hold_s = expiry_s, hold_s
         self._status = status
         self._counters = counters or Counters()

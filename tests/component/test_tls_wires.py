@@ -134,7 +134,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
             front.close()
 
 
-def _trusting(authority: Path) -> dict[str, str]:
+def _trusting(authority: Path | str) -> dict[str, str]:
     return {f"SPILLWAY_{server}_CA": str(authority) for server in ("NATS", "REDIS", "CLICKHOUSE")}
 
 
@@ -188,11 +188,23 @@ def test_it_is_in_order_over_tls(world: Servers, migrated: None, tmp_path: Path,
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_a_managed_server_is_trusted_by_the_systems_roots(
+    world: Servers, migrated: None, tmp_path: Path, name: str
+):
+    """With `system` in place of a file a program trusts what the machine trusts: here, the servers' authority."""
+    roots = {"SSL_CERT_FILE": str(world.tls.ca), "SSL_CERT_DIR": str(tmp_path)}
+    with program(name, tmp_path, world.environment | _trusting("system") | roots) as port:
+        eventually(lambda: servers.healthy(port), "in order", seen=lambda: [told(port)])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_servers_of_another_authority_hear_nothing(world: Servers, migrated: None, tmp_path: Path, name: str):
-    """The program says what is not reached, and not a byte of its own, a password least of all, goes to them."""
+    """The program says what is not reached, and not a byte of its own, a password least of all, goes to them. That the
+    machine trusts their authority changes nothing: a file is trusted alone."""
     before = [front.passed for front in world.fronts]
     stranger = tls_files(tmp_path / "stranger").ca
-    with program(name, tmp_path, world.environment | _trusting(stranger)) as port:
+    roots = {"SSL_CERT_FILE": str(world.tls.ca)}
+    with program(name, tmp_path, world.environment | _trusting(stranger) | roots) as port:
         refused = sum(front.refused for front in world.fronts)
         eventually(
             lambda: sum(front.refused for front in world.fronts) > refused + 1, "two tries that ended at once"

@@ -73,6 +73,27 @@ def test_a_corrected_password_sends_what_waited(brokers, tls, tmp_path, clean_en
     assert span_keys(messages) == [(trace_id, (1).to_bytes(8, "big"))]
 
 
+def test_a_managed_broker_is_trusted_by_the_systems_roots(brokers, tls, tmp_path, clean_environment):
+    """With `system` in place of a file the collector trusts what its machine trusts: here, the broker's authority."""
+    clear, secure = brokers
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    environment = client(tls, password) | {
+        "SPILLWAY_KAFKA_TLS_CA": "system",
+        "SSL_CERT_FILE": str(tls.ca),
+        "SSL_CERT_DIR": str(tmp_path),
+    }
+    running = collector(tmp_path / "collector", secure, clean_environment | environment)
+    running.server.start()
+    trace_id = secrets.token_bytes(16)
+    try:
+        running.export_grpc(spans_request([trace_id]).SerializeToString())
+        messages = messages_of(clear, [trace_id], 1)
+    finally:
+        running.server.stop()
+    assert span_keys(messages) == [(trace_id, (1).to_bytes(8, "big"))]
+
+
 def test_a_broker_of_another_authority_gets_nothing(brokers, tls, tmp_path, clean_environment):
     """A broker whose certificate the bundle does not sign is not spoken to: spans stay, nothing is dropped."""
     _, secure = brokers

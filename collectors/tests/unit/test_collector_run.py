@@ -143,6 +143,14 @@ def test_certificates_and_user_reach_the_exporter_without_their_values(launch):
     ]
 
 
+def test_the_systems_roots_are_the_collectors_own_default(launch):
+    """`system` is no file: the collector trusts the machine's root certificates where no file is named; TLS is on."""
+    home = {"SPILLWAY_KAFKA": "127.0.0.1:9092", "SPILLWAY_KAFKA_TLS_CA": "system"}
+    assert added(launch(GOOD | home)) == []
+    done = launch(GOOD | home | {"SPILLWAY_KAFKA_TLS": "off"})
+    assert done.returncode == 64 and "SPILLWAY_KAFKA_TLS_CA: set, although" in done.stderr
+
+
 def test_tls_of_the_receivers_is_added_by_its_certificate(launch):
     """A certificate makes senders speak TLS, a client CA makes them show one."""
     server = {"SPILLWAY_OTLP_TLS_CERT": HERE, "SPILLWAY_OTLP_TLS_KEY": HERE}

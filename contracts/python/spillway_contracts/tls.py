@@ -3,11 +3,17 @@
 import ssl
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+# A file of authorities, or the root certificates of this machine: those that managed servers' certificates chain to.
+Authorities = Literal["system"] | Path
 
 
-def check(authorities: Path) -> None:
-    """ValueError unless the file holds certificates."""
+def check(authorities: Authorities) -> None:
+    """ValueError unless the file holds certificates, or this machine has root certificates."""
+    if authorities == "system":
+        _check_system()
+        return
     try:
         ssl.create_default_context(cafile=str(authorities))
     except (OSError, ValueError) as error:
@@ -28,13 +34,25 @@ def check_pair(certificate: Path | None, key: Path | None) -> None:
             raise ValueError(f"{names} are no readable PEM certificate and its key: {_why(error)}") from None
 
 
-def context(authorities: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+def context(authorities: Authorities | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
     """Checks servers' certificates and names against these authorities, None: the system's. Raises OSError."""
     made = _Renewed(ssl.PROTOCOL_TLS_CLIENT)
-    if authorities is None:
+    if authorities in (None, "system"):
         made.load_default_certs()
+        authorities = None
     made.follow(authorities, certificate, key)
     return made
+
+
+def _check_system() -> None:
+    """OpenSSL reads its folder only when it verifies: an image without roots would show in the first handshake."""
+    places = ssl.get_default_verify_paths()
+    file, folder = places.cafile, places.capath
+    if not (file and Path(file).stat().st_size) and not (folder and any(Path(folder).iterdir())):
+        raise ValueError(
+            f"system: no root certificates in {places.openssl_cafile} or {places.openssl_capath}; "
+            "install the package ca-certificates, or name a PEM file"
+        )
 
 
 def _why(error: Exception) -> str:

@@ -1,5 +1,8 @@
 """What every box asks of its connections, as fields for its settings (prefix SPILLWAY_) and checks at the start.
 
+An authority (`…_CA`) is a PEM file, whose certificates alone are trusted, or `system`: the root certificates of this
+machine, which the certificates of managed servers chain to. Not set is `system`.
+
 TLS is the rule. Towards Kafka it is off by SPILLWAY_KAFKA_TLS=off, or where every broker is this machine and nothing of
 TLS or SASL is set. A URL in clear (nats, redis, clickhouse) is taken towards this machine, or anywhere with
 SPILLWAY_PLAINTEXT=allow: a network that is a host's own. No error repeats a value that may be a secret.
@@ -15,6 +18,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from pydantic import BaseModel, SecretStr, ValidationInfo, field_validator
 
 from spillway_contracts import tls
+from spillway_contracts.tls import Authorities
 
 PLAINTEXT = "SPILLWAY_PLAINTEXT"
 # scheme in clear -> scheme over TLS
@@ -81,8 +85,8 @@ def _url(value: Any, plain: str) -> Any:
     return value
 
 
-def _authority(value: Path | None, info: ValidationInfo, url: str, plain: str) -> Path | None:
-    """An authority's file, which is read, beside a URL over TLS."""
+def _authority(value: Authorities | None, info: ValidationInfo, url: str, plain: str) -> Authorities | None:
+    """An authority's file, which is read, or the system's, beside a URL over TLS."""
     if value is not None:
         tls.check(value)
         given = info.data.get(url)
@@ -95,7 +99,7 @@ class RedisWire(BaseModel):
     """Over rediss:// the server's certificate is checked against the authority, unset: the system's, and its name."""
 
     redis_url: Any
-    redis_ca: Path | None = None
+    redis_ca: Authorities | None = None
 
     @field_validator("redis_url", check_fields=False)
     @classmethod
@@ -104,22 +108,21 @@ class RedisWire(BaseModel):
 
     @field_validator("redis_ca")
     @classmethod
-    def _redis_ca(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+    def _redis_ca(cls, value: Authorities | None, info: ValidationInfo) -> Authorities | None:
         return _authority(value, info, "redis_url", "redis")
 
     def redis_options(self) -> dict[str, Any]:
-        """Keyword arguments for Redis.from_url; the file is read at every connection."""
+        """Keyword arguments for redis_client.connect; the file is read again when it changes."""
         if not _text(self.redis_url).startswith("rediss://"):
             return {}
-        given = {"ssl_ca_certs": str(self.redis_ca)} if self.redis_ca else {}
-        return {"ssl_cert_reqs": "required", "ssl_check_hostname": True, **given}
+        return {"tls": tls.context(self.redis_ca, None, None)}
 
 
 class ClickHouseWire(BaseModel):
     """Over clickhouses:// as RedisWire. `address` is the URL with the authority, for clickhouse-driver."""
 
     clickhouse_url: Any
-    clickhouse_ca: Path | None = None
+    clickhouse_ca: Authorities | None = None
 
     @field_validator("clickhouse_url", check_fields=False)
     @classmethod
@@ -128,7 +131,7 @@ class ClickHouseWire(BaseModel):
 
     @field_validator("clickhouse_ca")
     @classmethod
-    def _clickhouse_ca(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+    def _clickhouse_ca(cls, value: Authorities | None, info: ValidationInfo) -> Authorities | None:
         return _authority(value, info, "clickhouse_url", "clickhouse")
 
     @property
@@ -136,11 +139,14 @@ class ClickHouseWire(BaseModel):
         return with_authority(_text(self.clickhouse_url), self.clickhouse_ca)
 
 
-def with_authority(url: str, authority: Path | None) -> str:
-    """A URL of ClickHouse with the file of the server's authority among its options."""
-    if authority is None:
-        return url
+def with_authority(url: str, authority: Authorities | None) -> str:
+    """A URL of ClickHouse with the file of the server's authority among its options, or the system's file of roots."""
     parts = urlsplit(url)
+    if authority in (None, "system") and parts.scheme == "clickhouses":
+        # Without a file clickhouse-driver trusts the bundle of certifi where that is installed, else the system's.
+        authority = ssl.get_default_verify_paths().cafile
+    if authority in (None, "system"):
+        return url
     query = [*parse_qsl(parts.query), ("ca_certs", str(authority))]
     return urlunsplit(parts._replace(query=urlencode(query)))
 
@@ -149,7 +155,7 @@ class NatsWire(BaseModel):
     """As the relay: an authority demands TLS, the client's certificate and key come together."""
 
     nats_url: Any
-    nats_ca: Path | None = None
+    nats_ca: Authorities | None = None
     nats_cert: Path | None = None
     nats_key: Path | None = None
 
@@ -160,7 +166,7 @@ class NatsWire(BaseModel):
 
     @field_validator("nats_ca")
     @classmethod
-    def _nats_ca(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+    def _nats_ca(cls, value: Authorities | None, info: ValidationInfo) -> Authorities | None:
         return _authority(value, info, "nats_url", "nats")
 
     @field_validator("nats_key", mode="after")
@@ -186,7 +192,7 @@ class KafkaWire(BaseModel):
 
     kafka: str
     kafka_tls: Literal["on", "off"] | None = None
-    kafka_tls_ca: Path | None = None
+    kafka_tls_ca: Authorities | None = None
     kafka_tls_cert: Path | None = None
     kafka_tls_key: Path | None = None
     kafka_sasl: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None

@@ -4,6 +4,7 @@ import datetime
 import os
 import ssl
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from cryptography import x509
@@ -141,12 +142,49 @@ def test_an_authority_goes_with_tls_alone(tmp_path):
         assert set(wrong(kind, **{f"{field}_url": far, f"{field}_ca": tmp_path / "no"})) == {f"{field}_ca"}
     made = ClickHouseWire(clickhouse_url=far, clickhouse_ca=certificate)
     assert made.clickhouse_address.startswith(far) and "ca_certs=" in made.clickhouse_address
-    made = RedisWire(redis_url="rediss://far.test:1", redis_ca=certificate)
-    assert (
-        made.redis_options()["ssl_ca_certs"] == str(certificate)
-        and made.redis_options()["ssl_check_hostname"]
-    )
+    made = RedisWire(redis_url="rediss://far.test:1", redis_ca=certificate).redis_options()["tls"]
+    assert made.verify_mode == ssl.CERT_REQUIRED and made.check_hostname
     assert RedisWire(redis_url="redis://127.0.0.1:1").redis_options() == {}
+
+
+def trusted(context: ssl.SSLContext) -> set[str]:
+    """Common names of the authorities that a context trusts."""
+    return {dict(s[0] for s in authority["subject"])["commonName"] for authority in context.get_ca_certs()}
+
+
+def contexts(authority: Path | str) -> dict[str, ssl.SSLContext]:
+    """What each wire's client is given for TLS, by the wire; ClickHouse's client gets a URL."""
+    return {
+        "kafka": KafkaWire(kafka=BROKERS, kafka_tls_ca=authority).kafka_client()["ssl_context"],
+        "redis": RedisWire(redis_url="rediss://far.test:1", redis_ca=authority).redis_options()["tls"],
+        "nats": NatsWire(nats_url="nats://localhost:1", nats_ca=authority).nats_tls(),
+    }
+
+
+def test_the_systems_roots_are_trusted_where_they_are_named_and_nowhere_else(tmp_path, monkeypatch):
+    """`system` is this machine's root certificates; a file is trusted without them."""
+    (root, _), (own, _) = pair(tmp_path, "root"), pair(tmp_path, "own")
+    monkeypatch.setenv("SSL_CERT_FILE", str(root))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    assert {wire: trusted(made) for wire, made in contexts("system").items()} == dict.fromkeys(
+        ("kafka", "redis", "nats"), {"root"}
+    )
+    assert {wire: trusted(made) for wire, made in contexts(own).items()} == dict.fromkeys(
+        ("kafka", "redis", "nats"), {"own"}
+    )
+    url = "clickhouses://far.test:1/x"
+    address = ClickHouseWire(clickhouse_url=url, clickhouse_ca="system").clickhouse_address
+    assert address == f"{url}?{urlencode({'ca_certs': str(root)})}"
+
+
+def test_a_machine_without_root_certificates_is_told_so(tmp_path, monkeypatch):
+    """At the start, with where they were looked for; not by a server that nobody trusts."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    found = wrong(KafkaWire, kafka=BROKERS, kafka_tls_ca="system")
+    assert "system: no root certificates in " in found["kafka_tls_ca"]
+    found = wrong(RedisWire, redis_url="redis://localhost:1", redis_ca="system")
+    assert "no root certificates" in found["redis_ca"]
 
 
 def test_an_authority_or_a_certificate_makes_nats_speak_tls(tmp_path):

@@ -10,12 +10,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import redis.asyncio
 from google.protobuf import json_format
 from redis.exceptions import RedisError
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
-from spillway_contracts import names
+from spillway_contracts import names, redis_client
 
 from spillway_publisher.telemetry import Telemetry
 
@@ -51,7 +50,7 @@ class HotState:
     ) -> None:
         """`options`: of the connection, beside the url."""
         more = options or {}
-        self._redis = redis.asyncio.from_url(url, socket_timeout=2, socket_connect_timeout=2, **more)
+        self._redis = redis_client.connect(url, socket_timeout=2, socket_connect_timeout=2, **more)
         self._telemetry, self._refresh_s = telemetry, refresh_s
         self._values: dict[str, Value] = {}
         self._rulesets: dict[str, Ruleset] = {}

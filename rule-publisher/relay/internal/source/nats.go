@@ -11,10 +11,13 @@ import (
 	"spillway.dev/relay/internal/count"
 )
 
+// System names the root certificates of the machine in place of a file of authorities.
+const System = "system"
+
 // NATS says how to reach the servers. Files are read at each connection, so they may be rotated.
 type NATS struct {
 	URL       string // one or more, separated by commas; holds the password
-	CA        string // PEM file of the authorities of tls:// servers; "": those of the machine
+	CA        string // PEM file of the authorities of tls:// servers, or System; "": those of the machine
 	Cert, Key string // PEM files of a client certificate; both or none
 }
 
@@ -64,7 +67,11 @@ func Connect(to NATS, cluster string, refusal *Refusal, counters *count.Counters
 			log.Warn("NATS", "error", err)
 		}),
 	}
-	if to.CA != "" {
+	switch to.CA {
+	case "":
+	case System:
+		options = append(options, nats.Secure()) // as an authority of one's own, it demands TLS
+	default:
 		options = append(options, nats.RootCAs(to.CA))
 	}
 	if to.Cert != "" {
