@@ -21,7 +21,7 @@ from spillway_contracts.wires import ClickHouseWire
 
 from . import grants
 from .grants import Role
-from .variants import VariantName
+from .variants import CLUSTERED, VariantName
 
 EXIT_USAGE = 64  # sysexits.h EX_USAGE
 
@@ -115,6 +115,12 @@ def _accounts(path: Path) -> dict[str, str]:
     return found
 
 
+class UsersConfig(ClickHouseWire, _Settings):
+    """What `spillway_clickhouse.users` needs: the URL of a user who may make users."""
+
+    clickhouse_url: str
+
+
 class MigrateConfig(ClickHouseWire, _Settings):
     """What `spillway_clickhouse.migrate` needs; the wait is in seconds."""
 
@@ -126,7 +132,7 @@ class MigrateConfig(ClickHouseWire, _Settings):
 
     @model_validator(mode="after")
     def _cluster_of_a_variant(self) -> MigrateConfig:
-        if bool(self.clickhouse_cluster) != (self.clickhouse_variant != "single"):
+        if bool(self.clickhouse_cluster) != (self.clickhouse_variant in CLUSTERED):
             raise ValueError(
                 "SPILLWAY_CLICKHOUSE_CLUSTER: goes with variant replicated or distributed, and these with it"
             )

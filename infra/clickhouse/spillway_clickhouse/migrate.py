@@ -139,8 +139,7 @@ def migrate(
     migrations = varied(read_folder(folder), target)
     wait(server, seconds)
     with Client.from_url(server) as client:
-        where = target.on_cluster if cluster else ""
-        client.execute(f"CREATE DATABASE IF NOT EXISTS {_quoted(database)}{where}")
+        client.execute(f"CREATE DATABASE IF NOT EXISTS {_quoted(database)}{target.on_cluster}")
     with Client.from_url(url) as client:
         _run(client, "schema_migrations", statements([_RECORD], target)[0])
         applied = dict(client.execute("SELECT file, sha256 FROM schema_migrations FINAL"))

@@ -1,6 +1,8 @@
 """The same DDL for one server, for replicas and for shards: statement -> statements. Pure.
 
 single       as written
+cloud        as written, for a managed service that replicates by itself: it puts an engine of its own in place of
+             MergeTree, and repeats every statement on all servers. The deduplication window is the replicated one
 replicated   ENGINE = X becomes ReplicatedX, everything runs ON CLUSTER
 distributed  also, a table that says `COMMENT 'sharded by <columns>'` becomes `<table>_local` on every shard under a
              Distributed table of its own name; one that says `COMMENT 'whole on every node'` is one replicated
@@ -18,11 +20,15 @@ from typing import Literal, get_args
 
 from .sql import Token, tokens
 
-VariantName = Literal["single", "replicated", "distributed"]
+VariantName = Literal["single", "cloud", "replicated", "distributed"]
 VARIANTS = get_args(VariantName)
+# Those that name a cluster of the servers.
+CLUSTERED = ("replicated", "distributed")
 WHOLE = "whole on every node"
 _SHARDED = re.compile(r"sharded by ([a-z_]+(?:, [a-z_]+)*)")
 _WINDOW = "non_replicated_deduplication_window"
+# Bounded by time, too: ClickHouse's own hour is less than Kafka keeps messages, and less than a job may be away.
+_REPLICATED_WINDOW = "replicated_deduplication_window_seconds = 604800, replicated_deduplication_window"
 
 
 class VariantError(ValueError):
@@ -31,7 +37,7 @@ class VariantError(ValueError):
 
 @dataclass(frozen=True)
 class Target:
-    """Where the schema goes: the variant, the cluster's name ('' for single) and the database."""
+    """Where the schema goes: the variant, the cluster's name ('' where none is named) and the database."""
 
     variant: VariantName = "single"
     cluster: str = ""
@@ -39,6 +45,8 @@ class Target:
 
     @property
     def on_cluster(self) -> str:
+        if self.variant not in CLUSTERED:
+            return ""
         return f" ON CLUSTER {_literal(self.cluster)}"
 
 
@@ -148,8 +156,9 @@ def _create(statement: _Statement, target: Target, columns: tuple[str, ...]) -> 
     found = tokens(text)
     for token in reversed(found):  # from the end: positions before it stay
         if token.upper == _WINDOW.upper():
-            text = text[: token.start] + _WINDOW.removeprefix("non_") + text[token.end :]
-    text = _replicated(text, found, name, is_whole)
+            text = text[: token.start] + _REPLICATED_WINDOW + text[token.end :]
+    if target.variant != "cloud":
+        text = _replicated(text, found, name, is_whole)
     if not is_sharded:
         return (text,)
     return text, _distributed("CREATE TABLE IF NOT EXISTS", statement.name, target, columns)

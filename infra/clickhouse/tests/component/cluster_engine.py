@@ -49,7 +49,7 @@ def main(folder: Path, ddl: Path, variant: str) -> None:
     connection.run("USE plain")
     for text in texts:
         connection.run(_REPLICATED.sub(r"\1(\2)", text).replace("'replicas'", "'plain'").replace(
-            "replicated_deduplication_window", "non_replicated_deduplication_window"))  # fmt: skip
+            "replicated_deduplication_window = ", "non_replicated_deduplication_window = "))  # fmt: skip
     for spans in (1, 3, 2):
         connection.run(ROWS.format(spans=spans))
     sums = connection.rows("SELECT count(), sum(trace_spans), any(source_cluster) FROM calls FINAL")

@@ -1,6 +1,7 @@
 """Variants of the schema in the real engine: all of them parse; tables are created as far as one engine can."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from clickhouse_driver import Client
 from spillway_clickhouse.migrate import read_folder, varied
-from spillway_clickhouse.variants import VARIANTS, Target
+from spillway_clickhouse.variants import CLUSTERED, VARIANTS, Target
 
 pytestmark = pytest.mark.component
 
@@ -19,7 +20,7 @@ ENGINE = Path(__file__).with_name("cluster_engine.py")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_statement_parses(server_url, variant):
     """ClickHouse's own parser takes each statement of each variant."""
-    target = Target(variant, "" if variant == "single" else "mesh", "spillway")
+    target = Target(variant, "mesh" if variant in CLUSTERED else "", "spillway")
     texts = [text for migration in varied(read_folder(DDL), target) for text in migration.statements]
     with Client.from_url(server_url) as client:
         for text in texts:
@@ -44,3 +45,31 @@ def test_tables_of_a_cluster(tmp_path, variant):
         "ReplicatedMergeTree", "ReplicatedReplacingMergeTree"
     }  # fmt: skip
     assert found["calls"] == [["50", "150", ""]] or found["calls"] == [[50, 150, ""]]
+
+
+def test_a_cloud_schema_is_made_without_a_cluster(database):
+    """The command takes the variant as the install path gives it. The server's own engine is kept, here MergeTree; the
+    window is the one that a replicated engine reads, and a database keeps the variant that it was made in."""
+    command = [sys.executable, "-m", "spillway_clickhouse.migrate", "--ddl", str(DDL), "--variant"]
+    environment = os.environ | {"SPILLWAY_CLICKHOUSE_URL": database}
+    for variant, code in (("cloud", 0), ("cloud", 0), ("single", 1)):
+        done = subprocess.run(
+            [*command, variant], env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == code, done.stderr
+    assert "variant single: the database was made as cloud" in done.stderr
+    with Client.from_url(database) as client:
+        made = dict(
+            client.execute(
+                "SELECT name, create_table_query FROM system.tables"
+                " WHERE database = currentDatabase() AND engine LIKE '%MergeTree'"
+            )
+        )
+    assert "calls" in made and "positions" in made
+    for name, text in made.items():
+        if name != "schema_migrations":
+            assert " replicated_deduplication_window = 10000" in text and "non_replicated" not in text, name
+    named = subprocess.run(
+        [*command, "cloud", "--cluster", "mesh"], env=environment, capture_output=True, text=True
+    )
+    assert named.returncode == 64 and "SPILLWAY_CLICKHOUSE_CLUSTER: goes with variant" in named.stderr

@@ -11,7 +11,12 @@ from spillway_clickhouse.sql import tokens
 from spillway_clickhouse.variants import Target, VariantError, statements
 
 DDL = Path(__file__).resolve().parents[4] / "contracts" / "clickhouse"
-REPLICATED, DISTRIBUTED = Target("replicated", "mesh", "d"), Target("distributed", "mesh", "d")
+CLOUD, REPLICATED, DISTRIBUTED = (
+    Target("cloud", "", "d"),
+    Target("replicated", "mesh", "d"),
+    Target("distributed", "mesh", "d"),
+)
+WINDOW = "replicated_deduplication_window_seconds = 604800, replicated_deduplication_window"
 TABLE = """CREATE TABLE IF NOT EXISTS t
 (
     a String, -- ENGINE = of a comment
@@ -40,9 +45,23 @@ def test_a_replicated_table():
         text.replace("EXISTS t", "EXISTS t ON CLUSTER 'mesh'")
         .replace("MergeTree(b)", "MergeTree('/clickhouse/tables/{shard}/{database}/t', '{replica}', b)")
         .replace("ENGINE = Repl", "ENGINE = ReplicatedRepl")
-        .replace("non_replicated", "replicated")
+        .replace("non_replicated_deduplication_window", WINDOW)
     )
     assert one(text, REPLICATED) == (expected,)
+
+
+def test_a_table_of_a_cloud_service():
+    """Engine and statement stay: the service replicates by itself, by an engine that reads the replicated window."""
+    text = TABLE.format("sharded by a")
+    assert one(text, CLOUD) == (text.replace("non_replicated_deduplication_window", WINDOW),)
+    others = [
+        "ALTER TABLE t ADD COLUMN c UInt8",
+        "DROP TABLE IF EXISTS t",
+        "CREATE OR REPLACE VIEW v AS SELECT 1",
+    ]
+    assert statements([text, *others], CLOUD)[1:] == [(other,) for other in others]
+    with pytest.raises(VariantError, match="CREATE MATERIALIZED VIEW"):
+        one("CREATE MATERIALIZED VIEW m TO t AS SELECT 1", CLOUD)
 
 
 def test_a_sharded_table():
@@ -137,5 +156,10 @@ def test_every_file_of_the_contracts_has_every_variant():
         made = [text for migration in varied(read_folder(DDL), target) for text in migration.statements]
         assert all("ON CLUSTER 'mesh'" in text for text in made)
         assert not any(re.search(r"ENGINE = (?!Replicated|Distributed)", text) for text in made)
+    cloud = [text for migration in varied(read_folder(DDL), CLOUD) for text in migration.statements]
+    assert "ON CLUSTER" not in "".join(cloud) and "non_replicated" not in "".join(cloud)
+    assert sum("replicated_deduplication_window = 10000" in text for text in cloud) == sum(
+        "ENGINE = " in text for text in cloud
+    )
     keys = dict(re.findall(r"Distributed\('mesh', 'd', '(\w+)_local', (.*)\)", "\n".join(made)))
     assert {keys[name] for name in ("calls", "edges", "spans")} == {"cityHash64(trace_id)"}

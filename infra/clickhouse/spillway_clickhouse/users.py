@@ -1,0 +1,162 @@
+"""Users of a server, with the rights of grants.yaml: what differs, and the statements that change it.
+
+    SPILLWAY_CLICKHOUSE_URL=clickhouses://ADMIN:PASSWORD@HOST:9440 \\
+    python -m spillway_clickhouse.users --file infra/clickhouse/grants.yaml --sums FOLDER [--apply] [--json]
+
+A user per role, of the role's name, with its rights and no others. Without --apply nothing is changed. FOLDER has a file
+per user with the SHA-256 sum of its password, as the Secret spillway-clickhouse-users has it. Users that exist keep their
+password; --set-passwords gives them the sums, too. Other users of the server are left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from clickhouse_driver import Client
+from clickhouse_driver.errors import Error
+
+from .config import UsersConfig, load
+from .grants import GrantsError, Role, read
+
+Ask = Callable[[str], list[tuple[Any, ...]]]  # statement -> rows
+_SUM = re.compile(r"[0-9a-f]{64}")
+_GRANT = re.compile(r"GRANT (.+) ON (\S+)")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is done to a user. `what` is for people and has no sum; `statement` has."""
+
+    user: str
+    what: str
+    statement: str
+
+
+def sums(folder: Path, roles: Iterable[str]) -> dict[str, str]:
+    """SHA-256 sums by user. GrantsError names the file that is missing or holds none."""
+    found = {}
+    for role in roles:
+        file = folder / role
+        try:
+            text = file.read_text().strip().lower()
+        except (OSError, UnicodeDecodeError) as error:
+            raise GrantsError(f"--sums: {file}: cannot be read: {type(error).__name__}") from None
+        if not _SUM.fullmatch(text):
+            raise GrantsError(f"--sums: {file}: must be the SHA-256 sum of a password, 64 hexadecimal digits")
+        found[role] = text
+    return found
+
+
+def plan(ask: Ask, roles: Iterable[Role], passwords: dict[str, str], set_passwords: bool) -> list[Change]:
+    """What a server lacks of these users, in order; nothing when it is as it should be."""
+    existing = {name for (name,) in ask("SELECT name FROM system.users")}
+    found = []
+    for role in roles:
+        name, by = role.name, f"IDENTIFIED WITH sha256_hash BY '{passwords[role.name]}'"
+        if name not in existing:
+            found.append(Change(name, "create user", f"CREATE USER {name} {by}"))
+        elif set_passwords:
+            found.append(Change(name, "set password", f"ALTER USER {name} {by}"))
+        privileges, others = _rights(ask, name) if name in existing else (set(), set())
+        wanted = {one for right in role.rights for one in _single(right)}
+        found += [Change(name, f"revoke {one}", f"REVOKE {one} FROM {name}") for one in sorted(others)]
+        if privileges != wanted:
+            # In one statement: nobody lacks a right meanwhile.
+            whole = f"GRANT {', '.join(role.rights)} TO {name} WITH REPLACE OPTION"
+            found.append(Change(name, _difference(privileges, wanted), whole))
+        if role.settings and (name not in existing or _settings(ask, name) != set(role.settings)):
+            text = ", ".join(f"{setting} = {value} READONLY" for setting, value in role.settings)
+            found.append(Change(name, f"set {text}", f"ALTER USER {name} SETTINGS {text}"))
+    return found
+
+
+def _difference(has: set[str], wanted: set[str]) -> str:
+    lines = [("grant", sorted(wanted - has)), ("revoke", sorted(has - wanted))]
+    return "; ".join(f"{verb} {', '.join(rights)}" for verb, rights in lines if rights)
+
+
+def _rights(ask: Ask, user: str) -> tuple[set[str], set[str]]:
+    """Single privileges of a user, 'SELECT ON db.table', and its roles."""
+    privileges, others = set(), set()
+    for (line,) in ask(f"SHOW GRANTS FOR {user}"):
+        text = line.partition(" TO ")[0]
+        if match := _GRANT.fullmatch(text):
+            option = " WITH GRANT OPTION" if line.endswith(" WITH GRANT OPTION") else ""
+            privileges |= {f"{one} ON {match[2]}{option}" for one in _words(match[1])}
+        elif text.startswith("REVOKE "):  # of a broader privilege, in part
+            privileges.add(text)
+        else:
+            others.add(text.removeprefix("GRANT "))
+    return privileges, others
+
+
+def _single(right: str) -> set[str]:
+    words, _, where = right.partition(" ON ")
+    return {f"{one} ON {where}" for one in _words(words)}
+
+
+def _words(text: str) -> list[str]:
+    """'SELECT(a, b), INSERT' -> ['SELECT(a, b)', 'INSERT']."""
+    return [word.strip() for word in re.split(r",(?![^(]*\))", text)]
+
+
+def _settings(ask: Ask, user: str) -> set[tuple[str, str]]:
+    text = (
+        "SELECT setting_name, value FROM system.settings_profile_elements "
+        f"WHERE user_name = '{user}' AND setting_name IS NOT NULL"
+    )
+    return {(name, value) for name, value in ask(text)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="spillway_clickhouse.users", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--file", type=Path, required=True, help="grants.yaml")
+    parser.add_argument(
+        "--sums", type=Path, required=True, help="folder: a file per user, the SHA-256 of its password"
+    )
+    parser.add_argument("--apply", action="store_true", help="change the server; otherwise it is only said")
+    parser.add_argument("--set-passwords", action="store_true", help="of users that exist, too")
+    parser.add_argument("--json", action="store_true", help="a list of {user, what} instead of lines")
+    arguments = parser.parse_args()
+    try:
+        roles = list(read(arguments.file).values())
+        passwords = sums(arguments.sums, [role.name for role in roles])
+    except GrantsError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(64) from None
+    config = load(UsersConfig)
+    try:
+        with Client.from_url(config.clickhouse_address) as client:
+            changes = plan(client.execute, roles, passwords, arguments.set_passwords)
+            if arguments.apply:
+                for change in changes:
+                    client.execute(change.statement)
+    except (Error, OSError) as error:
+        print(f"SPILLWAY_CLICKHOUSE_URL: {_without_sums(str(error))}", file=sys.stderr)
+        raise SystemExit(1) from None
+    if arguments.json:
+        print(
+            json.dumps([{k: v for k, v in asdict(change).items() if k != "statement"} for change in changes])
+        )
+    else:
+        print("".join(f"{change.user}: {change.what}\n" for change in changes), end="")
+    done = "changed" if arguments.apply else "to change; --apply does it"
+    print(f"{len(changes)} {done}" if changes else "nothing to change", file=sys.stderr)
+
+
+def _without_sums(text: str) -> str:
+    """A server repeats the statement that it refuses."""
+    return re.sub(r"[0-9a-f]{64}", "...", text.partition("Stack trace")[0].strip())
+
+
+if __name__ == "__main__":
+    main()
