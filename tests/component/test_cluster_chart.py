@@ -182,6 +182,35 @@ def test_what_is_not_said_is_denied(everything: list[dict]):
     assert ports("spillway-agent", "egress") == [4317, 10250]
 
 
+def test_a_managed_server_is_trusted_by_what_is_said_for_it():
+    """A key of the ConfigMap, or the images' root certificates, which need no ConfigMap; by default its ca.crt."""
+    for trust, wanted in (
+        ({}, ("/etc/spillway-secrets/trust/ca.crt", "/etc/spillway/trust/ca.crt")),
+        ({"kafka": "system", "nats": "nats.crt"}, ("system", "/etc/spillway/trust/nats.crt")),
+    ):
+        objects = render(REQUIRED | {"trust": trust})
+        for name, variable, authority in zip(
+            ("spillway-collector", "spillway-relay"),
+            ("SPILLWAY_KAFKA_TLS_CA", "SPILLWAY_NATS_CA"),
+            wanted,
+            strict=True,
+        ):
+            spec = one(objects, "StatefulSet", name)["spec"]["template"]["spec"]
+            assert {"name": variable, "value": authority} in spec["containers"][0]["env"]
+            [volume] = [v for v in spec["volumes"] if v["name"] == "trust"]
+            assert volume["configMap"]["optional"] is (authority == "system")
+
+
+def test_the_collectors_ports_to_kafka_may_be_said():
+    """Where brokers advertise other ports than those of the addresses that are given."""
+    [policy] = [
+        o["spec"]
+        for o in render(REQUIRED | {"networkPolicy": {"kafkaPorts": [9194, 9092]}})
+        if (o["kind"], o["metadata"]["name"]) == ("NetworkPolicy", "spillway-collector")
+    ]
+    assert policy["egress"] == [{"ports": [{"port": 9194}, {"port": 9092}]}]
+
+
 def test_selectors_find_their_pods(everything: list[dict]):
     """Every Service, budget, policy and autoscaler of the chart is about pods or workloads that it has."""
     sets = [o for o in everything if o["kind"] in {"StatefulSet", "DaemonSet"}]

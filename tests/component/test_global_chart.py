@@ -131,13 +131,62 @@ def test_each_pod_may_speak_to_the_servers_that_it_is_told_of(values: dict):
     if not values.get("networkPolicy", {}).get("enabled", True):
         assert policies == {}
         return
-    ports = {"KAFKA": 9093, "CLICKHOUSE_URL": 9440, "REDIS_URL": 6380, "NATS_URL": 4222}
+    kafka = int(values["kafka"].get("brokers", "bundled:9093").rpartition(":")[2])
+    ports = {"KAFKA": kafka, "CLICKHOUSE_URL": 9440, "REDIS_URL": 6380, "NATS_URL": 4222}
     for workload, template in charts.pods(objects):
         mine = policies[workload["metadata"]["name"]]["spec"]
         may = {p["port"] for rule in mine.get("egress", []) for p in rule["ports"]}
         told = {v["name"] for c in charts.containers(template) for v in c.get("env", [])}
         wanted = {port for name, port in ports.items() if f"SPILLWAY_{name}" in told}
         assert wanted <= may, charts.name(workload)
+
+
+def environment(objects: list[dict], name: str) -> dict[str, Any]:
+    """The variables with a value of the workload's first container."""
+    workload = next(w for w, _ in charts.pods(objects) if w["metadata"]["name"] == name)
+    container = workload["spec"]["template"]["spec"]["containers"][0]
+    return {v["name"]: v["value"] for v in container["env"] if "value" in v}
+
+
+def test_a_servers_authorities_are_the_bundles_unless_others_are_said_for_it():
+    """By default the ConfigMap's ca.crt; `system` is the image's root certificates, which need no ConfigMap."""
+    names = {"KAFKA_TLS_CA": "kafka", "CLICKHOUSE_CA": "clickhouse", "REDIS_CA": "redis", "NATS_CA": "nats"}
+    for trust, told in (
+        ({}, dict.fromkeys(names.values(), "/run/spillway/trust/ca.crt")),
+        (
+            {"kafka": "system", "redis": "redis.crt"},
+            {"kafka": "system", "redis": "/run/spillway/trust/redis.crt"},
+        ),
+        (dict.fromkeys(names.values(), "system"), dict.fromkeys(names.values(), "system")),
+    ):
+        objects = charts.render(CHART, LEAST | {"trust": trust})
+        for workload in ("spillway-graph", "spillway-optimizer", "spillway-topics", "spillway-migrate"):
+            found = environment(objects, workload)
+            for variable, server in names.items():
+                wanted = told.get(server, "/run/spillway/trust/ca.crt")
+                assert found.get(f"SPILLWAY_{variable}", wanted) == wanted, (workload, server)
+        template = charts.of(objects, "Deployment")["spillway-graph"]["spec"]["template"]
+        [volume] = [v for v in template["spec"]["volumes"] if v["name"] == "trust"]
+        assert volume["configMap"]["optional"] is (len(trust) == len(names))
+
+
+@pytest.mark.parametrize(
+    ("kafka", "said", "wanted"),
+    [
+        ("kafka-0.example:9092,kafka-1.example:19092,kafka-2.example:9092", [], [9092, 19092]),
+        ("kafka.example:9092", [9092, 9194], [9092, 9194]),
+    ],
+)
+def test_egress_to_kafka_is_to_the_ports_of_its_addresses(kafka: str, said: list[int], wanted: list[int]):
+    """Those of the brokers that are given, and no other; where brokers advertise others, those that are said."""
+    values = LEAST | {
+        "kafka": LEAST["kafka"] | {"brokers": kafka},
+        "networkPolicy": {"kafka": {"ports": said}},
+    }
+    policies = charts.of(charts.render(CHART, values), "NetworkPolicy")
+    for job in ("spillway-admit", "spillway-topics"):
+        [rule] = policies[job]["spec"]["egress"]
+        assert rule == {"ports": [{"port": port} for port in wanted]}
 
 
 def test_monitors_alerts_and_scaling():
@@ -214,6 +263,8 @@ def test_relays_of_other_clusters_reach_the_bundled_nats():
         ("streams.autoscaling.enabled", True),
         ("optimizer.resources", {"cpu": "1"}),
         ("networkPolicy.kafka.cidrs", ["kafka.example"]),
+        ("trust.kafak", "system"),
+        ("trust.kafka", "/etc/ssl/kafka.crt"),
         ("guardrails", "maximum_shift: 1"),
         ("papas", {}),
     ],

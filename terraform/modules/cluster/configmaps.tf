@@ -1,12 +1,14 @@
 # Files that relays and collectors read again when they change: outside the release, so that no pod restarts.
 locals {
+  # Of servers that have authorities of their own.
+  authorities = { for server, from in var.trust : "${server}.crt" => from if startswith(from, "-----BEGIN") }
   files = merge(
     {
       spillway-topology  = { "topology.yaml" = var.topology.topology_yaml }
       spillway-endpoints = { "endpoints.yaml" = var.topology.endpoints_yaml }
     },
     var.public == null ? {} : {
-      spillway-trust        = { "ca.crt" = var.public.trust }
+      spillway-trust        = merge({ "ca.crt" = var.public.trust }, local.authorities)
       spillway-ruleset-keys = { "keys.pem" = var.public.ruleset_keys }
     },
   )

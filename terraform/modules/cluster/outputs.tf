@@ -16,4 +16,9 @@ output "collector" {
 output "secrets" {
   description = "Names of the Secrets that the module made; empty where they exist already."
   value       = local.names
+
+  precondition {
+    condition     = var.public != null || length(local.authorities) == 0
+    error_message = "trust: certificates go into the ConfigMap spillway-trust, which the module makes with `public` alone; there put them into it as kafka.crt and so on, and say the key in the chart's values."
+  }
 }

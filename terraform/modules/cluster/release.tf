@@ -13,6 +13,9 @@ resource "helm_release" "this" {
     credentialsRevision = join("-", [for name in ["spillway-relay", "spillway-collector"] : tostring(lookup(local.revisions, name, 0))])
     relay               = { namespaces = var.namespaces }
     collector           = { kafka = { brokers = join(",", var.servers.kafka) } }
+    trust               = { for server, from in var.trust : server => from == "own" ? "ca.crt" : from == "system" ? from : "${server}.crt" }
+    # The chart knows Kafka's ports by the brokers. The address of NATS is in a Secret.
+    networkPolicy = { natsPorts = [tonumber(split(":", var.servers.nats)[1])] }
   })], var.values)
 
   depends_on = [kubernetes_secret_v1.this, kubernetes_config_map_v1.this]

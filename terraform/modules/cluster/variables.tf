@@ -79,6 +79,23 @@ variable "public" {
   default     = null
 }
 
+variable "trust" {
+  description = "By server (kafka, nats), what its certificate chains to: `own`, the authorities in `public` (the default); `system`, the public ones that the images know; or a managed server's authorities (PEM), for that server alone."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = length(setsubtract(keys(var.trust), ["kafka", "nats"])) == 0
+    error_message = "trust: servers are kafka, nats; there are: ${join(", ", keys(var.trust))}."
+  }
+
+  validation {
+    condition     = alltrue([for from in values(var.trust) : contains(["own", "system"], from) || startswith(from, "-----BEGIN CERTIFICATE-----")])
+    error_message = "trust: each is own, system or certificates (PEM)."
+  }
+}
+
 variable "identity" {
   description = "The cluster's entry of output `clusters` of modules/identity. null: the Secrets exist already, and the state holds none of them."
   type = object({

@@ -11,4 +11,9 @@ output "secrets" {
     condition     = !local.given || alltrue([for user in keys(local.permissions) : contains(keys(local.hashes), user)])
     error_message = "nats_user_files: a user there has no password in identity.nats_users; there are: ${join(", ", keys(local.permissions))}."
   }
+
+  precondition {
+    condition     = var.public != null || length(local.authorities) == 0
+    error_message = "trust: certificates go into the ConfigMap spillway-trust, which the module makes with `public` alone; there put them into it as kafka.crt and so on, and say the key in the chart's values."
+  }
 }

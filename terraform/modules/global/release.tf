@@ -17,6 +17,9 @@ resource "helm_release" "this" {
     # Some of its workloads read the topology once, at their start.
     topologyRevision = substr(sha256(var.topology_yaml), 0, 16)
     kafka            = { brokers = join(",", var.servers.kafka), clusters = var.clusters }
+    trust            = { for server, from in var.trust : server => from == "own" ? "ca.crt" : from == "system" ? from : "${server}.crt" }
+    # The chart knows Kafka's ports by the brokers. Other addresses are in Secrets.
+    networkPolicy = { for server in ["clickhouse", "nats", "redis"] : server => { ports = [tonumber(split(":", var.servers[server])[1])] } }
   })], var.values)
 
   depends_on = [kubernetes_secret_v1.this, kubernetes_config_map_v1.this]

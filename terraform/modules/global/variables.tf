@@ -71,6 +71,23 @@ variable "public" {
   default     = null
 }
 
+variable "trust" {
+  description = "By server (clickhouse, kafka, nats, redis), what its certificate chains to: `own`, the authorities in `public` (the default); `system`, the public ones that the images know; or a managed server's authorities (PEM), for that server alone."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = length(setsubtract(keys(var.trust), ["clickhouse", "kafka", "nats", "redis"])) == 0
+    error_message = "trust: servers are clickhouse, kafka, nats, redis; there are: ${join(", ", keys(var.trust))}."
+  }
+
+  validation {
+    condition     = alltrue([for from in values(var.trust) : contains(["own", "system"], from) || startswith(from, "-----BEGIN CERTIFICATE-----")])
+    error_message = "trust: each is own, system or certificates (PEM)."
+  }
+}
+
 variable "identity" {
   description = "Of modules/identity: passwords by server and role, the key that signs, NATS users with bcrypt hashes, Kafka users with passwords, server certificates. null: the Secrets exist already, and the state holds none of them."
   type = object({

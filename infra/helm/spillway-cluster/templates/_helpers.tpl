@@ -25,6 +25,18 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 {{ .name }}.{{ .root.Release.Namespace }}.svc.{{ .root.Values.cluster.dnsDomain }}
 {{- end }}
 
+{{/* Ports of the brokers, as a list in JSON: those that are said, else those of their addresses. */}}
+{{- define "spillway.kafkaPorts" -}}
+{{- $ports := .Values.networkPolicy.kafkaPorts }}
+{{- if not $ports }}{{ range splitList "," .Values.collector.kafka.brokers }}{{ $ports = append $ports (splitList ":" . | last | int) }}{{ end }}{{ end -}}
+{{ $ports | uniq | toJson }}
+{{- end }}
+
+{{/* Where a program finds the authorities of a server. Given: the folder, and a key of the ConfigMap or system. */}}
+{{- define "spillway.authority" -}}
+{{- if eq (last .) "system" }}system{{ else }}{{ first . }}/{{ last . }}{{ end -}}
+{{- end }}
+
 {{/* SPILLWAY_XDS_MESH: sidecars of the named namespaces of an Istio mesh. */}}
 {{- define "spillway.mesh" -}}
 {{- $all := list -}}

@@ -58,11 +58,26 @@ capabilities: {drop: [ALL]}
   valueFrom: {secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}}
 {{- end }}
 
+{{/* Where a program finds the authorities of a server. Given: a key of the ConfigMap, or system. */}}
+{{- define "spillway.authority" -}}
+{{- if eq . "system" }}system{{ else }}/run/spillway/trust/{{ . }}{{ end -}}
+{{- end }}
+
+{{- define "spillway.brokers" -}}
+{{ .Values.kafka.brokers | default "spillway-kafka-kafka-bootstrap:9093" }}
+{{- end }}
+
+{{/* Ports of the brokers' addresses, as a list in JSON. */}}
+{{- define "spillway.kafkaPorts" -}}
+{{- $ports := list }}{{ range splitList "," (include "spillway.brokers" .) }}{{ $ports = append $ports (splitList ":" . | last | int) }}{{ end -}}
+{{ $ports | uniq | toJson }}
+{{- end }}
+
 {{- define "spillway.kafkaEnvironment" -}}
-- {name: SPILLWAY_KAFKA, value: {{ .root.Values.kafka.brokers | default "spillway-kafka-kafka-bootstrap:9093" | quote }}}
+- {name: SPILLWAY_KAFKA, value: {{ include "spillway.brokers" .root | quote }}}
 {{- if .root.Values.kafka.tls }}
 - {name: SPILLWAY_KAFKA_TLS, value: "on"}
-- {name: SPILLWAY_KAFKA_TLS_CA, value: /run/spillway/trust/ca.crt}
+- {name: SPILLWAY_KAFKA_TLS_CA, value: {{ include "spillway.authority" .root.Values.trust.kafka }}}
 {{- with .root.Values.kafka.sasl }}
 - {name: SPILLWAY_KAFKA_SASL, value: {{ . }}}
 - {name: SPILLWAY_KAFKA_SASL_PASSWORD_FILE, value: /run/spillway/kafka/kafka-password}
@@ -82,7 +97,7 @@ capabilities: {drop: [ALL]}
 {{- if has . $.servers }}
 {{ include "spillway.secret" (dict "secret" $.secret "key" (printf "SPILLWAY_%s_URL" (upper .))) }}
 {{- if not $.root.Values.plaintext }}
-- {name: {{ printf "SPILLWAY_%s_CA" (upper .) }}, value: /run/spillway/trust/ca.crt}
+- {name: {{ printf "SPILLWAY_%s_CA" (upper .) }}, value: {{ include "spillway.authority" (get $.root.Values.trust .) }}}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -106,7 +121,7 @@ capabilities: {drop: [ALL]}
 {{- define "spillway.volumes" -}}
 - {name: tmp, emptyDir: {sizeLimit: 256Mi}}
 - name: trust
-  configMap: {name: {{ .root.Values.trust.configMap }}, optional: {{ and .root.Values.plaintext (not .root.Values.kafka.tls) }}}
+  configMap: {name: {{ .root.Values.trust.configMap }}, optional: {{ or (and .root.Values.plaintext (not .root.Values.kafka.tls)) (deepEqual (list "system") (uniq (values (omit .root.Values.trust "configMap")))) }}}
 {{- if include "spillway.kafkaPassword" . }}
 - name: kafka
   secret: {secretName: {{ .secret }}, defaultMode: 0440, items: [{key: kafka-password, path: kafka-password}]}

@@ -38,6 +38,7 @@ module "global" {
   redis_user_file    = "${path.root}/../../../../infra/redis/users.acl"
   write_only_secrets = try(local.map.secrets.write_only, false)
   public             = local.public
+  trust              = try(local.map.global.trust, {})
   identity = local.existing ? null : {
     roles       = module.identity[0].roles
     signing_key = module.identity[0].signing_key

@@ -22,6 +22,7 @@ module "cluster" {
   servers            = { nats = local.map.global.servers.nats, kafka = local.map.global.servers.kafka }
   namespaces         = try(local.region.namespaces, [])
   public             = var.public
+  trust              = { for server, from in try(local.map.global.trust, {}) : server => from if contains(["kafka", "nats"], server) }
   identity           = var.identity
   write_only_secrets = try(local.map.secrets.write_only, false)
   topology = {

@@ -75,3 +75,22 @@ run "an_address_holds_no_password" {
   }
   expect_failures = [var.servers, var.name, var.chart]
 }
+
+run "a_managed_server_is_trusted_by_its_own_authorities" {
+  variables {
+    trust   = { kafka = "-----BEGIN CERTIFICATE-----\nof the provider", nats = "system" }
+    servers = { nats = "nats.example:4223", kafka = ["kafka.example:9092"] }
+  }
+  assert {
+    condition     = yamldecode(helm_release.this.values[0]).trust == { kafka = "kafka.crt", nats = "system" }
+    error_message = "a key of the ConfigMap, or the images' root certificates"
+  }
+  assert {
+    condition     = kubernetes_config_map_v1.this["spillway-trust"].data["kafka.crt"] == "-----BEGIN CERTIFICATE-----\nof the provider"
+    error_message = "a provider's authorities are trusted for that server alone"
+  }
+  assert {
+    condition     = yamldecode(helm_release.this.values[0]).networkPolicy.natsPorts == [4223]
+    error_message = "the policy opens the port of the address, which is in a Secret"
+  }
+}

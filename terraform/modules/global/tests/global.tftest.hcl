@@ -106,3 +106,52 @@ run "no_clusters_are_refused_before_anything_is_made" {
   }
   expect_failures = [var.clusters]
 }
+
+run "a_managed_server_is_trusted_by_its_own_authorities" {
+  variables {
+    trust = { kafka = "system", redis = "-----BEGIN CERTIFICATE-----\nof the provider" }
+    servers = {
+      nats       = "nats.example:4223"
+      kafka      = ["kafka.example:9092"]
+      redis      = "redis.example:25061"
+      clickhouse = "clickhouse.example:9440"
+    }
+  }
+  assert {
+    condition     = yamldecode(helm_release.this.values[0]).trust == { kafka = "system", redis = "redis.crt" }
+    error_message = "others keep the chart's default, the ConfigMap's ca.crt"
+  }
+  assert {
+    condition     = kubernetes_config_map_v1.this["spillway-trust"].data == tomap({ "ca.crt" = "authorities", "redis.crt" = "-----BEGIN CERTIFICATE-----\nof the provider" })
+    error_message = "a provider's authorities are trusted for that server alone"
+  }
+  assert {
+    condition     = { for server, policy in yamldecode(helm_release.this.values[0]).networkPolicy : server => policy.ports } == { clickhouse = [9440], nats = [4223], redis = [25061] }
+    error_message = "policies open the ports of the addresses, which are in Secrets; the chart knows Kafka's"
+  }
+}
+
+run "trust_is_of_known_servers" {
+  command = plan
+  variables {
+    trust = { kafak = "system" }
+  }
+  expect_failures = [var.trust]
+}
+
+run "trust_is_no_path" {
+  command = plan
+  variables {
+    trust = { kafka = "/etc/ssl/kafka.pem" }
+  }
+  expect_failures = [var.trust]
+}
+
+run "a_providers_authorities_need_the_modules_own_configmap" {
+  command = plan
+  variables {
+    public = null
+    trust  = { redis = "-----BEGIN CERTIFICATE-----\nof the provider" }
+  }
+  expect_failures = [output.secrets]
+}
