@@ -2,6 +2,7 @@
 refused everything else; and so is who shows no password, a wrong one, or a certificate of another authority."""
 
 import asyncio
+import json
 import os
 import secrets
 import ssl
@@ -223,6 +224,31 @@ async def _connect(**given) -> None:
         await admin.list_topics()
     finally:
         await admin.close()
+
+
+def test_rights_are_planned_before_they_are_created_and_only_what_is_missing_is(kafka, tmp_path):
+    """A plan names the entries and changes nothing; a second run creates none; what users may beyond the file is said and
+    stays. Users with principals of another name, as service accounts of a managed Kafka have, get theirs."""
+    principals = tmp_path / "principals.yaml"
+    principals.write_text("collector-north: User:sa-1a2b3c\n")
+    own = {"SPILLWAY_KAFKA": kafka.clear}
+    ask = ("acls", "--file", str(FILE), "--clusters", "north", "--principals", str(principals), "--json")
+
+    def created(*more: str) -> dict:
+        done = command(*ask, *more, **own)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    planned = created("--plan")
+    assert "User:sa-1a2b3c WRITE TOPIC otlp_spans.north" in planned["created"]
+    assert not any("collector-north" in line for line in planned["created"])
+    assert created("--plan") == planned
+    assert created()["created"] == planned["created"]
+    assert created()["created"] == []
+    assert "User:admit may READ TOPIC otlp_spans.west, from *" in planned["more"]
+    principals.write_text("collector-south: User:sa-1\n")
+    done = command(*ask, **own)
+    assert done.returncode == 64 and "--principals: collector-south: no such user" in done.stderr
 
 
 async def test_who_is_not_known_gets_no_connection(kafka, tmp_path):
