@@ -1,0 +1,88 @@
+"""infra/redis/apply on a real server: users of users.acl, no more and no less than the file says."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from spillway_lab.testing import servers
+from spillway_lab.testing.servers import ROOT
+
+pytestmark = pytest.mark.component
+FILE = ROOT / "infra" / "redis" / "users.acl"
+USERS = ("streams", "optimizer", "papa", "publisher")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with servers.redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """users.acl as a Secret has it; passwords are the users' names."""
+    text = FILE.read_text()
+    for user in USERS:
+        text = text.replace(f"<{user}>", hashlib.sha256(user.encode()).hexdigest())
+    made = tmp_path_factory.mktemp("file") / "users.acl"
+    made.write_text(text)
+    return made
+
+
+def apply(file: Path, *more: str, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / "infra/redis/apply"), "--file", str(file), *more]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=60)
+
+
+def test_users_are_planned_made_and_set_back(server: str, file: Path):
+    """Without --apply nothing changes; with it each user is as the file says, once; what was changed by hand is said
+    and set back, in one command per user; no sum is shown, and other users stay."""
+    url = {"SPILLWAY_REDIS_URL": server}
+
+    def changes(*more: str) -> dict:
+        done = apply(file, "--json", *more, **url)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    with redis.Redis.from_url(server, decode_responses=True) as client:
+        assert changes() == dict.fromkeys(USERS, "create user")
+        assert client.acl_users() == ["default"]
+        assert set(changes("--apply")) == set(USERS)
+        assert changes() == {} == changes("--apply")
+        before = client.acl_list()
+        client.execute_command("ACL", "SETUSER", "publisher", "+@all", "~*")
+        client.execute_command("ACL", "SETUSER", "papa", ">another", "-eval")
+        client.execute_command("ACL", "SETUSER", "somebody", "on")
+        told = changes()
+        assert set(told) == {"publisher", "papa"} and "- " in told["publisher"]
+        assert "+eval" in told["papa"] and "- password" in told["papa"] and "#" not in told["papa"]
+        changes("--apply")
+        assert set(before) < set(client.acl_list())
+    as_user = server.replace(f":{server.partition('://:')[2].partition('@')[0]}@", "papa:papa@")
+    with redis.Redis.from_url(as_user) as client:
+        assert client.set("spillway:papa:checkpoint", "x")
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.set("spillway:policy", "x")
+
+
+def test_a_file_without_sums_is_refused_by_its_user(server: str):
+    """The repository's own file has placeholders; nothing is asked of the server."""
+    done = apply(FILE, "--apply", SPILLWAY_REDIS_URL=server)
+    assert done.returncode == 64 and "streams: must have #, then the SHA-256 sum" in done.stderr
+
+
+def test_access_strings_are_those_of_the_file(file: Path):
+    """For servers that make users themselves; without passwords."""
+    done = apply(file, "--print")
+    lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert set(lines) == set(USERS) and "#" not in done.stdout
+    assert (
+        lines["publisher"].startswith("on resetchannels ~spillway:ruleset:*")
+        and "+eval" in lines["publisher"]
+    )
