@@ -1,6 +1,7 @@
 """Which metrics the boxes serve, and which ones a PromQL expression reads.
 
-The tables of the READMEs are the list: each box's own test holds its table against what it serves.
+The tables of the READMEs are the list: each box's own test holds its table against what it serves. Those of servers are in
+infra/alerts/servers.md.
 """
 
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 _TABLES = ("streams", "optimizer", "rule-publisher/publisher", "rule-publisher/relay", "collectors")
 _ROW = re.compile(r"^\| `([a-z_]+)` \| (.*?) ?\|", re.MULTILINE)
+_SERVERS = re.compile(r"^\| `(\w+)` \| (.*?) ?\|", re.MULTILINE)
 _DOCUMENTED = re.compile(r"^### (otelcol_\w+)$", re.MULTILINE)
 # What Prometheus says of every target, and of itself.
 TARGET = {"job", "instance", "cluster", "namespace", "pod"}
@@ -38,6 +40,8 @@ def served() -> dict[str, set[str]]:
         for name, labels in _ROW.findall((ROOT / folder / "README.md").read_text()):
             if name.startswith(("spillway_", "otelcol_")):
                 found[name] = set(re.findall(r"`(\w+)`", labels))
+    for name, labels in _SERVERS.findall((ROOT / "infra/alerts/servers.md").read_text()):
+        found[name] = set(re.findall(r"`(\w+)`", labels))
     own = (ROOT / "collectors/kafkapartitionexporter/documentation.md").read_text()
     for name in _DOCUMENTED.findall(own):
         found.setdefault(name, {"topic", "reason"})
