@@ -42,7 +42,8 @@ test-unit: setup ## no server, seconds
 	cd streams/native/fuzz && cargo test --quiet --locked
 
 test-component: setup ## each box against the real servers beside it
-	tools/bring etcd kube-apiserver promtool helm kubeconform schemas nats-server-config-reloader
+	tools/bring etcd kube-apiserver promtool helm kubeconform schemas nats-server-config-reloader \
+	  prometheus-nats-exporter redis_exporter
 	python -m pytest -q $(SIDE_BY_SIDE) -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd rule-publisher/relay && go test -count=1 -timeout 30m . ./component
 

@@ -16,6 +16,7 @@ from spillway_lab.testing.servers import ROOT
 
 SCHEMAS = ROOT / ".spillway/schemas"
 WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "Job"}
+ONCE = {"Job", "Pod"}  # what runs and ends; a Pod is one of `helm test`
 _LIMITS = {"requests": ("cpu", "memory"), "limits": ("memory",)}
 
 
@@ -68,34 +69,43 @@ def of(objects: list[dict], kind: str) -> dict[str, dict]:
 
 
 def pods(objects: list[dict]) -> Iterator[tuple[dict, dict]]:
-    """(workload, its pod template)."""
+    """(workload, its pod template); of a Pod itself."""
     for thing in objects:
         if thing["kind"] in WORKLOADS:
             yield thing, thing["spec"]["template"]
+        elif thing["kind"] == "Pod":
+            yield thing, thing
 
 
 def containers(template: dict) -> list[dict]:
     return [*template["spec"].get("initContainers", []), *template["spec"]["containers"]]
 
 
-def _of_pod(workload: dict, spec: dict) -> Iterator[str]:
-    who, context = name(workload), spec.get("securityContext", {})
+def unconfined(who: str, spec: dict) -> Iterator[str]:
+    """What the security contexts of a pod and of all its containers lack."""
+    context = spec.get("securityContext", {})
     if not context.get("runAsNonRoot"):
         yield f"{who}: runAsNonRoot is not set"
     if context.get("seccompProfile") != {"type": "RuntimeDefault"}:
         yield f"{who}: seccompProfile is not RuntimeDefault"
+    for container in containers({"spec": spec}):
+        inside, context = f"{who}/{container['name']}", container.get("securityContext", {})
+        if context.get("allowPrivilegeEscalation") is not False:
+            yield f"{inside}: allowPrivilegeEscalation is not false"
+        if context.get("readOnlyRootFilesystem") is not True:
+            yield f"{inside}: readOnlyRootFilesystem is not true"
+        if context.get("capabilities") != {"drop": ["ALL"]}:
+            yield f"{inside}: capabilities are not dropped"
+
+
+def _of_pod(workload: dict, spec: dict) -> Iterator[str]:
+    yield from unconfined(name(workload), spec)
     if "serviceAccountName" not in spec and spec.get("automountServiceAccountToken") is not False:
-        yield f"{who}: has a service account's token, and no account of its own"
+        yield f"{name(workload)}: has a service account's token, and no account of its own"
 
 
 def _of_container(workload: dict, container: dict) -> Iterator[str]:
-    who, context = f"{name(workload)}/{container['name']}", container.get("securityContext", {})
-    if context.get("allowPrivilegeEscalation") is not False:
-        yield f"{who}: allowPrivilegeEscalation is not false"
-    if context.get("readOnlyRootFilesystem") is not True:
-        yield f"{who}: readOnlyRootFilesystem is not true"
-    if context.get("capabilities") != {"drop": ["ALL"]}:
-        yield f"{who}: capabilities are not dropped"
+    who = f"{name(workload)}/{container['name']}"
     resources = container.get("resources", {})
     for part, wanted in _LIMITS.items():
         for resource in wanted:
@@ -125,7 +135,7 @@ def insecure(objects: list[dict]) -> list[str]:
         found += _of_pod(workload, template["spec"])
         for container in containers(template):
             found += _of_container(workload, container)
-        if workload["kind"] != "Job":
+        if workload["kind"] not in ONCE:
             for container in template["spec"]["containers"]:
                 found += _probes(workload, container)
     return found
@@ -142,7 +152,7 @@ def adrift(objects: list[dict]) -> list[str]:
     keys = [(o["apiVersion"], name(o), o["metadata"].get("namespace")) for o in objects]
     found = [f"{key[1]}: occurs twice" for key in sorted({k for k in keys if keys.count(k) > 1})]
     for workload, _, labels in templates:
-        if workload["kind"] != "Job" and not selects(workload["spec"]["selector"]["matchLabels"], labels):
+        if workload["kind"] not in ONCE and not selects(workload["spec"]["selector"]["matchLabels"], labels):
             found.append(f"{name(workload)}: does not select its own pods")
     for thing in objects:
         selector, ports = selector_and_ports(thing)
@@ -161,11 +171,44 @@ def adrift(objects: list[dict]) -> list[str]:
     return found
 
 
-def _operated(objects: list[dict]) -> Iterator[dict]:
-    """Templates of pods that Altinity's operator makes."""
+def every_pod(objects: list[dict]) -> Iterator[tuple[str, dict]]:
+    """(name, pod template) of each pod that comes of the chart: by its workloads, as a hook, or by an operator."""
+    for workload, template in pods(objects):
+        yield name(workload), template
     for thing in objects:
-        if thing["kind"] in ("ClickHouseInstallation", "ClickHouseKeeperInstallation"):
-            yield from thing["spec"]["templates"]["podTemplates"]
+        for template in _operated([thing]):
+            yield name(thing), template
+
+
+def by_strimzi(template: dict) -> bool:
+    """Whether Strimzi makes the pod. It writes the labels app.kubernetes.io/..., the account and the images itself."""
+    return "strimzi.io/cluster" in template["metadata"]["labels"]
+
+
+def _operated(objects: list[dict]) -> Iterator[dict]:
+    """Templates of pods that operators make: Altinity's as Kubernetes has them, Strimzi's brought into that form."""
+    for thing in objects:
+        match thing["kind"]:
+            case "ClickHouseInstallation" | "ClickHouseKeeperInstallation":
+                yield from thing["spec"]["templates"]["podTemplates"]
+            case "KafkaNodePool":
+                yield _of_strimzi(thing["metadata"]["labels"]["strimzi.io/cluster"], thing["spec"])
+            case "Kafka":
+                for part in ("entityOperator", "kafkaExporter"):
+                    if part in thing["spec"]:
+                        yield _of_strimzi(thing["metadata"]["name"], thing["spec"][part])
+
+
+def _of_strimzi(cluster: str, spec: dict) -> dict:
+    template = spec.get("template", {})
+    pod, parts = (
+        template.get("pod", {}),
+        ("kafkaContainer", "initContainer", "userOperatorContainer", "container"),
+    )
+    labels = pod.get("metadata", {}).get("labels", {}) | {"strimzi.io/cluster": cluster}
+    containers = [{"name": part, **template[part]} for part in parts if part in template]
+    security = {"securityContext": pod.get("securityContext", {})}
+    return {"metadata": {"labels": labels}, "spec": security | {"containers": containers}}
 
 
 def selector_and_ports(thing: dict) -> tuple[dict | None, list]:

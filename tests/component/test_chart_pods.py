@@ -105,7 +105,7 @@ def test_what_is_said_of_all_pods_is_on_each(chart: str):
         assert found["annotations"].items() >= OF_ALL["podAnnotations"].items()
         assert found["env"]["HTTPS_PROXY"] == "http://proxy"
         assert "a" in found["volumes"] and "/a" in found["mounts"]
-        if workload["kind"] != "Job":
+        if workload["kind"] not in charts.ONCE:
             assert workload["spec"]["revisionHistoryLimit"] == 5
     for thing in objects:
         assert thing["metadata"]["labels"]["cost"] == "routing", charts.name(thing)
@@ -211,7 +211,8 @@ def test_an_account_of_the_users():
     said = {"serviceAccountAnnotations": {"iam.example/role": "r"}}
     accounts = charts.of(charts.render(chart_of("spillway-cluster"), EVERYTHING | said), "ServiceAccount")
     assert {name: a["metadata"].get("annotations") for name, a in accounts.items()} == dict.fromkeys(
-        ("spillway-relay", "spillway-collector", "spillway-agent"), said["serviceAccountAnnotations"]
+        ("spillway-relay", "spillway-collector", "spillway-agent", "spillway-test"),
+        said["serviceAccountAnnotations"],
     )
 
 

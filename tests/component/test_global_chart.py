@@ -51,6 +51,8 @@ BUNDLED = LEAST | {
 }
 OPERATED = {"image": LEAST["image"], "kafka": {"clusters": ["west"]}, "clickhouse": {"variant": "replicated"}}
 OPERATED |= {"bundled": {"kafka": {"enabled": True}, "clickhouse": {"enabled": True}}}
+MONITORED_SERVERS = MONITORED | OPERATED | {"kafka": LEAST["kafka"]}
+MONITORED_SERVERS["bundled"] = OPERATED["bundled"] | BUNDLED["bundled"]
 IN_CLEAR = {**LEAST, "plaintext": True, "kafka": LEAST["kafka"] | {"tls": False}}
 REPLICATED = LEAST | {"clickhouse": {"variant": "replicated", "cluster": "{cluster}"}}
 BARE = {**LEAST, "kafka": LEAST["kafka"] | {"createTopics": False, "sasl": ""}}
@@ -60,6 +62,7 @@ SETS = {
     "monitored": MONITORED,
     "bundled": BUNDLED,
     "operated": OPERATED,
+    "monitored servers": MONITORED_SERVERS,
     "in clear": IN_CLEAR,
     "replicated": REPLICATED,
     "bare": BARE,
@@ -134,7 +137,8 @@ def test_each_pod_may_speak_to_the_servers_that_it_is_told_of(values: dict):
     kafka = int(values["kafka"].get("brokers", "bundled:9093").rpartition(":")[2])
     ports = {"KAFKA": kafka, "CLICKHOUSE_URL": 9440, "REDIS_URL": 6380, "NATS_URL": 4222}
     for workload, template in charts.pods(objects):
-        mine = policies[workload["metadata"]["name"]]["spec"]
+        test = workload["kind"] == "Pod"
+        mine = policies["spillway-test" if test else workload["metadata"]["name"]]["spec"]
         may = {p["port"] for rule in mine.get("egress", []) for p in rule["ports"]}
         told = {v["name"] for c in charts.containers(template) for v in c.get("env", [])}
         wanted = {port for name, port in ports.items() if f"SPILLWAY_{name}" in told}
@@ -217,9 +221,13 @@ def test_every_alert_and_dashboard_is_in_the_chart():
     """Those of infra/, each as an object; a runbook's address has what is said before it."""
     objects = charts.render(CHART, MONITORED)
     groups = [g for rule in charts.of(objects, "PrometheusRule").values() for g in rule["spec"]["groups"]]
-    original = (ROOT / "infra/alerts/global.yaml").read_text()
-    at = original.replace("docs/operations.md", "https://example.org/docs/operations.md")
-    assert groups == yaml.safe_load(at)["groups"] and at != original
+    expected = []
+    for name in ("global", "servers"):
+        original = (ROOT / f"infra/alerts/{name}.yaml").read_text()
+        at = original.replace("docs/operations.md", "https://example.org/docs/operations.md")
+        assert at != original
+        expected += yaml.safe_load(at)["groups"]
+    assert groups == expected
     dashboards = {
         key for c in charts.of(objects, "ConfigMap").values() for key in c["data"] if key.endswith(".json")
     }

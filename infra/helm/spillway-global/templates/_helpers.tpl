@@ -27,9 +27,10 @@ labels:
 {{- with get .root.Values.image.digests .image }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* What every pod of the chart has, whatever runs in it. Given: the root, or root and the workload's values. */}}
+{{/* What every pod of the chart has, whatever runs in it. Given: root, name, values of the workload. */}}
 {{- define "spillway.pod" -}}
-{{- $root := .root | default . }}
+{{- $root := .root }}
+serviceAccountName: {{ include "spillway.serviceAccountName" . }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
@@ -50,6 +51,14 @@ imagePullSecrets:
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Servers that each workload speaks to, as JSON: {component: [server, ..]}. */}}
+{{- define "spillway.servers" -}}
+{{- $boards := list "kafka" "clickhouse" "redis" }}
+{{- $control := list "clickhouse" "redis" "nats" }}
+{{- $streams := dict "admit" (list "kafka") "exclusive" (list "kafka" "clickhouse") "classify" (list "kafka" "clickhouse") "curves" $boards "graph" $boards }}
+{{- merge $streams (dict "optimizer" $control "papa" $control "publisher" $control) | toJson }}
 {{- end }}
 
 {{/* A variable from a key of a Secret. */}}

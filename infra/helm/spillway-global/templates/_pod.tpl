@@ -53,6 +53,39 @@ topologySpreadConstraints:
 {{ .probe }}: {{ merge (dict) (get .values .probe | default dict) .default | toJson }}
 {{- end }}
 
+{{/* The name of a workload's account: an existing one where users name it, else the workload's own. */}}
+{{- define "spillway.serviceAccountName" -}}
+{{ (.values | default dict).serviceAccountName | default .root.Values.serviceAccountName | default .name }}
+{{- end }}
+
+{{/* Annotations of a workload's account, as JSON: of all, then of this one, then `annotations` (of hooks). */}}
+{{- define "spillway.serviceAccountAnnotations" -}}
+{{ merge (dict) (.annotations | default dict) ((.values | default dict).serviceAccountAnnotations | default dict) .root.Values.serviceAccountAnnotations | toJson }}
+{{- end }}
+
+{{/* The account of a workload, unless users named one. It mounts no token: a pod that asks the API server says so itself. */}}
+{{- define "spillway.serviceAccount" -}}
+{{- if eq (include "spillway.serviceAccountName" .) .name }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "spillway.labels" . | nindent 4 }}
+  {{- with include "spillway.serviceAccountAnnotations" . | fromJson }}
+  annotations: {{ toJson . }}
+  {{- end }}
+automountServiceAccountToken: false
+{{- end }}
+{{- end }}
+
+{{/* Labels of a pod: the chart's, and what users say of pods. */}}
+{{- define "spillway.allPodLabels" -}}
+{{ include "spillway.labels" . }}
+{{- include "spillway.podLabels" . }}
+{{- end }}
+
 {{- define "spillway.disruption" -}}
 {{- $all := .root.Values.podDisruptionBudget }}
 {{- $own := .values.podDisruptionBudget | default dict }}

@@ -20,19 +20,15 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "spillway.labels" $of | nindent 8 }}
-        {{- include "spillway.podLabels" . | trim | nindent 8 }}
+        {{- include "spillway.allPodLabels" $of | nindent 8 }}
       {{- with include "spillway.annotations" $of | trim }}
       annotations:
         {{- . | nindent 8 }}
       {{- end }}
     spec:
-      {{- include "spillway.pod" . | trim | nindent 6 }}
+      {{- include "spillway.pod" $of | trim | nindent 6 }}
       {{- include "spillway.spread" $of | trim | nindent 6 }}
       terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds | default 30 }}
-      {{- with .values.serviceAccountName | default .root.Values.serviceAccountName }}
-      serviceAccountName: {{ . }}
-      {{- end }}
       containers:
         - name: {{ .component }}
           image: {{ include "spillway.image" $of }}
@@ -84,4 +80,6 @@ spec:
   ports: [{name: health, port: {{ .port }}, targetPort: health}]
 ---
 {{ include "spillway.disruption" $of | trim }}
+---
+{{ include "spillway.serviceAccount" $of | trim }}
 {{- end }}

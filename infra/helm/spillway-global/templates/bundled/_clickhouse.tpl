@@ -44,12 +44,20 @@
 </clickhouse>
 {{- end }}
 
-{{/* Pods of the operator: without a token, as their image's user 101. `image`, `container`, `resources`, `name`. */}}
+{{/*
+Pods of the operator: without a token, as their image's user 101. Given: root, name, component, container, tls, `of`
+(image and resources), `logs` (the folder of logs in /var/log), metrics (whether the server shows them).
+*/}}
 {{- define "spillway.clickhousePod" -}}
 metadata:
   labels:
-    {{- include "spillway.labels" . | nindent 4 }}
+    {{- include "spillway.allPodLabels" . | nindent 4 }}
+  {{- with include "spillway.podAnnotations" . | trim }}
+  annotations:
+    {{- . | nindent 4 }}
+  {{- end }}
 spec:
+  serviceAccountName: {{ include "spillway.serviceAccountName" . }}
   automountServiceAccountToken: false
   securityContext:
     {runAsNonRoot: true, runAsUser: 101, runAsGroup: 101, fsGroup: 101, seccompProfile: {type: RuntimeDefault}}
@@ -63,15 +71,25 @@ spec:
   containers:
     - name: {{ .container }}
       image: {{ .of.image }}
-      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+      {{- if .metrics }}
+      ports: [{name: metrics, containerPort: 9363}]
+      {{- end }}
+      securityContext:
+        {{- include "spillway.confined" . | nindent 8 }}
       resources:
         {{- toYaml .of.resources | nindent 8 }}
-      {{- if .tls }}
       volumeMounts:
+        - {name: tmp, mountPath: /tmp}
+        - {name: log, mountPath: /var/log/{{ .logs }}}
+        {{- if .tls }}
         - {name: tls, mountPath: /etc/clickhouse-server/tls, readOnly: true}
+        {{- end }}
   volumes:
+    - {name: tmp, emptyDir: {sizeLimit: 256Mi}}
+    - {name: log, emptyDir: {sizeLimit: 1Gi}}
+    {{- if .tls }}
     - {name: tls, secret: {secretName: {{ .of.tlsSecret }}, defaultMode: 0440}}
-      {{- end }}
+    {{- end }}
 {{- end }}
 
 {{- define "spillway.clickhouseVolume" -}}

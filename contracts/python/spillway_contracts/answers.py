@@ -1,0 +1,144 @@
+"""Asks each server that the environment names for an answer, with the credentials there. `helm test` runs it in every box.
+
+    python -m spillway_contracts.answers --topics otlp_spans,spillway_calls --tables calls,edges
+
+Prints a line per server. Ends with 1 when one does not answer, or lacks a topic or a table, and with 64 when the environment
+is wrong. It reads and writes no data. Clients are imported when they are needed: a box has those of its own servers.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from spillway_contracts import wires
+
+EXIT_USAGE = 64
+WAIT_S = 20.0
+_CONFIG = SettingsConfigDict(env_prefix="SPILLWAY_", validate_default=True)
+
+
+class MissingError(Exception):
+    """The server answers, but has not what is wanted."""
+
+
+class _Kafka(wires.KafkaWire, BaseSettings):
+    model_config = _CONFIG
+
+
+class _ClickHouse(wires.ClickHouseWire, BaseSettings):
+    model_config = _CONFIG
+    clickhouse_url: str
+
+
+class _Redis(wires.RedisWire, BaseSettings):
+    model_config = _CONFIG
+    redis_url: str
+
+
+class _Nats(wires.NatsWire, BaseSettings):
+    model_config = _CONFIG
+    nats_url: str
+
+
+async def kafka(topics: list[str]) -> str:
+    """Each topic exists, and this user may see it."""
+    from aiokafka.admin import AIOKafkaAdminClient
+    from aiokafka.errors import for_code
+
+    wire = _Kafka()
+    admin = AIOKafkaAdminClient(bootstrap_servers=wire.kafka.split(","), **wire.kafka_client())
+    try:
+        await admin.start()
+        found = await admin.describe_topics(topics) if topics else []
+    finally:
+        await admin.close()
+    wrong = [f"{one['topic']}: {for_code(one['error_code']).__name__}" for one in found if one["error_code"]]
+    if wrong:
+        raise MissingError(", ".join(wrong))
+    return f"{len(topics)} topics"
+
+
+async def clickhouse(tables: list[str]) -> str:
+    """Each table exists, and this user may read it."""
+    from clickhouse_driver import Client
+
+    with Client.from_url(_ClickHouse().clickhouse_address) as client:
+        client.execute("SELECT 1")
+        for table in tables:
+            client.execute(f"SELECT 1 FROM {table} LIMIT 0")
+    return f"{len(tables)} tables"
+
+
+async def redis(_: list[str]) -> str:
+    from redis.asyncio import Redis
+
+    wire = _Redis()
+    async with Redis.from_url(wire.redis_url, **wire.redis_options()) as client:
+        await client.ping()
+    return "pong"
+
+
+async def nats(_: list[str]) -> str:
+    from spillway_contracts import nats_client
+
+    wire = _Nats()
+    client = await nats_client.connect(wire.nats_url, tls=wire.nats_tls(), allow_reconnect=False)
+    try:
+        await client.flush()
+    finally:
+        await client.close()
+    return "connected"
+
+
+# By the variable that names the server.
+CHECKS: dict[str, Callable[[list[str]], Awaitable[str]]] = {
+    "SPILLWAY_KAFKA": kafka,
+    "SPILLWAY_CLICKHOUSE_URL": clickhouse,
+    "SPILLWAY_REDIS_URL": redis,
+    "SPILLWAY_NATS_URL": nats,
+}
+
+
+async def ask(wanted: dict[str, list[str]]) -> dict[str, str]:
+    """What is wrong, by server; empty when every server answers. `wanted`: topics and tables by server."""
+    wrong = {}
+    for variable, check in CHECKS.items():
+        if variable not in os.environ:
+            continue
+        name = check.__name__
+        try:
+            print(f"{name}: {await asyncio.wait_for(check(wanted.get(name, [])), WAIT_S)}")
+        except ValidationError:
+            raise
+        except Exception as error:
+            wrong[name] = (
+                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no answer'}"
+            )
+            print(f"{name}: {wrong[name]}", file=sys.stderr)
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m spillway_contracts.answers")
+    for name in ("topics", "tables"):
+        parser.add_argument(f"--{name}", default="", help="names, separated by commas, that must be there")
+    args = parser.parse_args()
+    if not any(variable in os.environ for variable in CHECKS):
+        parser.error(f"no server: set one of {', '.join(CHECKS)}")
+    wanted = {"kafka": args.topics.split(","), "clickhouse": args.tables.split(",")}
+    try:
+        wrong = asyncio.run(ask({server: [n for n in names if n] for server, names in wanted.items()}))
+    except ValidationError as error:
+        for problem in error.errors():  # without the value: it may be a secret
+            print(f"SPILLWAY_{str(problem['loc'][0]).upper()}: {problem['msg']}", file=sys.stderr)
+        return EXIT_USAGE
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
