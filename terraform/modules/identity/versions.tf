@@ -2,7 +2,7 @@ terraform {
   required_version = ">= 1.8"
 
   required_providers {
-    tls    = { source = "hashicorp/tls", version = ">= 4.0" }
-    random = { source = "hashicorp/random", version = ">= 3.5" }
+    tls    = { source = "hashicorp/tls", version = "~> 4.0" }
+    random = { source = "hashicorp/random", version = "~> 3.5" }
   }
 }

@@ -5,10 +5,10 @@ terraform {
   backend "local" {}
 
   required_providers {
-    kubernetes = { source = "hashicorp/kubernetes", version = ">= 3.0" }
-    helm       = { source = "hashicorp/helm", version = ">= 3.0" }
-    tls        = { source = "hashicorp/tls", version = ">= 4.0" }
-    random     = { source = "hashicorp/random", version = ">= 3.5" }
+    kubernetes = { source = "hashicorp/kubernetes", version = "~> 3.0" }
+    helm       = { source = "hashicorp/helm", version = "~> 3.0" }
+    tls        = { source = "hashicorp/tls", version = "~> 4.0" }
+    random     = { source = "hashicorp/random", version = "~> 3.5" }
   }
 }
 

@@ -5,8 +5,8 @@ terraform {
   backend "local" {}
 
   required_providers {
-    kubernetes = { source = "hashicorp/kubernetes", version = ">= 3.0" }
-    helm       = { source = "hashicorp/helm", version = ">= 3.0" }
+    kubernetes = { source = "hashicorp/kubernetes", version = "~> 3.0" }
+    helm       = { source = "hashicorp/helm", version = "~> 3.0" }
   }
 }
 
