@@ -45,6 +45,11 @@ class _Nats(wires.NatsWire, BaseSettings):
     nats_url: str
 
 
+def _said(error: Exception) -> str:
+    """The error on one line, without the stack that ClickHouse sends with it."""
+    return " ".join(str(error).partition("Stack trace:")[0].split())[:300] or "no answer"
+
+
 async def kafka(topics: list[str]) -> str:
     """Each topic exists, and this user may see it."""
     from aiokafka.admin import AIOKafkaAdminClient
@@ -66,11 +71,18 @@ async def kafka(topics: list[str]) -> str:
 async def clickhouse(tables: list[str]) -> str:
     """Each table exists, and this user may read it."""
     from clickhouse_driver import Client
+    from clickhouse_driver.errors import ServerException
 
+    wrong = []
     with Client.from_url(_ClickHouse().clickhouse_address) as client:
         client.execute("SELECT 1")
         for table in tables:
-            client.execute(f"SELECT 1 FROM {table} LIMIT 0")
+            try:
+                client.execute(f"SELECT 1 FROM {table} LIMIT 0")
+            except ServerException as error:
+                wrong.append(f"{table}: {_said(error)}")
+    if wrong:
+        raise MissingError(", ".join(wrong))
     return f"{len(tables)} tables"
 
 
@@ -116,9 +128,7 @@ async def ask(wanted: dict[str, list[str]]) -> dict[str, str]:
         except ValidationError:
             raise
         except Exception as error:
-            wrong[name] = (
-                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no answer'}"
-            )
+            wrong[name] = f"{type(error).__name__}: {_said(error)}"
             print(f"{name}: {wrong[name]}", file=sys.stderr)
     return wrong
 
