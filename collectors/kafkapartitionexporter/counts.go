@@ -28,6 +28,7 @@ type counts struct {
 	telemetry *metadata.TelemetryBuilder
 	topic     attribute.KeyValue
 	labels    metric.MeasurementOption
+	senders   senders
 }
 
 func newCounts(settings component.TelemetrySettings, topic string) (*counts, error) {
@@ -36,7 +37,7 @@ func newCounts(settings component.TelemetrySettings, topic string) (*counts, err
 		return nil, err
 	}
 	name := attribute.String("topic", topic)
-	return &counts{telemetry, name, metric.WithAttributeSet(attribute.NewSet(name))}, nil
+	return &counts{telemetry: telemetry, topic: name, labels: metric.WithAttributeSet(attribute.NewSet(name))}, nil
 }
 
 // age has the age of the oldest message under way read whenever metrics are.

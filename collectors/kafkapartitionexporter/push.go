@@ -11,6 +11,7 @@ import (
 // pushTraces writes a batch. When a part of it failed, its error carries that part alone, so that a retry does not
 // write the other part again.
 func (s *sender) pushTraces(ctx context.Context, batch ptrace.Traces) error {
+	s.counts.cameTraces(ctx, batch)
 	request, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(batch)
 	if err != nil {
 		return consumererror.NewPermanent(err)
@@ -20,6 +21,7 @@ func (s *sender) pushTraces(ctx context.Context, batch ptrace.Traces) error {
 
 // pushMetrics is pushTraces for metrics.
 func (s *sender) pushMetrics(ctx context.Context, batch pmetric.Metrics) error {
+	s.counts.cameMetrics(ctx, batch)
 	request, err := (&pmetric.ProtoMarshaler{}).MarshalMetrics(batch)
 	if err != nil {
 		return consumererror.NewPermanent(err)

@@ -34,6 +34,7 @@ type TelemetryBuilder struct {
 	ExporterKafkaPartitionMessageSize      metric.Int64Histogram
 	ExporterKafkaPartitionMessages         metric.Int64Counter
 	ExporterKafkaPartitionOldestMessageAge metric.Float64ObservableGauge
+	ExporterKafkaPartitionServiceItems     metric.Int64Counter
 	ExporterKafkaPartitionSplits           metric.Int64Counter
 }
 
@@ -126,6 +127,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_kafka_partition_oldest_message_age",
 		metric.WithDescription("How long the oldest of the messages under way has waited for its acknowledgement; 0 when there is none. It grows while Kafka is away. [Beta]"),
 		metric.WithUnit("s"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterKafkaPartitionServiceItems, err = builder.meter.Int64Counter(
+		"otelcol_exporter_kafka_partition_service_items",
+		metric.WithDescription("Spans or metrics that came, by service and scope. What is tried again counts again. [Beta]"),
+		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterKafkaPartitionSplits, err = builder.meter.Int64Counter(

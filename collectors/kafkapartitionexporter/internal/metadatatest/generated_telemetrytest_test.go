@@ -29,6 +29,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ExporterKafkaPartitionItems.Add(context.Background(), 1)
 	tb.ExporterKafkaPartitionMessageSize.Record(context.Background(), 1)
 	tb.ExporterKafkaPartitionMessages.Add(context.Background(), 1)
+	tb.ExporterKafkaPartitionServiceItems.Add(context.Background(), 1)
 	tb.ExporterKafkaPartitionSplits.Add(context.Background(), 1)
 	AssertEqualExporterKafkaPartitionDroppedItems(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
@@ -47,6 +48,9 @@ func TestSetupTelemetry(t *testing.T) {
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterKafkaPartitionOldestMessageAge(t, testTel,
 		[]metricdata.DataPoint[float64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterKafkaPartitionServiceItems(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterKafkaPartitionSplits(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},

@@ -1,0 +1,72 @@
+package kafkapartitionexporter
+
+import (
+	"context"
+	"sync"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// maxSenders bounds the series that names in requests can make.
+const maxSenders = 1000
+
+const otherSender = "other"
+
+// senderName is a service, and the instrumentation scope that made its items.
+type senderName struct{ service, scope string }
+
+// senders holds the labels of everybody who has sent something. An alert looks for services that are missing from it.
+type senders struct {
+	mutex sync.Mutex
+	known map[senderName]metric.MeasurementOption
+}
+
+func (s *senders) labels(topic attribute.KeyValue, name senderName) metric.MeasurementOption {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if labels, ok := s.known[name]; ok {
+		return labels
+	}
+	if s.known == nil {
+		s.known = map[senderName]metric.MeasurementOption{}
+	}
+	if len(s.known) >= maxSenders {
+		name = senderName{otherSender, otherSender}
+		if labels, ok := s.known[name]; ok {
+			return labels
+		}
+	}
+	labels := metric.WithAttributeSet(attribute.NewSet(topic,
+		attribute.String("service", name.service), attribute.String("scope", name.scope)))
+	s.known[name] = labels
+	return labels
+}
+
+func (c *counts) came(ctx context.Context, resource pcommon.Resource, scope pcommon.InstrumentationScope, items int) {
+	name := senderName{scope: scope.Name()}
+	if service, ok := resource.Attributes().Get("service.name"); ok {
+		name.service = service.AsString()
+	}
+	labels := c.senders.labels(c.topic, name)
+	c.telemetry.ExporterKafkaPartitionServiceItems.Add(ctx, int64(items), labels)
+}
+
+func (c *counts) cameTraces(ctx context.Context, batch ptrace.Traces) {
+	for _, of := range batch.ResourceSpans().All() {
+		for _, spans := range of.ScopeSpans().All() {
+			c.came(ctx, of.Resource(), spans.Scope(), spans.Spans().Len())
+		}
+	}
+}
+
+func (c *counts) cameMetrics(ctx context.Context, batch pmetric.Metrics) {
+	for _, of := range batch.ResourceMetrics().All() {
+		for _, metrics := range of.ScopeMetrics().All() {
+			c.came(ctx, of.Resource(), metrics.Scope(), metrics.Metrics().Len())
+		}
+	}
+}
