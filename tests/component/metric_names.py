@@ -1,7 +1,7 @@
 """Which metrics the boxes serve, and which ones a PromQL expression reads.
 
-The tables of the READMEs are the list: each box's own test holds its table against what it serves. Those of servers are in
-infra/alerts/servers.md.
+The tables of the READMEs are the list: each box's own test holds its table against what it serves. infra/alerts has those of
+what rules record (README.md) and of servers (servers.md).
 """
 
 import re
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_TABLES = ("streams", "optimizer", "rule-publisher/publisher", "rule-publisher/relay", "collectors")
+_TABLES = ("streams", "optimizer", "rule-publisher/publisher", "rule-publisher/relay", "collectors", "infra/alerts")
 _ROW = re.compile(r"^\| `([a-z_]+)` \| (.*?) ?\|", re.MULTILINE)
 _SERVERS = re.compile(r"^\| `(\w+)` \| (.*?) ?\|", re.MULTILINE)
 _DOCUMENTED = re.compile(r"^### (otelcol_\w+)$", re.MULTILINE)
