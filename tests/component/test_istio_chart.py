@@ -26,9 +26,9 @@ def objects() -> list[dict]:
 
 def test_the_relays_test_runs_what_the_chart_renders(objects: list[dict]):
     """testdata/istio/envoyfilter.yaml is `helm template … --show-only templates/istio/envoyfilter.yaml` of its values."""
-    kept = yaml.safe_load((TESTDATA / "envoyfilter.yaml").read_text())
-    made = one(objects, "EnvoyFilter", "spillway")
-    assert kept["spec"] == made["spec"], f"stale: render {TESTDATA}/envoyfilter.yaml again"
+    for kept in filter(None, yaml.safe_load_all((TESTDATA / "envoyfilter.yaml").read_text())):
+        made = one(objects, "EnvoyFilter", kept["metadata"]["name"])
+        assert kept["spec"] == made["spec"], f"stale: render {TESTDATA}/envoyfilter.yaml again"
 
 
 def test_the_relay_is_told_whom_it_lets_in(objects: list[dict]):
@@ -132,10 +132,92 @@ def test_half_of_the_traces_are_sampled(tmp_path: Path):
     counts.check(2 * REQUESTS, 0.5)
 
 
-def test_a_filter_without_its_sum_is_refused():
-    """The module is pinned: an address alone could become other code."""
+def with_filter(**changes) -> dict:
     values = json.loads(json.dumps(VALUES))
-    values["istio"]["filter"]["sha256"] = ""
+    values["istio"]["filter"] |= changes
+    return values
+
+
+DIGEST = "@sha256:" + "0123456789abcdef" * 4
+FILE = {"url": "https://files.example/filter.wasm", "sha256": "ab" * 32}
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"url": "oci://registry.example/spillway-filter:0.1.0"}, "istio.filter.url"),
+        ({"url": "oci://registry.example/spillway-filter@sha256:0123"}, "istio.filter.url"),
+        ({"sha256": FILE["sha256"]}, "istio.filter.sha256: only with http"),
+        ({"url": FILE["url"]}, "istio.filter.sha256: not set"),
+    ],
+    ids=["a tag alone", "half a digest", "a sum of the module beside a digest", "a file without its sum"],
+)
+def test_a_module_that_is_not_pinned_is_refused(changes: dict, complaint: str):
+    """An address alone could become other code. Of an image Istio compares `sha256` with the manifest's digest: the
+    module's own sum never fits, the filter is left out, and requests go on as if nothing had happened."""
+    chart = str(cluster_chart.CHARTS / "spillway-cluster")
+    done = cluster_chart.helm("template", "r", chart, values=with_filter(**changes))
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+def test_a_wasmplugin_is_pinned_by_digest_or_by_sum():
+    """An image by its manifest's digest and no sum, with what it takes to pull it; a file by the module's sum. Both fail
+    open: no request fails because of the filter."""
+    image = with_filter(imagePullPolicy="Always", imagePullSecret="registry")
+    for values, wanted in (
+        (image, {"url": VALUES["istio"]["filter"]["url"], "imagePullPolicy": "Always", "imagePullSecret": "registry"}),
+        (with_filter(**FILE), FILE | {"imagePullPolicy": "IfNotPresent"}),
+    ):  # fmt: skip
+        for plugin in (o for o in render(values) if o["kind"] == "WasmPlugin"):
+            spec = plugin["spec"]
+            keys = {key for key in spec if key in ("url", "sha256") or key.startswith("imagePull")}
+            assert {key: spec[key] for key in keys} == wanted
+            assert spec["failStrategy"] == "FAIL_OPEN"
+    assert VALUES["istio"]["filter"]["url"].endswith(DIGEST)
+
+
+def test_workloads_are_selected_by_their_own_labels():
+    """Those of the entry, for the filter and for the relay's routes; without them `app`. Only what is named is patched."""
+    labels = {"app.kubernetes.io/name": "gate", "track": "canary"}
+    values = with_filter(services=[{"service": "gate", "namespace": "shop", "edge": True, "labels": labels}])
+    values["istio"]["routes"]["workloads"] = [
+        {"service": "gate", "namespace": "shop", "labels": labels},
+        {"service": "cart", "namespace": "shop"},
+    ]
+    found = render(values)
+    assert all(o["spec"]["selector"] == {"matchLabels": labels} for o in found if o["kind"] == "WasmPlugin")
+    selected = {
+        o["metadata"]["name"]: o["spec"].get("workloadSelector") for o in found if o["kind"] == "EnvoyFilter"
+    }
+    assert selected == {
+        "spillway": None,
+        "spillway-routes-gate": {"labels": labels},
+        "spillway-routes-cart": {"labels": {"app": "cart"}},
+    }
+    [whole] = one(found, "EnvoyFilter", "spillway")["spec"]["configPatches"]
+    assert (whole["applyTo"], whole["patch"]["value"]["name"]) == ("CLUSTER", "spillway-collector")
+
+
+def test_a_workload_outside_the_mesh_is_refused_by_name():
+    """The relay would not let its sidecars in."""
+    values = with_filter()
+    values["istio"]["routes"]["workloads"] = [{"service": "gate", "namespace": "elsewhere"}]
     done = cluster_chart.helm("template", "r", str(cluster_chart.CHARTS / "spillway-cluster"), values=values)
     assert done.returncode != 0
-    assert "istio.filter.sha256" in done.stderr
+    assert "'elsewhere' is not in istio.namespaces" in done.stderr
+
+
+def test_prometheus_knows_which_services_should_send():
+    """One series for each service with the filter, which SpillwayFilterSilent compares with what comes; the collector's
+    label `service` is not hidden by that of Prometheus's operator."""
+    values = VALUES | {"monitoring": {"serviceMonitors": True, "prometheusRules": True}}
+    found = render(values)
+    groups = {g["name"]: g["rules"] for g in one(found, "PrometheusRule", "spillway-cluster")["spec"]["groups"]}
+    labels = {"cluster": "north", "service": "gate", "namespace": "shop"}
+    assert groups["spillway-filter-expected"] == [
+        {"record": "spillway_filter_expected", "expr": "vector(1)", "labels": labels}
+    ]
+    for monitor in (o for o in found if o["kind"] == "ServiceMonitor"):
+        for endpoint in monitor["spec"]["endpoints"]:
+            assert {"action": "labeldrop", "regex": "service"} in endpoint["relabelings"]

@@ -1,4 +1,4 @@
-"""The chart's objects for Istio as a real istiod takes them: a real API server holds them to Istio's own definitions, and a
+"""The chart's objects for Istio as real istiods take them: a real API server holds them to Istio's own definitions, and a
 real Envoy, which asks istiod as a sidecar does, shows what became of them. Routes that then come from the relay are
 shown by rule-publisher/relay/istio_test.go."""
 
@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,27 @@ pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
 
 CHART = ROOT / "infra/helm/spillway-cluster"
 VALUES = ROOT / "rule-publisher/relay/testdata/istio/values.yaml"
-DEFINITIONS = ROOT / ".spillway/deploy/pilot-discovery/crd-all.gen.yaml"
+ISTIODS = ("pilot-discovery",)  # more versions once tools/deploy/pins has them
 ENVOY = ROOT / ".spillway/venv/bin/envoy"
 # Istio's own filters are not in Envoy's own build, which stands in for Istio's.
 WITHOUT_OWN_FILTERS = {"PILOT_ENABLE_METADATA_EXCHANGE": "false", "PILOT_ENABLE_ALPN_FILTER": "false"}
 SERVICES = {"gate": 8081, "shop": 8080, "ledger": 9090}
 PLUGINS = ("spillway-gate-outbound", "spillway-gate-inbound")
 BEHIND = [f"envoy.filters.http.{name}" for name in ("grpc_stats", "fault", "cors", "router")]
+HOST = "shop.shop.svc.cluster.local"
+# What users have before Spillway: a timeout, and an answer of their own.
+VIRTUAL_SERVICE = {
+    "apiVersion": "networking.istio.io/v1",
+    "kind": "VirtualService",
+    "metadata": {"name": "shop", "namespace": "shop"},
+    "spec": {
+        "hosts": ["shop"],
+        "http": [
+            {"match": [{"uri": {"prefix": "/gone"}}], "directResponse": {"status": 410}},
+            {"timeout": "3s", "route": [{"destination": {"host": "shop"}}]},
+        ],
+    },
+}
 _MANAGER = "HttpConnectionManager"
 
 
@@ -67,16 +82,24 @@ def rendered() -> list[dict]:
     return [one for one in yaml.safe_load_all(text) if one and "istio.io" in one["apiVersion"]]
 
 
+@pytest.fixture(scope="module", params=ISTIODS)
+def version(request: pytest.FixtureRequest) -> str:
+    """The istiod, by the name of its program."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def mesh(make_region: Callable[[str], Region]) -> Region:
+def mesh(make_region: Callable[[str], Region], version: str) -> Region:
     """A cluster with Istio's definitions, an application, and the chart's objects for Istio, all of which it takes."""
-    region = make_region("mesh")
+    region = make_region(version.replace(".", "-"))
+    definitions = ROOT / ".spillway/deploy" / version / "crd-all.gen.yaml"
     for namespace in ("istio-system", "shop"):
         region.kubectl("create", "namespace", namespace)
-    region.kubectl("apply", "--server-side", "-f", str(DEFINITIONS))
+    region.kubectl("apply", "--server-side", "-f", str(definitions))
     region.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     region.kubectl("wait", "--for=create", "serviceaccount/default", "-n", "shop", "--timeout=60s")
-    objects = [service(*one) for one in SERVICES.items()] + [pod(name) for name in SERVICES] + rendered()
+    objects = [service(*one) for one in SERVICES.items()] + [pod(name) for name in SERVICES]
+    objects += [VIRTUAL_SERVICE, *rendered()]
     manifest = region.folder / "mesh.yaml"
     manifest.write_text(yaml.safe_dump_all(objects))
     region.kubectl("apply", "--server-side", "-f", str(manifest))
@@ -84,12 +107,12 @@ def mesh(make_region: Callable[[str], Region]) -> Region:
 
 
 @pytest.fixture(scope="module")
-def istiod(mesh: Region, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def istiod(mesh: Region, version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Its port for sidecars, in clear."""
     folder, port, http, monitoring = tmp_path_factory.mktemp("istiod"), free_port(), free_port(), free_port()
     settings = {"rootNamespace": "istio-system", "extensionProviders": [], "defaultProviders": {}}
     (folder / "mesh.yaml").write_text(yaml.safe_dump(settings))
-    command = [program("pilot-discovery"), "discovery", "--kubeconfig", str(mesh.kubeconfig)]
+    command = [program(version), "discovery", "--kubeconfig", str(mesh.kubeconfig)]
     command += [
         "--meshConfig",
         str(folder / "mesh.yaml"),
@@ -112,7 +135,7 @@ def istiod(mesh: Region, tmp_path_factory: pytest.TempPathFactory) -> Iterator[i
         yield port
 
 
-def bootstrap(address: str, istiod: int, agent: int, admin: int) -> dict[str, Any]:
+def bootstrap(name: str, address: str, istiod: int, agent: int, admin: int) -> dict[str, Any]:
     """As Istio's agent writes it, as far as this matters: who asks, and whom."""
 
     def static(name: str, port: int) -> dict[str, Any]:
@@ -132,20 +155,28 @@ def bootstrap(address: str, istiod: int, agent: int, admin: int) -> dict[str, An
     grpc = [{"envoy_grpc": {"cluster_name": "xds-grpc"}}]
     return {
         "node": {
-            "id": f"sidecar~{address}~gate-0.shop~shop.svc.cluster.local",
-            "cluster": "gate.shop",
+            "id": f"sidecar~{address}~{name}-0.shop~shop.svc.cluster.local",
+            "cluster": f"{name}.shop",
             "metadata": {
                 "NAMESPACE": "shop",
-                "LABELS": {"app": "gate"},
+                "LABELS": {"app": name},
                 "CLUSTER_ID": "Kubernetes",
                 "MESH_ID": "cluster.local",
                 "INSTANCE_IPS": address,
                 "ISTIO_VERSION": "1.31.0",
-                "WORKLOAD_NAME": "gate",
-                "SERVICE_ACCOUNT": "gate",
+                "WORKLOAD_NAME": name,
+                "SERVICE_ACCOUNT": name,
             },  # fmt: skip
         },
         "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": admin}}},
+        "bootstrap_extensions": [
+            {
+                "name": "envoy.bootstrap.internal_listener",
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"
+                },
+            }
+        ],
         "dynamic_resources": {
             "ads_config": {"api_type": "GRPC", "transport_api_version": "V3", "grpc_services": grpc},
             "lds_config": ads,
@@ -191,14 +222,30 @@ def agent_secrets(port: int, folder: Path) -> Server:
     return Server(f"127.0.0.1:{port}", command, folder / "agent.log", listens)
 
 
+    def routes(self) -> dict[str, dict]:
+        """By name: the virtual hosts of each configuration."""
+        found = self.resources("dynamic_route_configs")
+        return {
+            one["route_config"]["name"]: {host["name"]: host for host in one["route_config"]["virtual_hosts"]}
+            for one in found
+        }
+
+
 @pytest.fixture(scope="module")
 def sidecar(mesh: Region, istiod: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
-    def address() -> str:
-        return mesh.kubectl("get", "pod", "gate-0", "-n", "shop", "-o", "jsonpath={.status.podIP}")
+    """Of gate, which the values name: its calls go by the relay's routes."""
+    with sidecar_of("gate", mesh, istiod, tmp_path_factory.mktemp("gate")) as one:
+        yield one
 
-    eventually(address, "gate's pod has an address")
-    folder, admin, agent = tmp_path_factory.mktemp("sidecar"), free_port(), free_port()
-    (folder / "envoy.json").write_text(json.dumps(bootstrap(address(), istiod, agent, admin)))
+
+@contextmanager
+def sidecar_of(name: str, mesh: Region, istiod: int, folder: Path) -> Iterator[Sidecar]:
+    def address() -> str:
+        return mesh.kubectl("get", "pod", f"{name}-0", "-n", "shop", "-o", "jsonpath={.status.podIP}")
+
+    eventually(address, f"{name}'s pod has an address")
+    admin, agent = free_port(), free_port()
+    (folder / "envoy.json").write_text(json.dumps(bootstrap(name, address(), istiod, agent, admin)))
     command = [os.environ.get("SPILLWAY_ENVOY", str(ENVOY)), "-c", str(folder / "envoy.json")]
     command += ["--disable-hot-restart", "--concurrency", "1", "-l", "warning"]
     one = Sidecar(admin)
@@ -228,30 +275,73 @@ def test_envoy_refuses_nothing_of_it(sidecar: Sidecar):
         assert (counts[f"{kind}.update_rejected"], counts[f"{kind}.update_success"] != "0") == ("0", True)
 
 
-def test_the_named_port_asks_the_relay_and_no_other_does(sidecar: Sidecar):
-    """Routes of port 8080 come from the relay; those of other ports, and what comes in, stay Istio's."""
-    listeners = sidecar.listeners()
+def test_only_the_listener_of_ours_asks_the_relay(sidecar: Sidecar):
+    """Listeners of ports keep Istio's routes, which are patched; ours has the relay's."""
     sources = {
         name: {
-            (one["rds"]["route_config_name"], json.dumps(one["rds"]["config_source"]).count("spillway-xds"))
+            (one["rds"]["route_config_name"], "spillway-xds" in json.dumps(one["rds"]["config_source"]))
             for one in managers(listener)
             if "rds" in one
         }
-        for name, listener in listeners.items()
+        for name, listener in sidecar.listeners().items()
     }
-    assert sources["0.0.0.0_8080"] == {("spillway-outbound", 1)}
-    assert sources["0.0.0.0_9090"] == {("9090", 0)}
-    assert not any(
-        "spillway" in json.dumps(list(sources[name])) for name in sources if name != "0.0.0.0_8080"
-    )
+    assert sources.pop("spillway-outbound") == {("spillway-outbound", True)}
+    assert sources.pop("spillway-ready") == {("spillway-ready", True)}
+    assert sources["0.0.0.0_8080"] == {("8080", False)}
+    assert not any(asks for found in sources.values() for _, asks in found)
+
+
+def test_a_destination_is_called_by_every_name_and_keeps_its_virtual_service(sidecar: Sidecar):
+    """istiod's own host has all names; its routes lead to the relay's, with the timeout that they had. Its own answers,
+    other services and unknown hosts are as before."""
+    eventually(lambda: "8080" in sidecar.routes(), "routes of 8080")
+    hosts = sidecar.routes()["8080"]
+    host = hosts[f"{HOST}:8080"]
+    names = ("shop", "shop.shop", "shop.shop.svc", HOST)
+    assert {form for name in names for form in (name, f"{name}:8080")} <= set(host["domains"])
+    gone, rest = host["routes"]
+    assert gone["direct_response"]["status"] == 410
+    assert (rest["route"]["cluster"], rest["route"]["timeout"]) == ("spillway|shop", "3s")
+    assert rest["request_headers_to_add"][-1]["header"] == {"key": "x-spillway-service", "value": "shop"}
+    assert all("spillway" not in json.dumps(other) for name, other in hosts.items() if not name.startswith("shop."))
+    assert hosts["allow_any"]["routes"][0]["route"]["cluster"] == "PassthroughCluster"
+
+
+def test_a_workload_that_is_not_named_is_left_alone(
+    mesh: Region, istiod: int, tmp_path_factory: pytest.TempPathFactory
+):
+    """The first step is one workload: sidecars beside it have the way to the collector, and nothing else."""
+    with sidecar_of("ledger", mesh, istiod, tmp_path_factory.mktemp("ledger")) as ledger:
+        eventually(lambda: "8080" in ledger.routes(), "routes of 8080")
+        assert "spillway" not in json.dumps(ledger.routes())
+        assert {name for name in ledger.clusters() if "spillway" in name} == {"spillway-collector"}
+        assert not any(name.startswith("spillway") for name in ledger.listeners())
 
 
 def test_destinations_and_servers_are_there(sidecar: Sidecar):
     """The ways to relay and collector, and every destination of the relay's routes, are clusters of the sidecar."""
-    patches = next(one for one in rendered() if one["kind"] == "EnvoyFilter")["spec"]["configPatches"]
+    filters = [one["spec"]["configPatches"] for one in rendered() if one["kind"] == "EnvoyFilter"]
+    patches = [patch for patches in filters for patch in patches]
     wanted = {one["patch"]["value"]["name"] for one in patches if one["applyTo"] == "CLUSTER"}
-    assert {"spillway-xds", "spillway-collector"} < wanted and len(wanted) == 5
+    assert {"spillway-xds", "spillway-collector"} < wanted and len(wanted) == 7
     assert wanted <= set(sidecar.clusters())
+
+
+def test_the_filter_is_beside_the_relays_routes_and_not_before_them(sidecar: Sidecar, version: str):
+    """istiod answers to one of the two names that the listener asks for, the one that its own listeners have. The route
+    that leads there switches off that very name."""
+    [manager] = managers(sidecar.listeners()["spillway-outbound"])
+    ours = [one["name"] for one in manager["http_filters"] if "config_discovery" in one]
+    [istios] = {
+        one["name"]
+        for manager in managers(sidecar.listeners()["0.0.0.0_8080"])
+        for one in manager["http_filters"]
+        if one["name"].endswith("shop.spillway-gate-outbound")
+    }
+    assert istios in ours, version
+    eventually(lambda: "8080" in sidecar.routes(), "routes of 8080")
+    [_, rest] = sidecar.routes()["8080"][f"{HOST}:8080"]["routes"]
+    assert rest["typed_per_filter_config"][istios]["disabled"] is True
 
 
 @pytest.mark.parametrize(

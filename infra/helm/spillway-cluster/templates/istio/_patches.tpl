@@ -69,6 +69,8 @@ eds_cluster_config:
   eds_config:
     {{- include "spillway.istio.fromRelay" . | nindent 4 }}
 connect_timeout: 1s
+typed_extension_protocol_options:
+  {{- include "spillway.istio.sameProtocol" . | nindent 2 }}
 lb_policy: LEAST_REQUEST
 common_lb_config: {healthy_panic_threshold: {value: 1}, update_merge_window: 0s}
 transport_socket:
