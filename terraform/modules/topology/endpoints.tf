@@ -13,7 +13,7 @@ locals {
         ]
       ])
       kubernetes = length(region.namespaces) == 0 ? [] : [
-        { cluster = name, namespaces = region.namespaces, port = region.port }
+        { cluster = name, namespaces = region.namespaces, port = local.port_of[name] }
       ]
     }
   }

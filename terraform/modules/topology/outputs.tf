@@ -24,3 +24,13 @@ output "endpoints_of" {
   description = "The endpoints file's text by cluster (spillway.v1.Endpoints), for its relay."
   value       = { for name, endpoints in local.endpoints : name => yamlencode(endpoints) }
 }
+
+output "istio_of" {
+  description = "Variable `istio` of modules/cluster by cluster: what the map says of the mesh, and lists that follow from placements. null: no Istio."
+  value       = { for name in keys(var.regions) : name => try(local.istio[name], null) }
+
+  precondition {
+    condition     = length(local.mesh_problems) == 0
+    error_message = join("\n", local.mesh_problems)
+  }
+}

@@ -1,5 +1,5 @@
 variable "regions" {
-  description = "Clusters by name. Links are directed: `links` of a region lead from it to others, with `both_ways` also back, at the same price. A `drained` cluster stays deployed, but the others' topology is without it. `entry` is where other clusters find its services, `<service>.<domain>:<port>`; `namespaces` are those whose EndpointSlices its own relay reads, at `port`."
+  description = "Clusters by name. Links are directed: `links` of a region lead from it to others, with `both_ways` also back, at the same price. A `drained` cluster stays deployed, but the others' topology is without it. `entry` is where other clusters find its services, `<service>.<domain>:<port>`; `namespaces` are those whose EndpointSlices its own relay reads, at `port`: a port's name there, or a number; not set: the single route port of `istio`, else 15006."
   type = map(object({
     region  = string
     drained = optional(bool, false)
@@ -10,7 +10,7 @@ variable "regions" {
     })), {})
     entry      = optional(object({ domain = string, port = number }))
     namespaces = optional(list(string), [])
-    port       = optional(string, "15006")
+    port       = optional(string)
   }))
 
   validation {
@@ -58,10 +58,14 @@ variable "regions" {
 }
 
 variable "services" {
-  description = "Declared placement: service name, then cluster name. threshold_rps is Waterfall's static threshold; 0: not declared."
-  type        = map(map(object({ threshold_rps = optional(number, 0) })))
-  default     = {}
-  nullable    = false
+  description = "Declared placement: service name, then cluster name. threshold_rps is Waterfall's static threshold; 0: not declared. `namespace` and `port` of the service matter with `istio`: not set, they are the cluster's single namespace of the mesh and its callers' single route port."
+  type = map(map(object({
+    threshold_rps = optional(number, 0)
+    namespace     = optional(string)
+    port          = optional(number)
+  })))
+  default  = {}
+  nullable = false
 
   validation {
     condition     = alltrue([for placements in values(var.services) : length(placements) > 0])
@@ -71,6 +75,13 @@ variable "services" {
   validation {
     condition     = alltrue(flatten([for placements in values(var.services) : [for placement in values(placements) : placement.threshold_rps >= 0]]))
     error_message = "services.*.*.threshold_rps: at least 0 requests per second; 0: not declared."
+  }
+
+  validation {
+    condition = alltrue(flatten([for placements in values(var.services) : [
+      for placement in values(placements) : placement.port == null ? true : placement.port == floor(placement.port) && placement.port >= 1 && placement.port <= 65535
+    ]]))
+    error_message = "services.*.*.port: a whole number from 1 to 65535."
   }
 }
 
