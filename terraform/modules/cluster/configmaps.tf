@@ -11,6 +11,7 @@ locals {
       spillway-trust        = merge({ "ca.crt" = var.public.trust }, local.authorities)
       spillway-ruleset-keys = { "keys.pem" = var.public.ruleset_keys }
     },
+    local.istio_files,
   )
 }
 

@@ -16,7 +16,7 @@ resource "helm_release" "this" {
     trust               = { for server, from in var.trust : server => from == "own" ? "ca.crt" : from == "system" ? from : "${server}.crt" }
     # The chart knows Kafka's ports by the brokers. The address of NATS is in a Secret.
     networkPolicy = { natsPorts = [tonumber(split(":", var.servers.nats)[1])] }
-  })], var.values)
+  })], local.istio_values, var.values)
 
   depends_on = [kubernetes_secret_v1.this, kubernetes_config_map_v1.this]
 }

@@ -111,6 +111,30 @@ variable "identity" {
   sensitive = true
 }
 
+variable "istio" {
+  description = "The cluster's entry of output `istio_of` of modules/topology; null: no Istio. `root`: PEM of the mesh's root; null: read from ConfigMap istio-ca-root-cert in the first of `namespaces`. With `identity` null, ConfigMap spillway-mesh-authorities exists already, and `values` set `istio.relayAuthority`."
+  type = object({
+    trust_domain = optional(string, "cluster.local")
+    namespaces   = list(string)
+    root         = optional(string)
+    filter = optional(object({
+      url      = string
+      sha256   = optional(string)
+      services = list(object({ service = string, namespace = string, edge = bool }))
+    }))
+    routes = optional(object({
+      ports        = optional(list(number), [])
+      destinations = optional(list(object({ service = string, namespace = string, port = number, clusters = list(string) })), [])
+    }), {})
+  })
+  default = null
+
+  validation {
+    condition     = var.istio == null ? true : length(var.istio.namespaces) > 0
+    error_message = "istio.namespaces: empty; at least one namespace of the mesh."
+  }
+}
+
 variable "issuer_secret" {
   description = "Also make Secret spillway-issuer with the cluster's authority and its key, of which a cert-manager Issuer makes the pods' certificates."
   type        = bool
