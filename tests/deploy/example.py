@@ -86,8 +86,8 @@ class Example:
     def config_map(self, region: str, name: str, key: str) -> str:
         return self.object(region, "configmap", name)["data"][key]
 
-    def object(self, region: str, kind: str, name: str) -> dict:
-        return json.loads(self.regions[region].kubectl("get", kind, name, "-n", "spillway", "-o", "json"))
+    def object(self, region: str, kind: str, name: str, namespace: str = "spillway") -> dict:
+        return json.loads(self.regions[region].kubectl("get", kind, name, "-n", namespace, "-o", "json"))
 
 
 def changes(done: subprocess.CompletedProcess[str]) -> dict[str, set[str]]:

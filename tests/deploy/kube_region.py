@@ -193,6 +193,12 @@ class Region:
         text = yaml.safe_dump_all(objects)
         self.kubectl("apply", "--server-side", "-f", "-", stdin=text)
 
+    def define_istio(self, version: str = "pilot-discovery") -> None:
+        """The API server takes Istio's objects, and holds them to the definitions that came with this program."""
+        definitions = ROOT / ".spillway/deploy" / version / "crd-all.gen.yaml"
+        self.kubectl("apply", "--server-side", "-f", str(definitions))
+        self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Raises RuntimeError with what kubectl says."""
         command = [program("kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]

@@ -7,35 +7,35 @@ from kube_region import Region
 READY_S = 240
 
 
-def wait_ready(region: Region) -> set[str]:
+def wait_ready(region: Region, namespace: str = "spillway") -> set[str]:
     """Waits until every workload is ready and every Job is done; returns their names, e.g. deployment/x."""
     deadline = time.monotonic() + READY_S
-    while waiting := [name for name, ready in workloads(region).items() if not ready]:
-        assert time.monotonic() < deadline, f"{region.name}: not ready: {waiting}"
+    while waiting := [name for name, ready in workloads(region, namespace).items() if not ready]:
+        assert time.monotonic() < deadline, f"{region.name}, {namespace}: not ready: {waiting}"
         time.sleep(1)
-    return set(workloads(region))
+    return set(workloads(region, namespace))
 
 
-def workloads(region: Region) -> dict[str, bool]:
+def workloads(region: Region, namespace: str = "spillway") -> dict[str, bool]:
     """Name -> whether it is ready, with at least the pods that its autoscaler asks for."""
     least, found = {}, {}
-    for scaler in region.items("hpa"):
+    for scaler in region.items("hpa", namespace):
         target = scaler["spec"]["scaleTargetRef"]
         least[f"{target['kind'].lower()}/{target['name']}"] = scaler["spec"]["minReplicas"]
     for kind in ("deployment", "statefulset"):
-        for one in region.items(kind):
+        for one in region.items(kind, namespace):
             name = f"{kind}/{one['metadata']['name']}"
             wanted, status = one["spec"]["replicas"], one["status"]
             current = status.get("observedGeneration", 0) >= one["metadata"]["generation"]
             ready = status.get("readyReplicas", 0) == status.get("updatedReplicas", 0) == wanted
             found[name] = current and ready and wanted >= least.get(name, 1)
-    for one in region.items("daemonset"):
+    for one in region.items("daemonset", namespace):
         status = one["status"]
         ready = status.get("numberReady", 0) == status.get("desiredNumberScheduled", 0) > 0
         found[f"daemonset/{one['metadata']['name']}"] = (
             ready and status.get("observedGeneration", 0) >= one["metadata"]["generation"]
         )
-    for job in region.items("job"):
+    for job in region.items("job", namespace):
         found[f"job/{job['metadata']['name']}"] = job["status"].get("succeeded", 0) > 0
     return found
 
@@ -45,15 +45,15 @@ def pods(region: Region) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in region.items("pod")}
 
 
-def missing_references(region: Region) -> list[str]:
+def missing_references(region: Region, namespace: str = "spillway") -> list[str]:
     """Secrets, ConfigMaps and their keys that a pod names and nobody made: kwok's pods run without them."""
     have = {
         f"{kind}/{one['metadata']['name']}": set(one.get("data", {})) | set(one.get("binaryData", {}))
         for kind in ("secret", "configmap")
-        for one in region.items(kind)
+        for one in region.items(kind, namespace)
     }
     missing = set()
-    for pod in region.items("pod"):
+    for pod in region.items("pod", namespace):
         for kind, name, keys in references(pod["spec"]):
             there = have.get(f"{kind}/{name}")
             if there is None or not keys <= there:

@@ -92,11 +92,9 @@ def version(request: pytest.FixtureRequest) -> str:
 def mesh(make_region: Callable[[str], Region], version: str) -> Region:
     """A cluster with Istio's definitions, an application, and the chart's objects for Istio, all of which it takes."""
     region = make_region(version.replace(".", "-"))
-    definitions = ROOT / ".spillway/deploy" / version / "crd-all.gen.yaml"
     for namespace in ("istio-system", "shop"):
         region.kubectl("create", "namespace", namespace)
-    region.kubectl("apply", "--server-side", "-f", str(definitions))
-    region.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    region.define_istio(version)
     region.kubectl("wait", "--for=create", "serviceaccount/default", "-n", "shop", "--timeout=60s")
     objects = [service(*one) for one in SERVICES.items()] + [pod(name) for name in SERVICES]
     objects += [VIRTUAL_SERVICE, *rendered()]

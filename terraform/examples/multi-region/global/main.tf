@@ -5,11 +5,19 @@ locals {
   public   = local.existing ? null : { trust = module.identity[0].trust, ruleset_keys = module.identity[0].ruleset_keys }
 }
 
+module "places" {
+  source = "../../../modules/places"
+
+  global  = local.map.global
+  regions = local.map.regions
+}
+
 module "topology" {
   source = "../../../modules/topology"
 
   regions                         = local.map.regions
   services                        = local.map.services
+  istio                           = { for name, region in local.map.regions : name => try(region.istio, false) }
   usd_per_ms_per_million_requests = local.map.global.usd_per_ms_per_million_requests
 }
 
@@ -19,20 +27,25 @@ module "identity" {
 
   # A region that runs the agents, by its own values or by everyone's, gets their certificate.
   clusters = { for name, region in local.map.regions : name => merge(
-    { agent = try(region.values.agent.enabled, local.map.cluster_values.agent.enabled, false) }, try(region.identity, {}),
+    {
+      agent     = try(region.values.agent.enabled, local.map.cluster_values.agent.enabled, false)
+      namespace = module.places.namespaces.regions[name].name
+    },
+    try(region.identity, {}),
   ) }
   signing_keys = try(local.map.global.signing_keys, {})
-  servers      = merge(try(local.map.global.server_authority, {}), { certificates = try(local.map.global.server_certificates, {}) })
+  servers      = merge(try(local.map.global.server_authority, {}), { certificates = module.places.certificates })
 }
 
 module "global" {
   source = "../../../modules/global"
 
+  namespace          = module.places.namespaces.global
   chart              = { name = local.map.charts.global }
   values             = [yamlencode(try(local.map.global.values, {}))]
   image_registry     = local.map.global.image_registry
   topology_yaml      = module.topology.yaml
-  servers            = local.map.global.servers
+  servers            = module.places.servers
   clusters           = keys(local.map.regions)
   nats_user_files    = "${path.root}/../../../../infra/nats/users"
   redis_user_file    = "${path.root}/../../../../infra/redis/users.acl"
