@@ -9,7 +9,7 @@ export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 SIDE_BY_SIDE := -n 2 --dist loadfile
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
-.PHONY: help setup demo test test-unit test-component test-e2e test-matrix test-deploy check replay generate lock stack clean accuracy-traces accuracy-lab bench-optimizer bench-streams bench-admission bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
+.PHONY: help setup demo test test-unit test-component test-e2e test-matrix test-deploy check replay generate lock stack clean accuracy-traces accuracy-lab images package bench-optimizer bench-streams bench-admission bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
 
 help: ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -43,7 +43,7 @@ test-unit: setup ## no server, seconds
 
 test-component: setup ## each box against the real servers beside it
 	tools/bring etcd kube-apiserver promtool helm kubeconform schemas nats-server-config-reloader \
-	  prometheus-nats-exporter redis_exporter
+	  prometheus-nats-exporter redis_exporter buildx crane
 	python -m pytest -q $(SIDE_BY_SIDE) -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd rule-publisher/relay && go test -count=1 -timeout 30m . ./component
 
@@ -113,6 +113,13 @@ fuzz: setup ## every parser of the filter and of the spans, guided by coverage; 
 
 soak-relay: setup ## a day's worth of rulesets through one relay, as fast as it takes them: memory stays flat
 	@cd rule-publisher/relay && SPILLWAY_SOAK_VERSIONS=5760 go test -count=1 -v -timeout 30m -run 'TestSoak$$' .
+
+images: ## REGISTRY=ghcr.io/example: every image by docker buildx, for amd64 and arm64, with SBOM and provenance (VERSION, PLATFORMS, PUSH=1, DRY_RUN=1)
+	@tools/images
+
+package: setup ## charts and the filter's module as OCI artefacts, with checksums, in dist/ (VERSION, REGISTRY, PUSH=1, PLAIN_HTTP=1)
+	@tools/bring helm crane
+	@tools/package
 
 clean: ## remove what set-up and runs have made
 	rm -rf .spillway

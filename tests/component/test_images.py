@@ -18,6 +18,9 @@ TRACKED = subprocess.run(
 ).stdout.split()
 DOCKERFILES = [path for path in TRACKED if path.endswith("Dockerfile")]
 BUILD_TOOLS = re.compile(r"\b(apt-get|pip|cargo|rustup|gcc|make|go build)\b")
+ARCHITECTURE = re.compile(r"amd64|x86[_-]64|arm64|aarch64")
+COMPILES = re.compile(r"\b(go|cargo) build\b|\./build\b")
+CROSS = ("GOOS=$TARGETOS", "GOARCH=$TARGETARCH")
 
 
 def tool(*arguments: str) -> str:
@@ -110,3 +113,23 @@ def test_the_build_context_has_no_secret_and_no_test(context: set[str]):
         if re.search(r"(^|/)(tests/.*\.py|.*_test\.go|\.env)$", p) and not p.startswith("collectors")
     ]
     assert [p for p in odd if not p.startswith(("wasm/", "streams/native"))] == []
+
+
+@pytest.mark.parametrize("path", DOCKERFILES)
+def test_an_image_is_made_for_every_platform(files: dict, path: str):
+    """No step and no base names an architecture. A stage that runs on the builder's own platform compiles for the
+    target's, or makes WebAssembly, which has none; Go, which can, is never compiled under emulation."""
+    *builders, last = files[path]["stages"]
+    said = [*files[path]["arguments"].values()]
+    said += [step["text"] for stage in files[path]["stages"] for step in stage["instructions"]]
+    assert [text for text in said if ARCHITECTURE.search(text)] == []
+    assert "platform" not in last
+    for stage in builders:
+        assert stage.get("platform", "$BUILDPLATFORM") == "$BUILDPLATFORM"
+        assert "platform" in stage or stage["base"] != "${GOLANG}"
+        if "platform" in stage:
+            compiled = [step["text"] for step in steps(stage, "RUN") if COMPILES.search(step["text"])]
+            assert compiled
+            foreign = [text for text in compiled if "--target wasm32-" not in text]
+            assert [text for text in foreign if not all(part in text for part in CROSS)] == []
+            assert not foreign or "ARG TARGETOS TARGETARCH" in [s["text"] for s in steps(stage, "ARG")]

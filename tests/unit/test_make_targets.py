@@ -26,6 +26,7 @@ PINS = [line.split() for line in (ROOT / "tools/deploy/pins").read_text().splitl
 KUBERNETES = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
 CHARTS = {"helm", "kubeconform", "schemas", "nats-server-config-reloader"}
 EXPORTERS = {"prometheus-nats-exporter", "redis_exporter"}
+PACKAGES = {"buildx", "crane"}
 BROUGHT = {"promtool", "schemas", *KUBERNETES, *(pin[0] for pin in PINS)}
 SHELL = r"""#!/usr/bin/env python3
 import json, os, re, subprocess, sys
@@ -193,7 +194,7 @@ def test_a_target_brings_each_program_that_its_tests_start(runs: dict[str, list[
     assert missing == set(), f"make {target}: not there when its tests start"
 
 
-@pytest.mark.parametrize("target", sorted(set(TARGETS) - {"help", "clean", "setup"}))
+@pytest.mark.parametrize("target", sorted(set(TARGETS) - {"help", "clean", "setup", "images"}))
 def test_a_target_sets_up_before_it_runs_anything(runs: dict[str, list[Run]], target: str):
     assert [run.line for run in runs[target] if not run.there >= SET_UP] == []
     assert runs[target] != []
@@ -206,9 +207,9 @@ def test_the_programs_that_tests_start_are_found_in_their_sources(runs: dict[str
         for target in ("test-unit", "test-component", "test-deploy")
     }
     assert found["test-unit"] & BROUGHT == set()
-    assert found["test-component"] & BROUGHT == {"etcd", "kube-apiserver", "promtool", *EXPORTERS, *CHARTS}
+    assert found["test-component"] & BROUGHT == {"etcd", "kube-apiserver", "promtool", *EXPORTERS, *CHARTS, *PACKAGES}
     assert found["test-component"] >= {"spillway-relay", "vegeta", "toxiproxy-server"}
-    assert found["test-deploy"] & BROUGHT == BROUGHT - {"promtool", *EXPORTERS}
+    assert found["test-deploy"] & BROUGHT == BROUGHT - {"promtool", *EXPORTERS, *PACKAGES}
     assert SET_UP >= {"process-compose", "vegeta", "protoc-gen-go", "spillway-collector", "spillway-relay"}
 
 
@@ -233,3 +234,10 @@ def test_the_error_of_a_missing_program_names_the_command_that_brings_it(checkou
 def test_a_program_that_nobody_knows_is_refused_with_those_that_there_are(checkout, wanted, said):
     done = checkout.execute("tools/bring", *wanted.split())
     assert done.returncode == 64 and said in done.stderr
+
+
+def test_images_need_docker_alone_and_packages_what_packs_them(runs: dict[str, list[Run]]):
+    """Where images are built, neither a compiler nor our own programs are asked for."""
+    assert [run.line for run in runs["images"]] == ["tools/images"]
+    [run] = runs["package"]
+    assert run.line == "tools/package" and run.there >= {"helm", "crane"}

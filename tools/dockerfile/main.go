@@ -29,6 +29,7 @@ type instruction struct {
 
 type stage struct {
 	Base         string        `json:"base"`
+	Platform     string        `json:"platform,omitempty"`
 	Name         string        `json:"name"`
 	Instructions []instruction `json:"instructions"`
 }
@@ -129,7 +130,7 @@ func line(where []parser.Range) int {
 }
 
 func of(one instructions.Stage) stage {
-	made := stage{Base: one.BaseName, Name: one.Name, Instructions: []instruction{}}
+	made := stage{Base: one.BaseName, Platform: one.Platform, Name: one.Name, Instructions: []instruction{}}
 	for _, command := range one.Commands {
 		step := instruction{Name: strings.ToUpper(command.Name()), Text: fmt.Sprint(command)}
 		if copied, ok := command.(*instructions.CopyCommand); ok {
