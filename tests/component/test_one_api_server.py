@@ -22,7 +22,10 @@ VALUES = {"spillway-global": GLOBAL, "spillway-cluster": EVERYTHING | {"istio": 
 COMMAND = re.compile(
     r"^ {4,}helm (?:install|upgrade|rollback|uninstall|test) (\S+)(?: infra/helm/(\S+))?", re.MULTILINE
 )
-PAGES = [ROOT / "docs/operations.md", ROOT / "README.md", *sorted((ROOT / "infra").rglob("README.md"))]
+PAGES = [
+    *(ROOT / page for page in ("docs/operations.md", "UPGRADING.md", "README.md")),
+    *sorted((ROOT / "infra").rglob("README.md")),
+]
 # Made outside the charts, and the same for both: authorities, keys, topology.
 SHARED = {("ConfigMap", f"spillway-{name}") for name in ("trust", "ruleset-keys", "topology")}
 

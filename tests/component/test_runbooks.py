@@ -1,4 +1,4 @@
-"""What docs/operations.md tells the person on call to type or to look at: it exists, and it runs on real servers."""
+"""What docs/operations.md and UPGRADING.md tell people to type or to look at: it exists, and it runs on real servers."""
 
 import os
 import re
@@ -18,8 +18,9 @@ from spillway_lab.commands.sql import FOLDER
 from spillway_lab.testing.servers import ROOT
 
 pytestmark = pytest.mark.component
-PAGE = (ROOT / "docs" / "operations.md").read_text()
-RUNBOOK = PAGE.split("\n## What to do per alert\n")[-1]
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+PAGE = OPERATIONS + (ROOT / "UPGRADING.md").read_text()
+RUNBOOK = OPERATIONS.split("\n## What to do per alert\n")[-1]
 BOXES = {"spillway_publisher": "publisher", "spillway_optimizer": "optimizer", "spillway_streams": "classify"}
 # Words of a command that stand for something.
 STANDS_FOR = {"CLUSTER": "west", "TEXT": "reason", "VERSION": "1", "NAMESPACE": "shop"}

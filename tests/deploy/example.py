@@ -13,7 +13,7 @@ from spillway_lab.testing.servers import ROOT
 
 EXAMPLE = ROOT / "terraform" / "examples" / "multi-region"
 TIMEOUT_S = 900
-README, OPERATIONS = ROOT / "terraform" / "README.md", ROOT / "docs" / "operations.md"
+README, UPGRADING = ROOT / "terraform" / "README.md", ROOT / "UPGRADING.md"
 
 
 def commands(document: Path) -> list[str]:

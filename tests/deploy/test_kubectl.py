@@ -1,4 +1,4 @@
-"""Each kubectl command of docs/operations.md, as kubectl reads it."""
+"""Each kubectl command of docs/operations.md and UPGRADING.md, as kubectl reads it."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from spillway_lab.testing.servers import ROOT
 
 pytestmark = pytest.mark.deploy
 NOBODY = "http://127.0.0.1:1"
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs" / "operations.md").read_text() + (ROOT / "UPGRADING.md").read_text()
 SPANS = (" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", PAGE))
 BLOCKS = re.findall(r"^ {4,}(kubectl .+)$", PAGE, re.MULTILINE)
 COMMANDS = sorted({span for span in (*SPANS, *BLOCKS) if span.startswith("kubectl ")})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cryptography import x509
-from example import OPERATIONS, README, Example, changes, commands
+from example import README, UPGRADING, Example, changes, commands
 from kube_region import Region
 from readiness import missing_references, pods, wait_ready, workloads
 
@@ -130,7 +130,7 @@ def test_a_dead_region_holds_no_other_up(example: Example) -> None:
         assert "77" in example.config_map(name, "spillway-topology", "topology.yaml")
     east.api_server.start()
     assert "77" not in example.config_map("east", "spillway-topology", "topology.yaml")
-    for command, code in zip(commands(OPERATIONS), (2, 0), strict=True):
+    for command, code in zip(commands(UPGRADING), (2, 0), strict=True):
         assert example.shell(command).returncode == code
     assert "77" in example.config_map("east", "spillway-topology", "topology.yaml")
     assert example.run("plan").returncode == 0
@@ -221,8 +221,8 @@ def test_the_oldest_programs_apply_it(example: Example, program: str, tmp_path: 
 
 
 def test_every_command_of_the_documents_has_been_run(example: Example) -> None:
-    """Each call of `apply` in terraform/README.md and docs/operations.md is one of those above."""
-    shown = commands(README) + commands(OPERATIONS)
+    """Each call of `apply` in terraform/README.md and UPGRADING.md is one of those above."""
+    shown = commands(README) + commands(UPGRADING)
     assert len(shown) == 6
     assert set(shown) <= example.ran
 

@@ -1,4 +1,5 @@
-"""Upgrade, rollback and kill switch by helm, with the commands of docs/operations.md, on a real API server."""
+"""Upgrade, rollback and kill switch by helm, with the commands of UPGRADING.md and docs/operations.md, on a real API
+server."""
 
 import json
 import os
@@ -15,7 +16,7 @@ from readiness import wait_ready
 from spillway_lab.testing.servers import ROOT
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "UPGRADING.md").read_text() + (ROOT / "docs" / "operations.md").read_text()
 COMMANDS = re.findall(r"^ {4,}(helm .+)$", PAGE, re.MULTILINE)
 RELEASES = ("spillway-global", "spillway-cluster")  # each of the chart of its name
 LEAST = {

@@ -1,4 +1,4 @@
-"""What the pages of docs/ claim is there: figures are fresh, links lead somewhere, named tests exist."""
+"""What the pages of docs/ and UPGRADING.md claim is there: figures are fresh, links lead somewhere, named tests exist."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("docs/operations.md", "docs/security.md")
+PAGES = ("docs/operations.md", "docs/security.md", "UPGRADING.md")
 _TEST = re.compile(r"`([\w./-]+(?:test_\w+\.py|_test\.go|\.tftest\.hcl))(?:::(\w+))?`")
 
 
@@ -56,6 +56,7 @@ def test_every_make_target_that_a_page_names_is_there():
     pages = [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
+        ROOT / "UPGRADING.md",
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("[a-z]*/**/README.md"),
     ]
