@@ -43,7 +43,7 @@ test-unit: setup ## no server, seconds
 
 test-component: setup ## each box against the real servers beside it
 	tools/bring etcd kube-apiserver promtool helm kubeconform schemas nats-server-config-reloader \
-	  prometheus-nats-exporter redis_exporter buildx crane
+	  prometheus-nats-exporter redis_exporter
 	python -m pytest -q $(SIDE_BY_SIDE) -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd rule-publisher/relay && go test -count=1 -timeout 30m . ./component
 
@@ -54,10 +54,10 @@ test-e2e: setup ## the whole loop, and its faults: real processes are killed und
 test-matrix: setup ## every fault of every part, and an outage under the shipped guardrails (about 30 min); SPILLWAY_FAULTS='relay;Redis, lie' alone
 	python -m pytest -q -s -m matrix tests/e2e
 
-CHART_TESTS := charts global_chart cluster_chart istio_chart bundled one_api_server
+CHART_TESTS := charts global_chart cluster_chart istio_chart bundled one_api_server bake packages
 test-deploy: setup ## Terraform's modules, the charts, and the example applied to real API servers (10 min; the first time builds tools)
 	tools/bring etcd kube-{apiserver,controller-manager,scheduler} kubectl kwok helm kubeconform schemas pilot-discovery \
-	  nats-server-config-reloader tofu tofu-1.8 terraform-1.8 terraform-provider-{helm,kubernetes,random,tls}
+	  nats-server-config-reloader buildx crane tofu tofu-1.8 terraform-1.8 terraform-provider-{helm,kubernetes,random,tls}
 	python -m pytest -q tests/deploy $(CHART_TESTS:%=tests/component/test_%.py)
 
 check: setup ## formatting, lint, stale generated code, imports between boxes, artefacts

@@ -9,7 +9,14 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_TABLES = ("streams", "optimizer", "rule-publisher/publisher", "rule-publisher/relay", "collectors", "infra/alerts")
+_TABLES = (
+    "streams",
+    "optimizer",
+    "rule-publisher/publisher",
+    "rule-publisher/relay",
+    "collectors",
+    "infra/alerts",
+)
 _ROW = re.compile(r"^\| `([a-z_]+)` \| (.*?) ?\|", re.MULTILINE)
 _SERVERS = re.compile(r"^\| `(\w+)` \| (.*?) ?\|", re.MULTILINE)
 _DOCUMENTED = re.compile(r"^### (otelcol_\w+)$", re.MULTILINE)

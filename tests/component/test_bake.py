@@ -13,7 +13,7 @@ from cluster_chart import EVERYTHING
 from spillway_lab.testing.programs import program
 from spillway_lab.testing.servers import ROOT
 
-pytestmark = pytest.mark.component
+pytestmark = pytest.mark.deploy
 REGISTRY = "registry.example/spillway"
 VERSION = (ROOT / "VERSION").read_text().strip()
 GLOBAL = {"image": {"registry": REGISTRY}, "kafka": {"brokers": "kafka:9093", "clusters": ["west"]}}

@@ -213,7 +213,9 @@ def test_prometheus_knows_which_services_should_send():
     label `service` is not hidden by that of Prometheus's operator."""
     values = VALUES | {"monitoring": {"serviceMonitors": True, "prometheusRules": True}}
     found = render(values)
-    groups = {g["name"]: g["rules"] for g in one(found, "PrometheusRule", "spillway-cluster")["spec"]["groups"]}
+    groups = {
+        g["name"]: g["rules"] for g in one(found, "PrometheusRule", "spillway-cluster")["spec"]["groups"]
+    }
     labels = {"cluster": "north", "service": "gate", "namespace": "shop"}
     assert groups["spillway-filter-expected"] == [
         {"record": "spillway_filter_expected", "expr": "vector(1)", "labels": labels}

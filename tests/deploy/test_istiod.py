@@ -219,7 +219,6 @@ def agent_secrets(port: int, folder: Path) -> Server:
 
     return Server(f"127.0.0.1:{port}", command, folder / "agent.log", listens)
 
-
     def routes(self) -> dict[str, dict]:
         """By name: the virtual hosts of each configuration."""
         found = self.resources("dynamic_route_configs")
@@ -301,7 +300,9 @@ def test_a_destination_is_called_by_every_name_and_keeps_its_virtual_service(sid
     assert gone["direct_response"]["status"] == 410
     assert (rest["route"]["cluster"], rest["route"]["timeout"]) == ("spillway|shop", "3s")
     assert rest["request_headers_to_add"][-1]["header"] == {"key": "x-spillway-service", "value": "shop"}
-    assert all("spillway" not in json.dumps(other) for name, other in hosts.items() if not name.startswith("shop."))
+    assert all(
+        "spillway" not in json.dumps(other) for name, other in hosts.items() if not name.startswith("shop.")
+    )
     assert hosts["allow_any"]["routes"][0]["route"]["cluster"] == "PassthroughCluster"
 
 
