@@ -59,7 +59,8 @@ def test_alerts_are_those_of_the_folder(everything: list[dict]):
     for monitor in (o for o in everything if o["kind"] == "ServiceMonitor"):
         (endpoint,) = monitor["spec"]["endpoints"]
         assert endpoint["relabelings"] == [
-            {"action": "replace", "targetLabel": "cluster", "replacement": "west"}
+            {"action": "replace", "targetLabel": "cluster", "replacement": "west"},
+            {"action": "labeldrop", "regex": "service"},  # of the Service: metrics have a label of that name
         ]
 
 
@@ -96,6 +97,8 @@ def test_what_has_no_default_is_asked_for(path: str):
         {"relay": {"replica": 3}},
         {"collector": {"kafka": {"sasl": "GSSAPI"}}},
         {"istio": {"filter": {"sha256": "abc"}}},
+        {"istio": {"filter": {"url": "file:///filter.wasm"}}},
+        {"istio": {"routes": {"workloads": [{"service": "gate"}]}}},
         {"sidecar": {"applications": [{"service": "cart", "namespace": "shop"}]}},
         {"sampling": {"ratio": 1.1}},
         {"sampling": {"ratio": -0.1}},
@@ -278,6 +281,7 @@ def sampled(**sampling: object) -> dict:
     applications = [CART, CART | {"service": "pay", "namespace": "pay"}]
     values = copy.deepcopy(ISTIO) | {"sidecar": {"applications": applications}, "sampling": sampling}
     values["istio"]["namespaces"] = ["mesh"]
+    values["istio"]["routes"]["workloads"] = []
     values["istio"]["filter"]["services"] = [{"service": "gate", "namespace": "mesh", "edge": True}]
     return values
 

@@ -209,9 +209,8 @@ def test_a_workload_outside_the_mesh_is_refused_by_name():
 
 
 def test_prometheus_knows_which_services_should_send():
-    """One series for each service with the filter, which SpillwayFilterSilent compares with what comes; the collector's
-    label `service` is not hidden by that of Prometheus's operator."""
-    values = VALUES | {"monitoring": {"serviceMonitors": True, "prometheusRules": True}}
+    """One series for each service with the filter, which SpillwayFilterSilent compares with what comes."""
+    values = VALUES | {"monitoring": {"prometheusRules": True}}
     found = render(values)
     groups = {
         g["name"]: g["rules"] for g in one(found, "PrometheusRule", "spillway-cluster")["spec"]["groups"]
@@ -220,6 +219,3 @@ def test_prometheus_knows_which_services_should_send():
     assert groups["spillway-filter-expected"] == [
         {"record": "spillway_filter_expected", "expr": "vector(1)", "labels": labels}
     ]
-    for monitor in (o for o in found if o["kind"] == "ServiceMonitor"):
-        for endpoint in monitor["spec"]["endpoints"]:
-            assert {"action": "labeldrop", "regex": "service"} in endpoint["relabelings"]
