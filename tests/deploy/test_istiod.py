@@ -207,6 +207,14 @@ class Sidecar:
         found = [*self.resources("dynamic_active_clusters"), *self.resources("dynamic_warming_clusters")]
         return {one["cluster"]["name"]: one["cluster"] for one in found}
 
+    def routes(self) -> dict[str, dict]:
+        """By name: the virtual hosts of each configuration."""
+        found = self.resources("dynamic_route_configs")
+        return {
+            one["route_config"]["name"]: {host["name"]: host for host in one["route_config"]["virtual_hosts"]}
+            for one in found
+        }
+
 
 def agent_secrets(port: int, folder: Path) -> Server:
     tls = tls_files(folder / "tls")
@@ -218,14 +226,6 @@ def agent_secrets(port: int, folder: Path) -> Server:
             return one.connect_ex(("127.0.0.1", port)) == 0
 
     return Server(f"127.0.0.1:{port}", command, folder / "agent.log", listens)
-
-    def routes(self) -> dict[str, dict]:
-        """By name: the virtual hosts of each configuration."""
-        found = self.resources("dynamic_route_configs")
-        return {
-            one["route_config"]["name"]: {host["name"]: host for host in one["route_config"]["virtual_hosts"]}
-            for one in found
-        }
 
 
 @pytest.fixture(scope="module")
