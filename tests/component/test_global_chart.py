@@ -193,6 +193,18 @@ def test_egress_to_kafka_is_to_the_ports_of_its_addresses(kafka: str, said: list
         assert rule == {"ports": [{"port": port} for port in wanted]}
 
 
+def test_egress_to_servers_of_the_release_is_to_their_pods_whatever_the_address():
+    """An address with the port of a Service or a node leads to a pod: its port is open, too."""
+    values = {**OPERATED, "kafka": OPERATED["kafka"] | {"brokers": "node.example:30094"}}
+    values["bundled"] = OPERATED["bundled"] | {"nats": {"enabled": True}}
+    values["networkPolicy"] = {"nats": {"ports": [30422]}}
+    policies = charts.of(charts.render(CHART, values), "NetworkPolicy")
+    assert policies["spillway-admit"]["spec"]["egress"] == [
+        {"ports": [{"port": port} for port in (30094, 9093, 9094)]}
+    ]
+    assert {"ports": [{"port": 30422}, {"port": 4222}]} in policies["spillway-papa"]["spec"]["egress"]
+
+
 def test_monitors_alerts_and_scaling():
     """The ServiceMonitor's labels are on a Service of every Deployment; scaling has its target and stops at the
     number of partitions; revisions are on the pods that they are to roll."""

@@ -1,6 +1,6 @@
 """Users of a server, with the rights of grants.yaml: what differs, and the statements that change it.
 
-    SPILLWAY_CLICKHOUSE_URL=clickhouses://ADMIN:password@HOST:9440 \\
+    SPILLWAY_CLICKHOUSE_URL=clickhouses://user:password@host:9440 \\
     python -m spillway_clickhouse.users --file infra/clickhouse/grants.yaml --sums FOLDER [--apply] [--json]
 
 A user per role, of the role's name, with its rights and no others. Without --apply nothing is changed. FOLDER has a file
