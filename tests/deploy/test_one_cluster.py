@@ -14,7 +14,7 @@ from readiness import missing_references, wait_ready
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(1200)]
 
 GLOBAL, CLUSTER, MESH = "spillway-global", "spillway-west", "shop"
-SHA256 = "0123456789abcdef" * 4
+FILTER = f"oci://registry.example/filter@sha256:{'0123456789abcdef' * 4}"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,8 @@ def example(make_region: Callable[[str], Region], tmp_path_factory: pytest.TempP
     map_["services"] = {service: {"west": {}} for service in map_["services"]}
     west["istio"] = {
         "route_ports": [8080],
-        "filter": {"url": "oci://registry.example/filter:1", "sha256": SHA256, "edges": ["gateway"]},
+        "callers": ["gateway"],
+        "filter": {"url": FILTER, "edges": ["gateway"]},
     }
     one = Example(tmp_path_factory.mktemp("example"), map_)
     region = make_region("only")
@@ -98,7 +99,7 @@ def test_addresses_of_bundled_servers_are_services(
 
 def test_sidecars_find_the_relay_in_its_namespace(example: Example) -> None:
     """The relay's certificate has the name that the EnvoyFilter calls, and the authority there is the relay's own."""
-    spec = example.object("west", "envoyfilter", "spillway", MESH)["spec"]
+    spec = example.object("west", "envoyfilter", "spillway-routes-gateway", MESH)["spec"]
     added = {
         patch["patch"]["value"]["name"]: patch["patch"]["value"]
         for patch in spec["configPatches"]

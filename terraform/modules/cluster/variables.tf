@@ -124,6 +124,7 @@ variable "istio" {
     }))
     routes = optional(object({
       ports        = optional(list(number), [])
+      workloads    = optional(list(object({ service = string, namespace = string })), [])
       destinations = optional(list(object({ service = string, namespace = string, port = number, clusters = list(string) })), [])
     }), {})
   })

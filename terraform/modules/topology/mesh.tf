@@ -6,6 +6,7 @@ locals {
     root         = try(given.root, null)
     filter       = try(given.filter, null)
     route_ports  = try(given.route_ports, [])
+    callers      = try(given.callers, [])
   } if given != false }
 
   # A region's own pods are found at their routes' port.
@@ -50,6 +51,10 @@ locals {
       sha256   = try(mesh.filter.sha256, null)
       services = [for service, namespace in local.placed[name] : { service = service, namespace = namespace, edge = contains(mesh.filter.edges, service) }]
     }
-    routes = { ports = mesh.route_ports, destinations = try(local.destinations[name], []) }
+    routes = {
+      ports        = mesh.route_ports
+      workloads    = [for service in mesh.callers : { service = service, namespace = try(local.placed[name][service], "") }]
+      destinations = try(local.destinations[name], [])
+    }
   } }
 }

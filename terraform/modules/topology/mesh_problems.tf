@@ -14,6 +14,10 @@ locals {
       "regions.${name}.istio.filter.edges: ${edge} is not placed in ${name}; allowed: ${join(", ", keys(local.placed[name]))}"
       if !contains(keys(local.placed[name]), edge)
     ] if mesh.filter != null]),
+    flatten([for name, mesh in local.mesh : [for caller in mesh.callers :
+      "regions.${name}.istio.callers: ${caller} is not placed in ${name}; allowed: ${join(", ", keys(local.placed[name]))}"
+      if !contains(keys(local.placed[name]), caller)
+    ]]),
     flatten([for name, calls in local.calls : [for call in calls :
       "services.${call.service}.${call.cluster}: regions.${name}.istio.route_ports leads calls there, and regions.${call.cluster} has no `istio` of trust domain ${local.mesh[name].trust_domain}; give it one, or leave route_ports of ${name} empty"
       if call.trust_domain != local.mesh[name].trust_domain

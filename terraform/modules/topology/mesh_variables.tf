@@ -1,5 +1,5 @@
 variable "istio" {
-  description = "Clusters of an Istio mesh: `true`, or an object. `trust_domain` of the mesh (cluster.local). `namespaces` whose sidecars may reach relay and collector (those of the region). `root`: PEM of the mesh's root; not set, modules/cluster reads it from the cluster. `filter` measures: `url` of the module, `sha256` where the chart wants it, and `edges`, the services that users call. `route_ports` enforce: outbound ports whose routes come from the relay. false: no Istio."
+  description = "Clusters of an Istio mesh: `true`, or an object. `trust_domain` of the mesh (cluster.local). `namespaces` whose sidecars may reach relay and collector (those of the region). `root`: PEM of the mesh's root; not set, modules/cluster reads it from the cluster. `filter` measures: `url` of the module, `sha256` where the chart wants it, and `edges`, the services that users call. `route_ports` and `callers` enforce: calls of these services at these ports go by the relay's routes. false: no Istio."
   type        = any
   default     = {}
   nullable    = false
@@ -7,9 +7,9 @@ variable "istio" {
   validation {
     condition = alltrue([
       for given in values(var.istio) : can(tobool(given)) ? tobool(given) != null :
-      length(setsubtract(try(keys(given), ["?"]), ["trust_domain", "namespaces", "root", "filter", "route_ports"])) == 0
+      length(setsubtract(try(keys(given), ["?"]), ["trust_domain", "namespaces", "root", "filter", "route_ports", "callers"])) == 0
     ])
-    error_message = "regions.*.istio: allowed: true, false, or an object of trust_domain, namespaces, root, filter, route_ports. There are: ${join("; ", [for name, given in var.istio : "${name}: ${try(join(", ", keys(given)), jsonencode(given))}"])}."
+    error_message = "regions.*.istio: allowed: true, false, or an object of trust_domain, namespaces, root, filter, route_ports, callers. There are: ${join("; ", [for name, given in var.istio : "${name}: ${try(join(", ", keys(given)), jsonencode(given))}"])}."
   }
 
   validation {
@@ -44,5 +44,12 @@ variable "istio" {
       can([for edge in given.filter.edges : edge]),
     ])])
     error_message = "regions.*.istio.filter: needs `url` (oci:// or https://) and `edges`, a list of the services that users call, [] where there are none; may have `sha256`, 64 hexadecimal digits. Other keys of the chart's istio.filter go into `values`."
+  }
+
+  validation {
+    condition = alltrue([for given in values(var.istio) :
+      try(alltrue([for name in given.callers : can(regex("^[a-z0-9]", name))]), !can(given.callers)) && can(given.callers) == can(given.route_ports)
+    ])
+    error_message = "regions.*.istio.callers: a list of services whose calls go by the relay's routes; needed with `route_ports`, and only with it. Begin with one."
   }
 }

@@ -45,6 +45,7 @@ run "lists_follow_from_placements" {
       a = {
         trust_domain = "mesh.example"
         route_ports  = [8080]
+        callers      = ["gate"]
         filter       = { url = "oci://registry.example/filter:1", sha256 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", edges = ["gate"] }
       }
       b = { trust_domain = "mesh.example" }
@@ -57,6 +58,7 @@ run "lists_follow_from_placements" {
         { service = "gate", namespace = "shop", port = 8080, clusters = ["a", "b"] },
         { service = "ledger", namespace = "shop", port = 8080, clusters = ["b"] },
       ]
+      workloads = [{ service = "gate", namespace = "shop" }]
     })
     error_message = "every service is a destination in each cluster where it is placed"
   }
@@ -86,7 +88,7 @@ run "a_service_has_its_own_namespace_and_port" {
       ledger = { a = { namespace = "books", port = 9090 }, b = { port = 9090 } }
       mail   = { a = { namespace = "books", port = 25 } }
     }
-    istio = { a = { route_ports = [8080, 9090] }, b = true }
+    istio = { a = { route_ports = [8080, 9090], callers = ["gate"] }, b = true }
   }
   assert {
     condition = jsonencode(output.istio_of["a"].routes.destinations) == jsonencode([
@@ -109,7 +111,7 @@ run "a_drained_cluster_is_no_destination_but_its_own" {
       a = { region = "r-a", namespaces = ["shop"] }
       b = { region = "r-b", namespaces = ["shop"], drained = true }
     }
-    istio = { a = { route_ports = [8080] }, b = { route_ports = [8080] } }
+    istio = { a = { route_ports = [8080], callers = ["gate"] }, b = { route_ports = [8080], callers = ["gate"] } }
   }
   assert {
     condition     = join(" ", output.istio_of["a"].routes.destinations[0].clusters) == "a" && join(" ", output.istio_of["b"].routes.destinations[0].clusters) == "a b"
@@ -120,7 +122,7 @@ run "a_drained_cluster_is_no_destination_but_its_own" {
 run "a_route_into_a_region_without_the_mesh_is_refused" {
   command = plan
   variables {
-    istio = { a = { route_ports = [8080] }, b = false }
+    istio = { a = { route_ports = [8080], callers = ["gate"] }, b = false }
   }
   expect_failures = [output.istio_of]
 }
@@ -128,7 +130,7 @@ run "a_route_into_a_region_without_the_mesh_is_refused" {
 run "a_route_into_another_mesh_is_refused" {
   command = plan
   variables {
-    istio = { a = { route_ports = [8080] }, b = { trust_domain = "other.example" } }
+    istio = { a = { route_ports = [8080], callers = ["gate"] }, b = { trust_domain = "other.example" } }
   }
   expect_failures = [output.istio_of]
 }
@@ -136,7 +138,7 @@ run "a_route_into_another_mesh_is_refused" {
 run "a_namespace_that_could_be_several_is_refused" {
   command = plan
   variables {
-    istio = { a = { namespaces = ["shop", "books"], route_ports = [8080] }, b = true }
+    istio = { a = { namespaces = ["shop", "books"], route_ports = [8080], callers = ["gate"] }, b = true }
   }
   expect_failures = [output.istio_of]
 }
@@ -145,7 +147,7 @@ run "a_port_that_could_be_several_is_refused" {
   command = plan
   variables {
     regions = { a = { region = "r-a", namespaces = ["shop"], port = "http" }, b = { region = "r-b", namespaces = ["shop"] } }
-    istio   = { a = { route_ports = [8080, 9090] }, b = true }
+    istio   = { a = { route_ports = [8080, 9090], callers = ["gate"] }, b = true }
   }
   expect_failures = [output.istio_of]
 }
@@ -154,7 +156,7 @@ run "pods_of_several_ports_are_found_by_the_ports_name" {
   command = plan
   variables {
     services = { gate = { a = { port = 8080 }, b = { port = 8080 } } }
-    istio    = { a = { route_ports = [8080, 9090] }, b = true }
+    istio    = { a = { route_ports = [8080, 9090], callers = ["gate"] }, b = true }
   }
   expect_failures = [output.istio_of]
 }
@@ -204,7 +206,23 @@ run "a_filter_needs_its_edges" {
 run "a_root_is_pem_and_a_port_a_number" {
   command = plan
   variables {
-    istio = { a = { root = "ca.pem" }, b = { route_ports = [70000] } }
+    istio = { a = { root = "ca.pem" }, b = { route_ports = [70000], callers = [] } }
+  }
+  expect_failures = [var.istio]
+}
+
+run "a_caller_is_a_service_of_the_cluster" {
+  command = plan
+  variables {
+    istio = { a = { route_ports = [8080], callers = ["ledger"] }, b = true }
+  }
+  expect_failures = [output.istio_of]
+}
+
+run "ports_without_callers_enforce_nothing" {
+  command = plan
+  variables {
+    istio = { a = { route_ports = [8080] }, b = true }
   }
   expect_failures = [var.istio]
 }
