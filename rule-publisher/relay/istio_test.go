@@ -149,7 +149,7 @@ func istiosClusters(t *testing.T) []any {
 
 // seen is what the test's istiod gives under the filter's name: it counts requests whose route has the relay's metadata.
 var seen = map[string]any{"@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
-	"name": "extensions.istio.io/trafficextension/shop.spillway-gate-outbound",
+	"name": "extensions.istio.io/trafficextension/shop.spillway-gate-outbound~istio-translated-wasmplugin",
 	"typed_config": map[string]any{"@type": "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC", "shadow_rules_stat_prefix": "seen",
 		"shadow_rules": map[string]any{"policies": map[string]any{"relay": map[string]any{
 			"principals": []any{map[string]any{"any": true}},

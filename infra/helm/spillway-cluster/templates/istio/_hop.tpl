@@ -146,9 +146,8 @@ the filter has none. Takes root, workload. */}}
 {{- if .root.Values.istio.filter.url -}}
 {{- range .root.Values.istio.filter.services -}}
 {{- if and (eq .service $.workload.service) (eq .namespace $.workload.namespace) -}}
-{{- range list "wasmplugin" "trafficextension" -}}
-{{- $names = append $names (printf "extensions.istio.io/%s/%s.spillway-%s-outbound" . $.workload.namespace $.workload.service) -}}
-{{- end -}}
+{{- $plugin := printf "%s.spillway-%s-outbound" $.workload.namespace $.workload.service -}}
+{{- $names = list (printf "extensions.istio.io/wasmplugin/%s" $plugin) (printf "extensions.istio.io/trafficextension/%s~istio-translated-wasmplugin" $plugin) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
