@@ -137,12 +137,13 @@ class Cluster:
         ports = {
             "0.0.0.0:4222": f"127.0.0.1:{pod.client}",
             "0.0.0.0:6222": f"127.0.0.1:{route}",
-            "0.0.0.0:7422": f"127.0.0.1:{pod.leaf}",
             "0.0.0.0:8222": f"127.0.0.1:{pod.monitor}",
             "store_dir: /data": f"store_dir: {pod.folder}/data",
         }
         for index, port in enumerate(routes):
             ports[f"spillway-nats-{index}.spillway-nats.spillway.svc:6222"] = f"127.0.0.1:{port}"
+        if "leafnodes" in text:
+            ports["0.0.0.0:7422"] = f"127.0.0.1:{pod.leaf}"
         missing = [address for address in ports if address not in text]
         assert missing == []
         return pod.here(text, ports)

@@ -211,7 +211,7 @@ def test_an_account_of_the_users():
     said = {"serviceAccountAnnotations": {"iam.example/role": "r"}}
     accounts = charts.of(charts.render(chart_of("spillway-cluster"), EVERYTHING | said), "ServiceAccount")
     assert {name: a["metadata"].get("annotations") for name, a in accounts.items()} == dict.fromkeys(
-        ("spillway-relay", "spillway-collector", "spillway-agent", "spillway-test"),
+        ("spillway-relay", "spillway-collector", "spillway-agent", "spillway-cluster-test"),
         said["serviceAccountAnnotations"],
     )
 

@@ -142,7 +142,7 @@ def test_a_wrong_environment_is_named_without_its_value():
 
 def of_cluster(name: str) -> dict:
     objects = cluster_chart.render(cluster_chart.REQUIRED | {"agent": {"enabled": True}})
-    return one(objects, "Pod", f"spillway-test-{name}")["spec"]["containers"][0]
+    return one(objects, "Pod", f"spillway-cluster-test-{name}")["spec"]["containers"][0]
 
 
 def script(
