@@ -2,6 +2,7 @@ package kafkapartitionexporter
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -12,7 +13,10 @@ import (
 )
 
 // maxSenders bounds the series that names in requests can make.
-const maxSenders = 1000
+const (
+	maxSenders     = 1000
+	maxSenderBytes = 128
+)
 
 const otherSender = "other"
 
@@ -46,10 +50,15 @@ func (s *senders) labels(topic attribute.KeyValue, name senderName) metric.Measu
 	return labels
 }
 
+// label of what a stranger calls itself: one that is not UTF-8 would end the page of all metrics.
+func label(name string) string {
+	return strings.ToValidUTF8(name[:min(len(name), maxSenderBytes)], "\uFFFD")
+}
+
 func (c *counts) came(ctx context.Context, resource pcommon.Resource, scope pcommon.InstrumentationScope, items int) {
-	name := senderName{scope: scope.Name()}
+	name := senderName{scope: label(scope.Name())}
 	if service, ok := resource.Attributes().Get("service.name"); ok {
-		name.service = service.AsString()
+		name.service = label(service.AsString())
 	}
 	labels := c.senders.labels(c.topic, name)
 	c.telemetry.ExporterKafkaPartitionServiceItems.Add(ctx, int64(items), labels)

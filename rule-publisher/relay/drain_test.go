@@ -189,6 +189,7 @@ func TestARefusedRelayIsNotReady(t *testing.T) {
 			}
 			server.Shutdown()
 			server.WaitForShutdown()
+			eventually(t, "a server that is away refuses nobody", func() bool { return r.status().NatsRefusal == "" })
 			startNATSWith(t, &natsserver.Options{StoreDir: folder, Port: port, Users: []*natsserver.User{
 				{Username: outsider.Username, Password: test.password}}})
 			eventually(t, "let in, it has the ruleset", func() bool { return r.status().ServedVersion == 1 })

@@ -153,7 +153,9 @@ def monitored_redis(folder: Path, rendered: list[dict]) -> Iterator[int]:
 
     for path in moved.values():
         Path(path).mkdir()
-    (folder / "etc/users.acl").write_text("user default off\n")
+    secret = folder / "etc/users.acl"
+    secret.write_text("user default off")  # without an end of line, as some make Secrets
+    secret.chmod(0o440)  # as the volume is mounted; a copy of it could not be written to, except by root
     users = container(rendered, "spillway-redis", "users")
     subprocess.run([*users["command"], *map(here, users["args"])], check=True)
     text = charts.of(rendered, "ConfigMap")["spillway-redis"]["data"]["redis.conf"]

@@ -218,6 +218,23 @@ def test_servers_of_another_authority_hear_nothing(world: Servers, migrated: Non
         assert password not in log + told(port)
 
 
+@pytest.mark.parametrize("trusted", [True, False], ids=["own", "another"])
+def test_what_helm_test_asks_is_asked_over_tls(world: Servers, tmp_path: Path, trusted: bool):
+    """Each server answers, and none of them where their authority is not the one that is trusted."""
+    authority = world.tls.ca if trusted else tls_files(tmp_path).ca
+    done = subprocess.run(
+        [sys.executable, "-m", "spillway_contracts.answers"],
+        env=os.environ | world.environment | _trusting(authority), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    lines = (done.stdout if trusted else done.stderr).splitlines()  # among them what clients log
+    said = {
+        server
+        for server in ("clickhouse", "redis", "nats")
+        if any(one.startswith(f"{server}: ") for one in lines)
+    }
+    assert (done.returncode, said) == (0 if trusted else 1, {"clickhouse", "redis", "nats"}), done.stderr
+
+
 def test_the_schema_is_not_made_on_a_server_of_another_authority(world: Servers, tmp_path: Path):
     """Migration ends with what was wrong."""
     done = _migrate(world.environment | _trusting(tls_files(tmp_path).ca))

@@ -87,10 +87,10 @@ async def clickhouse(tables: list[str]) -> str:
 
 
 async def redis(_: list[str]) -> str:
-    from redis.asyncio import Redis
+    from spillway_contracts import redis_client
 
     wire = _Redis()
-    async with Redis.from_url(wire.redis_url, **wire.redis_options()) as client:
+    async with redis_client.connect(wire.redis_url, **wire.redis_options()) as client:
         await client.ping()
     return "pong"
 

@@ -65,7 +65,7 @@ topologySpreadConstraints:
 
 {{/* The account of a workload, unless users named one. It mounts no token: a pod that asks the API server says so itself. */}}
 {{- define "spillway.serviceAccount" -}}
-{{- if eq (include "spillway.serviceAccountName" .) .name }}
+{{- if not ((.values | default dict).serviceAccountName | default .root.Values.serviceAccountName) }}
 apiVersion: v1
 kind: ServiceAccount
 metadata:

@@ -51,7 +51,7 @@ func Connect(to NATS, cluster string, refusal *Refusal, counters *count.Counters
 		nats.ReconnectHandler(connected("connected to NATS again")),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
 			before := refusal.Reason()
-			if refusal.tried(err); refusal.Reason() != before {
+			if refusal.tried(err); refusal.Reason() != before && refusal.Reason() != "" {
 				log.Error("NATS refuses this relay", "error", err)
 			}
 		}),
@@ -63,7 +63,7 @@ func Connect(to NATS, cluster string, refusal *Refusal, counters *count.Counters
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			counters.Add(count.NATSErrors)
-			refusal.tried(err)
+			refusal.heard(err)
 			log.Warn("NATS", "error", err)
 		}),
 	}

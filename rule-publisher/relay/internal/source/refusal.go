@@ -21,12 +21,20 @@ func (r *Refusal) Reason() string {
 	return ""
 }
 
-// tried says how a connection, or what was asked on it, ended.
+// tried says how an attempt to connect ended. One that reached nobody ends a refusal; one that was cut off does not: a
+// server may refuse without a word.
 func (r *Refusal) tried(err error) {
-	switch {
-	case err == nil:
+	var dial *net.OpError
+	if err == nil || errors.As(err, &dial) && dial.Op == "dial" {
 		r.reason.Store(nil)
-	case refuses(err):
+		return
+	}
+	r.heard(err)
+}
+
+// heard says what NATS answered.
+func (r *Refusal) heard(err error) {
+	if refuses(err) {
 		reason := err.Error()
 		r.reason.Store(&reason)
 	}
