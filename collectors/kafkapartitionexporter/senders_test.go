@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -67,4 +70,13 @@ func TestNamesInRequestsMakeABoundedNumberOfSeries(t *testing.T) {
 	if len(found) != maxSenders+1 || found["other other"] != 5 {
 		t.Errorf("%d series, %d items of others; want %d and 5", len(found), found["other other"], maxSenders+1)
 	}
+}
+
+// TestALabelIsShortTextWhateverAServiceCallsItself: metrics are served as a whole or, with one label that is not UTF-8, not at all.
+func TestALabelIsShortTextWhateverAServiceCallsItself(t *testing.T) {
+	for _, name := range []string{"", "cart", "a\xff", strings.Repeat("ж", 200), "\xff\xfe" + strings.Repeat("x", 300)} {
+		assert.True(t, utf8.ValidString(label(name)), "%q", name)
+		assert.LessOrEqual(t, utf8.RuneCountInString(label(name)), maxSenderBytes)
+	}
+	assert.Equal(t, "cart", label("cart"))
 }

@@ -208,6 +208,22 @@ def test_a_workload_outside_the_mesh_is_refused_by_name():
     assert "'elsewhere' is not in istio.namespaces" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "key, name", [("destinations", "'cart' is there twice"), ("workloads", "'shop/gate' is there twice")]
+)
+def test_what_would_be_two_objects_of_one_name_is_refused(key: str, name: str):
+    """Of two clusters or EnvoyFilters with one name the mesh keeps one, and says nothing."""
+    values = with_filter()
+    values["istio"]["routes"] |= {
+        "workloads": [{"service": "gate", "namespace": "shop"}],
+        "destinations": [{"service": "cart", "namespace": "shop", "port": 8080, "clusters": ["west"]}],
+    }
+    values["istio"]["routes"][key] *= 2
+    done = cluster_chart.helm("template", "r", str(cluster_chart.CHARTS / "spillway-cluster"), values=values)
+    assert done.returncode != 0
+    assert f"istio.routes.{key}: {name}" in done.stderr
+
+
 def test_prometheus_knows_which_services_should_send():
     """One series for each service with the filter, which SpillwayFilterSilent compares with what comes."""
     values = VALUES | {"monitoring": {"prometheusRules": True}}
