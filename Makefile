@@ -54,7 +54,7 @@ test-e2e: setup ## the whole loop, and its faults: real processes are killed und
 test-matrix: setup ## every fault of every part, and an outage under the shipped guardrails (about 30 min); SPILLWAY_FAULTS='relay;Redis, lie' alone
 	python -m pytest -q -s -m matrix tests/e2e
 
-CHART_TESTS := charts global_chart cluster_chart istio_chart bundled one_api_server bake packages
+CHART_TESTS := charts global_chart cluster_chart istio_chart bundled one_api_server
 test-deploy: setup ## Terraform's modules, the charts, and the example applied to real API servers (10 min; the first time builds tools)
 	tools/bring etcd kube-{apiserver,controller-manager,scheduler} kubectl kwok helm kubeconform schemas pilot-discovery \
 	  nats-server-config-reloader buildx crane tofu tofu-1.8 terraform-1.8 terraform-provider-{helm,kubernetes,random,tls}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "component"))
 sys.path.insert(0, str(Path(__file__).parent))
 from example import EXAMPLE, Example
 from kube_region import Region, region_maker
