@@ -32,16 +32,23 @@ _PORTS = range(10_240, 20_000)
 _given: set[int] = set()
 
 
+def _own_ports() -> range:
+    """Those of this process: tests that run side by side (pytest-xdist) would be given one port before either listens."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return _PORTS[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+
+
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that nobody listens on now, and that this process was not given before."""
-    for port in random.sample(_PORTS, len(_PORTS)):
+    ports = _own_ports()
+    for port in random.sample(ports, len(ports)):
         if port in _given:
             continue
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             _given.add(port)
             return port
-    raise RuntimeError(f"no free port of {_PORTS.start} to {_PORTS.stop - 1} is left")
+    raise RuntimeError(f"no free port of {ports} is left")
 
 
 @dataclass
