@@ -11,6 +11,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry
 
+from spillway_lab import local_http
 from spillway_lab.errors import LabError
 from spillway_lab.stack import LabStack
 
@@ -105,7 +106,7 @@ class Control:
 def _in_force(url: str) -> dict[str, int]:
     """By service, what a relay's Envoys have; nothing of a relay that does not answer: its Envoys go to the other."""
     try:
-        return httpx.get(f"{url}/status", timeout=10, trust_env=False).raise_for_status().json()["in_force"]
+        return local_http.get(f"{url}/status").json()["in_force"]
     except httpx.HTTPError:
         return {}
 

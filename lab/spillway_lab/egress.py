@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import httpx
 from spillway_contracts import names
 
+from spillway_lab import local_http
 from spillway_lab.errors import LabError
 from spillway_lab.pods import HOST, Pod
 from spillway_lab.scenario import Scenario
@@ -50,7 +51,7 @@ def read(pods: Iterable[Pod]) -> dict[Pair, float]:
     for pod in pods:
         url = f"http://{HOST}:{pod.admin_port}/stats?format=json&filter=upstream_cx_[tr]x_bytes_total"
         try:
-            text = httpx.get(url, timeout=10, trust_env=False).raise_for_status().text
+            text = local_http.get(url).text
         except httpx.HTTPError as error:
             raise LabError(f"{pod.name}: Envoy's admin page at port {pod.admin_port}: {error}") from error
         for pair, count in parse(text, pod.cluster).items():

@@ -1,15 +1,15 @@
 """What the pods' Envoys have in force, from their admin pages."""
 
-import httpx
 from spillway_contracts import names
 
+from spillway_lab import local_http
 from spillway_lab.pods import HOST, Pod
 
 
 def outbound_routes(pod: Pod) -> dict | None:
     """The outbound RouteConfiguration in force (JSON of the xDS message), None before there is one."""
     url = f"http://{HOST}:{pod.admin_port}/config_dump?resource=dynamic_route_configs"
-    for entry in httpx.get(url, timeout=10, trust_env=False).raise_for_status().json().get("configs", []):
+    for entry in local_http.get(url).json().get("configs", []):
         if entry.get("route_config", {}).get("name") == names.XDS_OUTBOUND_ROUTE:
             return entry["route_config"]
     return None

@@ -119,7 +119,7 @@ class EngineConnection:
             self.run(f"SET {name} = {value}")
 
     def enter_role(self) -> None:
-        """Before every statement of a client: the one before may have been a SET ROLE."""
+        """Also after a statement of a client that may have been a SET ROLE."""
         if self._role:
             self.run(f"SET ROLE {self._role}")
 
