@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// maxSenders bounds the series that names in requests can make.
+// Bounds of what names in requests can make: series, and the length of their labels.
 const (
 	maxSenders     = 1000
 	maxSenderBytes = 128

@@ -31,8 +31,8 @@ func came(t *testing.T, telemetry *componenttest.Telemetry) map[string]int64 {
 	return found
 }
 
-// TestItemsAreCountedByServiceAndScope: an alert tells from it that the filter of a service sends nothing, whatever
-// others send for that service.
+// TestItemsAreCountedByServiceAndScope: the alert on a silent filter needs the filter's items apart from those that the
+// application's own SDK sends for the same service.
 func TestItemsAreCountedByServiceAndScope(t *testing.T) {
 	s, telemetry := testSender(t, &fake{count: 2}, 10_000)
 	batch := spans("a", "b", "c")
@@ -72,7 +72,7 @@ func TestNamesInRequestsMakeABoundedNumberOfSeries(t *testing.T) {
 	}
 }
 
-// TestALabelIsShortTextWhateverAServiceCallsItself: metrics are served as a whole or, with one label that is not UTF-8, not at all.
+// TestALabelIsShortTextWhateverAServiceCallsItself: one label that is not UTF-8 would end the page of all metrics.
 func TestALabelIsShortTextWhateverAServiceCallsItself(t *testing.T) {
 	for _, name := range []string{"", "cart", "a\xff", strings.Repeat("ж", 200), "\xff\xfe" + strings.Repeat("x", 300)} {
 		assert.True(t, utf8.ValidString(label(name)), "%q", name)

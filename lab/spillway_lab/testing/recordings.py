@@ -10,7 +10,7 @@ from spillway_lab.testing.servers import ROOT
 
 
 def hotel_reservation() -> list[Path]:
-    """The files of the Hotel Reservation traces, one per load, the lightest first. Skips the test where there are none."""
+    """Files of the Hotel Reservation traces, a file per load, sorted by load. Without any file the test is skipped."""
     folder = (
         Path(os.environ.get("SPILLWAY_TRACE_DATA", ROOT.parent / "shared" / "data")) / "hotel-reservation"
     )

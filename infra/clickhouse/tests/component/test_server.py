@@ -198,3 +198,15 @@ def _ignore_errors(client: Client, query: str) -> None:
         client.execute(query)
     except (Error, OSError, EOFError):
         pass
+
+
+def test_small_inserts_do_not_have_a_small_table_merged_again_and_again(own_server):
+    """Of 100 inserts a second most of the engine's work would be merges of everything that is there already."""
+    with Client.from_url(own_server.url()) as client:
+        client.execute("CREATE TABLE small (a UInt64, s String) ENGINE = MergeTree ORDER BY a")
+        for first in range(0, 5000, 50):
+            rows = [(number, "x" * 20) for number in range(first, first + 50)]
+            client.execute("INSERT INTO small VALUES", rows)
+        [(merged,)] = client.execute("SELECT value FROM system.events WHERE event = 'MergedRows'") or [(0,)]
+        assert client.execute("SELECT count() FROM small") == [(5000,)]
+        assert merged < 5 * 5000

@@ -40,7 +40,8 @@ func (r *Refusal) heard(err error) {
 	}
 }
 
-// refuses tells a server that does not want this credential, or that this relay does not trust, from one that is away.
+// refuses reports whether a server answered and refused: this relay's credential, certificate or right, or the relay the
+// server's certificate. A server that is away does not.
 func refuses(err error) bool {
 	for _, refusal := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 		nats.ErrPermissionViolation} {
