@@ -130,6 +130,14 @@ async def _tried(work) -> bool:
     return True
 
 
+async def _holds(bucket, key: str, value: bytes) -> bool:
+    """Whether NATS answers with this value. Any replica may answer, so one that follows is behind for a moment."""
+    try:
+        return (await bucket.get(key)).value == value
+    except (*jetstream.TROUBLE, nats.errors.Error):
+        return False
+
+
 async def test_rulesets_outlive_one_of_three_nats_servers(cluster: Cluster):
     """What the publisher makes with SPILLWAY_NATS_REPLICAS=3 is on three servers; when the one that leads the bucket is
     killed, the ruleset of before is read and the next one is written."""
@@ -147,12 +155,10 @@ async def test_rulesets_outlive_one_of_three_nats_servers(cluster: Cluster):
         leader = (await js.stream_info(f"KV_{names.NATS_BUCKET_RULESETS}")).cluster.leader
         cluster.pods[int(leader.removeprefix("spillway-nats-"))].server.kill()
 
-        async def is_read() -> None:
-            assert (await bucket.get("west")).value == b"before"
-
-        await eventually_async(lambda: _tried(is_read), "the ruleset of before")
+        holds = partial(_holds, bucket, "west")
+        await eventually_async(partial(holds, b"before"), "the ruleset of before")
         await eventually_async(lambda: _tried(lambda: bucket.put("west", b"after")), "the next ruleset")
-        assert (await bucket.get("west")).value == b"after"
+        await eventually_async(partial(holds, b"after"), "the next ruleset, read")
 
 
 async def test_a_leaf_node_outlives_the_server_that_it_is_connected_to(cluster: Cluster, tmp_path: Path):
@@ -172,11 +178,11 @@ async def test_a_leaf_node_outlives_the_server_that_it_is_connected_to(cluster: 
             await relay.subscribe(f"{key}.west", cb=_into(heard))
             await eventually_async(lambda: _at(cluster, LEAF) is not None, "the leaf is connected")
             for word in (b"before", b"after"):
-                await eventually_async(
-                    lambda word=word: _tried(lambda: bucket.put("west", word)), "a ruleset"
-                )
-                await eventually_async(lambda word=word: word in heard, f"word of {word!r}")
-                assert (await relay.request(f"{get}.west", b"", timeout=5)).data == word
+                # Again until it is heard: that the relay listens reaches the three some time after the leaf does.
+                hears = partial(_written_and_heard, bucket, "west", word, heard)
+                await eventually_async(hears, f"word of {word!r}")
+                answers = partial(_answers, relay, f"{get}.west", word)
+                await eventually_async(answers, f"{word!r}, read at the leaf")
                 if word == b"before":
                     _at(cluster, LEAF).server.kill()
                     await eventually_async(lambda: _at(cluster, LEAF) is not None, "another takes the leaf")
@@ -184,6 +190,18 @@ async def test_a_leaf_node_outlives_the_server_that_it_is_connected_to(cluster: 
             with pytest.raises((nats.errors.TimeoutError, nats.errors.NoRespondersError)):
                 await relay.request(f"{get}.east", b"", timeout=2)
             await relay.close()
+
+
+async def _written_and_heard(bucket, key: str, value: bytes, heard: list[bytes]) -> bool:
+    return await _tried(partial(bucket.put, key, value)) and value in heard
+
+
+async def _answers(client: nats.NATS, subject: str, value: bytes) -> bool:
+    """Whether a direct get at this subject answers with the value; a replica that follows may be behind."""
+    try:
+        return (await client.request(subject, b"", timeout=5)).data == value
+    except (*jetstream.TROUBLE, nats.errors.Error):
+        return False
 
 
 def _into(heard: list[bytes]):

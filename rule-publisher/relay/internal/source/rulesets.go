@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -48,7 +49,20 @@ type Rulesets struct {
 }
 
 // mark names one value: sequences begin anew when the bucket does.
-type mark struct{ sequence, stored string }
+type mark struct {
+	sequence uint64
+	stored   int64 // Unix nanoseconds
+}
+
+func markOf(header nats.Header) mark {
+	sequence, _ := strconv.ParseUint(header.Get(nats.JSSequence), 10, 64)
+	stored, _ := time.Parse(time.RFC3339Nano, header.Get(nats.JSTimeStamp))
+	return mark{sequence, stored.UnixNano()}
+}
+
+// behind tells whether a replica answered that has not followed yet: any of a bucket's replicas
+// answers a direct get. In a bucket that began anew, lower sequences are stored later.
+func (m mark) behind(seen mark) bool { return m.sequence < seen.sequence && m.stored < seen.stored }
 
 // Answered tells whether NATS has ever said what the key holds, be it nothing.
 func (r *Rulesets) Answered() bool { return r.answered.Load() }
@@ -139,11 +153,11 @@ func (r *Rulesets) read(ctx context.Context, key string) (*nats.Msg, error) {
 	}
 }
 
-// take passes a value on that was not seen before. A deleted key steers nothing: what was in force
+// take passes a value on that is newer than what was seen before. A deleted key steers nothing: what was in force
 // stays until it expires.
 func (r *Rulesets) take(message *nats.Msg) bool {
-	this := mark{message.Header.Get(nats.JSSequence), message.Header.Get(nats.JSTimeStamp)}
-	if this == r.seen {
+	this := markOf(message.Header)
+	if this == r.seen || this.behind(r.seen) {
 		return false
 	}
 	r.seen = this

@@ -1,0 +1,53 @@
+package source
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"spillway.dev/relay/internal/signing"
+)
+
+// Any replica of the bucket answers, so one that follows may show the value before the one that was
+// taken: it is no second change, and nobody replays anything. A bucket that was wiped counts from one.
+func TestAReplicaThatIsBehindIsNotTakenForAChange(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name  string
+		reads []read
+		want  []string
+	}{
+		{"the same again", []read{{5, 0, "a"}, {5, 0, "a"}}, []string{"a"}},
+		{"the next", []read{{5, 0, "a"}, {6, time.Second, "b"}}, []string{"a", "b"}},
+		{"a replica behind", []read{{5, 0, "a"}, {6, time.Second, "b"}, {5, 0, "a"}, {6, time.Second, "b"}}, []string{"a", "b"}},
+		{"a bucket that began anew", []read{{5, 0, "a"}, {1, time.Second, "b"}}, []string{"a", "b"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var taken []string
+			rulesets := Rulesets{Taken: func(value signing.Value) { taken = append(taken, string(value.Payload)) }}
+			for _, one := range c.reads {
+				rulesets.take(one.message(start))
+			}
+			if !slices.Equal(taken, c.want) {
+				t.Errorf("took %v, want %v", taken, c.want)
+			}
+		})
+	}
+}
+
+// read is one answer to a direct get.
+type read struct {
+	sequence uint64
+	after    time.Duration
+	content  string
+}
+
+func (r read) message(start time.Time) *nats.Msg {
+	return &nats.Msg{Data: []byte(r.content), Header: nats.Header{
+		nats.JSSequence:  {strconv.FormatUint(r.sequence, 10)},
+		nats.JSTimeStamp: {start.Add(r.after).Format(time.RFC3339Nano)},
+	}}
+}
