@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,13 +78,14 @@ class Engine:
         self._address = f"{data}?" + "&".join(f"{k}={quote(v, safe='/')}" for k, v in arguments.items())
         self._extension = _load_extension()
         self._lock = threading.Lock()
+        self.tables = Tables()
         self._admin = self.connect("")
         self.version = str(self._admin.rows("SELECT version()")[0][0])
 
     def connect(self, mark: str, role: str = grants.ADMIN) -> EngineConnection:
         """A new connection; `mark` names its queries for `kill`, `role` is what it may do."""
         try:
-            connection = EngineConnection(self._extension.connect(self._address), self._folder)
+            connection = EngineConnection(self._extension.connect(self._address), self._folder, self.tables)
         except RuntimeError as error:
             raise EngineError.of(error) from error
         if mark:
@@ -107,12 +109,34 @@ class Engine:
             self._admin.close()
 
 
+class Tables:
+    """How often tables, users or a session may have become others."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """What is read meanwhile is of neither version."""
+        self._change()
+        try:
+            yield
+        finally:
+            self._change()
+
+    def _change(self) -> None:
+        with self._lock:
+            self.version += 1
+
+
 class EngineConnection:
     """One session: its current database and settings. Not for two threads at once."""
 
-    def __init__(self, connection: Any, spool: Path):
-        self._connection, self._spool = connection, spool
+    def __init__(self, connection: Any, spool: Path, tables: Tables):
+        self._connection, self._spool, self._tables = connection, spool, tables
         self._role = ""  # none: everything is allowed
+        self._described: dict[str, tuple[int, list[list[Any]]]] = {}  # by table, of a version
 
     def restrict(self, role: str, settings: Iterable[tuple[str, str]]) -> None:
         """From now on only what the role may, with these settings."""
@@ -136,6 +160,20 @@ class EngineConnection:
     def rows(self, text: str) -> list[list[Any]]:
         """Rows of a small result as Python values."""
         return [json.loads(line) for line in self.run(text, "JSONCompactEachRow").bytes().splitlines()]
+
+    def describe(self, table: str) -> list[list[Any]]:
+        """DESCRIBE TABLE, remembered until tables may have changed: it costs about as much as a small insert."""
+        version, rows = self._described.get(table, (-1, []))
+        if version != self._tables.version:
+            version = self._tables.version
+            rows = self.rows(f"DESCRIBE TABLE {table}")
+            self._described[table] = version, rows
+        return rows
+
+    def change(self, text: str) -> Any:
+        """As `run`, for what may change tables, rights or this session."""
+        with self._tables.changing():
+            return self.run(text)
 
     def stream(self, text: str) -> Iterator[Any]:
         """Results of a SELECT as they come; a query that cannot stream comes as one."""

@@ -40,7 +40,7 @@ def execute(
 
 
 def _run(connection: EngineConnection, channel: Channel, text: str) -> bytes:
-    result = connection.run(text)
+    result = connection.change(text)
     blocks = read_blocks(result.bytes())
     if blocks:
         channel.send_block(Block(blocks[0].names, blocks[0].types))
@@ -78,7 +78,7 @@ def _insert(connection: EngineConnection, channel: Channel, insert: sql.InsertDa
 def _insert_header(connection: EngineConnection, insert: sql.InsertData) -> Block:
     types = {
         name: kind
-        for name, kind, default, *_ in connection.rows(f"DESCRIBE TABLE {insert.table}")
+        for name, kind, default, *_ in connection.describe(insert.table)
         if default not in _READ_ONLY_COLUMNS and (insert.columns or default != "EPHEMERAL")
     }
     names = insert.columns or tuple(types)

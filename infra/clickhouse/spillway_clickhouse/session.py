@@ -28,6 +28,7 @@ READONLY, CANCELLED, ACCESS_DENIED, AUTHENTICATION_FAILED = 164, 394, 497, 516
 _HELLO_TIMEOUT = 10.0  # seconds
 _SETTING = re.compile(r"[A-Za-z_][\w.]*")
 _OFF = ("0", "false", "False")
+Settings = dict[str, tuple[str, bool]]  # value, and whether it is important
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Session:
         self._role = ""  # of the account, known once it has greeted
         self._mark = uuid.uuid4().hex
         self._settings = dict(engine.defaults)  # name -> literal that a query's own setting gives way to
+        self._given: Settings | None = {}  # the query's own in force; None: to be set anew
+        self._changed: list[str] = []  # names that the engine has of them
         self._database = ""  # not entered yet
         self._cancelled = False
         self._role_in_doubt = False  # the statement before may have changed the connection's role
@@ -136,14 +139,18 @@ class Session:
             self._connection.enter_role()
         self._role_in_doubt = any(token.upper == "ROLE" for token in found)
         self._use_database(found)
-        changed: list[str] = []
-        try:
-            self._apply(query.settings, changed)
-            return self._execute(query.text, found)
-        finally:
-            if changed:
-                before = (f"{name} = {self._settings.get(name, 'DEFAULT')}" for name in changed)
-                self._connection.run(f"SET {', '.join(before)}")
+        if query.settings != self._given:
+            self._take_back()
+            self._apply(query.settings)
+        return self._execute(query.text, found)
+
+    def _take_back(self) -> None:
+        """Settings of the query before. They stay until a query comes with others, which most clients never send."""
+        self._given = None
+        if self._changed:
+            before = (f"{name} = {self._settings.get(name, 'DEFAULT')}" for name in self._changed)
+            self._connection.run(f"SET {', '.join(before)}")
+            self._changed = []
 
     def _check_role(self, found: list[sql.Token]) -> None:
         """All sessions are one user of the engine, which therefore lets each kill any other's queries."""
@@ -166,25 +173,26 @@ class Session:
             raise
         self._database = ""
 
-    def _apply(self, settings: dict[str, tuple[str, bool]], changed: list[str]) -> None:
-        """SETs the settings of a query; names that were set are appended to `changed`. Together, since each statement costs
-        the engine about as much as a small insert; one by one where it does not take them all."""
-        given = {name: _assigned(name, value) for name, (value, _) in settings.items()}
-        if len(given) > 1:
-            try:
-                self._connection.run(f"SET {', '.join(given.values())}")
-                changed += given
-                return
-            except EngineError:
-                pass  # which one it was, and whether it matters, is told below
-        for name, assignment in given.items():
-            try:
-                self._connection.run(f"SET {assignment}")
-                changed.append(name)
-            except EngineError as error:
-                if settings[name][1] or error.code != UNKNOWN_SETTING:  # [1]: important
-                    raise
-                log.warning("setting %s is not known and not important: ignored", name)
+    def _apply(self, settings: Settings) -> None:
+        """SETs the settings of a query. Together, since each statement costs the engine about as much as a small insert;
+        one by one where it does not take them all."""
+        assignments = {name: _assigned(name, value) for name, (value, _) in settings.items()}
+        try:
+            self._set(assignments)
+        except EngineError:
+            for name, assignment in assignments.items():
+                try:
+                    self._set({name: assignment})
+                except EngineError as error:
+                    if settings[name][1] or error.code != UNKNOWN_SETTING:  # [1]: important
+                        raise
+                    log.warning("setting %s is not known and not important: ignored", name)
+        self._given = settings
+
+    def _set(self, assignments: dict[str, str]) -> None:
+        if assignments:
+            self._connection.run(f"SET {', '.join(assignments.values())}")
+            self._changed += assignments
 
     def _execute(self, text: str, found: list[sql.Token]) -> bytes:
         settings = sql.parse_set(text, found)
@@ -198,7 +206,9 @@ class Session:
             answer = execute(self._connection, self._channel, text, found, lambda: self._cancelled)
         finally:
             self._watchdog.unwatch(self._channel.socket)
-        self._settings |= settings
+        if settings:
+            self._settings |= settings
+            self._take_back()
         return answer
 
     def _stop(self) -> None:

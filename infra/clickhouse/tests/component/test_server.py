@@ -73,6 +73,38 @@ def test_unknown_setting(server):
     assert error.value.code == 115
 
 
+def test_settings_of_a_query_are_of_that_query(server):
+    """They hold for it alone, whatever the one before it had; a SET of the client holds from then on."""
+
+    def threads(client, **settings):
+        [[value]] = client.execute("SELECT toString(getSetting('max_threads'))", settings=settings)
+        return value
+
+    with Client.from_url(server.url()) as client:
+        default = threads(client)
+        assert [threads(client, max_threads=7), threads(client, max_threads=7)] == ["7", "7"]
+        assert [threads(client), threads(client, max_threads=6), threads(client)] == [default, "6", default]
+        client.execute("SET max_threads = 5", settings={"max_threads": 8})
+        assert [threads(client), threads(client, max_threads=4), threads(client)] == ["5", "4", "5"]
+
+
+def test_an_insert_sees_that_another_client_changed_its_table(server):
+    """Columns and types that a client was told once are not believed for ever."""
+    with Client.from_url(server.url()) as client, Client.from_url(server.url()) as other:
+        other.execute("CREATE TABLE IF NOT EXISTS changing (a UInt8) ENGINE = MergeTree ORDER BY a")
+        client.execute("INSERT INTO changing VALUES", [(1,)])
+        other.execute("ALTER TABLE changing ADD COLUMN b String")
+        client.execute("INSERT INTO changing VALUES", [(2, "two")])
+        other.execute("DROP TABLE changing")
+        with pytest.raises(ServerException) as error:
+            client.execute("INSERT INTO changing VALUES", [(3, "three")])
+        assert error.value.code == 60
+        other.execute("CREATE TABLE changing (a String) ENGINE = MergeTree ORDER BY a")
+        client.execute("INSERT INTO changing VALUES", [("four",)])
+        assert other.execute("SELECT a FROM changing") == [("four",)]
+        other.execute("DROP TABLE changing")
+
+
 @pytest.mark.parametrize(
     "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00\xff\xff\xff\xff\x7f", b""]
 )
