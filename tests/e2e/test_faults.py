@@ -13,6 +13,7 @@ from watching import UNREADABLE, Watch
 
 pytestmark = pytest.mark.timeout(3600)
 _BEFORE_S = 8.0  # whose rules are what a fault is held against
+_SETTLED_S = 120.0
 INSIDE_S = 1.0  # the longest that a request is under way
 OTHER = ("kiosk",)  # callers of the application that no fault is about
 
@@ -60,6 +61,17 @@ def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
     wrong += judges.misled(before, during, fault.liars) if fault.kind == "lie" else []
     told.append(f"unknown: {judges.reasons(during)}")
     return Course(fault, began, broken, healed, ended - healed, wrong, told)
+
+
+def settled(watch: Watch) -> None:
+    """Waits until the other application's rules stand still: at the start they follow the load."""
+    deadline = time.time() + _SETTLED_S
+    while True:
+        time.sleep(_BEFORE_S)
+        samples = watch.published(time.time() - _BEFORE_S, time.time())
+        if not (said := judges.changing(samples[:1], samples, OTHER)) and samples:
+            return
+        assert time.time() < deadline, f"not settled: {said}"
 
 
 def whole(watch: Watch, deadline: float) -> None:
@@ -116,7 +128,7 @@ def stays(loop: Loop, faults: list[Fault]) -> None:
     background = Background(loop.stack, "faults", 10, endless=True)
     loop.closed_since(time.time())
     with Watch(loop.stack, loop.control) as watch:
-        time.sleep(_BEFORE_S)
+        settled(watch)
         courses = []
         for n, fault in enumerate(faults, 1):
             courses.append(course(loop, watch, fault))
