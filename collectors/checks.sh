@@ -60,6 +60,25 @@ together() {
   needs "$2" "$1"
 }
 
+# endpoint NAME WHAT: an https:// URL, or an http:// one to this machine or with SPILLWAY_PLAINTEXT=allow. It is not shown:
+# it may hold a password.
+endpoint() {
+  present "$1" "$2" || return 0
+  case "$value" in
+  *[[:space:]]*) bad=1 ;;
+  *) printf '%s' "$value" | grep -Eq '^https?://(\[[0-9A-Fa-f:.]+\]|[^]/?#@:[]+)(:[0-9]+)?([/?][^#]*)?$' && bad=0 || bad=1 ;;
+  esac
+  [ "$bad" -eq 0 ] || { complain "$1" "must be https://host[:port]/path, without user and fragment"; return 0; }
+  choice SPILLWAY_PLAINTEXT allow
+  given "$1"
+  case "$value" in https://*) return 0 ;; esac
+  host=${value#http://}
+  host=${host%%[/?]*}
+  case "${host##*]}" in *:*) ;; *) host=$host:80 ;; esac
+  loopback "$host" || [ "${SPILLWAY_PLAINTEXT:-}" = allow ] ||
+    complain "$1" "http:// in clear to another host; must be https://, or SPILLWAY_PLAINTEXT=allow in a network of its own"
+}
+
 # loopback LIST: every host:port of the list is this machine.
 loopback() {
   [ -n "$1" ] || return 1

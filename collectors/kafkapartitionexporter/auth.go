@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -30,6 +31,21 @@ func scramAuth(get credentials) func(context.Context) (scram.Auth, error) {
 		user, password, err := get()
 		return scram.Auth{User: user, Pass: password}, err
 	}
+}
+
+// mechanism is how a client signs in; an error when a file that it needs is not usable now.
+func (c *SASLConfig) mechanism(ctx context.Context) (sasl.Mechanism, error) {
+	if _, _, err := c.credentials(); err != nil {
+		return nil, err
+	}
+	if c.Mechanism == oauthBearer {
+		tokens, err := newTokens(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return oauth.Oauth(tokens.auth), nil
+	}
+	return mechanisms[c.Mechanism](c.credentials), nil
 }
 
 // credentials reads the file anew, so that a rotated password needs no restart.

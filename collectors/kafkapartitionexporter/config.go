@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"regexp"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -51,11 +53,23 @@ type SignalConfig struct {
 	_ struct{}
 }
 
-// SASLConfig is a user of the brokers. The password is read from its file at every authentication.
+// SASLConfig is a user of the brokers. The password is read from its file at every authentication. With OAUTHBEARER the
+// two are an OAuth client's id and secret, and the file is read before each request for a token.
 type SASLConfig struct {
-	Mechanism    string `mapstructure:"mechanism"`
-	Username     string `mapstructure:"username"`
-	PasswordFile string `mapstructure:"password_file"`
+	Mechanism    string      `mapstructure:"mechanism"`
+	Username     string      `mapstructure:"username"`
+	PasswordFile string      `mapstructure:"password_file"`
+	OAuth        OAuthConfig `mapstructure:"oauth"`
+
+	_ struct{}
+}
+
+// OAuthConfig says where OAUTHBEARER has its tokens from.
+type OAuthConfig struct {
+	// TokenURL is https://, or http:// to this machine, or to others with tls::insecure.
+	TokenURL string                 `mapstructure:"token_url"`
+	Scope    string                 `mapstructure:"scope"`
+	TLS      configtls.ClientConfig `mapstructure:"tls"`
 
 	_ struct{}
 }
@@ -116,14 +130,19 @@ func (c *Config) Validate() error {
 // Validate names the keys below sasl.
 func (c *SASLConfig) Validate() error {
 	if c.Mechanism == "" {
-		if c.Username != "" || c.PasswordFile != "" {
-			return errors.New("mechanism: not set, but username or password_file is")
+		if c.Username != "" || c.PasswordFile != "" || c.OAuth.given() {
+			return errors.New("mechanism: not set, but username, password_file or oauth is")
 		}
 		return nil
 	}
 	var wrong []error
-	if _, known := mechanisms[c.Mechanism]; !known {
-		wrong = append(wrong, fmt.Errorf("mechanism: %q must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.Mechanism))
+	if _, known := mechanisms[c.Mechanism]; !known && c.Mechanism != oauthBearer {
+		wrong = append(wrong, fmt.Errorf("mechanism: %q must be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER", c.Mechanism))
+	}
+	if c.Mechanism == oauthBearer {
+		wrong = append(wrong, c.OAuth.check())
+	} else if c.OAuth.given() {
+		wrong = append(wrong, errors.New("oauth: set, although mechanism is not OAUTHBEARER"))
 	}
 	if c.Username == "" {
 		wrong = append(wrong, errors.New("username: not set"))
@@ -132,4 +151,30 @@ func (c *SASLConfig) Validate() error {
 		wrong = append(wrong, errors.New("password_file: not set"))
 	}
 	return errors.Join(wrong...)
+}
+
+func (c *OAuthConfig) given() bool {
+	return c.TokenURL != "" || c.Scope != "" || c.TLS.CAFile != "" || c.TLS.Insecure
+}
+
+// check shows no value: a URL may hold a password.
+func (c *OAuthConfig) check() error {
+	if c.TokenURL == "" {
+		return errors.New("oauth::token_url: not set")
+	}
+	endpoint, err := url.Parse(c.TokenURL)
+	if err != nil || endpoint.Hostname() == "" || endpoint.User != nil || strings.Contains(c.TokenURL, "#") ||
+		(endpoint.Scheme != "https" && endpoint.Scheme != "http") {
+		return errors.New("oauth::token_url: must be https://host[:port]/path, without user and fragment")
+	}
+	if endpoint.Scheme == "https" {
+		return nil
+	}
+	if address := net.ParseIP(endpoint.Hostname()); endpoint.Hostname() != "localhost" && !address.IsLoopback() && !c.TLS.Insecure {
+		return errors.New("oauth::token_url: http:// in clear to another host; must be https://, or oauth::tls::insecure true")
+	}
+	if c.TLS.CAFile != "" {
+		return errors.New("oauth::tls::ca_file: set, although oauth::token_url is http://, without TLS")
+	}
+	return nil
 }

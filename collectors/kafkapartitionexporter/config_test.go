@@ -32,7 +32,7 @@ func load(t *testing.T, name string) *Config {
 
 // TestConfigurationIsRead: every key reaches its field, and both samples are valid. With brokers alone TLS is on.
 func TestConfigurationIsRead(t *testing.T) {
-	for _, name := range []string{"kafka_partition", "kafka_partition/all"} {
+	for _, name := range []string{"kafka_partition", "kafka_partition/all", "kafka_partition/oauth"} {
 		if err := xconfmap.Validate(load(t, name)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -49,6 +49,10 @@ func TestConfigurationIsRead(t *testing.T) {
 		got.Compression != "lz4" || got.PartitionsRefreshInterval != 30*time.Second ||
 		got.BackOffConfig.MaxElapsedTime != 0 || *got.QueueBatchConfig.Get().StorageID != storage {
 		t.Errorf("%+v", got)
+	}
+	oauth := load(t, "kafka_partition/oauth").SASL.OAuth
+	if oauth.TokenURL != "https://login.test/token?tenant=1" || oauth.Scope != "kafka" || oauth.TLS.CAFile != "/etc/login.pem" {
+		t.Errorf("%+v", oauth)
 	}
 }
 
@@ -75,6 +79,48 @@ func TestWrongConfigurationNamesItsKey(t *testing.T) {
 		spoil(config)
 		if err := xconfmap.Validate(config); err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("want %q, got: %v", message, err)
+		}
+	}
+}
+
+// TestWrongTokenEndpointsAreRefused: by the key, and without the value, which may hold a password.
+func TestWrongTokenEndpointsAreRefused(t *testing.T) {
+	const form, clear = "sasl: oauth::token_url: must be https://", "sasl: oauth::token_url: http:// in clear"
+	for url, message := range map[string]string{
+		"":                                   "sasl: oauth::token_url: not set",
+		"login.test/token":                   form,
+		"ftp://login.test/token":             form,
+		"https://":                           form,
+		"https://west:top-secret@login.test": form,
+		"https://login.test/#top-secret":     form,
+		"https://login.test:port/top-secret": form,
+		"http://login.test/token":            clear,
+		"http://127.0.0.1.login.test/token":  clear,
+		"http://localhost:8080/token":        "sasl: oauth::tls::ca_file: set, although",
+	} {
+		config := load(t, "kafka_partition/oauth")
+		config.SASL.OAuth.TokenURL = url
+		err := xconfmap.Validate(config)
+		if err == nil || !strings.Contains(err.Error(), message) || strings.Contains(err.Error(), "top-secret") {
+			t.Errorf("%q: want %q, got: %v", url, message, err)
+		}
+	}
+	config := load(t, "kafka_partition/oauth")
+	config.SASL.OAuth.TLS = configtls.ClientConfig{}
+	for _, config.SASL.OAuth.TokenURL = range []string{"http://localhost/token", "http://[::1]:8080/token"} {
+		if err := xconfmap.Validate(config); err != nil {
+			t.Error(err)
+		}
+	}
+	config.SASL.OAuth.TokenURL, config.SASL.OAuth.TLS = "http://login.test/token", insecure()
+	if err := xconfmap.Validate(config); err != nil {
+		t.Error(err)
+	}
+	for _, mechanism := range []string{"", "PLAIN"} {
+		config = load(t, "kafka_partition/oauth")
+		config.SASL.Mechanism = mechanism
+		if err := xconfmap.Validate(config); err == nil || !strings.Contains(err.Error(), "oauth") {
+			t.Errorf("%q: %v", mechanism, err)
 		}
 	}
 }

@@ -75,9 +75,12 @@ func (c *counts) dropped(ctx context.Context, reason string, items int) {
 func failureReason(err error) string {
 	var kafka *kerr.Error
 	var network net.Error
+	var token *tokenError
 	switch {
 	case errors.As(err, &kafka):
 		return kafka.Message
+	case errors.As(err, &token):
+		return "no_token"
 	case errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled):
 		return "shutdown"
 	case errors.Is(err, context.DeadlineExceeded):

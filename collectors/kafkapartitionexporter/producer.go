@@ -68,10 +68,11 @@ func newKafka(ctx context.Context, c *Config, topic string, logger *zap.Logger) 
 		options = append(options, kgo.DialTLSConfig(tls))
 	}
 	if c.SASL.Mechanism != "" {
-		if _, _, err := c.SASL.credentials(); err != nil {
+		mechanism, err := c.SASL.mechanism(ctx)
+		if err != nil {
 			return nil, err
 		}
-		options = append(options, kgo.SASL(mechanisms[c.SASL.Mechanism](c.SASL.credentials)))
+		options = append(options, kgo.SASL(mechanism))
 	}
 	client, err := newClient(options)
 	if err != nil {

@@ -17,16 +17,20 @@ from typing import Any
 
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from faust.auth import SASLCredentials, SSLCredentials
+from faust.auth import OAuthCredentials, SASLCredentials, SSLCredentials
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from spillway_streams.lag import Lag
 
 
-def credentials(client: dict[str, Any]) -> SASLCredentials | SSLCredentials | None:
+def credentials(client: dict[str, Any]) -> OAuthCredentials | SASLCredentials | SSLCredentials | None:
     """The same as Faust takes it: `client` are keyword arguments for a client of aiokafka."""
     match client["security_protocol"]:
+        case "SASL_SSL" if "sasl_oauth_token_provider" in client:
+            return OAuthCredentials(
+                oauth_cb=client["sasl_oauth_token_provider"], ssl_context=client["ssl_context"]
+            )
         case "SASL_SSL":
             return SASLCredentials(
                 username=client["sasl_plain_username"],

@@ -96,6 +96,9 @@ def test_what_has_no_default_is_asked_for(path: str):
         {"cluster": {"name": "true"}},
         {"relay": {"replica": 3}},
         {"collector": {"kafka": {"sasl": "GSSAPI"}}},
+        {"collector": {"kafka": {"sasl": "OAUTHBEARER"}}},
+        {"collector": {"kafka": {"sasl": "OAUTHBEARER", "oauth": {"tokenUrl": "http://login.example"}}}},
+        {"collector": {"kafka": {"oauth": {"tokenUrl": "https://login.example"}}}},
         {"istio": {"filter": {"sha256": "abc"}}},
         {"istio": {"filter": {"url": "file:///filter.wasm"}}},
         {"istio": {"routes": {"workloads": [{"service": "gate"}]}}},
@@ -202,6 +205,29 @@ def test_a_managed_server_is_trusted_by_what_is_said_for_it():
             assert {"name": variable, "value": authority} in spec["containers"][0]["env"]
             [volume] = [v for v in spec["volumes"] if v["name"] == "trust"]
             assert volume["configMap"]["optional"] is (authority == "system")
+
+
+def test_the_collector_is_told_of_the_token_endpoint_and_may_reach_it():
+    """With OAUTHBEARER. Its certificate is of a public authority unless another is said; ports and addresses may be."""
+    oauth = {"sasl": "OAUTHBEARER", "oauth": {"tokenUrl": "https://login.example/token", "scope": "kafka"}}
+    values = REQUIRED | {"collector": {"kafka": REQUIRED["collector"]["kafka"] | oauth}}
+    kafka = {"ports": [{"port": 9093}, {"port": 9094}]}
+    said = {"kafkaTokenPorts": [8443], "kafkaTokenCIDRs": ["203.0.113.0/24"]}
+    to = [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
+    for trust, authority, policy, egress in (
+        ({"kafka": "system"}, "system", {}, {"ports": [{"port": 443}]}),
+        ({"kafka": "system", "kafkaToken": "login.crt"}, "/etc/spillway-secrets/trust/login.crt", said,
+         {"ports": [{"port": 8443}], "to": to}),
+    ):  # fmt: skip
+        objects = render(values | {"trust": trust, "networkPolicy": policy})
+        spec = one(objects, "StatefulSet", "spillway-collector")["spec"]["template"]["spec"]
+        told = {v["name"]: v.get("value") for v in spec["containers"][0]["env"]}
+        assert told["SPILLWAY_KAFKA_SASL_TOKEN_URL"] == "https://login.example/token"
+        assert told["SPILLWAY_KAFKA_SASL_TOKEN_CA"] == authority
+        assert told["SPILLWAY_KAFKA_SASL_SCOPE"] == "kafka"
+        [volume] = [v for v in spec["volumes"] if v["name"] == "trust"]
+        assert volume["configMap"]["optional"] is (authority == "system")
+        assert one(objects, "NetworkPolicy", "spillway-collector")["spec"]["egress"] == [kafka, egress]
 
 
 def test_the_collectors_ports_to_kafka_may_be_said():

@@ -55,6 +55,11 @@ MONITORED_SERVERS = MONITORED | OPERATED | {"kafka": LEAST["kafka"]}
 MONITORED_SERVERS["bundled"] = OPERATED["bundled"] | BUNDLED["bundled"]
 IN_CLEAR = {**LEAST, "plaintext": True, "kafka": LEAST["kafka"] | {"tls": False}}
 REPLICATED = LEAST | {"clickhouse": {"variant": "replicated", "cluster": "{cluster}"}}
+TOKENS = {
+    "sasl": "OAUTHBEARER",
+    "oauth": {"tokenUrl": "https://login.example:8443/token?a=b", "scope": "kafka"},
+}
+TOKENS = {**LEAST, "kafka": LEAST["kafka"] | TOKENS}
 BARE = {**LEAST, "kafka": LEAST["kafka"] | {"createTopics": False, "sasl": ""}}
 BARE |= {"clickhouse": {"migrate": False}, "networkPolicy": {"enabled": False}}
 SETS = {
@@ -65,6 +70,7 @@ SETS = {
     "monitored servers": MONITORED_SERVERS,
     "in clear": IN_CLEAR,
     "replicated": REPLICATED,
+    "tokens": TOKENS,
     "bare": BARE,
 }
 each_set = pytest.mark.parametrize("values", SETS.values(), ids=SETS)
@@ -136,6 +142,7 @@ def test_each_pod_may_speak_to_the_servers_that_it_is_told_of(values: dict):
         return
     kafka = int(values["kafka"].get("brokers", "bundled:9093").rpartition(":")[2])
     ports = {"KAFKA": kafka, "CLICKHOUSE_URL": 9440, "REDIS_URL": 6380, "NATS_URL": 4222}
+    ports["KAFKA_SASL_TOKEN_URL"] = 8443
     for workload, template in charts.pods(objects):
         test = workload["kind"] == "Pod"
         mine = policies["spillway-test" if test else workload["metadata"]["name"]]["spec"]
@@ -191,6 +198,56 @@ def test_egress_to_kafka_is_to_the_ports_of_its_addresses(kafka: str, said: list
     for job in ("spillway-admit", "spillway-topics"):
         [rule] = policies[job]["spec"]["egress"]
         assert rule == {"ports": [{"port": port} for port in wanted]}
+
+
+def test_clients_of_kafka_are_told_of_the_token_endpoint_and_may_reach_it():
+    """With OAUTHBEARER, and no other pod: https has a port of its own. Its certificate is of a public authority unless
+    another is said, and its ports and addresses may be."""
+    objects = charts.render(CHART, TOKENS)
+    told = {"SASL": "OAUTHBEARER", "SASL_TOKEN_URL": "https://login.example:8443/token?a=b"}
+    told |= {"SASL_TOKEN_CA": "system", "SASL_SCOPE": "kafka"}
+    told |= {"SASL_PASSWORD_FILE": "/run/spillway/kafka/kafka-password"}
+    for workload in ("spillway-admit", "spillway-topics"):
+        assert {f"SPILLWAY_KAFKA_{n}": v for n, v in told.items()}.items() <= environment(
+            objects, workload
+        ).items()
+    assert not any("TOKEN" in name for name in environment(objects, "spillway-optimizer"))
+    brokers = {"ports": [{"port": int(LEAST["kafka"]["brokers"].rpartition(":")[2])}]}
+    for oauth, policy, wanted in (
+        ({}, {}, {"ports": [{"port": 8443}]}),
+        ({"tokenUrl": "https://login.example/token:1"}, {}, {"ports": [{"port": 443}]}),
+        (
+            {},
+            {"ports": [3128], "cidrs": ["203.0.113.0/24"]},
+            {"ports": [{"port": 3128}], "to": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]},
+        ),
+    ):
+        values = copy.deepcopy(TOKENS) | {"networkPolicy": {"kafkaToken": policy}}
+        values["kafka"]["oauth"] |= oauth
+        policies = charts.of(charts.render(CHART, values), "NetworkPolicy")
+        for job in ("spillway-admit", "spillway-topics"):
+            assert policies[job]["spec"]["egress"] == [brokers, wanted]
+    objects = charts.render(CHART, TOKENS | {"trust": {"kafkaToken": "login.crt"}})
+    assert (
+        environment(objects, "spillway-admit")["SPILLWAY_KAFKA_SASL_TOKEN_CA"]
+        == "/run/spillway/trust/login.crt"
+    )
+    in_clear = {**TOKENS, "kafka": TOKENS["kafka"] | {"tls": False}}
+    assert not any("SASL" in name for name in environment(charts.render(CHART, in_clear), "spillway-admit"))
+
+
+@pytest.mark.parametrize(
+    "kafka",
+    [
+        {"sasl": "OAUTHBEARER"},
+        {"sasl": "OAUTHBEARER", "oauth": {"tokenUrl": "http://login.example/token"}},
+        {"sasl": "OAUTHBEARER", "oauth": {"tokenUrl": "https://me:secret@login.example/token"}},
+        {"oauth": {"tokenUrl": "https://login.example/token"}},
+    ],
+)
+def test_a_token_endpoint_goes_with_oauthbearer_over_tls(kafka: dict):
+    done = charts.helm("template", "spillway", CHART, values=LEAST | {"kafka": LEAST["kafka"] | kafka})
+    assert done.returncode != 0 and "/kafka/oauth/tokenUrl" in done.stderr
 
 
 def test_egress_to_servers_of_the_release_is_to_their_pods_whatever_the_address():

@@ -3,11 +3,8 @@ refused everything else; and so is who shows no password, a wrong one, or a cert
 
 import asyncio
 import json
-import os
 import secrets
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +34,7 @@ from spillway_lab.testing.waiting import WAIT_S, eventually
 from spillway_streams import acls, admission
 from spillway_streams.alter import Alter
 from spillway_streams.declared import KNOWN
+from streams_process import command, job, start, succeed
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(900)]
 CLUSTERS = ["west", "east"]
@@ -53,8 +51,8 @@ def kafka(tmp_path_factory) -> SecureKafka:
     """The broker with all users; rights by the project's own command, topics by the user `topics` with its own."""
     with secure_kafka(tmp_path_factory.mktemp("kafka"), [*ROLES, "stranger"]) as made:
         administrator = {"SPILLWAY_KAFKA": made.clear}
-        streams("acls", "--file", str(FILE), "--clusters", ",".join(CLUSTERS), **administrator)
-        told = streams(
+        succeed("acls", "--file", str(FILE), "--clusters", ",".join(CLUSTERS), **administrator)
+        told = succeed(
             "topics",
             "--file",
             str(ROOT / "infra/kafka/topics.yaml"),
@@ -65,19 +63,6 @@ def kafka(tmp_path_factory) -> SecureKafka:
         assert all(topic in told for topic in TOPICS)
         asyncio.run(_seed(made.clear))
         yield made
-
-
-def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "spillway_streams", *arguments], env=os.environ | environment, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
-
-
-def streams(*arguments: str, **environment: str) -> str:
-    done = command(*arguments, **environment)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
 
 
 async def _seed(clear: str) -> None:
@@ -297,14 +282,6 @@ def span(trace_id: bytes, claims: str = "") -> bytes:
     return request.SerializeToString()
 
 
-def start(name: str, command: list[str], folder, health: int, environment: dict[str, str]) -> servers.Server:
-    folder.mkdir(parents=True, exist_ok=True)
-    own = {"SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{health}", "SPILLWAY_STATE_DIR": str(folder / "state")}
-    return servers.Server(
-        "", command, folder / f"{name}.log", lambda: servers.healthy(health), own | environment
-    )
-
-
 def health(port: int) -> str:
     try:
         return httpx.get(f"http://127.0.0.1:{port}/healthz").text[:300]
@@ -333,12 +310,8 @@ def test_every_job_works_with_its_rights_alone(kafka, tmp_path):
         ports = {job: free_port() for job in ("admit", "exclusive", "classify", "curves", "graph")}
         stores |= {"SPILLWAY_CLUSTERS": ",".join(CLUSTERS)}
         jobs = [
-            start(
-                job, [sys.executable, "-m", "spillway_streams", job], tmp_path / job, port,
-                kafka.environment(job) | stores,
-            )
-            for job, port in ports.items()
-        ]  # fmt: skip
+            job(name, tmp_path / name, port, kafka.environment(name) | stores) for name, port in ports.items()
+        ]
         try:
             with ThreadPoolExecutor() as pool:
                 list(pool.map(servers.Server.start, (*jobs, collector)))

@@ -151,6 +151,78 @@ def test_the_systems_roots_are_the_collectors_own_default(launch):
     assert done.returncode == 64 and "SPILLWAY_KAFKA_TLS_CA: set, although" in done.stderr
 
 
+OAUTH = {
+    "SPILLWAY_KAFKA_SASL": "OAUTHBEARER",
+    "SPILLWAY_KAFKA_SASL_USER": "west",
+    "SPILLWAY_KAFKA_SASL_PASSWORD_FILE": HERE,
+    "SPILLWAY_KAFKA_SASL_TOKEN_URL": "https://login.test/token?tenant=1",
+}
+
+
+def test_the_token_endpoint_reaches_the_exporter(launch):
+    """As placeholders, with authorities of its own; `system` is the collector's own default."""
+    given = {"SPILLWAY_KAFKA_SASL_TOKEN_CA": HERE, "SPILLWAY_KAFKA_SASL_SCOPE": "kafka produce"}
+    keys = [f"{KAFKA}::sasl::{key}" for key in ("mechanism", "username", "password_file", "oauth::token_url")]
+    names = ["", "_USER", "_PASSWORD_FILE", "_TOKEN_URL"]
+    least = [f"{key}: ${{env:SPILLWAY_KAFKA_SASL{name}}}" for key, name in zip(keys, names, strict=True)]
+    assert added(launch(GOOD | OAUTH)) == least
+    assert added(launch(GOOD | OAUTH | {"SPILLWAY_KAFKA_SASL_TOKEN_CA": "system"})) == least
+    assert added(launch(GOOD | OAUTH | given)) == [
+        *least,
+        f"{KAFKA}::sasl::oauth::tls::ca_file: ${{env:SPILLWAY_KAFKA_SASL_TOKEN_CA}}",
+        f"{KAFKA}::sasl::oauth::scope: ${{env:SPILLWAY_KAFKA_SASL_SCOPE}}",
+    ]
+
+
+@pytest.mark.parametrize("url", ["http://localhost/t", "http://127.0.0.1:8080", "http://[::1]:8080/t?a=b"])
+def test_tokens_come_in_clear_from_this_machine(launch, url):
+    assert launch(GOOD | OAUTH | {"SPILLWAY_KAFKA_SASL_TOKEN_URL": url}).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"TOKEN_URL": ""}, "TOKEN_URL: not set"),
+        *(
+            ({"TOKEN_URL": url}, "TOKEN_URL: must be https://host")
+            for url in (
+                "login.test/token",
+                "ftp://login.test",
+                "https://",
+                "https://me:top-secret@login.test",
+                "https://login.test/#top-secret",
+                "https://login.test/top secret",
+                "https://login.test:top-secret",
+                "https://login.test/\nhttps://top-secret",
+            )
+        ),
+        ({"TOKEN_URL": "http://login.test/token"}, "TOKEN_URL: http:// in clear"),
+        ({"TOKEN_URL": "http://127.0.0.1.login.test"}, "TOKEN_URL: http:// in clear"),
+        ({"TOKEN_CA": "/nowhere"}, "TOKEN_CA: '/nowhere' is not a readable file"),
+        ({"TOKEN_URL": "http://localhost", "TOKEN_CA": HERE}, "TOKEN_CA: set, although"),
+    ],
+)
+def test_a_wrong_token_endpoint_is_refused_without_its_value(launch, changed, said):
+    """A URL may hold a password."""
+    done = launch(GOOD | OAUTH | {f"SPILLWAY_KAFKA_SASL_{name}": value for name, value in changed.items()})
+    assert done.returncode == 64 and not done.stdout
+    assert f"SPILLWAY_KAFKA_SASL_{said}" in done.stderr and "top" not in done.stderr
+
+
+def test_a_network_of_its_own_allows_tokens_in_clear(launch):
+    far = GOOD | OAUTH | {"SPILLWAY_KAFKA_SASL_TOKEN_URL": "http://login.test/token"}
+    done = launch(far | {"SPILLWAY_PLAINTEXT": "allow"})
+    assert f"{KAFKA}::sasl::oauth::tls::insecure: true" in added(done)
+    assert "SPILLWAY_PLAINTEXT: 'yes' must be" in launch(far | {"SPILLWAY_PLAINTEXT": "yes"}).stderr
+
+
+def test_a_token_endpoint_is_of_oauthbearer_alone(launch):
+    for name in ("TOKEN_URL", "TOKEN_CA", "SCOPE"):
+        name = f"SPILLWAY_KAFKA_SASL_{name}"
+        done = launch(GOOD | OAUTH | {"SPILLWAY_KAFKA_SASL": "PLAIN", name: HERE})
+        assert done.returncode == 64 and f"{name}: set, although SPILLWAY_KAFKA_SASL is not" in done.stderr
+
+
 def test_tls_of_the_receivers_is_added_by_its_certificate(launch):
     """A certificate makes senders speak TLS, a client CA makes them show one."""
     server = {"SPILLWAY_OTLP_TLS_CERT": HERE, "SPILLWAY_OTLP_TLS_KEY": HERE}

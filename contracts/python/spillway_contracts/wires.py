@@ -4,21 +4,26 @@ An authority (`…_CA`) is a PEM file, whose certificates alone are trusted, or 
 machine, which the certificates of managed servers chain to. Not set is `system`.
 
 TLS is the rule. Towards Kafka it is off by SPILLWAY_KAFKA_TLS=off, or where every broker is this machine and nothing of
-TLS or SASL is set. A URL in clear (nats, redis, clickhouse) is taken towards this machine, or anywhere with
-SPILLWAY_PLAINTEXT=allow: a network that is a host's own. No error repeats a value that may be a secret.
+TLS or SASL is set. A URL in clear (nats, redis, clickhouse, and http of a token endpoint) is taken towards this machine, or
+anywhere with SPILLWAY_PLAINTEXT=allow: a network that is a host's own. No error repeats a value that may be a secret.
 """
 
 import ipaddress
 import os
+import re
 import ssl
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pydantic import BaseModel, SecretStr, ValidationInfo, field_validator
 
 from spillway_contracts import tls
 from spillway_contracts.tls import Authorities
+
+if TYPE_CHECKING:
+    from spillway_contracts.kafka_tokens import Tokens
 
 PLAINTEXT = "SPILLWAY_PLAINTEXT"
 # scheme in clear -> scheme over TLS
@@ -62,10 +67,29 @@ def check_url(value: str, plain: str) -> None:
                 raise ValueError(
                     f"option {option!r} in the URL; neither TLS nor further hosts may be said there"
                 )
-        if parts.scheme == plain and not is_loopback(parts.hostname) and not _plaintext_allowed():
-            raise ValueError(
-                f"{plain}:// in clear to another host; must be {secure}://, or {PLAINTEXT}=allow in a network of its own"
-            )
+        if parts.scheme == plain:
+            _check_clear(plain, secure, parts.hostname)
+
+
+def check_endpoint(value: str) -> None:
+    """ValueError unless it is an https:// URL, or an http:// one that is allowed in clear."""
+    form = "must be https://host[:port]/path, without user and fragment"
+    try:
+        parts = urlsplit(value)
+        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        raise ValueError(form) from None
+    if not sound or "@" in parts.netloc or "#" in value or re.search(r"\s", value):
+        raise ValueError(form)
+    if parts.scheme == "http":
+        _check_clear("http", "https", parts.hostname)
+
+
+def _check_clear(plain: str, secure: str, host: str) -> None:
+    if not is_loopback(host) and not _plaintext_allowed():
+        raise ValueError(
+            f"{plain}:// in clear to another host; must be {secure}://, or {PLAINTEXT}=allow in a network of its own"
+        )
 
 
 def _plaintext_allowed() -> bool:
@@ -195,9 +219,12 @@ class KafkaWire(BaseModel):
     kafka_tls_ca: Authorities | None = None
     kafka_tls_cert: Path | None = None
     kafka_tls_key: Path | None = None
-    kafka_sasl: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    kafka_sasl: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
     kafka_sasl_user: str | None = None
     kafka_sasl_password_file: Path | None = None
+    kafka_sasl_token_url: str | None = None
+    kafka_sasl_token_ca: Authorities | None = None
+    kafka_sasl_scope: str | None = None
 
     @field_validator("kafka")
     @classmethod
@@ -231,6 +258,23 @@ class KafkaWire(BaseModel):
             _password(value)
         return value
 
+    @field_validator("kafka_sasl_token_url", "kafka_sasl_token_ca", "kafka_sasl_scope")
+    @classmethod
+    def _with_oauthbearer(cls, value: Any, info: ValidationInfo) -> Any:
+        if "kafka_sasl" not in info.data:
+            return value
+        if info.data["kafka_sasl"] != "OAUTHBEARER":
+            if value:
+                raise ValueError("set, although SPILLWAY_KAFKA_SASL is not OAUTHBEARER")
+            return value
+        if info.field_name == "kafka_sasl_token_url":
+            if not value:
+                raise ValueError("not set; needed with SPILLWAY_KAFKA_SASL=OAUTHBEARER")
+            check_endpoint(value)
+        if info.field_name == "kafka_sasl_token_ca":
+            return _authority(value, info, "kafka_sasl_token_url", "http")
+        return value
+
     @property
     def kafka_is_secure(self) -> bool:
         """Whether TLS is spoken: always with SASL, a password goes over nothing else."""
@@ -240,19 +284,39 @@ class KafkaWire(BaseModel):
         return any(asked) or not all(is_loopback(one.rpartition(":")[0]) for one in self.kafka.split(","))
 
     def kafka_client(self) -> dict[str, Any]:
-        """Keyword arguments for a client of aiokafka. The password is read now, certificates whenever they change."""
+        """Keyword arguments for a client of aiokafka. The password is read now, certificates whenever they change. With
+        OAUTHBEARER all clients share their tokens, and the secret is read before each request for one."""
         if not self.kafka_is_secure:
             return {"security_protocol": "PLAINTEXT"}
         context = tls.context(self.kafka_tls_ca, self.kafka_tls_cert, self.kafka_tls_key)
         if not self.kafka_sasl:
             return {"security_protocol": "SSL", "ssl_context": context}
-        return {
+        client = {
             "security_protocol": "SASL_SSL",
             "ssl_context": context,
             "sasl_mechanism": self.kafka_sasl,
+        }
+        if self.kafka_sasl == "OAUTHBEARER":
+            return client | {"sasl_oauth_token_provider": self.kafka_tokens}
+        return client | {
             "sasl_plain_username": self.kafka_sasl_user,
             "sasl_plain_password": _password(self.kafka_sasl_password_file),
         }
+
+    @cached_property
+    def kafka_tokens(self) -> "Tokens":
+        from spillway_contracts.kafka_tokens import Endpoint, Tokens
+
+        over_tls = self.kafka_sasl_token_url.lower().startswith("https:")
+        return Tokens(
+            Endpoint(
+                self.kafka_sasl_token_url,
+                self.kafka_sasl_user,
+                partial(_password, self.kafka_sasl_password_file),
+                self.kafka_sasl_scope,
+                tls.context(self.kafka_sasl_token_ca, None, None) if over_tls else None,
+            )
+        )
 
 
 def _password(file: Path) -> str:

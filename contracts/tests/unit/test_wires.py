@@ -133,6 +133,60 @@ def test_the_client_of_kafka_gets_user_and_password_over_tls_alone(tmp_path):
     assert KafkaWire(kafka="127.0.0.1:1").kafka_client() == {"security_protocol": "PLAINTEXT"}
 
 
+@pytest.fixture
+def oauth(tmp_path) -> dict:
+    (tmp_path / "secret").write_text("top-secret\n")
+    sasl = {"kafka_sasl_user": "me", "kafka_sasl_password_file": tmp_path / "secret"}
+    url = {"kafka_sasl_token_url": "https://login.test/token?tenant=1"}
+    return {"kafka": BROKERS, "kafka_sasl": "OAUTHBEARER"} | sasl | url
+
+
+def test_tokens_take_the_place_of_the_password(oauth, tmp_path):
+    """All clients share the tokens. Their endpoint has authorities of its own."""
+    certificate, _ = pair(tmp_path)
+    wire = KafkaWire(**oauth, kafka_sasl_token_ca=certificate, kafka_sasl_scope="kafka")
+    given = wire.kafka_client()
+    assert (given["security_protocol"], given["sasl_mechanism"]) == ("SASL_SSL", "OAUTHBEARER")
+    assert not {"sasl_plain_username", "sasl_plain_password"} & set(given)
+    assert given["sasl_oauth_token_provider"] is wire.kafka_client()["sasl_oauth_token_provider"]
+    endpoint = wire.kafka_tokens._endpoint
+    assert (endpoint.url, endpoint.client_id, endpoint.scope) == (
+        oauth["kafka_sasl_token_url"],
+        "me",
+        "kafka",
+    )
+    assert endpoint.secret() == "top-secret"
+    assert trusted(endpoint.tls) == {"one"} and endpoint.tls.check_hostname
+
+
+def test_every_wrong_variable_of_tokens_is_named(oauth, tmp_path, monkeypatch):
+    """A URL is not shown: it may hold a password."""
+    url = "kafka_sasl_token_url"
+    assert "not set; needed" in wrong(KafkaWire, **oauth | {url: None})[url]
+    for nonsense in (
+        "login.test/token",
+        "ftp://login.test",
+        "https://",
+        "https://me:top-secret@login.test",
+        "https://login.test/#top-secret",
+        "https://login.test/top secret",
+        "https://login.test:top-secret",
+    ):
+        assert wrong(KafkaWire, **oauth | {url: nonsense})[url].endswith("without user and fragment")
+    for far in ("http://login.test/token", "http://127.0.0.1.far.test/token"):
+        assert "must be https://" in wrong(KafkaWire, **oauth | {url: far})[url]
+    assert KafkaWire(**oauth | {url: "http://localhost:8080/token"}).kafka_tokens._endpoint.tls is None
+    monkeypatch.setenv("SPILLWAY_PLAINTEXT", "allow")
+    clear = oauth | {url: "http://login.test/token"}
+    KafkaWire(**clear)
+    assert "without TLS" in wrong(KafkaWire, **clear, kafka_sasl_token_ca="system")["kafka_sasl_token_ca"]
+    assert set(wrong(KafkaWire, **oauth, kafka_sasl_token_ca=tmp_path / "no")) == {"kafka_sasl_token_ca"}
+    alone = {url, "kafka_sasl_token_ca", "kafka_sasl_scope"}
+    others = oauth | {"kafka_sasl": "PLAIN", "kafka_sasl_token_ca": "system", "kafka_sasl_scope": "kafka"}
+    assert wrong(KafkaWire, **others).keys() == alone
+    assert set(wrong(KafkaWire, kafka=BROKERS, kafka_sasl_scope="kafka")) == {"kafka_sasl_scope"}
+
+
 def test_an_authority_goes_with_tls_alone(tmp_path):
     """A file that would silently not be used is refused; one that is used is read."""
     certificate, _ = pair(tmp_path)

@@ -5,6 +5,8 @@
         kafka.environment("exclusive")  # SPILLWAY_KAFKA… of a user
         kafka.clear                     # host:port where a test is everything: on this machine alone
 
+With `token_life_s` users sign in by OAUTHBEARER instead, with tokens of `kafka.tokens`.
+
 Users have random passwords. Nobody but the listener in clear, on which brokers talk to themselves, is a super user.
 """
 
@@ -19,6 +21,7 @@ from pathlib import Path
 from spillway_lab.testing import servers
 from spillway_lab.testing.kafka import kafka_server_of
 from spillway_lab.testing.tls_files import TlsFiles, tls_files
+from spillway_lab.testing.tokens import AUDIENCE, ISSUER, SCOPE, TokenServer, token_server
 
 SASL = "SCRAM-SHA-512"
 _LISTENER = """
@@ -33,6 +36,15 @@ ssl.truststore.location={ca}
 listener.name.secure.sasl.enabled.mechanisms={mechanism}
 listener.name.secure.{name}.sasl.jaas.config=\\
   org.apache.kafka.common.security.{login};
+"""
+_TOKENS = """
+listener.name.secure.oauthbearer.sasl.server.callback.handler.class=\\
+  org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler
+listener.name.secure.oauthbearer.sasl.oauthbearer.jwks.endpoint.url={jwks}
+listener.name.secure.oauthbearer.sasl.oauthbearer.expected.issuer={issuer}
+listener.name.secure.oauthbearer.sasl.oauthbearer.expected.audience={audience}
+# Connections end with their tokens, or show new ones.
+listener.name.secure.oauthbearer.connections.max.reauth.ms=3600000
 """
 _RIGHTS = """
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
@@ -58,12 +70,36 @@ def listener(folder: Path, address: str, tls: TlsFiles, mechanism: str, login: s
     )
 
 
+def token_listener(folder: Path, address: str, tls: TlsFiles, tokens: TokenServer) -> str:
+    """As `listener`, with tokens in place of passwords. The broker needs `token_options` in its environment."""
+    login = "oauthbearer.OAuthBearerLoginModule required"
+    return listener(folder, address, tls, "OAUTHBEARER", login) + _TOKENS.format(
+        jwks=tokens.jwks.as_uri(), issuer=ISSUER, audience=AUDIENCE
+    )
+
+
+def token_options(tokens: TokenServer) -> dict[str, str]:
+    """Kafka reads keys from no URL that its JVM is not told of."""
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={tokens.jwks.as_uri()}"
+    return {"JDK_JAVA_OPTIONS": allowed}
+
+
+def token_environment(tokens: TokenServer, tls: TlsFiles) -> dict[str, str]:
+    return {
+        "SPILLWAY_KAFKA_SASL": "OAUTHBEARER",
+        "SPILLWAY_KAFKA_SASL_TOKEN_URL": tokens.url,
+        "SPILLWAY_KAFKA_SASL_TOKEN_CA": str(tls.ca),
+        "SPILLWAY_KAFKA_SASL_SCOPE": SCOPE,
+    }
+
+
 @dataclass(frozen=True)
 class SecureKafka:
     clear: str
     address: str
     tls: TlsFiles
     folder: Path
+    tokens: TokenServer | None = None
 
     def environment(self, user: str) -> dict[str, str]:
         return {
@@ -74,26 +110,32 @@ class SecureKafka:
             "SPILLWAY_KAFKA_SASL": SASL,
             "SPILLWAY_KAFKA_SASL_USER": user,
             "SPILLWAY_KAFKA_SASL_PASSWORD_FILE": str(self.folder / f"{user}.password"),
-        }
+        } | (token_environment(self.tokens, self.tls) if self.tokens else {})
 
 
 @contextlib.contextmanager
-def secure_kafka(tmp_path: Path, users: list[str]) -> Iterator[SecureKafka]:
+def secure_kafka(tmp_path: Path, users: list[str], token_life_s: int | None = None) -> Iterator[SecureKafka]:
     """Without topics and without rights: those are for whoever starts it to make."""
-    tls = tls_files(tmp_path / "tls")
-    made = SecureKafka("", f"127.0.0.1:{servers.free_port()}", tls, tmp_path)
-    for user in users:
+    tls, address = tls_files(tmp_path / "tls"), f"127.0.0.1:{servers.free_port()}"
+    passwords = {user: "p" + secrets.token_hex(12) for user in users}
+    for user, password in passwords.items():
         file = tmp_path / f"{user}.password"
         file.touch(mode=0o600)
-        file.write_text("p" + secrets.token_hex(12))
-    server = kafka_server_of(tmp_path)
-    with (tmp_path / "kafka" / "server.properties").open("a") as properties:
-        properties.write(
-            listener(tmp_path, made.address, tls, SASL, "scram.ScramLoginModule required") + _RIGHTS
-        )
-    _format(server.environment, tmp_path, users)
-    with servers.running(server):
-        yield SecureKafka(server.url, made.address, tls, tmp_path)
+        file.write_text(password)
+    server, tokens = kafka_server_of(tmp_path), None
+    with contextlib.ExitStack() as stack:
+        if token_life_s is None:
+            secured = listener(tmp_path, address, tls, SASL, "scram.ScramLoginModule required")
+        else:
+            tokens = stack.enter_context(token_server(tmp_path / "tokens", tls, passwords, token_life_s))
+            secured = token_listener(tmp_path, address, tls, tokens)
+            server.environment |= token_options(tokens)
+        with (tmp_path / "kafka" / "server.properties").open("a") as properties:
+            properties.write(secured + _RIGHTS)
+        if token_life_s is None:
+            _format(server.environment, tmp_path, users)
+        stack.enter_context(servers.running(server))
+        yield SecureKafka(server.url, address, tls, tmp_path, tokens)
 
 
 def _format(environment: dict[str, str], folder: Path, users: list[str]) -> None:

@@ -32,6 +32,11 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 {{ $ports | uniq | toJson }}
 {{- end }}
 
+{{/* Port of a token endpoint. Given: its URL. */}}
+{{- define "spillway.tokenPort" -}}
+{{- (urlParse .).host | regexFind ":[0-9]+$" | trimPrefix ":" | default "443" -}}
+{{- end }}
+
 {{/* Where a program finds the authorities of a server. Given: the folder, and a key of the ConfigMap or system. */}}
 {{- define "spillway.authority" -}}
 {{- if eq (last .) "system" }}system{{ else }}{{ first . }}/{{ last . }}{{ end -}}

@@ -82,6 +82,16 @@ capabilities: {drop: [ALL]}
 {{ $ports | uniq | toJson }}
 {{- end }}
 
+{{/* Whether clients of Kafka ask a token endpoint. */}}
+{{- define "spillway.kafkaTokens" -}}
+{{- if and .Values.kafka.tls (eq .Values.kafka.sasl "OAUTHBEARER") }}yes{{ end -}}
+{{- end }}
+
+{{/* Port of a token endpoint. Given: its URL. */}}
+{{- define "spillway.tokenPort" -}}
+{{- (urlParse .).host | regexFind ":[0-9]+$" | trimPrefix ":" | default "443" -}}
+{{- end }}
+
 {{- define "spillway.kafkaEnvironment" -}}
 - {name: SPILLWAY_KAFKA, value: {{ include "spillway.brokers" .root | quote }}}
 {{- if .root.Values.kafka.tls }}
@@ -91,6 +101,13 @@ capabilities: {drop: [ALL]}
 - {name: SPILLWAY_KAFKA_SASL, value: {{ . }}}
 - {name: SPILLWAY_KAFKA_SASL_PASSWORD_FILE, value: /run/spillway/kafka/kafka-password}
 {{ include "spillway.secret" (dict "secret" $.secret "key" "SPILLWAY_KAFKA_SASL_USER") }}
+{{- end }}
+{{- if include "spillway.kafkaTokens" .root }}
+- {name: SPILLWAY_KAFKA_SASL_TOKEN_URL, value: {{ .root.Values.kafka.oauth.tokenUrl | quote }}}
+- {name: SPILLWAY_KAFKA_SASL_TOKEN_CA, value: {{ include "spillway.authority" .root.Values.trust.kafkaToken }}}
+{{- with .root.Values.kafka.oauth.scope }}
+- {name: SPILLWAY_KAFKA_SASL_SCOPE, value: {{ . | quote }}}
+{{- end }}
 {{- end }}
 {{- else }}
 - {name: SPILLWAY_KAFKA_TLS, value: "off"}
