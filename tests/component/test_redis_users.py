@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """users.acl as a Secret has it; passwords are the users' names."""
-    text = FILE.read_text()
+    text = "user default off\n" + FILE.read_text()
     for user in USERS:
         text = text.replace(f"<{user}>", hashlib.sha256(user.encode()).hexdigest())
     made = tmp_path_factory.mktemp("file") / "users.acl"
