@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import time
 
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error
@@ -13,12 +14,17 @@ from spillway_lab.stack import ROOT
 FOLDER = ROOT / "docs" / "sql"
 URL = "SPILLWAY_CLICKHOUSE_URL"
 HELP = "asks a question of docs/sql; without a name, lists them"
+_LAST_S = 3600
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("question", nargs="?", help="file in docs/sql, without .sql")
     parser.add_argument(
-        "--param", action="append", default=[], metavar="NAME=VALUE", help="times are UTC, or Unix seconds"
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="times are UTC, or Unix seconds; start and end are the last hour's by default",
     )
     parser.add_argument(
         "--about", action="store_true", help="what it asks, its columns and parameters, then ends"
@@ -35,8 +41,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.about:
         print(known[arguments.question].about)
         return 0
-    print(_answer(known[arguments.question], _values(arguments.param)))
+    question = known[arguments.question]
+    print(_answer(question, _last_hour(question, time.time()) | _values(arguments.param)))
     return 0
+
+
+def _last_hour(question: questions.Question, now: float) -> dict[str, str]:
+    """`start` and `end`, of a question that takes them."""
+    hour = {"start": f"{now - _LAST_S:.3f}", "end": f"{now:.3f}"}
+    return {name: value for name, value in hour.items() if name in question.parameters}
 
 
 def _values(given: list[str]) -> dict[str, str]:

@@ -60,6 +60,8 @@ def test_every_question_of_the_project_says_what_it_takes(name):
         (["sql", "nothing"], "question 'nothing': unknown; there are: capacity_evidence, class_decisions"),
         (["sql", "freshness", "--param", "x"], "--param x: must be NAME=VALUE"),
         (["sql", "freshness"], "SPILLWAY_CLICKHOUSE_URL: missing"),
+        (["sql", "gains"], "SPILLWAY_CLICKHOUSE_URL: missing"),  # of the last hour
+        (["sql", "tail_latency"], "tail_latency: parameter class (String): missing"),
     ],
 )
 def test_wrong_usage_ends_with_64(arguments, said, capsys, monkeypatch):
