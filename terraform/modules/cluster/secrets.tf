@@ -55,7 +55,7 @@ resource "kubernetes_secret_v1" "this" {
 
   metadata {
     name      = each.key
-    namespace = local.namespace
+    namespace = each.key == "spillway-issuer" ? coalesce(var.issuer_namespace, local.namespace) : local.namespace
     labels    = local.labels
   }
   type             = contains(["spillway-relay", "spillway-collector"], each.key) ? "Opaque" : "kubernetes.io/tls"

@@ -143,6 +143,12 @@ variable "issuer_secret" {
   nullable    = false
 }
 
+variable "issuer_namespace" {
+  description = "Where spillway-issuer is: cert-manager reads the Secrets of ClusterIssuers in its own namespace. The namespace must exist. null: the namespace of the others."
+  type        = string
+  default     = null
+}
+
 variable "write_only_secrets" {
   description = "Write Secrets without leaving them in the state: needs Terraform 1.11 or OpenTofu 1.11. Changes that others make to the Secrets are then not seen."
   type        = bool

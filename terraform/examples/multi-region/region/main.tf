@@ -34,6 +34,7 @@ module "cluster" {
   trust              = { for server, from in try(local.map.global.trust, {}) : server => from if contains(["kafka", "nats"], server) }
   identity           = var.identity
   istio              = module.topology.istio_of[var.region]
+  issuer_namespace   = try(local.map.issuer_namespace, null)
   write_only_secrets = try(local.map.secrets.write_only, false)
   topology = {
     topology_yaml  = module.topology.yaml_of[var.region]

@@ -55,6 +55,16 @@ run "an_agent_gets_its_certificate" {
   }
 }
 
+run "the_issuer_is_where_cert_manager_reads_it" {
+  variables {
+    issuer_namespace = "cert-manager"
+  }
+  assert {
+    condition     = { for name, secret in kubernetes_secret_v1.this : name => secret.metadata[0].namespace if secret.metadata[0].namespace != "spillway" } == { spillway-issuer = "cert-manager" }
+    error_message = "the authority of a ClusterIssuer, and no other Secret, is in cert-manager's namespace"
+  }
+}
+
 run "existing_secrets_are_left_alone" {
   variables {
     identity = null
