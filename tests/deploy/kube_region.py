@@ -24,6 +24,7 @@ from spillway_lab.testing.programs import program
 from spillway_lab.testing.servers import ROOT, Server, free_port
 
 STAGES = ROOT / ".spillway" / "deploy" / "kwok"
+OWN_STAGES = Path(__file__).with_name("kwok")
 # Who speaks to the API server, and the groups it is in.
 USERS = {
     "administrator": "system:masters",
@@ -87,11 +88,12 @@ def etcd(folder: Path) -> Server:
 
 @dataclass
 class Region:
-    """`kubeconfig` has the context `name`, an administrator's."""
+    """`kubeconfig` has the context `name`, an administrator's. `options` are more of the API server's."""
 
     name: str
     folder: Path
     etcd: str
+    options: tuple[str, ...] = ()
     port: int = field(default_factory=free_port)
     servers: list[Server] = field(default_factory=list)
 
@@ -137,6 +139,7 @@ class Region:
         command += ["--service-account-issuer", "https://kubernetes.default.svc"]
         command += ["--service-account-key-file", accounts, "--service-account-signing-key-file", accounts]
         command += ["--service-cluster-ip-range", "10.96.0.0/16", "--shutdown-delay-duration", "0s"]
+        command += self.options
         return Server(self.url, command, self.folder / "api.log", ready)
 
     def _follower(self, name: str, *arguments: str) -> Server:
@@ -164,6 +167,7 @@ class Region:
         stages += STAGES.glob("pod/fast/*.yaml")
         # kustomization.yaml is no stage.
         stages = sorted(str(path) for path in stages if path.name != "kustomization.yaml")
+        stages += [str(path) for path in sorted(OWN_STAGES.glob("*.yaml"))]
         configs = [word for path in stages for word in ("--config", path)]
         kubeconfig = self._config("kwok")
         return self._follower("kwok", "--kubeconfig", kubeconfig, "--manage-all-nodes", *configs)
@@ -263,13 +267,13 @@ def _volume(number: int) -> dict:
 
 
 @contextlib.contextmanager
-def region_maker(folder: Path) -> Iterator[Callable[[str], Region]]:
-    """make(name): a region that runs; all of them end with the block."""
+def region_maker(folder: Path) -> Iterator[Callable[..., Region]]:
+    """make(name, *options): a region that runs; all of them end with the block."""
     made: list[Region] = []
     store = etcd(folder)
 
-    def make(name: str) -> Region:
-        region = Region(name, folder / name, store.url)
+    def make(name: str, *options: str) -> Region:
+        region = Region(name, folder / name, store.url, options)
         made.append(region)
         region.start()
         return region

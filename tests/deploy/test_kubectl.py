@@ -1,4 +1,5 @@
-"""Each kubectl command of docs/operations.md and UPGRADING.md, as kubectl reads it."""
+"""Each kubectl command of docs/operations.md and UPGRADING.md, as kubectl reads it, and those of docs/start that need pods
+which run (the others: test_start.py)."""
 
 import os
 import re
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kube_region import program
+from spillway_lab.testing.documents import FIRST_DAY, blocks
 from spillway_lab.testing.servers import ROOT
 
 pytestmark = pytest.mark.deploy
@@ -15,7 +17,15 @@ NOBODY = "http://127.0.0.1:1"
 PAGE = (ROOT / "docs" / "operations.md").read_text() + (ROOT / "UPGRADING.md").read_text()
 SPANS = (" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", PAGE))
 BLOCKS = re.findall(r"^ {4,}(kubectl .+)$", PAGE, re.MULTILINE)
-COMMANDS = sorted({span for span in (*SPANS, *BLOCKS) if span.startswith("kubectl ")})
+# Contexts are the reader's.
+EXEC = [
+    line.replace(" --context west", "")
+    for page in FIRST_DAY
+    for block in blocks(page)
+    if block.needs_spans
+    for line in block.text.splitlines()
+]
+COMMANDS = sorted({span for span in (*SPANS, *BLOCKS, *EXEC) if span.startswith("kubectl ")})
 
 
 def test_the_page_has_commands():

@@ -2,12 +2,18 @@
 
 What gives the Envoys their routes stands for the mesh's own control plane: relays that never hear of NATS, so that each
 serves the nearest cluster and sends no heartbeat. Beside them each cluster has one that is connected, and has no Envoy.
-It is a stack of its own, so it runs without the one of the other files (`make test-e2e`).
+It is a stack of its own, so it runs without the one of the other files (`make test-e2e`). `-s` prints the answers and
+the time that docs/start/istio-shadow.md shows.
 """
 
 import copy
+import io
+import runpy
+import shlex
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -22,6 +28,7 @@ from spillway_lab import bus, demo, questions, scenario, stack
 from spillway_lab.control import Control
 from spillway_lab.pods import HOST
 from spillway_lab.progress import Progress
+from spillway_lab.testing.documents import FIRST_DAY, questions_of
 from spillway_lab.testing.servers import free_port
 from spillway_lab.testing.waiting import eventually
 
@@ -30,6 +37,19 @@ SCENARIO = Path(__file__).with_name("scenario.yaml")
 GAINS = Path(__file__).resolve().parents[2] / "docs/sql/gains.sql"
 _APPLICATION = "gateway"
 _LOAD_S, _SOLVED_S = 60.0, 120.0
+# A word of the command -> words of its answer.
+_ANSWERS = {
+    "freshness": ("calls", "edges", "job curves, spillway_calls"),
+    "classes": ("backend GET /items/{id}", "gateway GET /items/{id}"),
+    "who_calls_whom": ("frontend GET /items/{id}  backend GET /items/{id}",),
+    "solves": (_APPLICATION, "proposed"),
+    "gains": (_APPLICATION, "saved_ms"),
+    "explain": ("backend GET /items/{id}", "west", "east"),
+}
+_FIRST_PROPOSAL = """
+    SELECT dateDiff('millisecond', (SELECT min(started_at) FROM calls), toDateTime64(min(at), 6, 'UTC')) / 1000 FROM solves
+    WHERE outcome = 'proposed'
+"""
 
 
 def without_subscribers(prepared: stack.LabStack) -> None:
@@ -88,13 +108,41 @@ def test_telemetry_alone_makes_proposals_and_says_what_they_would_gain(mesh: sta
         return rows.get(_APPLICATION) if rows.get(_APPLICATION, {}).get("saved_ms", 0) > 1 else None
 
     row = eventually(gain, "a gain", _SOLVED_S, lambda: (gains(client, began), solves(client)))
-    print(row)
+    answer_the_first_days_questions(mesh)
+    print(f"first request to first proposal: {client.execute(_FIRST_PROPOSAL)[0][0]:.0f} s")
     assert row["saved_usd"] > 0 and row["now_egress_usd"] < row["proposed_egress_usd"]
     assert heartbeats(mesh) == dict.fromkeys(mesh.scenario.clusters, {})
     assert Control(mesh).in_force() is None
     reasons = client.execute("SELECT DISTINCT outcome, splitByChar(';', reason)[1] FROM rulesets")
     assert reasons == [("refused", "shadow: true: computed, not published")]
     assert background.samples().ok.all()
+
+
+def answer_the_first_days_questions(mesh: stack.LabStack) -> None:
+    """Each command of docs/start that needs spans is typed as it stands there, with the variables that the page exports, or
+    with those of the pod."""
+    commands = sorted({command for page in FIRST_DAY for command in questions_of(page)})
+    assert len(commands) == len(_ANSWERS)
+    variables = {
+        "spillway_lab": {"SPILLWAY_CLICKHOUSE_URL": mesh.clickhouse_url()},
+        "spillway_optimizer": {
+            "SPILLWAY_CLICKHOUSE_URL": mesh.clickhouse_url("optimizer"),
+            "SPILLWAY_REDIS_URL": mesh.redis_url("optimizer"),
+            "SPILLWAY_TOPOLOGY": str(mesh.run / "topology.yaml"),
+        },
+    }
+    for command in commands:
+        python, minus_m, module, *arguments = shlex.split(command)
+        assert (python, minus_m) == ("python", "-m")
+        [words] = [words for word, words in _ANSWERS.items() if word in arguments]
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as answer:
+            for name, value in variables[module].items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", [module, *arguments])
+            with pytest.raises(SystemExit) as end:
+                runpy.run_module(module, run_name="__main__", alter_sys=False)
+        print(f"$ {command}\n{answer.getvalue()}")
+        assert not end.value.code and all(word in answer.getvalue() for word in words)
 
 
 def gains(client: Client, since: float) -> dict[str, dict]:

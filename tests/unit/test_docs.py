@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("docs/operations.md", "docs/security.md", "UPGRADING.md")
+START = ("docs/start/istio-shadow.md", "docs/start/sidecars-shadow.md", "docs/start/managed-servers.md")
 _TEST = re.compile(r"`([\w./-]+(?:test_\w+\.py|_test\.go|\.tftest\.hcl))(?:::(\w+))?`")
 
 
@@ -35,7 +36,7 @@ def test_every_test_that_a_page_names_exists(page):
     assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *START])
 def test_every_link_of_a_page_leads_somewhere(page):
     """Files of the repository, and headings where a link names one."""
     broken = []
