@@ -29,6 +29,7 @@ from .grants import Role
 
 _DEEPBIND = 0x00008  # RTLD_DEEPBIND: the extension must use its own allocator
 _ERROR = re.compile(r"Code: (\d+)\. (DB::.*)", re.DOTALL)
+_MOST_DESCRIBED = 100
 _STREAM_REFUSED = "Streaming query is not supported"
 STD_EXCEPTION = 1001  # ClickHouse's code for errors without one of its own
 CANNOT_WRITE = 75  # CANNOT_WRITE_TO_FILE_DESCRIPTOR
@@ -136,13 +137,15 @@ class EngineConnection:
     def __init__(self, connection: Any, spool: Path, tables: Tables):
         self._connection, self._spool, self._tables = connection, spool, tables
         self._role = ""  # none: everything is allowed
-        self._described: dict[str, tuple[int, list[list[Any]]]] = {}  # by table, of a version
+        self.settings: dict[str, str] = {}  # the role's
+        self._described: dict[str, list[list[Any]]] = {}  # by table, of this version:
+        self._described_at = -1
 
     def restrict(self, role: str, settings: Iterable[tuple[str, str]]) -> None:
         """From now on only what the role may, with these settings."""
-        self._role = role
+        self._role, self.settings = role, dict(settings)
         self.enter_role()
-        for name, value in settings:
+        for name, value in self.settings.items():
             self.run(f"SET {name} = {value}")
 
     def enter_role(self) -> None:
@@ -162,13 +165,17 @@ class EngineConnection:
         return [json.loads(line) for line in self.run(text, "JSONCompactEachRow").bytes().splitlines()]
 
     def describe(self, table: str) -> list[list[Any]]:
-        """DESCRIBE TABLE, remembered until tables may have changed: it costs about as much as a small insert."""
-        version, rows = self._described.get(table, (-1, []))
-        if version != self._tables.version:
-            version = self._tables.version
-            rows = self.rows(f"DESCRIBE TABLE {table}")
-            self._described[table] = version, rows
-        return rows
+        """DESCRIBE TABLE, remembered until tables or settings may have changed: it costs about as much as a small insert."""
+        if self._described_at != self._tables.version or len(self._described) > _MOST_DESCRIBED:
+            self.forget()
+            self._described_at = self._tables.version
+        if table not in self._described:
+            self._described[table] = self.rows(f"DESCRIBE TABLE {table}")
+        return self._described[table]
+
+    def forget(self) -> None:
+        """What was described under other settings."""
+        self._described.clear()
 
     def change(self, text: str) -> Any:
         """As `run`, for what may change tables, rights or this session."""

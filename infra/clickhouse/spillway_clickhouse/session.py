@@ -92,6 +92,7 @@ class Session:
         except EngineError as error:
             self._channel.send(packets.exception(error.code, error.message))
             return False
+        self._settings |= self._connection.settings
         self._database = hello.database
         self._channel.socket.settimeout(None)
         self._channel.send(packets.hello(self._engine.version))
@@ -142,14 +143,25 @@ class Session:
         if query.settings != self._given:
             self._take_back()
             self._apply(query.settings)
-        return self._execute(query.text, found)
+        try:
+            return self._execute(query.text, found)
+        finally:
+            if found and found[0].upper == "SET":
+                self._take_back()
 
     def _take_back(self) -> None:
-        """Settings of the query before. They stay until a query comes with others, which most clients never send."""
+        """Settings of the query before. They stay until a query comes with others, which most clients never send, or a SET
+        of the client's own has been between them."""
         self._given = None
+        self._connection.forget()
         if self._changed:
             before = (f"{name} = {self._settings.get(name, 'DEFAULT')}" for name in self._changed)
-            self._connection.run(f"SET {', '.join(before)}")
+            try:
+                self._connection.run(f"SET {', '.join(before)}")
+            except EngineError as error:  # as after readonly = 1: the session is over
+                raise WireError(
+                    f"settings of the query before cannot be taken back: {error.message}"
+                ) from error
             self._changed = []
 
     def _check_role(self, found: list[sql.Token]) -> None:
@@ -206,9 +218,7 @@ class Session:
             answer = execute(self._connection, self._channel, text, found, lambda: self._cancelled)
         finally:
             self._watchdog.unwatch(self._channel.socket)
-        if settings:
-            self._settings |= settings
-            self._take_back()
+        self._settings |= settings
         return answer
 
     def _stop(self) -> None:

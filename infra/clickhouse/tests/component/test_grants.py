@@ -135,6 +135,8 @@ def test_an_analyst_changes_no_setting_and_meets_its_bounds(connect):
     with pytest.raises(ServerException) as refused:
         client.execute("SELECT 1", settings={"readonly": 0})
     assert refused.value.code == READONLY
+    bound = {"max_execution_time": ROLES["analyst"].settings[0][1]}
+    assert client.execute("SELECT 1", settings=bound) == client.execute("SELECT 1") == [(1,)]
     assert code(client, "SELECT count() FROM calls") == 0
     assert code(client, "SELECT number FROM numbers(1000001)") != 0
     wanted = dict(ROLES["analyst"].settings)

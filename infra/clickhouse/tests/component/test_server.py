@@ -86,6 +86,15 @@ def test_settings_of_a_query_are_of_that_query(server):
         assert [threads(client), threads(client, max_threads=6), threads(client)] == [default, "6", default]
         client.execute("SET max_threads = 5", settings={"max_threads": 8})
         assert [threads(client), threads(client, max_threads=4), threads(client)] == ["5", "4", "5"]
+        zone = {"session_timezone": "UTC"}
+        client.execute("SET TIME ZONE 'Asia/Tokyo'", settings=zone)
+        assert client.execute("SELECT timezone()", settings=zone) == [("UTC",)]
+        client.execute("SELECT 1", settings={"readonly": 1})  # which nothing takes back
+    with Client.from_url(server.url()) as client:
+        assert threads(client, readonly=1) == default
+        with pytest.raises((Error, EOFError, OSError)):
+            client.execute("SELECT 1")
+        assert client.execute("SELECT 1") == [(1,)]
 
 
 def test_an_insert_sees_that_another_client_changed_its_table(server):
