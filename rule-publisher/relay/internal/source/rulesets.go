@@ -20,6 +20,9 @@ const (
 	// The key is read at this interval also when nothing tells of a change: a word may be lost.
 	checkEvery = 5 * time.Second
 	askFor     = 3 * time.Second
+	// No replica is so long behind the others. What is still older after this is what the key holds, such as in a bucket
+	// that began anew on a server whose clock was set back.
+	behindFor = 30 * time.Second
 )
 
 // settling is how long to wait for a value after the word of its writing, attempt by attempt: the
@@ -44,7 +47,9 @@ type Rulesets struct {
 	Again <-chan struct{}
 
 	seen     mark
-	waiting  string // why the key cannot be read, as last logged
+	again    bool      // what is seen is to be taken once more
+	behind   time.Time // since when nothing but older values is read
+	waiting  string    // why the key cannot be read, as last logged
 	answered atomic.Bool
 }
 
@@ -94,7 +99,7 @@ func (r *Rulesets) Run(ctx context.Context) {
 			timer.Reset(0)
 			continue
 		case <-r.Again:
-			r.seen = mark{}
+			r.again = true
 		case <-connected:
 		case <-timer.C:
 		}
@@ -157,10 +162,19 @@ func (r *Rulesets) read(ctx context.Context, key string) (*nats.Msg, error) {
 // stays until it expires.
 func (r *Rulesets) take(message *nats.Msg) bool {
 	this := markOf(message.Header)
-	if this == r.seen || this.behind(r.seen) {
+	if this.behind(r.seen) {
+		if r.behind.IsZero() {
+			r.behind = time.Now()
+		}
+		if time.Since(r.behind) < behindFor {
+			return false
+		}
+		r.Log.Warn("the key holds an older value than before", "key", r.Cluster, "sequence", this.sequence, "before", r.seen.sequence)
+	} else if this == r.seen && !r.again {
+		r.behind = time.Time{}
 		return false
 	}
-	r.seen = this
+	r.seen, r.again, r.behind = this, false, time.Time{}
 	if operation := message.Header.Get("KV-Operation"); operation != "" {
 		r.Log.Warn("the ruleset's key was deleted; the last one stays until it expires", "key", r.Cluster, "operation", operation)
 		return true

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"log/slog"
 	"slices"
 	"strconv"
 	"testing"
@@ -10,6 +11,28 @@ import (
 
 	"spillway.dev/relay/internal/signing"
 )
+
+// After half a minute of nothing else the older value is what the key holds: nothing is passed over for ever.
+func TestAnOlderValueThatStaysIsTaken(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var taken []string
+	rulesets := Rulesets{Log: slog.New(slog.DiscardHandler),
+		Taken: func(value signing.Value) { taken = append(taken, string(value.Payload)) }}
+	for _, one := range []read{{5, 0, "a"}, {6, time.Second, "b"}, {5, 0, "a"}} {
+		rulesets.take(one.message(start))
+	}
+	rulesets.behind = time.Now().Add(-behindFor)
+	rulesets.take(read{6, time.Second, "b"}.message(start)) // they were not all behind
+	rulesets.take(read{5, 0, "a"}.message(start))
+	if !slices.Equal(taken, []string{"a", "b"}) {
+		t.Errorf("took %v", taken)
+	}
+	rulesets.behind = time.Now().Add(-behindFor)
+	rulesets.take(read{5, 0, "a"}.message(start))
+	if !slices.Equal(taken, []string{"a", "b", "a"}) {
+		t.Errorf("took %v", taken)
+	}
+}
 
 // Any replica of the bucket answers, so one that follows may show the value before the one that was
 // taken: it is no second change, and nobody replays anything. A bucket that was wiped counts from one.
