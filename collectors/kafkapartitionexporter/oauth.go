@@ -42,14 +42,16 @@ func (e *tokenError) Error() string {
 	return fmt.Sprintf("sasl::oauth::token_url: no token from %s: %s", e.host, e.why)
 }
 
-// tokens keeps an access token for most of its life. One that does not say how long it lives is used once.
+// tokens keeps an access token for most of its life, and to its end while there is no other. One that does not say how long
+// it lives is used once.
 type tokens struct {
 	config *SASLConfig
 	http   *http.Client
 
 	mu       sync.Mutex // held while one caller asks; the others share its answer
 	now      string
-	until    time.Time
+	until    time.Time // when another is asked for
+	end      time.Time // of its life
 	failure  error
 	failedAt time.Time
 }
@@ -77,18 +79,26 @@ func (t *tokens) auth(ctx context.Context) (oauth.Auth, error) {
 		return oauth.Auth{Token: t.now}, nil
 	}
 	if wanted.Before(t.failedAt) { // this caller waited for the request that failed
-		return oauth.Auth{}, t.failure
+		return t.stillHeld()
 	}
 	token, err := t.ask(ctx)
 	if err != nil {
 		t.failure, t.failedAt = err, time.Now()
-		return oauth.Auth{}, err
+		return t.stillHeld()
 	}
-	t.now, t.until, t.failedAt = token.AccessToken, began, time.Time{}
+	t.now, t.until, t.end, t.failedAt = token.AccessToken, began, token.Expiry, time.Time{}
 	if !token.Expiry.IsZero() {
 		t.until = began.Add(time.Duration(usedShare * float64(token.Expiry.Sub(began))))
 	}
 	return oauth.Auth{Token: t.now}, nil
+}
+
+// stillHeld is the last token while it lives, else why there is no other.
+func (t *tokens) stillHeld() (oauth.Auth, error) {
+	if time.Now().Before(t.end) {
+		return oauth.Auth{Token: t.now}, nil
+	}
+	return oauth.Auth{}, t.failure
 }
 
 func (t *tokens) ask(ctx context.Context) (*oauth2.Token, error) {

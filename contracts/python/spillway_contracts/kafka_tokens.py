@@ -11,8 +11,9 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 import aiohttp
@@ -48,7 +49,8 @@ class Endpoint:
 
 
 class Tokens(AbstractTokenProvider):
-    """Keeps a token for most of its life. One that does not say how long it lives is used once.
+    """Keeps a token for most of its life, and to its end while there is no other. One that does not say how long it lives
+    is used once.
 
     May be shared by clients on several event loops and threads: one of them asks, and the others wait for its answer.
     """
@@ -56,7 +58,7 @@ class Tokens(AbstractTokenProvider):
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._asking = threading.Lock()
-        self._held, self._held_until = "", 0.0
+        self._held, self._held_until, self._held_to_end = "", 0.0, 0.0
         self._failure, self._failed_at = "", 0.0
 
     async def token(self) -> str:
@@ -69,18 +71,32 @@ class Tokens(AbstractTokenProvider):
             if began_at < self._held_until:
                 return self._held
             if wanted_at < self._failed_at:  # this caller waited for the request that failed
-                raise TokenError(self._failure)
+                return self._still_held(self._failure)
             try:
-                self._held, life_s = asyncio.run(_ask(self._endpoint))
+                self._held, life_s = _run(_ask(self._endpoint))
             except TokenError as error:
                 self._failed_at = time.monotonic()
                 if self._failure != error.args[0]:  # said once, however often clients try
                     self._failure = error.args[0]
                     log.warning("%s", self._failure)
-                raise
+                return self._still_held(self._failure)
             self._failure, self._failed_at = "", 0.0
-            self._held_until = began_at + life_s * _USED_SHARE
+            self._held_until, self._held_to_end = began_at + life_s * _USED_SHARE, began_at + life_s
             return self._held
+
+    def _still_held(self, why_no_other: str) -> str:
+        if time.monotonic() < self._held_to_end:
+            return self._held
+        raise TokenError(why_no_other)
+
+
+def _run(work: Coroutine[Any, Any, tuple[str, float]]) -> tuple[str, float]:
+    """Not by asyncio.run: at its end that waits for a name to be looked up, however long, when the time is long over."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
 
 
 async def _ask(endpoint: Endpoint) -> tuple[str, float]:
@@ -150,6 +166,6 @@ def _read(status: int, body: bytes) -> tuple[str, float]:
         raise _UnusableError("an answer without an access_token")
     try:
         life_s = float(answer.get("expires_in", 0))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         life_s = 0.0
     return token, max(0.0, min(life_s, _LONGEST_S))

@@ -97,7 +97,21 @@ def test_clients_of_all_loops_share_a_token_for_most_of_its_life(server, monkeyp
         assert asyncio.run(shared.token()) == wanted, later
 
 
-@pytest.mark.parametrize("life_s", [None, 0, -5, "soon", float("nan"), {}])
+def test_a_token_is_shown_to_its_end_while_there_is_no_other(server, monkeypatch):
+    """An endpoint that is away ends no connection before it must."""
+    server.gives = token(100)
+    shared = tokens(server)
+    asyncio.run(shared.token())
+    server.gives = lambda _: (503, b"")
+    now = time.monotonic()
+    for later in (81, 99):
+        monkeypatch.setattr(kafka_tokens.time, "monotonic", lambda later=later: now + later)
+        assert asyncio.run(shared.token()) == "token.1"
+    monkeypatch.setattr(kafka_tokens.time, "monotonic", lambda: now + 101)
+    assert "HTTP 503" in why(shared) and len(server.asked) == 4
+
+
+@pytest.mark.parametrize("life_s", [None, 0, -5, "soon", float("nan"), {}, int("9" * 400)])
 def test_a_token_of_unknown_life_is_used_once(server, life_s):
     server.gives = token(life_s)
     shared = tokens(server)
