@@ -64,6 +64,10 @@ def test_users_are_planned_made_and_set_back(server: str, file: Path):
         assert "+eval" in told["papa"] and "- password" in told["papa"] and "#" not in told["papa"]
         changes("--apply")
         assert set(before) < set(client.acl_list())
+        open_to_all = "user default is on without a password"
+        assert open_to_all not in apply(file, **url).stderr
+        client.execute_command("ACL", "SETUSER", "default", "nopass")
+        assert open_to_all in apply(file, **url).stderr
     as_user = server.replace(f":{server.partition('://:')[2].partition('@')[0]}@", "papa:papa@")
     with redis.Redis.from_url(as_user) as client:
         assert client.set("spillway:papa:checkpoint", "x")
