@@ -49,7 +49,7 @@ class Reader:
             ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             cwd=ROOT, env=outside | own | self.environment,
         )  # fmt: skip
-        self._write(f"""trap 'echo "{_FAILED} $? $BASH_COMMAND"' ERR\n""")
+        self._write(f"""set -o pipefail; trap 'echo "{_FAILED} $? $BASH_COMMAND"' ERR\n""")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,20 +64,27 @@ class Reader:
 
     def types(self, block: Block) -> tuple[str, list[str]]:
         """What is printed, and "<exit code> <command>" of each command that failed."""
-        assert self._bash and self._bash.stdout
-        began, lines = time.monotonic(), []
-        self._write(f"{block.text}\nprintf '\\n%s\\n' {_ENDED}\n")
-        for line in self._bash.stdout:
-            if line.strip() == _ENDED:
-                break
-            lines.append(line)
-        else:
-            raise AssertionError(f"bash has ended: {''.join(lines)[-2000:]}")
+        began = time.monotonic()
+        lines = self._run(block.text)
         self.seconds[block.step] = self.seconds.get(block.step, 0) + time.monotonic() - began
-        failed = [line.partition(_FAILED)[2].strip() for line in lines if line.startswith(_FAILED)]
+        failed = [line.partition(_FAILED)[2].strip() for line in lines if _FAILED in line]
         printed = "".join(lines)
         print(f"$ {block.text}{printed}")
         return printed, failed
+
+    def variable(self, name: str) -> str:
+        return "".join(self._run(f'echo "${name}"')).strip()
+
+    def _run(self, text: str) -> list[str]:
+        """The lines that it prints."""
+        assert self._bash and self._bash.stdout
+        lines: list[str] = []
+        self._write(f"{text}\nprintf '\\n%s\\n' {_ENDED}\n")
+        for line in self._bash.stdout:
+            if line.strip() == _ENDED:
+                return lines
+            lines.append(line)
+        raise AssertionError(f"bash has ended: {''.join(lines)[-2000:]}")
 
     def table(self) -> str:
         return "\n".join(f"| {step} | {seconds:.0f} s |" for step, seconds in self.seconds.items())

@@ -152,6 +152,7 @@ def removed(regions: dict[str, Region]) -> None:
         kinds = "clusterroles,clusterrolebindings,mutatingadmissionpolicies,wasmplugins,envoyfilters,secrets,configmaps"
         left = region.kubectl("get", kinds, "-A", "-l", "app.kubernetes.io/part-of=spillway", "-o", "name")
         assert left == "" and proxies(region) == set()
+        assert region.kubectl("get", "clusterissuers", "-o", "name") == ""
         ports = [service["spec"]["ports"][0]["targetPort"] for service in region.items("service", "shop")]
         assert ports == [8080] * len(SERVICES)
         for deployment in region.items("deployment", "shop"):
@@ -182,6 +183,7 @@ def test_every_command_of_the_page(
             steps = {later.step for later in commands[number + 1 :]}
             if block.step in after and block.step not in steps:
                 after.pop(block.step)(regions)
+        assert reader.variable("SPILLWAY_CLICKHOUSE_URL").startswith("clickhouses://")
         print(reader.table())
     assert after == {}
     assert all(
