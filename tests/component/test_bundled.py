@@ -178,7 +178,7 @@ async def test_a_leaf_node_outlives_the_server_that_it_is_connected_to(cluster: 
             await relay.subscribe(f"{key}.west", cb=_into(heard))
             await eventually_async(lambda: _at(cluster, LEAF) is not None, "the leaf is connected")
             for word in (b"before", b"after"):
-                # Again until it is heard: that the relay listens reaches the three some time after the leaf does.
+                # Again until it is heard: that somebody listens at the leaf reaches the servers some time after the leaf.
                 hears = partial(_written_and_heard, bucket, "west", word, heard)
                 await eventually_async(hears, f"word of {word!r}")
                 answers = partial(_answers, relay, f"{get}.west", word)

@@ -65,13 +65,16 @@ def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
 
 def settled(watch: Watch) -> None:
     """Waits until the other application's rules stand still: at the start they follow the load."""
-    deadline = time.time() + _SETTLED_S
+    began = time.time()
     while True:
         time.sleep(_BEFORE_S)
-        samples = watch.published(time.time() - _BEFORE_S, time.time())
-        if not (said := judges.changing(samples[:1], samples, OTHER)) and samples:
+        now = time.time()
+        found = [samples(now - _BEFORE_S, now) for samples in (watch.published, watch.routed)]
+        said = [line for samples in found for line in judges.changing(samples[:1], samples, OTHER)]
+        if all(found) and not said:
+            print(f"rules stand still after {now - began:.0f} s", flush=True)
             return
-        assert time.time() < deadline, f"not settled: {said}"
+        assert now < began + _SETTLED_S, f"not settled: {said}"
 
 
 def whole(watch: Watch, deadline: float) -> None:
