@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,19 +14,19 @@ import (
 
 	"spillway.dev/relay/internal/identity/identitytest"
 	"spillway.dev/relay/internal/source"
+	"spillway.dev/relay/internal/testkit"
 )
 
-// startTLSNATS runs NATS that takes TLS connections only, from holders of the authority's certificates. With TLS 1.2, which
-// tells of a missing certificate within the handshake: with 1.3 it comes after it, and a reset may overtake it.
-func startTLSNATS(t *testing.T, signer *identitytest.Authority) string {
+// startTLSNATS runs NATS that takes TLS connections only, from holders of the authority's certificates.
+func startTLSNATS(t *testing.T, signer *identitytest.Authority, port int) string {
 	t.Helper()
 	pair := signer.Issue("", time.Hour)
 	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	must(t, err)
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM(signer.PEM)
-	server := startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, TLS: true, TLSVerify: true,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: clients, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
+	server := startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: port, TLS: true, TLSVerify: true,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: clients, MinVersion: tls.VersionTLS12,
 			ClientAuth: tls.RequireAndVerifyClientCert}})
 	return "tls://localhost:" + server.Addr().String()[len("127.0.0.1:"):]
 }
@@ -42,7 +43,8 @@ func TestNATSOverTLS(t *testing.T) {
 	}
 	stranger, strangers := identitytest.NewAuthority(), filepath.Join(folder, "strangers.crt")
 	must(t, os.WriteFile(strangers, stranger.PEM, 0o600))
-	ours, foreign := startTLSNATS(t, authority), startTLSNATS(t, stranger)
+	ours := startTLSNATS(t, authority, natsserver.RANDOM_PORT)
+	foreign := startTLSNATS(t, stranger, natsserver.RANDOM_PORT)
 	for _, test := range []struct {
 		name      string
 		to        source.NATS
@@ -70,4 +72,19 @@ func TestNATSOverTLS(t *testing.T) {
 			boot(t, newDelta(t, at(r), node("gate", "a")))
 		})
 	}
+}
+
+// A server that was away when the relay started, and then wants a certificate which the relay lacks, is known to refuse it:
+// TLS 1.3 says so after the handshake.
+func TestNATSThatComesLateAndRefuses(t *testing.T) {
+	port, ca := testkit.FreePort(t), filepath.Join(t.TempDir(), "ca.crt")
+	must(t, os.WriteFile(ca, authority.PEM, 0o600))
+	conf := testConfig(t, "")
+	conf.NATS = source.NATS{URL: "tls://localhost:" + strconv.Itoa(port), CA: ca}
+	r := startRelay(t, conf)
+	if refusal := r.status().NatsRefusal; refusal != "" {
+		t.Errorf("a server that is away refuses nobody: %q", refusal)
+	}
+	startTLSNATS(t, authority, port)
+	eventually(t, "the refusal is known", func() bool { return r.status().NatsRefusal != "" })
 }

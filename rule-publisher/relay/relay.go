@@ -121,7 +121,7 @@ func (r *relay) assemble(network *table.Network) {
 	r.loop = control.NewLoop(r.life, control.Ports{Cache: r.cache, Keys: r.keys.Keys,
 		Save: func(value signing.Value, version uint64) { r.saves.Put(signed{value, version}) },
 		Hold: r.conf.Hold, Acknowledge: r.acks.Put, Counters: r.counters, Log: r.log}, network, r.kept(network.Clusters))
-	r.rulesets = &source.Rulesets{Conn: r.conn, Cluster: r.conf.Cluster, Log: r.log,
+	r.rulesets = &source.Rulesets{Conn: r.conn, Refusal: &r.refusal, Cluster: r.conf.Cluster, Log: r.log,
 		Taken: func(value signing.Value) { r.loop.Ruleset(value) }, Again: r.rekeyed}
 	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Mesh: r.conf.Mesh, Observer: r.loop.Observer(),
 		Counters: r.counters, Log: r.log, PushToAck: r.metrics.pushToAck}

@@ -208,7 +208,7 @@ def test_a_managed_server_is_trusted_by_what_is_said_for_it():
 
 
 def test_the_collector_is_told_of_the_token_endpoint_and_may_reach_it():
-    """With OAUTHBEARER. Its certificate is of a public authority unless another is said; ports and addresses may be."""
+    """With OAUTHBEARER: system roots check the endpoint by default; values set its authorities, ports and addresses."""
     oauth = {"sasl": "OAUTHBEARER", "oauth": {"tokenUrl": "https://login.example/token", "scope": "kafka"}}
     values = REQUIRED | {"collector": {"kafka": REQUIRED["collector"]["kafka"] | oauth}}
     kafka = {"ports": [{"port": 9093}, {"port": 9094}]}

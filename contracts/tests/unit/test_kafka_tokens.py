@@ -1,4 +1,4 @@
-"""When a token is asked for, and what is said when there is none. The endpoint is an HTTP server of this process."""
+"""When clients ask for a token, and what errors say without one. The endpoint is an HTTP server of this process."""
 
 import asyncio
 import base64

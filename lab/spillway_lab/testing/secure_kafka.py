@@ -79,7 +79,7 @@ def token_listener(folder: Path, address: str, tls: TlsFiles, tokens: TokenServe
 
 
 def token_options(tokens: TokenServer) -> dict[str, str]:
-    """Kafka reads keys from no URL that its JVM is not told of."""
+    """Kafka reads keys only from URLs that this option of its JVM allows."""
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={tokens.jwks.as_uri()}"
     return {"JDK_JAVA_OPTIONS": allowed}
 

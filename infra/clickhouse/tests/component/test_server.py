@@ -98,7 +98,7 @@ def test_settings_of_a_query_are_of_that_query(server):
 
 
 def test_an_insert_sees_that_another_client_changed_its_table(server):
-    """Columns and types that a client was told once are not believed for ever."""
+    """After ALTER, DROP or CREATE by another client, an INSERT uses the table's new columns."""
     with Client.from_url(server.url()) as client, Client.from_url(server.url()) as other:
         other.execute("CREATE TABLE IF NOT EXISTS changing (a UInt8) ENGINE = MergeTree ORDER BY a")
         client.execute("INSERT INTO changing VALUES", [(1,)])

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
@@ -51,5 +52,10 @@ func refuses(err error) bool {
 	}
 	var untrusted *tls.CertificateVerificationError
 	var peer *net.OpError // of crypto/tls: the alert that the peer sent
-	return errors.As(err, &untrusted) || errors.As(err, &peer) && peer.Op == "remote error"
+	if errors.As(err, &untrusted) || errors.As(err, &peer) && peer.Op == "remote error" {
+		return true
+	}
+	// TLS 1.3 refuses a certificate after the client's handshake, where a reset may overtake the reason. The client has no
+	// error of its own for that. One that is cut off within the handshake may have met a proxy without a server.
+	return errors.Is(err, nats.ErrTLS) && strings.Contains(err.Error(), "after TLS handshake")
 }

@@ -38,6 +38,7 @@ var settling = []time.Duration{time.Millisecond, 3 * time.Millisecond, 10 * time
 // delete, and both subjects name the cluster: permissions can be exact.
 type Rulesets struct {
 	Conn    *nats.Conn
+	Refusal *Refusal // of Conn
 	Cluster string
 	Log     *slog.Logger
 	// Taken is called with each new value of the key, in order. Of values that follow each other
@@ -65,8 +66,8 @@ func markOf(header nats.Header) mark {
 	return mark{sequence, stored.UnixNano()}
 }
 
-// behind tells whether a replica answered that has not followed yet: any of a bucket's replicas
-// answers a direct get. In a bucket that began anew, lower sequences are stored later.
+// behind reports whether a value is older than the one seen. Any replica of a bucket answers a direct
+// get, and one may lag. In a bucket that began anew, lower sequences are stored later.
 func (m mark) behind(seen mark) bool { return m.sequence < seen.sequence && m.stored < seen.stored }
 
 // Answered tells whether NATS has ever said what the key holds, be it nothing.
@@ -135,6 +136,8 @@ func (r *Rulesets) look(ctx context.Context, key string, attempt *int) time.Dura
 // read gets what the key holds; nil when it holds nothing.
 func (r *Rulesets) read(ctx context.Context, key string) (*nats.Msg, error) {
 	if !r.Conn.IsConnected() {
+		// The client calls no handler for an attempt after its first that fails behind the TLS handshake.
+		r.Refusal.heard(r.Conn.LastError())
 		return nil, errors.New("NATS is not connected")
 	}
 	asking, cancel := context.WithTimeout(ctx, askFor)
