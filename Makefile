@@ -56,7 +56,7 @@ test-matrix: setup ## every fault of every part, and an outage under the shipped
 
 CHART_TESTS := charts global_chart cluster_chart istio_chart bundled one_api_server
 test-deploy: setup ## Terraform's modules, the charts, and the example applied to real API servers (10 min; the first time builds tools)
-	tools/bring etcd kube-{apiserver,controller-manager,scheduler} kubectl kwok helm kubeconform schemas pilot-discovery \
+	tools/bring etcd kube-{apiserver,controller-manager,scheduler} kubectl kwok helm kubeconform schemas pilot-discovery{,-1.30} \
 	  nats-server-config-reloader buildx crane tofu tofu-1.8 terraform-1.8 terraform-provider-{helm,kubernetes,random,tls}
 	python -m pytest -q tests/deploy $(CHART_TESTS:%=tests/component/test_%.py)
 

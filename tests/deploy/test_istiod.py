@@ -24,7 +24,15 @@ pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
 
 CHART = ROOT / "infra/helm/spillway-cluster"
 VALUES = ROOT / "rule-publisher/relay/testdata/istio/values.yaml"
-ISTIODS = ("pilot-discovery",)  # more versions once tools/deploy/pins has them
+# istiod's program, and the version that sidecars report to it. The second is master shortly before 1.30 branched off.
+ISTIODS = {"pilot-discovery": "1.31.0", "pilot-discovery-1.30": "1.30.0"}
+AS_1_29 = {"PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE": "false"}  # Istio's profile compatibility-version-1.29
+# Name: istiod's program, its environment
+VARIANTS = {
+    "1.31": ("pilot-discovery", {}),
+    "1.30": ("pilot-discovery-1.30", {}),
+    "1.30-as-1.29": ("pilot-discovery-1.30", AS_1_29),
+}
 ENVOY = ROOT / ".spillway/venv/bin/envoy"
 # Istio's own filters are not in Envoy's own build, which stands in for Istio's.
 WITHOUT_OWN_FILTERS = {"PILOT_ENABLE_METADATA_EXCHANGE": "false", "PILOT_ENABLE_ALPN_FILTER": "false"}
@@ -82,16 +90,22 @@ def rendered() -> list[dict]:
     return [one for one in yaml.safe_load_all(text) if one and "istio.io" in one["apiVersion"]]
 
 
-@pytest.fixture(scope="module", params=ISTIODS)
-def version(request: pytest.FixtureRequest) -> str:
-    """The istiod, by the name of its program."""
+@pytest.fixture(scope="module", params=VARIANTS)
+def variant(request: pytest.FixtureRequest) -> str:
+    """A key of VARIANTS."""
     return request.param
 
 
 @pytest.fixture(scope="module")
-def mesh(make_region: Callable[[str], Region], version: str) -> Region:
+def version(variant: str) -> str:
+    """The name of istiod's program, a key of ISTIODS."""
+    return VARIANTS[variant][0]
+
+
+@pytest.fixture(scope="module")
+def mesh(make_region: Callable[[str], Region], variant: str, version: str) -> Region:
     """A cluster with Istio's definitions, an application, and the chart's objects for Istio, all of which it takes."""
-    region = make_region(version.replace(".", "-"))
+    region = make_region("istio-" + variant.replace(".", "-"))
     for namespace in ("istio-system", "shop"):
         region.kubectl("create", "namespace", namespace)
     region.define_istio(version)
@@ -105,7 +119,9 @@ def mesh(make_region: Callable[[str], Region], version: str) -> Region:
 
 
 @pytest.fixture(scope="module")
-def istiod(mesh: Region, version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def istiod(
+    mesh: Region, variant: str, version: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[int]:
     """Its port for sidecars, in clear."""
     folder, port, http, monitoring = tmp_path_factory.mktemp("istiod"), free_port(), free_port(), free_port()
     settings = {"rootNamespace": "istio-system", "extensionProviders": [], "defaultProviders": {}}
@@ -123,7 +139,8 @@ def istiod(mesh: Region, version: str, tmp_path_factory: pytest.TempPathFactory)
     command += ["--httpsAddr", "", "--monitoringAddr", f"127.0.0.1:{monitoring}", "--ctrlz_port", "0"]
     environment = {
         "POD_NAME": "istiod-0", "POD_NAMESPACE": "istio-system", "ENABLE_CA_SERVER": "false",
-        "VALIDATION_WEBHOOK_CONFIG_NAME": "", "INJECTION_WEBHOOK_CONFIG_NAME": "", **WITHOUT_OWN_FILTERS,
+        "VALIDATION_WEBHOOK_CONFIG_NAME": "", "INJECTION_WEBHOOK_CONFIG_NAME": "",
+        **WITHOUT_OWN_FILTERS, **VARIANTS[variant][1],
     }  # fmt: skip
 
     def ready() -> bool:
@@ -133,7 +150,9 @@ def istiod(mesh: Region, version: str, tmp_path_factory: pytest.TempPathFactory)
         yield port
 
 
-def bootstrap(name: str, address: str, istiod: int, agent: int, admin: int) -> dict[str, Any]:
+def bootstrap(
+    name: str, address: str, istio_version: str, istiod: int, agent: int, admin: int
+) -> dict[str, Any]:
     """As Istio's agent writes it, as far as this matters: who asks, and whom."""
 
     def static(name: str, port: int) -> dict[str, Any]:
@@ -161,7 +180,7 @@ def bootstrap(name: str, address: str, istiod: int, agent: int, admin: int) -> d
                 "CLUSTER_ID": "Kubernetes",
                 "MESH_ID": "cluster.local",
                 "INSTANCE_IPS": address,
-                "ISTIO_VERSION": "1.31.0",
+                "ISTIO_VERSION": istio_version,
                 "WORKLOAD_NAME": name,
                 "SERVICE_ACCOUNT": name,
             },  # fmt: skip
@@ -229,20 +248,24 @@ def agent_secrets(port: int, folder: Path) -> Server:
 
 
 @pytest.fixture(scope="module")
-def sidecar(mesh: Region, istiod: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+def sidecar(
+    mesh: Region, version: str, istiod: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Sidecar]:
     """Of gate, which the values name: its calls go by the relay's routes."""
-    with sidecar_of("gate", mesh, istiod, tmp_path_factory.mktemp("gate")) as one:
+    with sidecar_of("gate", mesh, ISTIODS[version], istiod, tmp_path_factory.mktemp("gate")) as one:
         yield one
 
 
 @contextmanager
-def sidecar_of(name: str, mesh: Region, istiod: int, folder: Path) -> Iterator[Sidecar]:
+def sidecar_of(name: str, mesh: Region, istio_version: str, istiod: int, folder: Path) -> Iterator[Sidecar]:
     def address() -> str:
         return mesh.kubectl("get", "pod", f"{name}-0", "-n", "shop", "-o", "jsonpath={.status.podIP}")
 
     eventually(address, f"{name}'s pod has an address")
     admin, agent = free_port(), free_port()
-    (folder / "envoy.json").write_text(json.dumps(bootstrap(name, address(), istiod, agent, admin)))
+    (folder / "envoy.json").write_text(
+        json.dumps(bootstrap(name, address(), istio_version, istiod, agent, admin))
+    )
     command = [os.environ.get("SPILLWAY_ENVOY", str(ENVOY)), "-c", str(folder / "envoy.json")]
     command += ["--disable-hot-restart", "--concurrency", "1", "-l", "warning"]
     one = Sidecar(admin)
@@ -307,10 +330,10 @@ def test_a_destination_is_called_by_every_name_and_keeps_its_virtual_service(sid
 
 
 def test_a_workload_that_is_not_named_is_left_alone(
-    mesh: Region, istiod: int, tmp_path_factory: pytest.TempPathFactory
+    mesh: Region, version: str, istiod: int, tmp_path_factory: pytest.TempPathFactory
 ):
     """The first step is one workload: sidecars beside it have the way to the collector, and nothing else."""
-    with sidecar_of("ledger", mesh, istiod, tmp_path_factory.mktemp("ledger")) as ledger:
+    with sidecar_of("ledger", mesh, ISTIODS[version], istiod, tmp_path_factory.mktemp("ledger")) as ledger:
         eventually(lambda: "8080" in ledger.routes(), "routes of 8080")
         assert "spillway" not in json.dumps(ledger.routes())
         assert {name for name in ledger.clusters() if "spillway" in name} == {"spillway-collector"}

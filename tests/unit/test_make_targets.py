@@ -104,7 +104,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     for word in (word for pin in PINS for word in pin if word.startswith("keep=")):
-        (tmp_path / "module" / word.removeprefix("keep=")).mkdir(parents=True)
+        (tmp_path / "module" / word.removeprefix("keep=")).mkdir(parents=True, exist_ok=True)
     return Checkout(tmp_path)
 
 
