@@ -7,10 +7,10 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -24,15 +24,6 @@ pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
 
 CHART = ROOT / "infra/helm/spillway-cluster"
 VALUES = ROOT / "rule-publisher/relay/testdata/istio/values.yaml"
-# istiod's program, and the version that sidecars report to it. The second is master shortly before 1.30 branched off.
-ISTIODS = {"pilot-discovery": "1.31.0", "pilot-discovery-1.30": "1.30.0"}
-AS_1_29 = {"PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE": "false"}  # Istio's profile compatibility-version-1.29
-# Name: istiod's program, its environment
-VARIANTS = {
-    "1.31": ("pilot-discovery", {}),
-    "1.30": ("pilot-discovery-1.30", {}),
-    "1.30-as-1.29": ("pilot-discovery-1.30", AS_1_29),
-}
 ENVOY = ROOT / ".spillway/venv/bin/envoy"
 # Istio's own filters are not in Envoy's own build, which stands in for Istio's.
 WITHOUT_OWN_FILTERS = {"PILOT_ENABLE_METADATA_EXCHANGE": "false", "PILOT_ENABLE_ALPN_FILTER": "false"}
@@ -54,6 +45,36 @@ VIRTUAL_SERVICE = {
     },
 }
 _MANAGER = "HttpConnectionManager"
+
+
+class Release(NamedTuple):
+    """An istiod to test: its program, the version of its sidecars, and variables for its environment."""
+
+    name: str
+    program: str
+    version: str
+    environment: Mapping[str, str]
+
+
+RELEASES = (
+    Release("1.31", "pilot-discovery", "1.31.0", {}),
+    # Istio's master while 1.30 was being developed.
+    Release("1.30", "pilot-discovery-1.30", "1.30.0", {}),
+    # The same with what Istio's profile compatibility-version-1.29 sets.
+    Release(
+        "1.30-as-1.29",
+        "pilot-discovery-1.30",
+        "1.30.0",
+        {"PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE": "false"},
+    ),
+)
+
+
+class Istiod(NamedTuple):
+    """An istiod that runs: its port for sidecars, in clear, and their version."""
+
+    port: int
+    version: str
 
 
 def service(name: str, port: int) -> dict[str, Any]:
@@ -90,25 +111,18 @@ def rendered() -> list[dict]:
     return [one for one in yaml.safe_load_all(text) if one and "istio.io" in one["apiVersion"]]
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
-def variant(request: pytest.FixtureRequest) -> str:
-    """A key of VARIANTS."""
+@pytest.fixture(scope="module", params=RELEASES, ids=lambda release: release.name)
+def release(request: pytest.FixtureRequest) -> Release:
     return request.param
 
 
 @pytest.fixture(scope="module")
-def version(variant: str) -> str:
-    """The name of istiod's program, a key of ISTIODS."""
-    return VARIANTS[variant][0]
-
-
-@pytest.fixture(scope="module")
-def mesh(make_region: Callable[[str], Region], variant: str, version: str) -> Region:
+def mesh(make_region: Callable[[str], Region], release: Release) -> Region:
     """A cluster with Istio's definitions, an application, and the chart's objects for Istio, all of which it takes."""
-    region = make_region("istio-" + variant.replace(".", "-"))
+    region = make_region("istio-" + release.name.replace(".", "-"))
     for namespace in ("istio-system", "shop"):
         region.kubectl("create", "namespace", namespace)
-    region.define_istio(version)
+    region.define_istio(release.program)
     region.kubectl("wait", "--for=create", "serviceaccount/default", "-n", "shop", "--timeout=60s")
     objects = [service(*one) for one in SERVICES.items()] + [pod(name) for name in SERVICES]
     objects += [VIRTUAL_SERVICE, *rendered()]
@@ -119,14 +133,11 @@ def mesh(make_region: Callable[[str], Region], variant: str, version: str) -> Re
 
 
 @pytest.fixture(scope="module")
-def istiod(
-    mesh: Region, variant: str, version: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[int]:
-    """Its port for sidecars, in clear."""
+def istiod(mesh: Region, release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Istiod]:
     folder, port, http, monitoring = tmp_path_factory.mktemp("istiod"), free_port(), free_port(), free_port()
     settings = {"rootNamespace": "istio-system", "extensionProviders": [], "defaultProviders": {}}
     (folder / "mesh.yaml").write_text(yaml.safe_dump(settings))
-    command = [program(version), "discovery", "--kubeconfig", str(mesh.kubeconfig)]
+    command = [program(release.program), "discovery", "--kubeconfig", str(mesh.kubeconfig)]
     command += [
         "--meshConfig",
         str(folder / "mesh.yaml"),
@@ -140,19 +151,17 @@ def istiod(
     environment = {
         "POD_NAME": "istiod-0", "POD_NAMESPACE": "istio-system", "ENABLE_CA_SERVER": "false",
         "VALIDATION_WEBHOOK_CONFIG_NAME": "", "INJECTION_WEBHOOK_CONFIG_NAME": "",
-        **WITHOUT_OWN_FILTERS, **VARIANTS[variant][1],
+        **WITHOUT_OWN_FILTERS, **release.environment,
     }  # fmt: skip
 
     def ready() -> bool:
         return answers(http, b"GET /ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"HTTP/1.1 200")
 
     with running(Server(f"127.0.0.1:{port}", command, folder / "istiod.log", ready, environment)):
-        yield port
+        yield Istiod(port, release.version)
 
 
-def bootstrap(
-    name: str, address: str, istio_version: str, istiod: int, agent: int, admin: int
-) -> dict[str, Any]:
+def bootstrap(name: str, address: str, istiod: Istiod, agent: int, admin: int) -> dict[str, Any]:
     """As Istio's agent writes it, as far as this matters: who asks, and whom."""
 
     def static(name: str, port: int) -> dict[str, Any]:
@@ -180,7 +189,7 @@ def bootstrap(
                 "CLUSTER_ID": "Kubernetes",
                 "MESH_ID": "cluster.local",
                 "INSTANCE_IPS": address,
-                "ISTIO_VERSION": istio_version,
+                "ISTIO_VERSION": istiod.version,
                 "WORKLOAD_NAME": name,
                 "SERVICE_ACCOUNT": name,
             },  # fmt: skip
@@ -199,7 +208,7 @@ def bootstrap(
             "lds_config": ads,
             "cds_config": ads,
         },
-        "static_resources": {"clusters": [static("xds-grpc", istiod), static("sds-grpc", agent)]},
+        "static_resources": {"clusters": [static("xds-grpc", istiod.port), static("sds-grpc", agent)]},
     }
 
 
@@ -248,24 +257,20 @@ def agent_secrets(port: int, folder: Path) -> Server:
 
 
 @pytest.fixture(scope="module")
-def sidecar(
-    mesh: Region, version: str, istiod: int, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Sidecar]:
+def sidecar(mesh: Region, istiod: Istiod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
     """Of gate, which the values name: its calls go by the relay's routes."""
-    with sidecar_of("gate", mesh, ISTIODS[version], istiod, tmp_path_factory.mktemp("gate")) as one:
+    with sidecar_of("gate", mesh, istiod, tmp_path_factory.mktemp("gate")) as one:
         yield one
 
 
 @contextmanager
-def sidecar_of(name: str, mesh: Region, istio_version: str, istiod: int, folder: Path) -> Iterator[Sidecar]:
+def sidecar_of(name: str, mesh: Region, istiod: Istiod, folder: Path) -> Iterator[Sidecar]:
     def address() -> str:
         return mesh.kubectl("get", "pod", f"{name}-0", "-n", "shop", "-o", "jsonpath={.status.podIP}")
 
     eventually(address, f"{name}'s pod has an address")
     admin, agent = free_port(), free_port()
-    (folder / "envoy.json").write_text(
-        json.dumps(bootstrap(name, address(), istio_version, istiod, agent, admin))
-    )
+    (folder / "envoy.json").write_text(json.dumps(bootstrap(name, address(), istiod, agent, admin)))
     command = [os.environ.get("SPILLWAY_ENVOY", str(ENVOY)), "-c", str(folder / "envoy.json")]
     command += ["--disable-hot-restart", "--concurrency", "1", "-l", "warning"]
     one = Sidecar(admin)
@@ -330,10 +335,10 @@ def test_a_destination_is_called_by_every_name_and_keeps_its_virtual_service(sid
 
 
 def test_a_workload_that_is_not_named_is_left_alone(
-    mesh: Region, version: str, istiod: int, tmp_path_factory: pytest.TempPathFactory
+    mesh: Region, istiod: Istiod, tmp_path_factory: pytest.TempPathFactory
 ):
     """The first step is one workload: sidecars beside it have the way to the collector, and nothing else."""
-    with sidecar_of("ledger", mesh, ISTIODS[version], istiod, tmp_path_factory.mktemp("ledger")) as ledger:
+    with sidecar_of("ledger", mesh, istiod, tmp_path_factory.mktemp("ledger")) as ledger:
         eventually(lambda: "8080" in ledger.routes(), "routes of 8080")
         assert "spillway" not in json.dumps(ledger.routes())
         assert {name for name in ledger.clusters() if "spillway" in name} == {"spillway-collector"}
@@ -349,7 +354,7 @@ def test_destinations_and_servers_are_there(sidecar: Sidecar):
     assert wanted <= set(sidecar.clusters())
 
 
-def test_the_filter_is_beside_the_relays_routes_and_not_before_them(sidecar: Sidecar, version: str):
+def test_the_filter_is_beside_the_relays_routes_and_not_before_them(sidecar: Sidecar):
     """istiod answers to one of the two names that the listener asks for, the one that its own listeners have. The route
     that leads there switches off that very name."""
     [manager] = managers(sidecar.listeners()["spillway-outbound"])
@@ -360,7 +365,7 @@ def test_the_filter_is_beside_the_relays_routes_and_not_before_them(sidecar: Sid
         for one in manager["http_filters"]
         if "shop.spillway-gate-outbound" in one["name"]
     }
-    assert istios in ours, version
+    assert istios in ours
     eventually(lambda: "8080" in sidecar.routes(), "routes of 8080")
     [_, rest] = sidecar.routes()["8080"][f"{HOST}:8080"]["routes"]
     assert rest["typed_per_filter_config"][istios]["disabled"] is True
