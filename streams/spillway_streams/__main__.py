@@ -10,7 +10,17 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from spillway_streams import StreamsError, admission, config, declared, health, log, memory, runner, topics
+from spillway_streams import (
+    StreamsError,
+    cluster_topics,
+    config,
+    declared,
+    health,
+    log,
+    memory,
+    runner,
+    topics,
+)
 from spillway_streams.counters import Counters
 from spillway_streams.hot import Boards
 from spillway_streams.store import Store
@@ -64,8 +74,8 @@ def _run(job: str) -> NoReturn:
     settings = config.load(kind)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     dependencies = [
-        runner.KAFKA,
-        runner.CONSUMER,
+        health.KAFKA,
+        health.CONSUMER,
         *([Store.NAME] if hasattr(settings, "clickhouse_url") else []),
         *([Boards.NAME] if hasattr(settings, "redis_url") else []),
     ]
@@ -80,7 +90,7 @@ def _run(job: str) -> NoReturn:
 def _declare(file: Path, clusters: str) -> int:
     settings = config.load(config.TopicsSettings)
     try:
-        named = admission.clusters(clusters)
+        named = cluster_topics.clusters(clusters)
         if not named:
             raise StreamsError("--clusters or SPILLWAY_CLUSTERS: must name the clusters that topics are for")
         wanted = declared.read(file, named, 4, settings.topic_replicas)

@@ -13,7 +13,7 @@ from aiokafka.protocol.api import Request
 from spillway_contracts.wires import KafkaWire
 
 from spillway_streams import StreamsError
-from spillway_streams.admission import MERGED
+from spillway_streams.cluster_topics import MERGED
 from spillway_streams.declared import KNOWN, of_clusters
 
 # Kafka's numbers (AclOperation, ResourceType, PatternType LITERAL, AclPermissionType ALLOW).

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 from aiokafka.errors import KafkaError
 
-from spillway_streams import StreamsError, acls, admission, config
+from spillway_streams import StreamsError, acls, cluster_topics, config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit status: 0 done, 1 the brokers refuse or are away, 64 what was asked for cannot be."""
     try:
-        wanted = acls.read(args.file, admission.clusters(args.clusters), _principals(args.principals))
+        wanted = acls.read(args.file, cluster_topics.clusters(args.clusters), _principals(args.principals))
     except StreamsError as error:
         print(f"error: {error}", file=sys.stderr)
         return config.EXIT_USAGE

@@ -5,59 +5,16 @@ message on to the topic of all clusters, with the cluster that it takes from the
 the cluster from that header; what payloads claim is overridden and counted.
 """
 
-import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from spillway_contracts import names
 
 from spillway_streams import StreamsError
 from spillway_streams.counters import Counters
 
-# Template of a cluster's topic -> topic of all clusters.
-MERGED = {
-    names.KAFKA_CLUSTER_TOPIC_OTLP_SPANS: names.KAFKA_TOPIC_OTLP_SPANS,
-    names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS: names.KAFKA_TOPIC_OTLP_METRICS,
-}
-_CLUSTER = re.compile(
-    r"[A-Za-z][A-Za-z0-9_-]{0,199}"
-)  # as collectors take it; topics have at most 249 characters
-
-
-class ClustersError(StreamsError):
-    """A list of clusters that topics cannot be named after."""
-
 
 class UnadmittedError(StreamsError):
     """A message that `admit` has not written."""
-
-
-class Source(NamedTuple):
-    """A cluster's topic: its cluster, and the topic of all clusters that its messages go to."""
-
-    cluster: str
-    merged: str
-
-
-def clusters(text: str) -> list[str]:
-    """Names separated by commas. ClustersError names what is wrong."""
-    found = [name.strip() for name in text.split(",") if name.strip()]
-    wrong = [name for name in found if not _CLUSTER.fullmatch(name)]
-    if wrong:
-        raise ClustersError(f"{', '.join(wrong)}: must be a letter, then letters, digits, '-' and '_'")
-    if len(set(found)) < len(found):
-        raise ClustersError(f"{text}: a cluster is named twice")
-    return found
-
-
-def sources(of: Iterable[str]) -> dict[str, Source]:
-    """The topics of these clusters."""
-    of = list(of)
-    return {
-        template.format(cluster=cluster): Source(cluster, merged)
-        for template, merged in MERGED.items()
-        for cluster in of
-    }
 
 
 def headers(cluster: str, offset: int) -> tuple[tuple[str, bytes], ...]:

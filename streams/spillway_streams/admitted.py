@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from faust.types import TP
 
-from spillway_streams import admission, backoff, runner
+from spillway_streams import admission, backoff, health, runner
 from spillway_streams.config import JobSettings
 
 _TIMEOUT_MS, _READ_MS = 5000, 1000
@@ -30,7 +30,7 @@ async def find(context: runner.Context, merged: TP, notes: Iterable[str]) -> tup
     marks = [mark for text in notes if (mark := marked(text)) is not None]
     first = min(marks, default=None)
     return await backoff.until_done(
-        lambda: _find(context.settings, TopicPartition(*merged), first), runner.KAFKA, context.status
+        lambda: _find(context.settings, TopicPartition(*merged), first), health.KAFKA, context.status
     )
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from spillway_contracts.wires import ClickHouseWire, KafkaWire, RedisWire
 
-from spillway_streams import admission
+from spillway_streams import cluster_topics
 
 EXIT_USAGE = 64
 TICK_MS = 500  # log time is cut into these
@@ -81,8 +81,8 @@ class AdmitSettings(JobSettings):
     @classmethod
     def _clusters(cls, value: str) -> str:
         try:
-            found = admission.clusters(value)
-        except admission.ClustersError as error:
+            found = cluster_topics.clusters(value)
+        except cluster_topics.ClustersError as error:
             raise ValueError(str(error)) from None
         if not found:
             raise ValueError("must name at least one cluster")
@@ -90,7 +90,7 @@ class AdmitSettings(JobSettings):
 
     @property
     def cluster_names(self) -> list[str]:
-        return admission.clusters(self.clusters)
+        return cluster_topics.clusters(self.clusters)
 
 
 class HotSettings(RedisWire, Settings, AdmissionSettings):

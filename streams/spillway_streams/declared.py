@@ -9,9 +9,9 @@ import yaml
 from spillway_contracts import names
 
 from spillway_streams import StreamsError
-from spillway_streams.admission import MERGED
+from spillway_streams.cluster_topics import MERGED
 
-# Topics of all clusters. Those of one cluster are named by the templates of admission.MERGED.
+# Topics of all clusters. Those of one cluster are named by the templates of cluster_topics.MERGED.
 KNOWN = {value for key, value in vars(names).items() if key.startswith("KAFKA_TOPIC_")}
 # A service is in the partition of its hash in all of these, so that one worker has everything about it.
 CO_PARTITIONED = (

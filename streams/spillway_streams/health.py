@@ -12,6 +12,8 @@ from spillway_contracts.metrics import CONTENT_TYPE, Exposition
 from spillway_streams.counters import Counters
 
 log = logging.getLogger("spillway.health")
+KAFKA = "kafka"  # as far as it takes what is sent
+CONSUMER = "kafka consumer"
 
 
 class Status:

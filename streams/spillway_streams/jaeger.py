@@ -1,6 +1,4 @@
-"""Jaeger UI JSON traces -> OTLP, and a command that sends them to a collector.
-
-    python -m spillway_streams.jaeger --cluster NAME --endpoint HOST:PORT [--rate N] [--ca PEM --cert PEM --key PEM] FILE...
+"""Jaeger UI JSON traces -> OTLP. Pure.
 
 Timestamps stay as they are. A trace whose root carries `sampler.param` was kept with that
 probability: every span of it gets the matching tracestate, so that counts can be corrected.
@@ -142,11 +140,3 @@ def _set(attributes: Any, key: str, value: str | bool | float) -> None:
         target.double_value = value
     else:
         target.string_value = str(value)
-
-
-if __name__ == "__main__":
-    import sys
-
-    from spillway_streams.jaeger_send import main
-
-    sys.exit(main())

@@ -1,4 +1,8 @@
-"""Sends Jaeger traces to an OTLP gRPC endpoint at a bounded rate, with progress on stderr."""
+"""Sends Jaeger traces to an OTLP gRPC endpoint at a bounded rate, with progress on stderr.
+
+python -m spillway_streams.jaeger_send --cluster NAME --endpoint HOST:PORT
+    [--rate N] [--ca PEM --cert PEM --key PEM] FILE...
+"""
 
 import argparse
 import sys
@@ -73,7 +77,7 @@ def _export(stub: TraceServiceStub, batch: ExportTraceServiceRequest) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m spillway_streams.jaeger", description=jaeger.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m spillway_streams.jaeger_send", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="Jaeger UI JSON, optionally .gz")
     parser.add_argument("--cluster", required=True, help="cluster that the traces were recorded in")
     parser.add_argument("--endpoint", required=True, help="host:port of an OTLP gRPC receiver")
@@ -103,3 +107,7 @@ def main() -> int:
         print(f"\nerror: {args.endpoint}: {error.code().name}: {error.details()}", file=sys.stderr)
         return 1
     return 0 if sent == total else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,16 +23,16 @@ from spillway_streams.config import JobSettings
 from spillway_streams.counters import Counters
 from spillway_streams.health import Status
 from spillway_streams.lag import Lag
+from spillway_streams.sending import DeadLetters, Sender
 from spillway_streams.store import Store
 
 log = logging.getLogger("spillway.runner")
-KAFKA = "kafka"  # as far as it takes what is sent
-CONSUMER = "kafka consumer"
 _REACH_PERIOD_S, _REACH_S = 1.0, 5.0
 _STOP_S = 4.0
 _RESTART_PAUSE_S = 2.0
 # aiokafka measures a message before it is compressed, the broker afterwards: the broker's answer counts.
 _NO_LIMIT = 1 << 30
+_DEAD_LETTER_BYTES = 1_000_000  # Kafka's own default
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,12 @@ class Context:
     store: Store | None  # of jobs with a setting for it
     layout: topics.Layout = topics.Layout(1, {})  # known once the topics are prepared
     lag: Lag = field(default_factory=Lag)
+
+
+def dead_letters(app: faust.App, context: Context) -> DeadLetters:
+    """The dead letters of a job."""
+    limit = context.layout.max_bytes.get(names.KAFKA_TOPIC_DEAD_LETTERS, _DEAD_LETTER_BYTES)
+    return DeadLetters(Sender(app, context.status), context.counters, limit)
 
 
 def app(name: str, settings: JobSettings, **options: Any) -> faust.App:
@@ -104,9 +110,9 @@ async def _watch(app: faust.App, status: Status, lag: Lag) -> None:
         try:
             lag.ends(await app.consumer.reach(_REACH_S), time.time())
         except Exception as error:
-            status.failed(CONSUMER, f"{type(error).__name__}: {error}")
+            status.failed(health.CONSUMER, f"{type(error).__name__}: {error}")
         else:
-            status.ok(CONSUMER)
+            status.ok(health.CONSUMER)
 
 
 def caught_up(app: faust.App, tp: TP, offset: int) -> bool:
@@ -146,7 +152,7 @@ async def _work(context: Context, build: Build) -> None:
     settings = context.settings
     wanted = dict.fromkeys(declared.KNOWN, declared.Topic(settings.topic_partitions, settings.topic_replicas))
     wanted[names.KAFKA_TOPIC_DEAD_LETTERS] = declared.Topic(1, settings.topic_replicas)
-    layout = await backoff.until_done(lambda: topics.prepare(settings, wanted), KAFKA, context.status)
+    layout = await backoff.until_done(lambda: topics.prepare(settings, wanted), health.KAFKA, context.status)
     if context.store:
         await context.store.reach()
     app = build(replace(context, layout=layout))

@@ -14,7 +14,7 @@ from aiokafka.structs import RecordMetadata
 from faust.exceptions import ProducerSendError
 from spillway_contracts import names
 
-from spillway_streams import StreamsError, backoff, runner
+from spillway_streams import StreamsError, backoff, health
 from spillway_streams.counters import Counters
 from spillway_streams.health import Status
 
@@ -22,7 +22,6 @@ log = logging.getLogger("spillway.sending")
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _HEADERS_ROOM = 4096  # bytes of a record that are not its value
 _SMALLEST = 1024
-_LIMIT = 1_000_000  # Kafka's own default
 
 
 class TooLargeError(StreamsError):
@@ -44,7 +43,7 @@ class Sender:
 
     async def send(self, message: Message) -> RecordMetadata:
         """Where it is, once all in-sync replicas have it, however long that takes; TooLargeError when they refuse it."""
-        done = await backoff.until_done(lambda: self._attempt(message), runner.KAFKA, self._status)
+        done = await backoff.until_done(lambda: self._attempt(message), health.KAFKA, self._status)
         if isinstance(done, str):
             raise TooLargeError(f"{message.topic}: {len(message.value)} bytes: {done}")
         return done
@@ -84,12 +83,6 @@ class Origin(NamedTuple):
     topic: str
     partition: int
     offset: int
-
-
-def letters_of(app: faust.App, context: runner.Context) -> "DeadLetters":
-    """The dead letters of a job."""
-    limit = context.layout.max_bytes.get(names.KAFKA_TOPIC_DEAD_LETTERS, _LIMIT)
-    return DeadLetters(Sender(app, context.status), context.counters, limit)
 
 
 class DeadLetters:

@@ -31,7 +31,7 @@ from spillway_lab.testing.secure_kafka import SecureKafka, secure_kafka
 from spillway_lab.testing.servers import ROOT, clickhouse_server, free_port, redis_server
 from spillway_lab.testing.tls_files import tls_files
 from spillway_lab.testing.waiting import WAIT_S, eventually
-from spillway_streams import acls, admission
+from spillway_streams import acls, admission, cluster_topics
 from spillway_streams.alter import Alter
 from spillway_streams.declared import KNOWN
 from streams_process import command, job, start, succeed
@@ -41,7 +41,7 @@ CLUSTERS = ["west", "east"]
 FILE = ROOT / "infra" / "kafka" / "acls.yaml"
 ACLS = acls.read(FILE, CLUSTERS)
 ROLES = sorted({acl.principal.removeprefix("User:") for acl in ACLS})
-TOPICS = sorted(KNOWN | admission.sources(CLUSTERS).keys())
+TOPICS = sorted(KNOWN | cluster_topics.sources(CLUSTERS).keys())
 GROUPS = sorted({acl.name for acl in ACLS if acl.resource == "GROUP"})
 REFUSED = (TopicAuthorizationFailedError, GroupAuthorizationFailedError, ClusterAuthorizationFailedError)
 

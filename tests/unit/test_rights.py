@@ -7,7 +7,7 @@ import pytest
 import yaml
 from spillway_clickhouse import grants
 from spillway_contracts import names
-from spillway_streams import acls, admission
+from spillway_streams import acls, cluster_topics
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = {
@@ -82,8 +82,8 @@ def test_kafka_rights_are_what_jobs_read_and_write():
     written = {
         collector[s]["topic"].replace("${env:SPILLWAY_CLUSTER}", "{cluster}") for s in ("traces", "metrics")
     }
-    assert set(declared["collector-{cluster}"]["write"]) == written == set(admission.MERGED)
-    merged = set(admission.MERGED.values())
+    assert set(declared["collector-{cluster}"]["write"]) == written == set(cluster_topics.MERGED)
+    merged = set(cluster_topics.MERGED.values())
     assert set(declared["admit"]["read"]) == written | merged
     assert set(declared["admit"]["write"]) == merged | {names.KAFKA_TOPIC_DEAD_LETTERS}
     assert declared["admit"]["group"] == "spillway-admit"

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import faust
 from faust.types import TP
 
-from spillway_streams import admission, admitted, runner, topics
+from spillway_streams import admission, admitted, cluster_topics, health, runner, topics
 from spillway_streams.offsets import Offsets, Verdict
-from spillway_streams.sending import Message, Origin, Sender, TooLargeError, letters_of
+from spillway_streams.sending import Message, Origin, Sender, TooLargeError
 from spillway_streams.transport import Consumer, Start
 
 log = logging.getLogger("spillway.admit")
@@ -48,7 +48,7 @@ class Lane:
     end was `mark` then."""
 
     tp: TP
-    source: admission.Source
+    source: cluster_topics.Source
     offsets: Offsets
     committed: int
     note: str
@@ -96,8 +96,8 @@ class Admit:
         self._app, self._context = app, context
         self._counters = context.counters
         self._sender = Sender(app, context.status)
-        self._letters = letters_of(app, context)
-        self._sources = admission.sources(context.settings.cluster_names)
+        self._letters = runner.dead_letters(app, context)
+        self._sources = cluster_topics.sources(context.settings.cluster_names)
         self._lanes: dict[TP, Lane] = {}
         self._opened: list[Lane] = []
         self._tasks: set[asyncio.Task] = set()
@@ -292,7 +292,7 @@ async def build(context: runner.Context) -> faust.App:
     app = runner.app("admit", context.settings, **_OPTIONS)
     job = Admit(app, context)
     while not (usable := await job.usable()):
-        context.status.failed(runner.CONSUMER, f"no topic of {', '.join(context.settings.cluster_names)}")
+        context.status.failed(health.CONSUMER, f"no topic of {', '.join(context.settings.cluster_names)}")
         await asyncio.sleep(_TOPICS_S)
 
     async def agent(stream: faust.StreamT) -> None:

@@ -16,7 +16,7 @@ from spillway_streams.columns import Columns, Schema
 from spillway_streams.lag import Lag
 from spillway_streams.parts import Parts
 from spillway_streams.positions import Batch
-from spillway_streams.sending import Origin, letters_of
+from spillway_streams.sending import Origin
 
 log = logging.getLogger("spillway.batches")
 _IDENTITY = ("partition", "source", "sequence")
@@ -143,7 +143,7 @@ class Reader:
     """Decodes messages; what cannot be read goes to the dead letters (`letters`) and is counted by reason."""
 
     def __init__(self, app: faust.App, context: runner.Context) -> None:
-        self.letters = letters_of(app, context)
+        self.letters = runner.dead_letters(app, context)
 
     async def batch(
         self, event: faust.EventT, schema: Schema, only: Collection[str]

@@ -23,7 +23,7 @@ from spillway_streams.news import News
 from spillway_streams.offsets import Note, Verdict
 from spillway_streams.outputs import Outputs, headers, to_messages
 from spillway_streams.rules import FRESH_MS, PERIOD_S, RulesReader
-from spillway_streams.sending import Message, Origin, Sender, letters_of
+from spillway_streams.sending import Message, Origin, Sender
 from spillway_streams.shard import MAX_ROWS, NativeError, Rejected, Shard, Shards
 from spillway_streams.store import Store
 from spillway_streams.transport import Consumer, Start
@@ -46,7 +46,7 @@ class Exclusive:
         self._counters = context.counters
         self._gate = Gate(settings.accept_unadmitted, context.counters)
         self._sender = Sender(app, context.status)
-        self._letters = letters_of(app, context)
+        self._letters = runner.dead_letters(app, context)
         self._rules = RulesReader(Store(settings.clickhouse_address, context.status), context.layout.oldest_s)
         self._maker = Shards(settings, context.layout.partitions)
         self._shards: dict[TP, Shard] = {}

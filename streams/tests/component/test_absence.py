@@ -10,7 +10,7 @@ from spillway_contracts import names
 from spillway_lab.testing.kafka import kafka_process
 from spillway_lab.testing.servers import clickhouse_process
 from spillway_lab.testing.waiting import STOP_S, eventually
-from spillway_streams import jaeger, runner
+from spillway_streams import health, jaeger
 
 
 def _payloads(files, cluster: str, first: int, n: int) -> list[bytes]:
@@ -70,7 +70,7 @@ def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, hotel_reservation):
 
         all_readers(lambda state: state["ready"], "readers ready")
         kafka.kill()
-        all_readers(lambda state: runner.CONSUMER in state["problems"], "Kafka missed by readers")
+        all_readers(lambda state: health.CONSUMER in state["problems"], "Kafka missed by readers")
         for spare in (readers.pop(), readers.pop()):
             spare.process.terminate()
             spare.process.wait(STOP_S)

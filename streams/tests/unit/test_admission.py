@@ -2,8 +2,9 @@
 
 import pytest
 from spillway_contracts import names
-from spillway_streams import acls, admission, admitted, config
-from spillway_streams.admission import ClustersError, Gate, Source, UnadmittedError
+from spillway_streams import acls, admission, admitted, cluster_topics, config
+from spillway_streams.admission import Gate, UnadmittedError
+from spillway_streams.cluster_topics import ClustersError, Source
 from spillway_streams.counters import Counters
 
 CLUSTER, ADMITTED = names.KAFKA_HEADER_CLUSTER, names.KAFKA_HEADER_ADMITTED
@@ -11,11 +12,11 @@ CLUSTER, ADMITTED = names.KAFKA_HEADER_CLUSTER, names.KAFKA_HEADER_ADMITTED
 
 def test_a_topic_says_whose_it_is():
     """Each cluster has a topic of spans and one of metrics; names that topics cannot have are refused by name."""
-    assert admission.sources(["west"]) == {
+    assert cluster_topics.sources(["west"]) == {
         "otlp_spans.west": Source("west", "otlp_spans"),
         "otlp_metrics.west": Source("west", "otlp_metrics"),
     }
-    assert admission.clusters("west, east,") == ["west", "east"] and admission.clusters("") == []
+    assert cluster_topics.clusters("west, east,") == ["west", "east"] and cluster_topics.clusters("") == []
     for text, said in (
         ("west.1,east", "west.1: must be"),
         ("a/b", "a/b"),
@@ -23,7 +24,7 @@ def test_a_topic_says_whose_it_is():
         ("1", "1: must"),
     ):
         with pytest.raises(ClustersError, match=said):
-            admission.clusters(text)
+            cluster_topics.clusters(text)
 
 
 def test_headers_that_admit_did_not_write_say_nothing():
