@@ -11,15 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spillway_native import Partition
-from spillway_streams import boards, callgraph, columns, modelling, native_batch, network, offline
-from spillway_streams.boards import HotTable, Window
-from spillway_streams.callgraph import CallGraph
-from spillway_streams.counters import Counters
-from spillway_streams.cpu import CpuTable, Point
-from spillway_streams.load import LoadTable
-from spillway_streams.modelling import Modeller, Options
-from spillway_streams.offline import entries, named, time_text
-from spillway_streams.offline_otlp import otlp_request
+from spillway_streams.batches import columns, native_batch
+from spillway_streams.boards import boards
+from spillway_streams.boards.boards import HotTable, Window
+from spillway_streams.graph import callgraph, network
+from spillway_streams.graph.callgraph import CallGraph
+from spillway_streams.load.cpu import CpuTable, Point
+from spillway_streams.load.load import LoadTable
+from spillway_streams.model import modelling
+from spillway_streams.model.modelling import Modeller, Options
+from spillway_streams.process.counters import Counters
+from spillway_streams.recorded import offline
+from spillway_streams.recorded.offline import entries, named, time_text
+from spillway_streams.recorded.otlp import otlp_request
 
 GOLDEN = Path(__file__).resolve().parents[1] / "contracts" / "golden"
 GENERATOR = GOLDEN.parent / "generate" / "golden_spans.py"

@@ -108,7 +108,7 @@ def run(setting: Setting, files: list[Recording], name: str) -> None:
 
 
 def _send(running: Stack, files: list[Recording], cluster: str) -> None:
-    command = ["python", "-m", "spillway_streams.jaeger_send", "--cluster", cluster]
+    command = ["python", "-m", "spillway_streams.recorded.send", "--cluster", cluster]
     command += ["--endpoint", f"127.0.0.1:{running.cluster_ports[cluster]['OTLP_GRPC_PORT']}"]
     held = running.sender(cluster)
     command += ["--ca", str(held / keystore.TRUST)]

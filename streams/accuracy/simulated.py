@@ -6,9 +6,9 @@ from functools import cached_property
 
 import numpy as np
 from accuracy import queues
-from spillway_streams.counters import Counters
-from spillway_streams.cpu import CpuTable, Point
-from spillway_streams.load import LoadTable
+from spillway_streams.load.cpu import CpuTable, Point
+from spillway_streams.load.load import LoadTable
+from spillway_streams.process.counters import Counters
 
 SERVICE = "shop"
 

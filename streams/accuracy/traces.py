@@ -21,12 +21,14 @@ from pathlib import Path
 
 import numpy as np
 from spillway_native import Closed
-from spillway_streams import columns, fit, jaeger, native_batch, offline
-from spillway_streams.columns import Columns
-from spillway_streams.counters import Counters
-from spillway_streams.cpu import CpuTable
-from spillway_streams.load import CALL_COLUMNS, Key, LoadTable
-from spillway_streams.modelling import Modeller, Options
+from spillway_streams.batches import columns, native_batch
+from spillway_streams.batches.columns import Columns
+from spillway_streams.curves import fit
+from spillway_streams.load.cpu import CpuTable
+from spillway_streams.load.load import CALL_COLUMNS, Key, LoadTable
+from spillway_streams.model.modelling import Modeller, Options
+from spillway_streams.process.counters import Counters
+from spillway_streams.recorded import jaeger, offline
 
 CLUSTER = "recorded"
 ROOT = "root"

@@ -10,20 +10,13 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from spillway_streams import (
-    StreamsError,
-    cluster_topics,
-    config,
-    declared,
-    health,
-    log,
-    memory,
-    runner,
-    topics,
-)
-from spillway_streams.counters import Counters
-from spillway_streams.hot import Boards
-from spillway_streams.store import Store
+from spillway_streams import StreamsError
+from spillway_streams.clients.hot import Boards
+from spillway_streams.clients.store import Store
+from spillway_streams.jobs import runner
+from spillway_streams.process import allocators, cluster_topics, config, health, log
+from spillway_streams.process.counters import Counters
+from spillway_streams.topics import declared, topics
 
 # Jobs are modules of spillway_streams.jobs. Only the one that runs is imported: statistics are 200 MB.
 JOBS = {
@@ -39,9 +32,12 @@ JOBS = {
 CLUSTERS = "names, separated by commas: topics for each; default: SPILLWAY_CLUSTERS"
 # Commands that run once, each with its own arguments.
 TOOLS = {
-    "acls": ("spillway_streams.acls_cli", "infra/kafka/acls.yaml -> the brokers, as an administrator"),
-    "classes": ("spillway_streams.classes.cli", "traffic classes: list, pin, unpin, explain"),
-    "model": ("spillway_streams.offline_cli", "recorded traces -> the model that the optimizer plans with"),
+    "acls": ("spillway_streams.commands.acls", "infra/kafka/acls.yaml -> the brokers, as an administrator"),
+    "classes": ("spillway_streams.commands.classes", "traffic classes: list, pin, unpin, explain"),
+    "model": (
+        "spillway_streams.commands.model",
+        "recorded traces -> the model that the optimizer plans with",
+    ),
 }
 
 
@@ -69,7 +65,7 @@ def main() -> int:
 
 
 def _run(job: str) -> NoReturn:
-    memory.give_back()
+    allocators.give_back()
     kind, _ = JOBS[job]
     settings = config.load(kind)
     settings.state_dir.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,10 @@ from hotel import HOME, cluster_of, traces
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spillway_contracts import names
 from spillway_native import Batch, Closed, Partition
-from spillway_streams import columns, jaeger, load, native_batch
-from spillway_streams.columns import Columns, Schema
+from spillway_streams.batches import columns, native_batch
+from spillway_streams.batches.columns import Columns, Schema
+from spillway_streams.load import load
+from spillway_streams.recorded import jaeger
 
 SOURCE, PARTITIONS, SPAN_SAMPLE = 3, 4, 0.1
 _READ_AT_MS = 1_800_000_000_000

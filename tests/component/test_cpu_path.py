@@ -10,8 +10,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from spillway_contracts import names
 from spillway_lab.testing.kafka import kafka_server
-from spillway_streams import cpu
-from spillway_streams.counters import Counters
+from spillway_streams.load import cpu
+from spillway_streams.process.counters import Counters
 
 COLLECTORS = Path(__file__).resolve().parents[2] / "collectors" / "tests"
 sys.path.insert(0, str(COLLECTORS / "component"))

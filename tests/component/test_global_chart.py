@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from spillway_lab.testing.servers import ROOT, free_port
-from spillway_streams import declared as topics
+from spillway_streams.topics import declared as topics
 
 pytestmark = pytest.mark.component
 CHART = ROOT / "infra/helm/spillway-global"

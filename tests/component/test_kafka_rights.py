@@ -31,9 +31,11 @@ from spillway_lab.testing.secure_kafka import SecureKafka, secure_kafka
 from spillway_lab.testing.servers import ROOT, clickhouse_server, free_port, redis_server
 from spillway_lab.testing.tls_files import tls_files
 from spillway_lab.testing.waiting import WAIT_S, eventually
-from spillway_streams import acls, admission, cluster_topics
-from spillway_streams.alter import Alter
-from spillway_streams.declared import KNOWN
+from spillway_streams.ingest import admission
+from spillway_streams.process import cluster_topics
+from spillway_streams.topics import acls
+from spillway_streams.topics.alter import Alter
+from spillway_streams.topics.declared import KNOWN
 from streams_process import command, job, start, succeed
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(900)]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from spillway_clickhouse import grants
 from spillway_lab.testing.servers import ROOT
-from spillway_streams import acls
+from spillway_streams.topics import acls
 
 pytestmark = pytest.mark.component
 CHART = ROOT / "infra/helm/spillway-global"

@@ -14,8 +14,8 @@ from spillway_optimizer import hot
 from spillway_optimizer.lease import Lease
 from spillway_publisher.hot_state import HotState
 from spillway_publisher.telemetry import Telemetry
-from spillway_streams.health import Status
-from spillway_streams.hot import Boards
+from spillway_streams.clients.hot import Boards
+from spillway_streams.process.health import Status
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 KEYS = {

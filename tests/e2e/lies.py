@@ -23,7 +23,7 @@ from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 from spillway_lab.pods import HOST
-from spillway_streams import admission
+from spillway_streams.ingest import admission
 
 _TTL_FOR_EVER = 2**32 - 1
 BACKEND = "backend GET /items/{id}"

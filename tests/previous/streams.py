@@ -10,25 +10,20 @@ from types import SimpleNamespace
 
 from spillway_contracts import names
 from spillway_native import Closed, Partition
-from spillway_streams import (
-    callgraph,
-    columns,
-    cpu,
-    load,
-    modelling,
-    native_batch,
-    offline,
-    outputs,
-    positions,
-)
+from spillway_streams.batches import columns, native_batch, positions
 from spillway_streams.classes.findings import COLUMNS as FINDINGS
 from spillway_streams.classes.findings import KEPT, Finding
 from spillway_streams.classes.rules import COLUMNS as RULES
 from spillway_streams.classes.rules import Rule
-from spillway_streams.counters import Counters
+from spillway_streams.clients.sending import DeadLetters, Origin
+from spillway_streams.graph import callgraph
+from spillway_streams.ingest import outputs
 from spillway_streams.jobs.batches import parts_columns
-from spillway_streams.offline_otlp import otlp_request
-from spillway_streams.sending import DeadLetters, Origin
+from spillway_streams.load import cpu, load
+from spillway_streams.model import modelling
+from spillway_streams.process.counters import Counters
+from spillway_streams.recorded import offline
+from spillway_streams.recorded.otlp import otlp_request
 
 OUT, TREE = Path(os.environ["SPILLWAY_PREVIOUS"]), Path(os.environ["SPILLWAY_TREE"])
 _spec = importlib.util.spec_from_file_location("golden", TREE / "streams" / "golden.py")

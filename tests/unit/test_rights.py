@@ -7,7 +7,8 @@ import pytest
 import yaml
 from spillway_clickhouse import grants
 from spillway_contracts import names
-from spillway_streams import acls, cluster_topics
+from spillway_streams.process import cluster_topics
+from spillway_streams.topics import acls
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = {
@@ -67,7 +68,7 @@ def test_kafka_rights_are_what_jobs_read_and_write():
     its name. A cluster's collector writes that cluster's topics; nobody but `admit` those of all clusters."""
     declared = yaml.safe_load((ROOT / "infra" / "kafka" / "acls.yaml").read_text())
     folder = ROOT / "streams" / "spillway_streams"
-    sent = topics((folder / "outputs.py").read_text()) | {names.KAFKA_TOPIC_ARRIVALS}
+    sent = topics((folder / "ingest" / "outputs.py").read_text()) | {names.KAFKA_TOPIC_ARRIVALS}
     for job in ("exclusive", "classify", "curves", "graph"):
         text = (folder / "jobs" / f"{job}.py").read_text()
         read = topics("\n".join(re.findall(r"consume\(app, context\.lag, (names\.\w+)", text)))
@@ -120,8 +121,8 @@ def keys(text: str) -> set[str]:
 def test_redis_keys_are_what_programs_name():
     """Keys of the contract with any cluster for {cluster}; leases are each role's own; nobody has more."""
     folder, any_cluster = ROOT / "optimizer" / "spillway_optimizer", {"cluster": "*"}
-    reads = keys((folder / "hot.py").read_text())
-    lease = keys((folder / "lease.py").read_text())
+    reads = keys((folder / "clients" / "hot.py").read_text())
+    lease = keys((folder / "clients" / "lease.py").read_text())
     streams, publisher = (keys(code(BOXES[box], ".py")) for box in ("streams", "publisher"))
     wanted = {
         "streams": {key.format(**any_cluster) for key in streams},

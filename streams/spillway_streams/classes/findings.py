@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, fields, replace
 
+from spillway_streams.batches.novelty import Novelty
 from spillway_streams.classes.merge import Nearest
 from spillway_streams.classes.modes import Modes
 from spillway_streams.classes.split import Split
-from spillway_streams.novelty import Novelty
 
 KEPT, MERGED, LEARNED, BOUNDED = "kept", "merged", "learned", "bounded"
 PINNED, FLAGGED, UNSURE = "pinned", "flagged", "unsure"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from spillway_streams.batches.columns import Columns
+from spillway_streams.batches.strings import Strings
 from spillway_streams.classes import pattern, sample
-from spillway_streams.columns import Columns
-from spillway_streams.counters import Counters
-from spillway_streams.strings import Strings
+from spillway_streams.process.counters import Counters
 
 MAX_SERVICES = 1000
 MAX_TEMPLATES = 2000  # of one service

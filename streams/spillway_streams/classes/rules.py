@@ -14,7 +14,7 @@ RETIRED, UNPINNED = "retired", "unpinned"
 KINDS = (PINNED, MERGED, LEARNED, BOUNDED, RETIRED, UNPINNED)  # the native module knows these
 _RANK = {kind: i for i, kind in enumerate(KINDS)}
 _OPERATOR = (PINNED, UNPINNED)
-# A job `exclusive` decides up to FRESH_MS (8 s, spillway_streams/rules.py) past the time at which it read the table, so
+# A job `exclusive` decides up to FRESH_MS (8 s, ingest/class_rules.py) past the time at which it read the table, so
 # a rule must be readable that long before it takes effect. It is stamped anew for each attempt to insert it, which
 # takes at most 36 s (connection 3, ping 3, two answers of 15): 44 s. The rest is for clocks that differ.
 DELAY_MS = 60_000

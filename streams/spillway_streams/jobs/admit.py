@@ -17,10 +17,13 @@ from typing import NamedTuple
 import faust
 from faust.types import TP
 
-from spillway_streams import admission, admitted, cluster_topics, health, runner, topics
-from spillway_streams.offsets import Offsets, Verdict
-from spillway_streams.sending import Message, Origin, Sender, TooLargeError
-from spillway_streams.transport import Consumer, Start
+from spillway_streams.clients.sending import Message, Origin, Sender, TooLargeError
+from spillway_streams.clients.transport import Consumer, Start
+from spillway_streams.ingest import admission
+from spillway_streams.ingest.offsets import Offsets, Verdict
+from spillway_streams.jobs import admitted, runner
+from spillway_streams.process import cluster_topics, health
+from spillway_streams.topics import topics
 
 log = logging.getLogger("spillway.admit")
 _COMMIT_S, _TOPICS_S, _LAG_S = 0.5, 5.0, 1.0

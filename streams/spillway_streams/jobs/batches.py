@@ -11,12 +11,14 @@ import faust
 import numpy as np
 from faust.types import TP, Message
 
-from spillway_streams import StreamsError, columns, positions, runner
-from spillway_streams.columns import Columns, Schema
-from spillway_streams.lag import Lag
-from spillway_streams.parts import Parts
-from spillway_streams.positions import Batch
-from spillway_streams.sending import Origin
+from spillway_streams import StreamsError
+from spillway_streams.batches import columns, positions
+from spillway_streams.batches.columns import Columns, Schema
+from spillway_streams.batches.parts import Parts
+from spillway_streams.batches.positions import Batch
+from spillway_streams.clients.sending import Origin
+from spillway_streams.jobs import runner
+from spillway_streams.process.lag import Lag
 
 log = logging.getLogger("spillway.batches")
 _IDENTITY = ("partition", "source", "sequence")

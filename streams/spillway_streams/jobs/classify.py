@@ -14,11 +14,12 @@ import faust
 from faust.types import TP
 from spillway_contracts import names
 
-from spillway_streams import columns, positions, runner
+from spillway_streams.batches import columns, positions
 from spillway_streams.classes import findings, rules, tables
 from spillway_streams.classes.decide import Decider
 from spillway_streams.classes.memory import Memory
 from spillway_streams.classes.options import Options
+from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import Reader, acknowledge, consume
 from spillway_streams.jobs.shares import follow
 

@@ -15,29 +15,24 @@ import faust
 from faust.types import TP
 from spillway_contracts import names
 
-from spillway_streams import (
-    StreamsError,
-    boards,
-    columns,
-    cpu,
-    load,
-    modelling,
-    positions,
-    restore,
-    runner,
-    service,
-)
-from spillway_streams.admission import Gate, UnadmittedError
-from spillway_streams.boards import HotTable, Window
-from spillway_streams.event_time import Watermark
-from spillway_streams.hot import Boards
+from spillway_streams import StreamsError
+from spillway_streams.batches import columns, positions
+from spillway_streams.batches.novelty import Novelty
+from spillway_streams.batches.parts import AbsurdRows, Parts, checked
+from spillway_streams.batches.positions import Batch, Positions
+from spillway_streams.boards import boards
+from spillway_streams.boards.boards import HotTable, Window
+from spillway_streams.boards.event_time import Watermark
+from spillway_streams.clients import restore
+from spillway_streams.clients.hot import Boards
+from spillway_streams.ingest.admission import Gate, UnadmittedError
+from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import Reader, Unstored, consume, parts_columns
 from spillway_streams.jobs.live import Live
 from spillway_streams.jobs.shares import Shares, follow
-from spillway_streams.modelling import Fitted, Modeller, Options
-from spillway_streams.novelty import Novelty
-from spillway_streams.parts import AbsurdRows, Parts, checked
-from spillway_streams.positions import Batch, Positions
+from spillway_streams.load import cpu, load
+from spillway_streams.model import modelling, service
+from spillway_streams.model.modelling import Fitted, Modeller, Options
 
 JOB = "curves"
 _REFIT_S = 30.0  # without news of a service: what is recent grows old

@@ -14,19 +14,21 @@ from faust.types import TP
 from spillway_contracts import names
 from spillway_native import Batch, Closed, PayloadError
 
-from spillway_streams import boards, columns, native_batch, runner
-from spillway_streams.admission import Gate, UnadmittedError
+from spillway_streams.batches import columns, native_batch
+from spillway_streams.batches.marks import Coverage
+from spillway_streams.boards import boards
 from spillway_streams.classes.rules import KINDS
+from spillway_streams.clients.news import News
+from spillway_streams.clients.sending import Message, Origin, Sender
+from spillway_streams.clients.store import Store
+from spillway_streams.clients.transport import Consumer, Start
+from spillway_streams.ingest.admission import Gate, UnadmittedError
+from spillway_streams.ingest.class_rules import FRESH_MS, PERIOD_S, RulesReader
+from spillway_streams.ingest.offsets import Note, Verdict
+from spillway_streams.ingest.outputs import Outputs, headers, to_messages
+from spillway_streams.ingest.shard import MAX_ROWS, NativeError, Rejected, Shard, Shards
+from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import consume
-from spillway_streams.marks import Coverage
-from spillway_streams.news import News
-from spillway_streams.offsets import Note, Verdict
-from spillway_streams.outputs import Outputs, headers, to_messages
-from spillway_streams.rules import FRESH_MS, PERIOD_S, RulesReader
-from spillway_streams.sending import Message, Origin, Sender
-from spillway_streams.shard import MAX_ROWS, NativeError, Rejected, Shard, Shards
-from spillway_streams.store import Store
-from spillway_streams.transport import Consumer, Start
 
 log = logging.getLogger("spillway.exclusive")
 _COMMIT_PERIOD_S = 1.0

@@ -13,26 +13,23 @@ import faust
 from faust.types import TP
 from spillway_contracts import names
 
-from spillway_streams import boards, callgraph, columns, positions, restore, runner
-from spillway_streams.admission import Gate, UnadmittedError
-from spillway_streams.attributes import PayloadError
-from spillway_streams.boards import HotTable, Window
-from spillway_streams.callgraph import CallGraph
-from spillway_streams.columns import Columns, Schema
-from spillway_streams.hot import Boards
-from spillway_streams.jobs.batches import (
-    Reader,
-    Trailing,
-    Unstored,
-    acknowledge,
-    consume,
-    parts_columns,
-)
+from spillway_streams.batches import columns, positions
+from spillway_streams.batches.columns import Columns, Schema
+from spillway_streams.batches.parts import AbsurdRows, Parts, checked
+from spillway_streams.batches.positions import Batch
+from spillway_streams.boards import boards
+from spillway_streams.boards.boards import HotTable, Window
+from spillway_streams.clients import restore
+from spillway_streams.clients.hot import Boards
+from spillway_streams.graph import callgraph
+from spillway_streams.graph.callgraph import CallGraph
+from spillway_streams.ingest.admission import Gate, UnadmittedError
+from spillway_streams.jobs import runner
+from spillway_streams.jobs.batches import Reader, Trailing, Unstored, acknowledge, consume, parts_columns
 from spillway_streams.jobs.graph_share import Share
 from spillway_streams.jobs.live import Live
 from spillway_streams.jobs.shares import Shares, follow
-from spillway_streams.parts import AbsurdRows, Parts, checked
-from spillway_streams.positions import Batch
+from spillway_streams.load.attributes import PayloadError
 
 JOB = "graph"
 _MEMORY_WINDOWS = 20

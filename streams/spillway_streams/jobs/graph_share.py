@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from spillway_streams import callgraph
-from spillway_streams.boards import HotTable
-from spillway_streams.callgraph import CallGraph
-from spillway_streams.counters import Counters
-from spillway_streams.event_time import Watermark
-from spillway_streams.parts import Parts
-from spillway_streams.positions import Batch, Positions
-from spillway_streams.recent import Recent
+from spillway_streams.batches.parts import Parts
+from spillway_streams.batches.positions import Batch, Positions
+from spillway_streams.boards.boards import HotTable
+from spillway_streams.boards.event_time import Watermark
+from spillway_streams.graph import callgraph
+from spillway_streams.graph.callgraph import CallGraph
+from spillway_streams.load.recent import Recent
+from spillway_streams.process.counters import Counters
 
 
 @dataclass

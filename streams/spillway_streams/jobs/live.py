@@ -13,16 +13,18 @@ from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, UnknownEntry
 from spillway_native import partition_of
 
-from spillway_streams import boards, columns, counted, held, marks, positions, runner, totals
-from spillway_streams.boards import HotTable, Times
-from spillway_streams.config import HotSettings
-from spillway_streams.counted import CountedBoards
-from spillway_streams.held import Held
-from spillway_streams.hot import Boards, Entry
+from spillway_streams.batches import columns, marks, positions
+from spillway_streams.boards import boards, counted, held, totals
+from spillway_streams.boards.boards import HotTable, Times
+from spillway_streams.boards.counted import CountedBoards
+from spillway_streams.boards.held import Held
+from spillway_streams.boards.placement import Placement
+from spillway_streams.boards.uncounted import Uncounted
+from spillway_streams.clients.hot import Boards, Entry
+from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import Reader, Trailing, acknowledge
 from spillway_streams.jobs.shares import Shares
-from spillway_streams.placement import Placement
-from spillway_streams.uncounted import Uncounted
+from spillway_streams.process.config import HotSettings
 
 _KEEP_S = 20.0  # of log time: a window, and what is late; it is read again after an assignment
 _REWRITE_S = 1.0  # a board without news: it must not expire

@@ -10,7 +10,8 @@ from spillway_contracts import names
 from spillway_lab.testing.kafka import kafka_process
 from spillway_lab.testing.servers import clickhouse_process
 from spillway_lab.testing.waiting import STOP_S, eventually
-from spillway_streams import health, jaeger
+from spillway_streams.process import health
+from spillway_streams.recorded import jaeger
 
 
 def _payloads(files, cluster: str, first: int, n: int) -> list[bytes]:

@@ -12,9 +12,9 @@ from feeding import feed, sequences
 from simulated import Kind, batches, exponential
 from spillway_contracts import names
 from spillway_lab.testing.waiting import eventually
-from spillway_streams import columns
+from spillway_streams.batches import columns
+from spillway_streams.batches.strings import Strings
 from spillway_streams.classes import rules, tables
-from spillway_streams.strings import Strings
 
 FAST = {"SPILLWAY_CLASS_PERIOD": "0.5", "SPILLWAY_CLASS_CONFIRM": "2"}
 ALIKE = [Kind("/a/b", exponential(5)), Kind("/a/c", exponential(5)), Kind("/a/slow", exponential(25))]

@@ -12,7 +12,9 @@ from redis import Redis
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry
 from spillway_lab.testing.waiting import STOP_S, eventually
-from spillway_streams import boards, columns, network
+from spillway_streams.batches import columns
+from spillway_streams.boards import boards
+from spillway_streams.graph import network
 
 TOPICS = (names.KAFKA_TOPIC_CALLS, names.KAFKA_TOPIC_EDGES, names.KAFKA_TOPIC_NETWORK)
 WAIT_S = 240

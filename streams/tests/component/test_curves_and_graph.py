@@ -11,7 +11,9 @@ from redis import Redis
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry
 from spillway_lab.testing.waiting import WAIT_S, eventually
-from spillway_streams import boards, columns, network
+from spillway_streams.batches import columns
+from spillway_streams.boards import boards
+from spillway_streams.graph import network
 
 SOURCE = 21  # no partition of otlp_spans is: what other tests sent is not before ours
 SERVICE, SECONDS, CAPACITY, A, B = "shop", 60, 200.0, 2.0, 5.0

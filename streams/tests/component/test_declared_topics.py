@@ -16,7 +16,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from spillway_lab.testing.kafka import another_broker_of, kafka_server_of
 from spillway_lab.testing.servers import ROOT, running
 from spillway_lab.testing.waiting import eventually
-from spillway_streams import declared
+from spillway_streams.topics import declared
 
 FILE = ROOT / "infra/kafka/topics.yaml"
 WEEK_MS, HOUR_MS = "604800000", "3600000"

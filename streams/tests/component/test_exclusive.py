@@ -5,7 +5,8 @@ import time
 import broker
 from spillway_contracts import names
 from spillway_lab.testing.waiting import eventually
-from spillway_streams import columns, jaeger
+from spillway_streams.batches import columns
+from spillway_streams.recorded import jaeger
 from truth import World
 
 

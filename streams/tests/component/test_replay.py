@@ -36,7 +36,7 @@ def receiver():
 
 
 def _run(*args: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "spillway_streams.jaeger_send", *args]
+    command = [sys.executable, "-m", "spillway_streams.recorded.send", *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -1,7 +1,7 @@
 """What unit tests share."""
 
 import pytest
-from spillway_streams.counters import Counters
+from spillway_streams.process.counters import Counters
 
 
 @pytest.fixture

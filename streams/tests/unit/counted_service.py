@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from spillway_contracts.hot_state import DemandEntry
-from spillway_streams.boards import Came
-from spillway_streams.counted import CountedBoards
-from spillway_streams.counters import Counters
-from spillway_streams.totals import Report, TotalsTable
+from spillway_streams.boards.boards import Came
+from spillway_streams.boards.counted import CountedBoards
+from spillway_streams.boards.totals import Report, TotalsTable
+from spillway_streams.process.counters import Counters
 
 T0 = 1_700_000_000
 A, B = "shop GET /a", "shop GET /b"

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from spillway_streams.batches.strings import Strings
 from spillway_streams.classes.decide import Decider
 from spillway_streams.classes.memory import Memory
 from spillway_streams.classes.options import Options
-from spillway_streams.counters import Counters
-from spillway_streams.strings import Strings
+from spillway_streams.process.counters import Counters
 
 SERVICE = "shop"
 Times = Callable[[np.random.Generator, np.ndarray], np.ndarray]  # (in_flight) -> ms

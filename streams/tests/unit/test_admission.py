@@ -2,10 +2,13 @@
 
 import pytest
 from spillway_contracts import names
-from spillway_streams import acls, admission, admitted, cluster_topics, config
-from spillway_streams.admission import Gate, UnadmittedError
-from spillway_streams.cluster_topics import ClustersError, Source
-from spillway_streams.counters import Counters
+from spillway_streams.ingest import admission
+from spillway_streams.ingest.admission import Gate, UnadmittedError
+from spillway_streams.jobs import admitted
+from spillway_streams.process import cluster_topics, config
+from spillway_streams.process.cluster_topics import ClustersError, Source
+from spillway_streams.process.counters import Counters
+from spillway_streams.topics import acls
 
 CLUSTER, ADMITTED = names.KAFKA_HEADER_CLUSTER, names.KAFKA_HEADER_ADMITTED
 

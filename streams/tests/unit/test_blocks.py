@@ -8,8 +8,8 @@ from clickhouse_driver.bufferedreader import BufferedReader
 from clickhouse_driver.bufferedwriter import CompressedBufferedWriter
 from clickhouse_driver.columns.service import read_column, write_column
 from clickhouse_driver.context import Context
-from spillway_streams import blocks
-from spillway_streams.strings import Strings
+from spillway_streams.batches import blocks
+from spillway_streams.batches.strings import Strings
 
 
 class _Server:

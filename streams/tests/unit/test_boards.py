@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from spillway_streams import boards, columns, hot
-from spillway_streams.boards import HotTable, Window
-from spillway_streams.counters import Counters
-from spillway_streams.cpu import CpuTable, Point
+from spillway_streams.batches import columns
+from spillway_streams.boards import boards
+from spillway_streams.boards.boards import HotTable, Window
+from spillway_streams.clients import hot
+from spillway_streams.load.cpu import CpuTable, Point
+from spillway_streams.process.counters import Counters
 
 T0 = 1_700_000_000
 A, B = "a GET /", "b GET /"

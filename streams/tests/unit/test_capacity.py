@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from accuracy import simulated
 from accuracy.simulated import Pod
-from spillway_streams import backlog, capacity, saturation, weights
-from spillway_streams.cpu import CpuTable, Point
-from spillway_streams.load import Sum
-from spillway_streams.modelling import CAPACITIES, Modeller, Options
+from spillway_streams.capacity import backlog, capacity, saturation
+from spillway_streams.curves import weights
+from spillway_streams.load.cpu import CpuTable, Point
+from spillway_streams.load.load import Sum
+from spillway_streams.model.modelling import CAPACITIES, Modeller, Options
 
 LADDER = np.repeat(np.arange(0.1, 0.9, 0.1), 40)
 

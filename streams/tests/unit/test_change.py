@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from accuracy import queues, simulated
 from accuracy.simulated import Cut, Pod
-from spillway_streams import change, restart
-from spillway_streams.modelling import CAPACITIES, Modeller, Options
+from spillway_streams.capacity import change, restart
+from spillway_streams.model.modelling import CAPACITIES, Modeller, Options
 
 CUT_S = 640
 SWINGS = 0.65 + 0.35 * np.sin(np.arange(CUT_S + 120) / 60)

@@ -6,7 +6,7 @@ from simulated import SERVICE, Kind, batches, decide, exponential, memory
 from spillway_streams.classes import learn, pattern, rules
 from spillway_streams.classes.memory import Memory
 from spillway_streams.classes.options import Options
-from spillway_streams.counters import Counters
+from spillway_streams.process.counters import Counters
 
 OPTIONS = Options()
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from simulated import SERVICE, Kind, batches, decide, exponential, lognormal, memory
+from spillway_streams.batches.strings import Strings
 from spillway_streams.classes import compare, describe, merge, modes, rules, sample
 from spillway_streams.classes.compare import ALIKE, DIFFERENT, Sampled, sampled
 from spillway_streams.classes.decide import Decider
 from spillway_streams.classes.options import Options
 from spillway_streams.classes.view import View
-from spillway_streams.strings import Strings
 
 SEEDS = range(25)
 OPTIONS = Options()

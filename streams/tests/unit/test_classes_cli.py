@@ -3,7 +3,7 @@
 import argparse
 
 import pytest
-from spillway_streams.classes import cli
+from spillway_streams.commands import classes as cli
 
 PIN = ("pin", "--service", "s", "--reason", "r")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from accuracy import traces
 from simulated import decide_all
-from spillway_streams import columns, native_batch
+from spillway_streams.batches import columns, native_batch
 from spillway_streams.classes.compare import DIFFERENT, compare, sampled
 from spillway_streams.classes.memory import Memory
 from spillway_streams.classes.options import Options
-from spillway_streams.counters import Counters
+from spillway_streams.process.counters import Counters
 
 CLASSES = [
     "frontend GET /hotels",

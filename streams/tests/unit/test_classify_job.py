@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from faust.types import TP
 from spillway_contracts import names
-from spillway_streams import runner, store
+from spillway_streams.batches.positions import Batch
 from spillway_streams.classes import rules
-from spillway_streams.config import ClassifySettings
-from spillway_streams.counters import Counters
-from spillway_streams.health import Status
-from spillway_streams.jobs import classify
+from spillway_streams.clients import store
+from spillway_streams.ingest.class_rules import FRESH_MS
+from spillway_streams.jobs import classify, runner
 from spillway_streams.jobs.classify import Classify
-from spillway_streams.positions import Batch
-from spillway_streams.rules import FRESH_MS
+from spillway_streams.process.config import ClassifySettings
+from spillway_streams.process.counters import Counters
+from spillway_streams.process.health import Status
 from traffic_log import calls, edges
 
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spillway_streams import columns
-from spillway_streams.strings import Strings
+from spillway_streams.batches import columns
+from spillway_streams.batches.strings import Strings
 
 TEXTS = st.lists(st.sampled_from(["", "a", "b", "\N{SNOWMAN}", "c" * 40]))
 NETWORK = [(1, "c1", "c2", -3, 2.0, 5.5), (2, "c1", "c1", 40, 1.0, 7.0), (2, "c2", "c1", 0, 1.0, 0.5)]

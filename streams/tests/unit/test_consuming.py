@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from faust.types import TP
 from spillway_contracts import names
-from spillway_streams import callgraph, runner
-from spillway_streams.callgraph import CallGraph
-from spillway_streams.config import CurvesSettings, GraphSettings
-from spillway_streams.counters import Counters
-from spillway_streams.health import Status
-from spillway_streams.jobs import batches
+from spillway_streams.batches.parts import Parts
+from spillway_streams.batches.positions import Batch
+from spillway_streams.graph import callgraph
+from spillway_streams.graph.callgraph import CallGraph
+from spillway_streams.jobs import batches, runner
 from spillway_streams.jobs.curves import Curves
 from spillway_streams.jobs.graph import Graph
 from spillway_streams.jobs.graph_share import Share
-from spillway_streams.lag import Lag
-from spillway_streams.parts import Parts
-from spillway_streams.positions import Batch
+from spillway_streams.process.config import CurvesSettings, GraphSettings
+from spillway_streams.process.counters import Counters
+from spillway_streams.process.health import Status
+from spillway_streams.process.lag import Lag
 
 ADDRESS = {
     "kafka": "h:1",

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 from accuracy import queues, simulated
 from accuracy.simulated import Pod
-from spillway_streams import curves, service
-from spillway_streams.buckets import BLOCK_S, N_BUCKETS, Buckets, collect
-from spillway_streams.counters import Counters
-from spillway_streams.cpu import CpuTable
-from spillway_streams.curves import LONG_AGO, Curve, Evidence
-from spillway_streams.load import Key, LoadTable, Sum
-from spillway_streams.modelling import BUCKETS, Modeller, Options, bucket_rows
-from spillway_streams.novelty import Novelty
-from spillway_streams.parts import Parts
+from spillway_streams.batches.novelty import Novelty
+from spillway_streams.batches.parts import Parts
+from spillway_streams.curves import curves
+from spillway_streams.curves.buckets import BLOCK_S, N_BUCKETS, Buckets, collect
+from spillway_streams.curves.curves import LONG_AGO, Curve, Evidence
+from spillway_streams.load.cpu import CpuTable
+from spillway_streams.load.load import Key, LoadTable, Sum
+from spillway_streams.model import service
+from spillway_streams.model.modelling import BUCKETS, Modeller, Options, bucket_rows
+from spillway_streams.process.counters import Counters
 
 LADDER = np.repeat(np.arange(0.1, 0.9, 0.1), 40)
 ALL = list(range(N_BUCKETS))

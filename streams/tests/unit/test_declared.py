@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from spillway_streams import StreamsError, declared
-from spillway_streams.declared import Topic
-from spillway_streams.topics import Report
+from spillway_streams import StreamsError
+from spillway_streams.topics import declared
+from spillway_streams.topics.declared import Topic
+from spillway_streams.topics.topics import Report
 
 FILE = Path(__file__).resolve().parents[3] / "infra/kafka/topics.yaml"
 HOUR_MS = 3_600_000

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spillway_contracts import names
-from spillway_streams import callgraph, columns, positions
-from spillway_streams.callgraph import CallGraph
-from spillway_streams.counters import Counters
-from spillway_streams.cpu import CpuTable
+from spillway_streams.batches import columns, positions
+from spillway_streams.batches.parts import AbsurdRows
+from spillway_streams.graph import callgraph
+from spillway_streams.graph.callgraph import CallGraph
 from spillway_streams.jobs import curves, graph
-from spillway_streams.load import LoadTable
-from spillway_streams.parts import AbsurdRows
+from spillway_streams.load.cpu import CpuTable
+from spillway_streams.load.load import LoadTable
+from spillway_streams.process.counters import Counters
 from traffic_log import T0, calls, edges, log, with_repeats
 
 SEEDS = st.integers(0, 2**32)

@@ -10,12 +10,14 @@ from faust.types import TP
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from spillway_contracts import names
-from spillway_streams import admission, columns, native_batch, runner
-from spillway_streams.config import ExclusiveSettings
-from spillway_streams.counters import Counters
-from spillway_streams.health import Status
+from spillway_streams.batches import columns, native_batch
+from spillway_streams.clients.transport import Start
+from spillway_streams.ingest import admission
+from spillway_streams.jobs import runner
 from spillway_streams.jobs.exclusive import Exclusive
-from spillway_streams.transport import Start
+from spillway_streams.process.config import ExclusiveSettings
+from spillway_streams.process.counters import Counters
+from spillway_streams.process.health import Status
 
 SPANS = TP(names.KAFKA_TOPIC_OTLP_SPANS, 0)
 

@@ -5,8 +5,8 @@ import pytest
 from accuracy import queues
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spillway_streams import fit
-from spillway_streams.buckets import N_BUCKETS, collect
+from spillway_streams.curves import fit
+from spillway_streams.curves.buckets import N_BUCKETS, collect
 
 LADDER = np.repeat(np.arange(0.1, 0.85, 0.1), 40)
 SEEDS = range(60)

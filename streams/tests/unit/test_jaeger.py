@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 from spillway_native import Partition
-from spillway_streams import columns, jaeger, native_batch
-from spillway_streams.counters import Counters
-from spillway_streams.cpu import CpuTable
-from spillway_streams.load import LoadTable
-from spillway_streams.modelling import Modeller, Options
+from spillway_streams.batches import columns, native_batch
+from spillway_streams.load.cpu import CpuTable
+from spillway_streams.load.load import LoadTable
+from spillway_streams.model.modelling import Modeller, Options
+from spillway_streams.process.counters import Counters
+from spillway_streams.recorded import jaeger
 
 READ_MS = 1_790_000_000_000  # after the traces were made
 CLASSES = {

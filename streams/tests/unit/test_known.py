@@ -5,11 +5,12 @@ from collections.abc import Collection
 
 import pytest
 from spillway_contracts import names
-from spillway_streams import boards, columns, held
-from spillway_streams.boards import HotTable, Window
-from spillway_streams.counters import Counters
-from spillway_streams.held import Held
-from spillway_streams.marks import Coverage, Mark, MarkError, from_headers
+from spillway_streams.batches import columns
+from spillway_streams.batches.marks import Coverage, Mark, MarkError, from_headers
+from spillway_streams.boards import boards, held
+from spillway_streams.boards.boards import HotTable, Window
+from spillway_streams.boards.held import Held
+from spillway_streams.process.counters import Counters
 
 T0 = 1_700_000_000
 A = "a GET /"

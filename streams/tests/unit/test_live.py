@@ -7,14 +7,14 @@ from google.protobuf import json_format
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import names
 from spillway_native import partition_of
-from spillway_streams import boards
-from spillway_streams.boards import HotTable, Window
-from spillway_streams.config import GraphSettings
-from spillway_streams.counters import Counters
-from spillway_streams.envoy import Report
+from spillway_streams.batches.marks import Mark
+from spillway_streams.boards import boards
+from spillway_streams.boards.boards import HotTable, Window
+from spillway_streams.boards.envoy import Report
 from spillway_streams.jobs import live
 from spillway_streams.jobs.live import Live
-from spillway_streams.marks import Mark
+from spillway_streams.process.config import GraphSettings
+from spillway_streams.process.counters import Counters
 from test_known import arrivals
 
 PARTITIONS = 2

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from spillway_streams import callgraph, columns, load, network
-from spillway_streams.callgraph import CallGraph
-from spillway_streams.counters import Counters
-from spillway_streams.load import Key, LoadTable, Sum
-from spillway_streams.strings import Strings
+from spillway_streams.batches import columns
+from spillway_streams.batches.strings import Strings
+from spillway_streams.graph import callgraph, network
+from spillway_streams.graph.callgraph import CallGraph
+from spillway_streams.load import load
+from spillway_streams.load.load import Key, LoadTable, Sum
+from spillway_streams.process.counters import Counters
 from traffic_log import T0, calls
 
 

@@ -9,10 +9,10 @@ from faust.types import TP
 from prometheus_client.parser import text_string_to_metric_families
 from spillway_contracts.metrics import table
 from spillway_lab.testing import servers
-from spillway_streams import health, metrics
-from spillway_streams.counters import Counters
-from spillway_streams.health import Status
-from spillway_streams.lag import Lag
+from spillway_streams.process import health, metrics
+from spillway_streams.process.counters import Counters
+from spillway_streams.process.health import Status
+from spillway_streams.process.lag import Lag
 
 README = Path(__file__).parents[2] / "README.md"
 TP0, TP1 = TP("calls", 0), TP("calls", 1)

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 from counted_service import GOLDEN
 from spillway_native import partition_of
-from spillway_streams import totals
-from spillway_streams.boards import HotTable, Window
-from spillway_streams.config import GraphSettings
-from spillway_streams.counters import Counters
+from spillway_streams.boards import totals
+from spillway_streams.boards.boards import HotTable, Window
 from spillway_streams.jobs.live import Live
+from spillway_streams.process.config import GraphSettings
+from spillway_streams.process.counters import Counters
 
 PARTITIONS = 4
 

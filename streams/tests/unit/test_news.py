@@ -3,9 +3,9 @@
 import asyncio
 from types import SimpleNamespace
 
-from spillway_streams.counters import Counters
-from spillway_streams.news import News
-from spillway_streams.sending import Message
+from spillway_streams.clients.news import News
+from spillway_streams.clients.sending import Message
+from spillway_streams.process.counters import Counters
 
 
 def _batch(number: int) -> list[Message]:

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from spillway_streams import offline, offline_cli
+from spillway_streams.commands import model as offline_cli
+from spillway_streams.recorded import offline
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 RECORDED = Path(__file__).parent / "data" / "hotel_reservation.json"

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from accuracy import queues, simulated
 from accuracy.simulated import Cut, Pod
-from spillway_streams import outliers, service
-from spillway_streams.counters import Counters
-from spillway_streams.cpu import CpuTable
-from spillway_streams.load import LoadTable, Sum
-from spillway_streams.load_rates import Seconds
-from spillway_streams.modelling import CAPACITIES, CURVES, Modeller, Options
+from spillway_streams.capacity import outliers
+from spillway_streams.load.cpu import CpuTable
+from spillway_streams.load.load import LoadTable, Sum
+from spillway_streams.load.load_rates import Seconds
+from spillway_streams.model import service
+from spillway_streams.model.modelling import CAPACITIES, CURVES, Modeller, Options
+from spillway_streams.process.counters import Counters
 
 POD = Pod(1, [20.0])  # saturates at 50 req/s
 SECONDS = 700

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spillway_contracts import names
-from spillway_streams import network, positions
-from spillway_streams.counters import Counters
-from spillway_streams.event_time import Watermark
-from spillway_streams.parts import AbsurdRows, Parts, checked, fold
-from spillway_streams.positions import Batch, HeaderError, Positions
-from spillway_streams.recent import Recent
-from spillway_streams.strings import Strings
+from spillway_streams.batches import positions
+from spillway_streams.batches.parts import AbsurdRows, Parts, checked, fold
+from spillway_streams.batches.positions import Batch, HeaderError, Positions
+from spillway_streams.batches.strings import Strings
+from spillway_streams.boards.event_time import Watermark
+from spillway_streams.graph import network
+from spillway_streams.load.recent import Recent
+from spillway_streams.process.counters import Counters
 
 ROWS = st.lists(
     st.tuples(

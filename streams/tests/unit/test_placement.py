@@ -2,8 +2,8 @@
 
 from google.protobuf import json_format
 from spillway.v1.heartbeat_pb2 import Heartbeat
-from spillway_streams.counters import Counters
-from spillway_streams.placement import Placement
+from spillway_streams.boards.placement import Placement
+from spillway_streams.process.counters import Counters
 
 PLACE = ("west", "shop")
 

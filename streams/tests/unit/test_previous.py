@@ -8,7 +8,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spillway_contracts import names
 from spillway_native import Partition
-from spillway_streams import columns, cpu, native_batch, positions
+from spillway_streams.batches import columns, native_batch, positions
+from spillway_streams.load import cpu
 
 [PREVIOUS] = (Path(__file__).resolve().parents[3] / "contracts" / "golden" / "previous").iterdir()
 SCHEMAS = {

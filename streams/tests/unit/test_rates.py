@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from accuracy import simulated
-from spillway_streams import rates
-from spillway_streams.load import Sum
-from spillway_streams.load_rates import Seconds, class_rates, proxies
+from spillway_streams.load import rates
+from spillway_streams.load.load import Sum
+from spillway_streams.load.load_rates import Seconds, class_rates, proxies
 
 
 def _moving_rate(at: np.ndarray, counts: np.ndarray, width: int) -> np.ndarray:

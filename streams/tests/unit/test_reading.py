@@ -5,9 +5,11 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spillway_streams import config, declared, offsets, topics
-from spillway_streams.offsets import Note, Offsets, Verdict
-from spillway_streams.transport import Start
+from spillway_streams.clients.transport import Start
+from spillway_streams.ingest import offsets
+from spillway_streams.ingest.offsets import Note, Offsets, Verdict
+from spillway_streams.process import config
+from spillway_streams.topics import declared, topics
 
 
 @given(st.data())

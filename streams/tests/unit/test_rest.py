@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from spillway_streams import columns, config, cpu
-from spillway_streams.attributes import PayloadError
-from spillway_streams.counters import Counters
+from spillway_streams.batches import columns
+from spillway_streams.load import cpu
+from spillway_streams.load.attributes import PayloadError
+from spillway_streams.process import config
+from spillway_streams.process.counters import Counters
 
 
 def _edges(rows: list[tuple]) -> columns.Columns:

@@ -9,11 +9,13 @@ import pytest
 from clickhouse_driver.errors import ServerException
 from hypothesis import given
 from hypothesis import strategies as st
-from spillway_streams import backoff, sifting, store
-from spillway_streams.health import Status
-from spillway_streams.sifting import RefusedRows
-from spillway_streams.store import Store
-from spillway_streams.strings import Strings
+from spillway_streams.batches import sifting
+from spillway_streams.batches.sifting import RefusedRows
+from spillway_streams.batches.strings import Strings
+from spillway_streams.clients import store
+from spillway_streams.clients.store import Store
+from spillway_streams.process import backoff
+from spillway_streams.process.health import Status
 
 
 async def _insert(sizes: list[int], bad: set[int]) -> tuple[list[int], list[int], int]:

@@ -4,10 +4,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from spillway_streams import columns, native_batch
-from spillway_streams.config import ExclusiveSettings
-from spillway_streams.shard import Shard, Shards
-from spillway_streams.transport import Start
+from spillway_streams.batches import columns, native_batch
+from spillway_streams.clients.transport import Start
+from spillway_streams.ingest.shard import Shard, Shards
+from spillway_streams.process.config import ExclusiveSettings
 from truth import World
 
 T0_MS = 1_700_000_000_000

@@ -5,10 +5,11 @@ import pytest
 from counted_service import GOLDEN, PLACE, T0, A, B, World
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, UnknownEntry
-from spillway_streams import counted, marks, totals
-from spillway_streams.attributes import PayloadError
-from spillway_streams.counters import Counters
-from spillway_streams.totals import Report, TotalsTable
+from spillway_streams.batches import marks
+from spillway_streams.boards import counted, totals
+from spillway_streams.boards.totals import Report, TotalsTable
+from spillway_streams.load.attributes import PayloadError
+from spillway_streams.process.counters import Counters
 
 
 def test_a_span_that_claims_a_million_requests_moves_no_rate():

@@ -4,9 +4,9 @@ import asyncio
 from types import SimpleNamespace
 
 from faust.types import TP
-from spillway_streams import runner
-from spillway_streams.config import ExclusiveSettings
-from spillway_streams.offsets import Offsets, Verdict
+from spillway_streams.ingest.offsets import Offsets, Verdict
+from spillway_streams.jobs import runner
+from spillway_streams.process.config import ExclusiveSettings
 
 LOG = TP("log", 0)
 

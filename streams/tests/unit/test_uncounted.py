@@ -2,9 +2,9 @@
 
 from google.protobuf import json_format
 from spillway.v1.heartbeat_pb2 import Heartbeat
-from spillway_streams.counters import Counters
-from spillway_streams.placement import Placement
-from spillway_streams.uncounted import HOLD_S, Uncounted
+from spillway_streams.boards.placement import Placement
+from spillway_streams.boards.uncounted import HOLD_S, Uncounted
+from spillway_streams.process.counters import Counters
 
 T0 = 1_700_000_000
 COUNTED, SILENT, RARE = ("west", "counted"), ("west", "silent"), ("west", "rare")

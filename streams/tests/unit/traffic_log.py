@@ -3,9 +3,9 @@ happen to whoever reads it."""
 
 import numpy as np
 from spillway_contracts import names
-from spillway_streams import columns
-from spillway_streams.columns import Columns
-from spillway_streams.positions import CHUNK_BITS, Batch
+from spillway_streams.batches import columns
+from spillway_streams.batches.columns import Columns
+from spillway_streams.batches.positions import CHUNK_BITS, Batch
 
 T0 = 1_700_000_000
 

@@ -1,0 +1,292 @@
+"""Batches of rows as columns, and their two wires: Arrow IPC and ClickHouse.
+
+A `Columns` value is a dict from column name to a one-dimensional array; all have one length.
+Column names are those of the ClickHouse tables (contracts/clickhouse). In memory, as from_ipc gives them:
+
+    kind    array                       Arrow                        ClickHouse
+    time    int64, microseconds UTC     timestamp[us, UTC]           DateTime64(6)
+    id      object of str               string                       String, hex of one width
+    str     Strings (codes, values)     dictionary<int32, string>    LowCardinality(String)
+    u64     int64 >= 0                  uint64                       UInt16 ... UInt64
+    opt     int64, -1 for none          uint64, null                 Nullable(UInt64)
+    i64     int64                       int64                        Int16, DateTime (Unix seconds)
+    f64     float64                     double                       Float64
+    bool    bool                        bool                         Bool
+
+Text is grouped without a Python object per row:
+
+    batch = columns.from_ipc(columns.CALLS, payload, only=("started_at", "service", "adjusted_count"))
+    service = batch["service"]
+    sums = np.bincount(service.codes, weights=batch["adjusted_count"], minlength=len(service.values))
+    by_name = dict(zip(service.values, sums))
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spillway_streams import StreamsError
+from spillway_streams.batches.strings import Strings
+
+Columns = dict[str, Any]
+Schema = Mapping[str, str]
+
+
+class ColumnsError(StreamsError):
+    """A batch whose columns are not those of its schema."""
+
+
+CALLS: Schema = {
+    "started_at": "time",
+    "trace_id": "id",
+    "span_id": "id",
+    "cluster": "str",
+    "service": "str",
+    "class": "str",
+    "source_cluster": "str",
+    "source_service": "str",
+    "duration_us": "u64",
+    "exclusive_us": "u64",
+    "in_flight": "u64",
+    "arrival_rate": "f64",
+    "request_bytes": "u64",
+    "response_bytes": "u64",
+    "status": "u64",
+    "failed": "bool",
+    "adjusted_count": "f64",
+    "class_in_flight": "u64",
+    "class_arrival_rate": "f64",
+    "trace_spans": "u64",
+}
+
+EDGES: Schema = {
+    "started_at": "time",
+    "trace_id": "id",
+    "span_id": "id",
+    "source_cluster": "str",
+    "source_service": "str",
+    "source_class": "str",
+    "destination_cluster": "str",
+    "destination_service": "str",
+    "class": "str",
+    "duration_us": "u64",
+    "network_us": "opt",
+    "request_bytes": "u64",
+    "response_bytes": "u64",
+    "status": "u64",
+    "failed": "bool",
+    "adjusted_count": "f64",
+    "ruleset_version": "u64",
+    "trace_spans": "u64",
+}
+
+# Sums of the server spans that ended in one second; all f64 are sums over adjusted counts, but `samples` of spans.
+ARRIVALS: Schema = {
+    "at": "i64",  # Unix second of the end
+    "newest_us": "i64",  # newest end in it, Unix microseconds
+    "cluster": "str",
+    "service": "str",
+    "class": "str",
+    "entry": "bool",  # no service called
+} | dict.fromkeys(
+    (
+        "calls", "failed", "ok", "duration_ok_ms", "stamped", "in_flight", "rate", "class_stamped",
+        "class_in_flight", "class_rate", "samples",
+    ),
+    "f64",
+)  # fmt: skip
+
+# Sums of the calls between two clusters that started in one second and fell in one bucket of the log histogram.
+NETWORK: Schema = {
+    "at": "i64",
+    "source_cluster": "str",
+    "destination_cluster": "str",
+    "bucket": "i64",
+    "calls": "f64",
+    "time_us": "f64",
+}
+
+SPANS: Schema = {
+    "started_at": "time",
+    "trace_id": "id",
+    "span_id": "id",
+    "parent_id": "id",
+    "kind": "str",
+    "name": "str",
+    "cluster": "str",
+    "service": "str",
+    "class": "str",
+    "duration_us": "u64",
+    "status": "u64",
+    "failed": "bool",
+}
+
+_DTYPES = {
+    "time": "int64", "id": object, "u64": "int64", "opt": "int64", "i64": "int64", "f64": "float64", "bool": "bool",
+}  # fmt: skip
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+ARROW = {
+    "time": pa.timestamp("us", tz="UTC"),
+    "id": pa.string(),
+    "str": _TEXT,
+    "u64": pa.uint64(),
+    "opt": pa.uint64(),
+    "i64": pa.int64(),
+    "f64": pa.float64(),
+    "bool": pa.bool_(),
+}
+# In the caller's thread: Arrow's pool takes longer, and 25 switches of context, for a batch of any size that jobs send.
+_IPC = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
+
+def length(batch: Columns) -> int:
+    return len(next(iter(batch.values()))) if batch else 0
+
+
+def from_rows(schema: Schema, rows: Sequence[tuple[Any, ...]]) -> Columns:
+    """Rows in the schema's order -> columns; no rows give empty columns."""
+    values = [*zip(*rows, strict=True)] if rows else [()] * len(schema)
+    return {
+        name: Strings.of(column) if kind == "str" else np.array(column, dtype=_DTYPES[kind])
+        for (name, kind), column in zip(schema.items(), values, strict=True)
+    }
+
+
+def concat(schema: Schema, batches: Iterable[Columns]) -> Columns:
+    parts = list(batches)
+    if not parts:
+        return from_rows(schema, [])
+    return {
+        name: (Strings.concat if kind == "str" else np.concatenate)([part[name] for part in parts])
+        for name, kind in schema.items()
+    }
+
+
+def take(batch: Columns, which: np.ndarray) -> Columns:
+    """The rows that `which` (indices or a mask) names."""
+    return {name: column[which] for name, column in batch.items()}
+
+
+def sort(batch: Columns, *names: str) -> Columns:
+    """Rows ordered by the named columns, the first one being the most significant."""
+    return take(batch, np.lexsort([np.asarray(batch[name]) for name in reversed(names)]))
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    return pa.schema([pa.field(name, ARROW[kind], nullable=kind == "opt") for name, kind in schema.items()])
+
+
+def to_ipc(schema: Schema, batch: Columns) -> bytes:
+    """One Arrow IPC stream holding one record batch, LZ4 compressed."""
+    arrays = [to_arrow(kind, batch[name]) for name, kind in schema.items()]
+    return write(pa.record_batch(arrays, schema=arrow_schema(schema)))
+
+
+def write(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_IPC) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def to_arrow(kind: str, column: Any) -> pa.Array:
+    """From the column's own memory: pyarrow's general way costs more, and imports pandas where there is one."""
+    if kind == "str":
+        used = column.compact()
+        return pa.DictionaryArray.from_arrays(_buffered(pa.int32(), used.codes), texts(used.values))
+    if kind == "id":
+        return texts(column.tolist())
+    if kind == "bool":
+        bits = pa.py_buffer(np.packbits(column, bitorder="little"))
+        return pa.Array.from_buffers(ARROW[kind], len(column), [None, bits])
+    if kind == "opt":
+        absent = column < 0
+        valid = pa.py_buffer(np.packbits(~absent, bitorder="little"))
+        return _buffered(ARROW[kind], np.where(absent, 0, column), valid)
+    return _buffered(ARROW[kind], column)
+
+
+def texts(values: Sequence[str]) -> pa.Array:
+    """Strings as an Arrow array."""
+    encoded = [value.encode() for value in values]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int32)
+    np.cumsum([len(value) for value in encoded], out=offsets[1:])
+    buffers = pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))
+    return pa.StringArray.from_buffers(len(encoded), *buffers)
+
+
+def _buffered(kind: pa.DataType, column: np.ndarray, valid: pa.Buffer | None = None) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(column), [valid, pa.py_buffer(np.ascontiguousarray(column))])
+
+
+def from_ipc(schema: Schema, payload: bytes, only: Collection[str] | None = None) -> Columns:
+    """The inverse of to_ipc; with `only`, just these columns (the others cost nothing). Text may also come as plain
+    strings. ColumnsError says which column is missing or of another type, or what else is wrong with the payload."""
+    wanted = {name: kind for name, kind in schema.items() if only is None or name in only}
+    try:
+        with pa.ipc.open_stream(payload) as stream:
+            present = stream.schema.names
+        included = [i for i, name in enumerate(present) if name in wanted]
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=included)
+        table = pa.ipc.open_stream(payload, options=options).read_all()
+        # Offsets and indices of strangers are not believed: reading behind a buffer's end would end the process.
+        table.validate(full=True)
+        table = table.unify_dictionaries().combine_chunks()
+        return {name: _from_arrow(name, kind, table) for name, kind in wanted.items()}
+    except ColumnsError:
+        raise
+    except (pa.ArrowException, ValueError, TypeError, OSError, EOFError, MemoryError) as error:
+        raise ColumnsError(f"not an Arrow IPC stream: {error}") from error
+
+
+def _from_arrow(name: str, kind: str, table: pa.Table) -> Any:
+    if (times := table.column_names.count(name)) != 1:
+        raise ColumnsError(
+            f"column {name}: there {times} times, must be once; columns: {', '.join(table.column_names)}"
+        )
+    column = table.column(name)
+    if kind == "str" and pa.types.is_string(column.type):
+        column = column.dictionary_encode()
+    if column.type != ARROW[kind]:
+        raise ColumnsError(f"column {name}: type {column.type}, must be {ARROW[kind]}")
+    if column.null_count and kind != "opt":
+        raise ColumnsError(f"column {name}: {column.null_count} nulls, none allowed")
+    if kind == "str":
+        return _strings(name, column)
+    if kind == "time":
+        column = column.cast(pa.int64())
+    elif kind == "opt":
+        column = column.cast(pa.int64()).fill_null(-1)
+    found = column.to_numpy().astype(_DTYPES[kind], copy=False)
+    if kind == "u64" and len(found) and found.min() < 0:
+        raise ColumnsError(f"column {name}: a value of 2^63 or more")
+    if kind == "id" and not all(map(str.isascii, found)):
+        odd = next(value for value in found if not value.isascii())
+        raise ColumnsError(f"column {name}: {odd[:32]!r} is not ASCII")
+    return found
+
+
+def _strings(name: str, column: pa.ChunkedArray) -> Strings:
+    if not column.num_chunks:
+        return Strings(np.empty(0, np.int32), [])
+    [chunk] = column.chunks
+    values = chunk.dictionary.to_pylist()
+    if None in values:
+        raise ColumnsError(f"column {name}: a null in its dictionary")
+    found = Strings(chunk.indices.to_numpy(), values)
+    if len(set(values)) < len(values):
+        known: dict[str, int] = {}
+        codes = found.renumber(known)
+        found = Strings(codes, list(known))
+    return found
+
+
+def to_clickhouse(schema: Schema, batch: Columns) -> list[list[Any]]:
+    """Column lists for clickhouse-driver's columnar insert; times stay whole microseconds."""
+    lists = []
+    for name, kind in schema.items():
+        values = batch[name].tolist()
+        lists.append([None if value < 0 else value for value in values] if kind == "opt" else values)
+    return lists

@@ -1,0 +1,54 @@
+"""Services whose proxies have never sent counters: whether they are idle when no spans of them come either. Pure.
+
+Beside services that send counters, such a one is without our filter, or with one whose exports have never got through.
+Nothing tells these apart, so its silence is unknown for HOLD_S, and no requests from then on. Once spans of it have
+come, spans judge it.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+
+from spillway_streams.boards.placement import Placement
+from spillway_streams.process.counters import Counters
+
+HOLD_S = 600.0
+Place = tuple[str, str]  # cluster, service
+log = logging.getLogger("spillway.uncounted")
+
+
+class Uncounted:
+    """Of the services that heartbeats name, over all partitions of this worker."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._counting: set[str] = set()  # clusters
+        self._sent: set[Place] = set()  # counters, ever since it has Envoys
+        self._since: dict[Place, float] = {}  # placed, and has sent none
+        self._by_spans: set[Place] = set()
+
+    def take(
+        self, placement: Placement, sending: Collection[Place], owns: Callable[[str], bool], now: float
+    ) -> None:
+        """sending: of which there are counters; owns: services of this worker's partitions; now: Unix seconds. Only
+        a heartbeat that leaves a service out makes it forgotten."""
+        placed = set(placement.services())
+        stays = {*placed, *(place for place in (*self._sent, *self._since) if not placement.said(place[0]))}
+        self._sent = (self._sent & stays) | (placed & set(sending))
+        self._since = {place: self._since.get(place, now) for place in stays - self._sent if owns(place[1])}
+        self._by_spans &= self._since.keys()
+        self._counting = {cluster for cluster, _ in (*sending, *self._sent)}
+        for place in sorted(self._since.keys() - self._by_spans):
+            if place[0] in self._counting and now - self._since[place] >= HOLD_S:
+                self._by_spans.add(place)
+                self._counters.add("services_without_counters_taken_for_idle")
+                log.warning(
+                    "%s in %s: neither counters nor spans for %.0f s: taken for idle", *place[::-1], HOLD_S
+                )
+
+    def heard(self, places: Collection[Place]) -> None:
+        """Spans of these have come."""
+        self._by_spans |= self._since.keys() & set(places)
+
+    def is_idle(self, place: Place) -> bool:
+        """Whether it has no requests when neither counters nor spans of it come."""
+        return place not in self._sent and (place[0] not in self._counting or place in self._by_spans)

@@ -1,0 +1,160 @@
+"""A pod's capacity from its latency, where no CPU use is reported. Pure.
+
+Under a queue of c workers a request waits in proportion to u^(sqrt(2 (c + 1)) - 1) / (1 - u) (Sakasegawa 1977), first
+in, first out, so that classes which share the queue wait alike and differ in their own time only. How busy the
+busiest seconds were, and how many workers there are, is not known: every pair of a grid is fitted, and the answer is
+their mean, weighted by how well each explains the data; so is what waits are scaled by, around an M/M/c queue with
+the own time of its requests. A form with c = 1 alone would put the capacity of a pod with
+many workers too low, because its latency stays flat for longer and then rises faster.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_streams.capacity.capacity import MIN_SECONDS, MIN_SPREAD, Capacity
+from spillway_streams.curves import fit
+from spillway_streams.curves.buckets import BLOCK_S
+from spillway_streams.curves.fit import Points
+from spillway_streams.load.rates import WIDTHS, moving_mean
+
+WORKERS = (1, 2, 4, 8, 16)
+BUSIEST = np.linspace(0.2, 0.985, 158)  # utilisation of the busiest bin: all taken as equally likely
+FACTOR_SD = 0.7  # of the logarithm of the next
+FACTORS = np.exp(
+    np.linspace(-2, 2, 21) * FACTOR_SD
+)  # waits in units of an M/M/c queue's: 0.5 if work is constant
+REFUSING = 0.05  # share of failed calls from which on a second is not one of a queue at rest
+MODEL_ERROR = 0.01  # relative: this form is closer to a queue than the one of fit.py
+_BINS = 12
+_REQUESTS = 50  # within the widest window at the highest rate
+_WEAK = 0.1  # standard deviation of the utilisation of the busiest bin
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """Rate per bin (n,); mean latency and its weight, (n, classes)."""
+
+    rate: np.ndarray
+    latency: np.ndarray
+    weight: np.ndarray
+
+
+def from_latency(
+    at: np.ndarray,
+    rate: np.ndarray,
+    served: np.ndarray,
+    failed: np.ndarray,
+    latency: np.ndarray,
+    samples: np.ndarray,
+) -> Capacity | None:
+    """From seconds `at` (n,): the rate that arrives at one pod and the rate that it serves (baseline class), the
+    share that fails, and by class (n, classes) mean exclusive time (ms) and samples. None when the rates seen are too
+    alike to tell."""
+    share = moving_mean(at, failed)
+    # Some services always answer a part of their requests with errors: that is no overload.
+    refusing = share > REFUSING + 2 * np.percentile(share, 10) if len(share) else share > 0
+    found = _refused(rate, served, refusing, latency, samples)
+    if found:
+        return found
+    good = (samples.sum(axis=1) > 0) & (rate > 0) & ~refusing
+    at, rate, latency, samples = at[good], rate[good], latency[good], samples[good]
+    if len(rate) < MIN_SECONDS:
+        return None
+    low, high = np.percentile(rate, [5, 95])
+    if high - low < MIN_SPREAD * high:
+        return None
+    bins = _binned(at, rate, latency, samples)
+    if len(bins.rate) < 3:
+        return None
+    u, sd, least = _busiest(bins)
+    top = float(bins.rate.max())
+    reason = f"latency at {low:.1f} to {high:.1f} rps, the highest {u:.0%} +/- {sd:.0%} busy"
+    weak = sd > _WEAK
+    reason += "; the data tell it weakly" if weak else ""
+    # Rates of a quiet service are off by chance, and its latency is that of single requests: nothing is ruled out.
+    high = top / least if top * WIDTHS[-1] >= _REQUESTS else np.inf
+    return Capacity(top / u, "curve", reason, se=top / u * sd / u, high=high, evidence="latency", weak=weak)
+
+
+def _refused(
+    rate: np.ndarray, served: np.ndarray, refusing: np.ndarray, latency: np.ndarray, samples: np.ndarray
+) -> Capacity | None:
+    """What is served while more is refused, if that is the most that ever was and latency has risen: errors of
+    another kind come at any load."""
+    if refusing.sum() < MIN_SECONDS or (~refusing).sum() < MIN_SECONDS:
+        return None
+    limit = float(np.median(served[refusing]))
+    own = (latency * samples).sum(axis=1) / np.maximum(samples.sum(axis=1), 1e-12)
+    calm, strained = own[~refusing & (own > 0)], own[refusing & (own > 0)]
+    if not len(calm) or not len(strained) or np.median(strained) < 2 * np.percentile(calm, 25):
+        return None
+    if np.median(rate[refusing]) < 1.05 * limit or limit < 0.95 * np.percentile(served[~refusing], 95):
+        return None
+    reason = f"the rate served in {int(refusing.sum())} s in which requests were refused"
+    spread = float(np.std(served[refusing])) / np.sqrt(refusing.sum() / WIDTHS[0])
+    return Capacity(limit, "curve", reason, se=spread, evidence="refusals")
+
+
+def _binned(at: np.ndarray, rate: np.ndarray, latency: np.ndarray, samples: np.ndarray) -> _Bins:
+    """Bins of equally many seconds; weights as in fit.py, with latency over that of the quietest bins as stretch."""
+    edges = np.unique(np.quantile(rate, np.linspace(0, 1, _BINS + 1)[1:-1]))
+    bins, n = np.searchsorted(edges, rate, side="right"), len(edges) + 1
+    seconds = np.bincount(bins, minlength=n)
+    blocks, block = np.unique(at // BLOCK_S, return_inverse=True)
+    cells = np.stack([
+        [np.bincount(block * n + bins, term, len(blocks) * n) for term in (s, s * y)]
+        for s, y in zip(samples.T, latency.T, strict=True)
+    ]).reshape(samples.shape[1], 2, len(blocks), n)  # fmt: skip
+    count, total = np.moveaxis(cells.sum(axis=2), 0, 2)
+    mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+    weight = np.zeros_like(mean)
+    for k in range(samples.shape[1]):
+        seen = count[:, k] > 0
+        if seen.any():
+            y = mean[seen, k]
+            quiet = max(float(np.sort(y)[: max(len(y) // 4, 1)].mean()), 1e-9)
+            own, sums = cells[k][:, :, seen]
+            points = Points(np.maximum(y / quiet, 1), y, 0 * y, count[seen, k], seconds[seen], own, own, sums)
+            variance = fit.scatter(points, y) + y**2 / count[seen, k] + (MODEL_ERROR * y) ** 2
+            weight[seen, k] = 1 / np.maximum(variance, 1e-18)
+    # Classes of one second met the same queue, so they tell of it once, not once each.
+    weight *= count / np.maximum(count.sum(axis=1, keepdims=True), 1e-12)
+    kept = weight.sum(axis=1) > 0
+    rates = np.bincount(bins, rate, n) / np.maximum(seconds, 1)
+    return _Bins(rates[kept], mean[kept], weight[kept])
+
+
+def _busiest(bins: _Bins) -> tuple[float, float, float]:
+    """Mean and standard deviation of the utilisation of the busiest bin, and what it is above of with 97.5 %."""
+    u = bins.rate / bins.rate.max() * BUSIEST[:, None]
+    power = np.sqrt(2 * (np.array(WORKERS) + 1)) - 1
+    wait = u[None] ** power[:, None, None] / (1 - u[None])
+    # In units of what c workers with the own time of the class wait: latency = own * (1 + wait * factor).
+    wait = (wait / np.array(WORKERS)[:, None, None]).reshape(-1, len(bins.rate))
+    cost = _costs(wait, bins)
+    spare = max(int((bins.weight > 0).sum()) - bins.weight.shape[1] - 3, 1)
+    cost = (cost - cost.min()) / max(1.0, float(cost.min()) / spare)
+    likely = np.exp(-(cost + (np.log(FACTORS) / FACTOR_SD) ** 2) / 2).sum(axis=1)
+    by_u = likely.reshape(len(WORKERS), -1).sum(axis=0)
+    by_u /= by_u.sum()
+    mean = float(by_u @ BUSIEST)
+    least = float(BUSIEST[np.searchsorted(np.cumsum(by_u), 0.025)])
+    return mean, float(np.sqrt(by_u @ (BUSIEST - mean) ** 2)), least
+
+
+def _costs(wait: np.ndarray, bins: _Bins) -> np.ndarray:
+    """Weighted squared error of latency = own time of the class + mean own time * factor * wait, for each row of
+    `wait` and each of FACTORS."""
+    total = bins.weight.sum(axis=0)
+    seen = total > 0
+    weight, latency, total = bins.weight[:, seen], bins.latency[:, seen], total[seen]
+    level = (weight * latency).sum(axis=0) / total
+    y = latency - level
+    by_bin, by_y = weight.sum(axis=1), (weight * y).sum(axis=1)
+    class_mean = wait @ weight / total
+    wait_y = (wait @ by_y)[:, None]  # y sums to 0 within a class, so its mean wait does not matter
+    wait_wait = (wait**2 @ by_bin - class_mean**2 @ total)[:, None]
+    mean_level, mean_wait = level @ total / total.sum(), (class_mean @ total / total.sum())[:, None]
+    scale = FACTORS * mean_level / (1 + FACTORS * mean_wait)
+    return float((weight * y**2).sum()) - 2 * scale * wait_y + scale**2 * wait_wait

@@ -1,0 +1,177 @@
+"""Redis: boards that expire, written by several workers. Only this file talks to it.
+
+A worker sets the fields that it owns and removes those that fell silent, also those that a predecessor has left
+behind. What nobody owns is pruned by its age. A board that cannot be written is dropped, the next one is due within a
+second.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from redis.exceptions import ConnectionError as Disconnected
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as TimedOut
+from spillway_contracts import names, redis_client
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
+
+from spillway_streams.process.counters import Counters
+from spillway_streams.process.health import Status
+
+Entry = LoadBoardEntry | DemandEntry | NetworkEntry | UnknownEntry
+Owns = Callable[[str, str], bool]  # (key, field) -> whether the field is this worker's
+
+# Removes fields that still are what was read: their owner may have come back meanwhile.
+_REMOVE = """
+local removed = 0
+for i = 1, #ARGV, 2 do
+  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
+    removed = removed + redis.call('HDEL', KEYS[1], ARGV[i])
+  end
+end
+return removed"""
+
+
+def _nobody(*_: str) -> bool:
+    return False
+
+
+class Boards:
+    NAME = "redis"
+
+    def __init__(
+        self,
+        url: str,
+        expiry_s: float,
+        hold_s: float,
+        status: Status,
+        options: Mapping[str, Any] | None = None,
+        counters: Counters | None = None,
+    ) -> None:
+        """A key expires after `expiry_s` without a write, a field that nobody owns or keeps once it is `hold_s` older
+        than the newest one. `options`: of the connection, beside the url."""
+        self._redis = redis_client.connect(url, socket_timeout=2, socket_connect_timeout=2, **(options or {}))
+        self._expiry_s, self._hold_s = expiry_s, hold_s
+        self._status = status
+        self._counters = counters or Counters()
+        self._refused = ""  # why a placement could not be read
+        self._mine: dict[str, set[str]] = {}
+        self._pruned_at = 0.0
+
+    async def reach(self) -> None:
+        """Nothing to write; only sees whether Redis is there."""
+        await self._try({})
+
+    async def placement(self, clusters: Iterable[str]) -> dict[str, bytes | None]:
+        """By cluster: JSON of Heartbeat, None where no relay reports, or nobody can say. What Redis refuses is counted, and
+        shown as a problem until it no longer does."""
+        keys = {cluster: names.REDIS_KEY_PLACEMENT.format(cluster=cluster) for cluster in clusters}
+        try:
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for key in keys.values():
+                    pipe.get(key)
+                found = await pipe.execute(raise_on_error=False)
+        except (Disconnected, TimedOut, OSError):  # `put` says that Redis is away
+            return dict.fromkeys(keys)
+        except RedisError as error:
+            found = [error] * len(keys)
+        refused = {cluster: e for cluster, e in zip(keys, found, strict=True) if isinstance(e, RedisError)}
+        self._counters.add("placement_refused", len(refused))
+        why = (f"{keys[cluster]}: {type(e).__name__}: {e}" for cluster, e in refused.items())
+        self._refused = next(why, "")
+        return {c: None if c in refused else text for c, text in zip(keys, found, strict=True)}
+
+    async def put(
+        self, boards: Mapping[str, Mapping[str, Entry]], owns: Owns = _nobody, keeps: Owns = _nobody
+    ) -> None:
+        """Sets these fields of each key's hash, and removes those of ours that are not among them any more, all
+        at once, so that no reader sees half a board. `owns`: fields that are ours whoever wrote them; `keeps`: fields
+        that no age makes old."""
+        before = self._mine
+        silent = {key: mine - set(boards.get(key, ())) for key, mine in before.items()}
+        if await self._try(boards, silent, owns, keeps) and self._mine is before:  # else forgotten meanwhile
+            self._mine = {key: set(entries) for key, entries in boards.items() if entries}
+
+    def forget(self) -> None:
+        """Fields may belong to another worker from now on: they are not ours to remove."""
+        self._mine = {}
+
+    async def _try(
+        self,
+        boards: Mapping[str, Mapping[str, Entry]],
+        silent: Mapping[str, set[str]] | None = None,
+        owns: Owns = _nobody,
+        keeps: Owns = _nobody,
+    ) -> bool:
+        try:
+            await self._write(boards, silent or {})
+            if boards and time.monotonic() - self._pruned_at >= self._expiry_s / 3:
+                self._pruned_at = time.monotonic()
+                for key, entries in boards.items():
+                    await self._prune(key, set(entries), owns, keeps)
+        except (RedisError, OSError) as error:
+            self._status.failed(self.NAME, f"{type(error).__name__}: {error}")
+            if "WRONGTYPE" in str(error):
+                await self._remove_others(boards)
+            return False
+        if self._refused:
+            self._status.failed(self.NAME, self._refused)
+        else:
+            self._status.ok(self.NAME)
+        return True
+
+    async def _write(self, boards: Mapping[str, Mapping[str, Entry]], silent: Mapping[str, set[str]]) -> None:
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.ping()
+            for key, fields in silent.items():
+                if fields:
+                    pipe.hdel(key, *sorted(fields))
+            for key, entries in boards.items():
+                if entries:
+                    pipe.hset(key, mapping={name: entry.to_json() for name, entry in entries.items()})
+                    pipe.pexpire(key, int(self._expiry_s * 1000))
+            await pipe.execute()
+
+    async def _remove_others(self, keys: Iterable[str]) -> None:
+        """Removes keys that are no hashes: nobody can read or write them, and they do not expire."""
+        try:
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for key in keys:
+                    pipe.hget(key, "")
+                found = await pipe.execute(raise_on_error=False)
+            for key, reply in zip(keys, found, strict=True):
+                if isinstance(reply, RedisError):
+                    await self._redis.pexpire(key, 0)
+        except (RedisError, OSError):
+            pass  # tried again at the next turn
+
+    async def _prune(self, key: str, current: set[str], owns: Owns, keeps: Owns) -> None:
+        fields = await self._redis.hgetall(key)
+        stale = {
+            name: text
+            for name, text in stale_fields(fields, self._hold_s).items()
+            if _at(text) == -math.inf or not keeps(key, name.decode(errors="replace"))
+        }
+        for name in current:
+            stale.pop(name.encode(), None)
+        for name in fields.keys() - {field.encode() for field in current}:
+            if owns(key, name.decode(errors="replace")):
+                stale[name] = fields[name]
+        if stale:
+            await self._redis.eval(_REMOVE, 1, key, *(part for field in stale.items() for part in field))
+
+
+def stale_fields(fields: Mapping[bytes, bytes], hold_s: float) -> dict[bytes, bytes]:
+    """Fields of a board whose `at` is more than `hold_s` behind the newest one, or cannot be read."""
+    ats = {name: _at(text) for name, text in fields.items()}
+    newest = max(ats.values(), default=0.0)
+    return {name: fields[name] for name, at in ats.items() if at < newest - hold_s}
+
+
+def _at(text: bytes) -> float:
+    try:
+        return float(json.loads(text)["at"])
+    except (ValueError, TypeError, KeyError):
+        return -math.inf

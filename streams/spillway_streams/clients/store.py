@@ -1,0 +1,126 @@
+"""ClickHouse: columnar inserts and the few reads that rebuild state. Only this file talks to it."""
+
+import asyncio
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from clickhouse_driver import Client
+from clickhouse_driver.errors import ServerException
+
+from spillway_streams.batches import blocks, sifting
+from spillway_streams.batches.sifting import Block, Refused, RefusedRows
+from spillway_streams.process import backoff
+from spillway_streams.process.counters import Counters
+from spillway_streams.process.health import Status
+
+_SETTINGS = {
+    "connect_timeout": 3,
+    "send_receive_timeout": 15,
+    "sync_request_timeout": 3,
+    # Tables are partitioned by day, and one message may hold any days: a bound would refuse it for ever.
+    "max_partitions_per_insert_block": 0,
+}
+# What rows alone can cause: text that is no number or date, a size that does not fit, a violated constraint,
+# NULL where none may be, values out of bounds. All else may pass: an outage, a table or a type that a migration has yet
+# to make.
+_OF_ROWS = frozenset({6, 69, 70, 117, 131, 321, 349, 395, 469})
+_BEFORE_SENDING = (struct.error, OverflowError, UnicodeEncodeError)
+
+
+def connect(url: str) -> Client:
+    return Client.from_url(
+        url + ("&" if "?" in url else "?") + "&".join(f"{k}={v}" for k, v in _SETTINGS.items())
+    )
+
+
+class Store:
+    """One connection, used by one task at a time from a thread, renewed after every error. A thread cannot be
+    cancelled: it keeps its connection, and whoever comes next gets another."""
+
+    NAME = "clickhouse"
+
+    def __init__(self, url: str, status: Status, counters: Counters | None = None) -> None:
+        self._url = url
+        self._status = status
+        self._counters = counters  # of the rows that the server has, by table
+        self._client: Client | None = None
+        self._lock = asyncio.Lock()
+
+    async def insert(
+        self,
+        table: str,
+        names: Sequence[str],
+        rows: Sequence[tuple] | Callable[[], Sequence[tuple]],
+        refused: Refused,
+    ) -> None:
+        """Inserts rows into a table; returns once the server has them, however long that takes, or `refused` was told
+        of those that it will never take. Rows that are a function are made anew for each attempt.
+
+        The same rows may arrive twice when an answer is lost; the tables are made for that.
+        """
+        if rows:
+            sql = f"INSERT INTO {table} ({', '.join(f'`{name}`' for name in names)}) VALUES"
+
+            def execute(client: Client, some: list[Block]) -> None:
+                [own] = some
+                client.execute(sql, list(own() if callable(own) else own))
+
+            await self._insert(table, names, [rows], execute, refused)
+
+    async def insert_columns(self, table: str, batches: list[dict[str, Any]], refused: Refused) -> None:
+        """As insert, in one INSERT, for batches of numpy arrays and Strings by name: the way for many rows."""
+        if batches := [batch for batch in batches if batch and len(next(iter(batch.values())))]:
+
+            def execute(client: Client, some: list[Block]) -> None:
+                blocks.insert(client, table, some)
+
+            await self._insert(table, list(batches[0]), batches, execute, refused)
+
+    async def _insert(
+        self,
+        table: str,
+        names: Sequence[str],
+        found: Sequence[Block],
+        execute: Callable[[Client, list[Block]], None],
+        refused: Refused,
+    ) -> None:
+        async def put(some: list[Block]) -> None:
+            await self._until_done(lambda client: execute(client, some), RefusedRows)
+            if self._counters is not None:
+                self._counters.add(f"stored_rows: {table}", sum(map(sifting.length, some)))
+
+        await sifting.insert(table, names, list(found), put, refused)
+
+    async def select(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple]:
+        """Rows of a query (as columns), repeated until the server answers."""
+        return await self._until_done(lambda client: client.execute(sql, parameters, columnar=True))
+
+    async def reach(self) -> None:
+        await self.select("SELECT 1")
+
+    async def _until_done(self, work: Any, give_up: type[Exception] | tuple = ()) -> Any:
+        async with self._lock:
+            return await backoff.until_done(lambda: self._attempt(work), self.NAME, self._status, give_up)
+
+    async def _attempt(self, work: Any) -> Any:
+        client, self._client = self._client, None
+        try:
+            client, result = await asyncio.to_thread(self._run, client, work)
+        except _BEFORE_SENDING as error:
+            raise RefusedRows(f"{type(error).__name__}: {error}") from error
+        except ServerException as error:
+            if error.code in _OF_ROWS:
+                raise RefusedRows(str(error)) from error
+            raise
+        self._client = client
+        return result
+
+    def _run(self, client: Client | None, work: Any) -> tuple[Client, Any]:
+        if client is None:
+            client = connect(self._url)
+        try:
+            return client, work(client)
+        except Exception:
+            client.disconnect()
+            raise

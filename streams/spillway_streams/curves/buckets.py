@@ -1,0 +1,65 @@
+"""Exclusive time by utilisation, in ten buckets (SLATE 4.2). Pure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from spillway_contracts import names
+
+from spillway_streams.curves.fit import Points
+
+N_BUCKETS = names.VALUE_BUCKET_COUNT
+BLOCK_S = 20  # seconds in a block: waiting times are correlated within it, hardly from one to the next
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Arrays of N_BUCKETS: means of utilisation, of stretch 1 / (1 - u) and of exclusive time (ms), its standard
+    deviation, samples and seconds; empty buckets hold zeros. `blocks` (blocks, N_BUCKETS, 3): samples, and sums over
+    them of stretch and of exclusive time, by stretch of time."""
+
+    utilisation: np.ndarray
+    stretch: np.ndarray
+    exclusive_ms: np.ndarray
+    sd_ms: np.ndarray
+    samples: np.ndarray
+    seconds: np.ndarray
+    blocks: np.ndarray
+
+    def filled(self, at_least: int) -> frozenset[int]:
+        return frozenset(np.flatnonzero(self.samples >= at_least).tolist())
+
+    def points(self, used: list[int]) -> Points:
+        blocks = self.blocks[:, used]
+        blocks = blocks[blocks[:, :, 0].sum(axis=1) > 0]
+        return Points(
+            self.stretch[used], self.exclusive_ms[used], self.sd_ms[used], self.samples[used], self.seconds[used],
+            *np.moveaxis(blocks, 2, 0),
+        )  # fmt: skip
+
+
+def collect(
+    block: np.ndarray, u: np.ndarray, exclusive_ms: np.ndarray, sd_ms: np.ndarray, samples: np.ndarray
+) -> Buckets:
+    """Buckets of seconds (n,): which block of time each is in (any integers), utilisation, mean exclusive time, its
+    spread within the second, and samples. Seconds without samples are left out."""
+    good = samples > 0
+    block, u, exclusive_ms, sd_ms, samples = (v[good] for v in (block, u, exclusive_ms, sd_ms, samples))
+    bins = np.minimum((u * N_BUCKETS).astype(int), N_BUCKETS - 1)
+    names_, index = np.unique(block, return_inverse=True)
+    cell, cells = index * N_BUCKETS + bins, len(names_) * N_BUCKETS
+    stretch = 1 / (1 - u)
+    terms = (samples, samples * stretch, samples * exclusive_ms)
+    blocks = np.stack([np.bincount(cell, term, cells) for term in terms], axis=1).reshape(-1, N_BUCKETS, 3)
+    n, whole_stretch, whole_ms = blocks.sum(axis=0).T
+    whole = np.maximum(n, 1e-12)
+    mean = whole_ms / whole
+    square = np.bincount(bins, samples * (sd_ms**2 + exclusive_ms**2), N_BUCKETS) / whole
+    return Buckets(
+        utilisation=np.bincount(bins, samples * u, N_BUCKETS) / whole,
+        stretch=whole_stretch / whole,
+        exclusive_ms=mean,
+        sd_ms=np.sqrt(np.maximum(square - mean**2, 0)),
+        samples=n,
+        seconds=np.bincount(bins, minlength=N_BUCKETS).astype(float),
+        blocks=blocks,
+    )

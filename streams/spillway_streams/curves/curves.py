@@ -1,0 +1,196 @@
+"""The two-stage update of a curve (SLATE 4.2, "Continuous Model Update"). Pure.
+
+prior    fewer than three utilisation buckets are filled: the M/M/1 identity, b = 0
+retrain  a full fit: the first one as soon as three buckets are filled; again whenever buckets are
+         filled that it had not seen, or the capacity that utilisation is a share of has moved; and
+         once every bucket, or every one that the service reaches, has enough fresh samples: over all
+         data while old and new agree, over the fresh alone, the old forgotten, when they do not
+shift    otherwise: the shape stays, b moves by the mean prediction error of the recent buckets, less
+         what chance explains of it; without recent samples it goes back to what was fitted
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spillway_streams.curves import fit
+from spillway_streams.curves.buckets import N_BUCKETS, Buckets
+
+FIRST_FIT_BUCKETS = 3
+CAPACITY_MOVED = 0.1  # relative: a shape fitted against another capacity is a shape over another axis
+CHANCE = 3.0  # standard errors: a prediction error below is no reason to shift
+CHANGED = 9.0  # mean squared prediction error of fresh buckets, in units of its variance: no chance
+_BLOCKS = 10  # of time: fewer tell little of how much a queue's latency scatters
+LONG_AGO = int(np.iinfo(np.int64).min)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A version of one class's curve and what it rests on. `base_b_ms` is b before any shift."""
+
+    a_ms: float
+    b_ms: float
+    a_se_ms: float
+    b_se_ms: float
+    u_min: float
+    u_max: float
+    samples: int
+    rmse_ms: float
+    phase: str
+    reason: str
+    base_b_ms: float
+    filled: frozenset[int] = frozenset()
+    fresh_from: int = LONG_AGO  # Unix second from which samples are used
+    retrained_at: int = LONG_AGO  # of the last retrain: later samples are fresh
+    capacity_rps: float = 0.0  # of one pod, mean over clusters, as of the fit; 0: not known
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Buckets of one class. `kept`: since the Unix second `since`, older ones are forgotten; of these `before` the last
+    retrain, and `fresh` since it; `recent`: the last minute or so, with `heard` samples, those in overload too."""
+
+    kept: Buckets
+    before: Buckets
+    fresh: Buckets
+    recent: Buckets
+    heard: int
+    since: int = LONG_AGO
+
+
+def update(curve: Curve | None, seen: Evidence, now: int, at_least: int, capacity_rps: float) -> Curve | None:
+    """The next version. now: Unix second; at_least: samples that fill a bucket; capacity_rps: of one pod, mean over
+    clusters: what utilisation is a share of. None while there is nothing to say."""
+    filled = seen.kept.filled(at_least)
+
+    def retrained(reason: str, at: int = now, since: int = seen.since, data: Buckets = seen.kept) -> Curve:
+        found = _fitted(data, data.filled(at_least), reason)
+        return replace(found, fresh_from=since, retrained_at=at, capacity_rps=capacity_rps)
+
+    if curve is None or curve.phase == "prior":
+        if len(filled) >= FIRST_FIT_BUCKETS:
+            return retrained(f"first fit: {len(filled)} of {N_BUCKETS} buckets filled")
+        if not seen.kept.samples.sum():
+            return curve
+        return replace(_prior(seen.kept, len(filled), at_least), fresh_from=seen.since)
+    moved = (
+        curve.capacity_rps and abs(capacity_rps - curve.capacity_rps) > CAPACITY_MOVED * curve.capacity_rps
+    )
+    if len(filled) >= FIRST_FIT_BUCKETS and moved:
+        reason = f"capacity of a pod moved from {curve.capacity_rps:.1f} to {capacity_rps:.1f} req/s"
+        return retrained(reason, curve.retrained_at)  # another axis for the same data: none is older for it
+    if reason := _renewed(curve, seen, at_least):
+        if (change := _change(curve, seen, at_least)) > CHANGED:
+            reason += f", {change:.0f} times further from the old than chance explains: they are forgotten"
+            return retrained(reason, since=curve.retrained_at, data=seen.fresh)
+        return retrained(f"{reason}, which agree with the old")
+    if filled > curve.filled:
+        return retrained(f"{len(filled - curve.filled)} more buckets filled")
+    return _shift(curve, seen, at_least)
+
+
+def _renewed(curve: Curve, seen: Evidence, at_least: int) -> str:
+    """Why fresh data cover all that is known: every bucket, or every one that the curve rests on, those with half as
+    many samples as it. SLATE waits for all ten; a service that never leaves the middle would keep its first shape."""
+    fresh = seen.fresh.filled(at_least)
+    if len(fresh) == N_BUCKETS:
+        return "every bucket has fresh data"
+    enough = 2 * seen.fresh.samples.sum() >= min(curve.samples, seen.kept.samples.sum())
+    if len(fresh) >= FIRST_FIT_BUCKETS and fresh >= curve.filled and enough:
+        return f"every one of the {len(fresh)} buckets that are reached has fresh data"
+    return ""
+
+
+def _change(curve: Curve, seen: Evidence, at_least: int) -> float:
+    """Mean squared difference of fresh from older data in the buckets that both fill, in units of its variance."""
+    both = sorted(seen.fresh.filled(at_least) & seen.before.filled(at_least))
+    if not both:
+        return np.inf if seen.before.samples.sum() == 0 else 0.0
+    new, old = seen.fresh.points(both), seen.before.points(both)
+    difference = new.latency - old.latency - curve.a_ms * (new.stretch - old.stretch)
+    variance = fit.scatter(new, new.latency) + fit.scatter(old, old.latency)
+    return float(np.mean(difference**2 / (variance + (fit.MODEL_ERROR * old.latency) ** 2)))
+
+
+def _prior(buckets: Buckets, filled: int, at_least: int) -> Curve:
+    seen = buckets.samples > 0
+    u, mean, n = buckets.utilisation[seen], buckets.exclusive_ms[seen], buckets.samples[seen]
+    a = float(np.average(mean / buckets.stretch[seen], weights=n))
+    error = mean - a * buckets.stretch[seen]
+    return Curve(
+        a_ms=a,
+        b_ms=0.0,
+        a_se_ms=a,
+        b_se_ms=a,
+        u_min=float(u.min()),
+        u_max=float(u.max()),
+        samples=int(n.sum()),
+        rmse_ms=float(np.sqrt(np.average(error**2, weights=n))),
+        phase="prior",
+        reason=f"M/M/1 with b = 0: {filled} of {N_BUCKETS} buckets hold {at_least} samples, a fit needs "
+        f"{FIRST_FIT_BUCKETS}",
+        base_b_ms=0.0,
+    )
+
+
+def _fitted(buckets: Buckets, filled: frozenset[int], reason: str) -> Curve:
+    used = sorted(filled)
+    u, samples = buckets.utilisation[used], buckets.samples[used]
+    found = fit.fit(buckets.points(used))
+    return Curve(
+        a_ms=found.a,
+        b_ms=found.b,
+        a_se_ms=found.a_se,
+        b_se_ms=found.b_se,
+        u_min=float(u.min()),
+        u_max=float(u.max()),
+        samples=int(samples.sum()),
+        rmse_ms=found.rmse,
+        phase="retrain",
+        reason=reason,
+        base_b_ms=found.b,
+        filled=filled,
+    )
+
+
+def _shift(curve: Curve, seen: Evidence, at_least: int) -> Curve:
+    recent = seen.recent
+    used = sorted(recent.filled(at_least))
+    if not used:
+        # Half as many, so that a class that hovers about the limit does not flicker.
+        silent = 2 * seen.heard < at_least and curve.phase == "shift"
+        reason = "hardly any sample is recent: as it was fitted"
+        return replace(curve, b_ms=curve.base_b_ms, reason=reason) if silent else curve
+    u, points = recent.utilisation[used], recent.points(used)
+    unshifted = curve.a_ms * points.stretch + curve.base_b_ms
+    chance = fit.scatter(points, unshifted, _scale(seen, at_least))
+    weight = 1 / (chance + (fit.MODEL_ERROR * points.latency) ** 2 + 1e-18)
+    error = float(np.average(points.latency - unshifted, weights=weight))
+    se = float(np.sqrt(np.sum(weight**2 * chance)) / weight.sum())
+    b = max(curve.base_b_ms + _beyond_chance(error, se), -curve.a_ms)
+    residual = points.latency - curve.a_ms * points.stretch - b
+    return replace(
+        curve,
+        b_ms=b,
+        u_min=min(curve.u_min, float(u.min())),
+        u_max=max(curve.u_max, float(u.max())),
+        rmse_ms=float(np.sqrt(np.average(residual**2, weights=points.samples))),
+        phase="shift",
+        reason=f"{len(used)} of {N_BUCKETS} buckets are fresh, {error:+.3f} ms ({abs(error) / max(se, 1e-9):.1f} "
+        f"standard errors) off: shifted by {b - curve.base_b_ms:+.3f} ms",
+    )
+
+
+def _scale(seen: Evidence, at_least: int) -> float:
+    """How much the queue's latency scatters: from what the curve rests on, which a change since then has not touched.
+    A minute itself holds three blocks, and its error is as often small as it is large."""
+    enough = len(seen.before.blocks) >= _BLOCKS and seen.before.filled(at_least)
+    data = seen.before if enough else seen.kept
+    points = data.points(sorted(data.filled(at_least)))
+    return fit.scatter_scale(points, points.latency)
+
+
+def _beyond_chance(error: float, se: float) -> float:
+    """The part of an error that is no chance: nothing within CHANCE standard errors, nearly all of what is twice that
+    (a positive-part James-Stein factor; its fourth power is nearer to all or nothing)."""
+    return error * max(0.0, 1 - (CHANCE * se / error) ** 4) if error else 0.0

@@ -1,0 +1,133 @@
+"""The call graph: calls per request, their outcome and bytes, network time per cluster pair. Pure.
+
+Sums per event second, so neither arrival order nor batch limits change a result.
+"""
+
+from collections import defaultdict
+
+import numpy as np
+from spillway_contracts.hot_state import NetworkEntry
+
+from spillway_streams.batches.columns import Columns, length
+from spillway_streams.batches.parts import Parts, column_of, fold
+from spillway_streams.graph import network
+from spillway_streams.load.recent import Recent
+from spillway_streams.process.counters import Counters
+
+CALL_RATIOS = (
+    "window_end", "input_window", "source_class", "source_service", "class", "service", "calls_per_request",
+    "request_bytes", "response_bytes", "samples", "probability", "success_rate",
+)  # fmt: skip
+NETWORK_TIMES = (
+    "window_end", "source_cluster", "destination_cluster", "mean_ms", "p50_ms", "p99_ms", "samples",
+)  # fmt: skip
+EDGE_PARTS = (
+    "at", "source_class", "source_service", "class", "service", "source_cluster", "cluster", "calls", "failed",
+    "request_bytes", "response_bytes", "samples", "callers",
+)  # fmt: skip
+NETWORK_PARTS = ("at", "source_cluster", "destination_cluster", "bucket", "calls", "time_us")
+CALL_COLUMNS = frozenset({"started_at", "class", "adjusted_count"})
+EDGE_COLUMNS = frozenset({
+    "started_at", "trace_id", "source_class", "source_service", "class", "destination_service", "source_cluster",
+    "destination_cluster", "failed", "request_bytes", "response_bytes", "adjusted_count",
+})  # fmt: skip
+_CALLS, _FAILED, _SENT, _GOT, _SAMPLES, _CALLERS = range(6)
+
+
+def request_parts(calls: Columns) -> Parts:
+    """Requests served per second and class, of a batch of calls; key: (class,)."""
+    return fold(calls["started_at"] // 1_000_000, (calls["class"],), (calls["adjusted_count"],))
+
+
+def edge_parts(edges: Columns) -> Parts:
+    """Parts of a batch of edges (columns.EDGES); columns() are in the order of EDGE_PARTS. Calls whose caller is
+    not known, because its server span is missing, are edges of nothing and left out."""
+    by = (
+        "source_class",
+        "source_service",
+        "class",
+        "destination_service",
+        "source_cluster",
+        "destination_cluster",
+    )
+    rows = ~(edges["source_class"] == "")
+    edges = {name: column if rows.all() else column[rows] for name, column in edges.items()}
+    weight = edges["adjusted_count"]
+    terms = (
+        weight, np.where(edges["failed"], weight, 0.0), weight * edges["request_bytes"],
+        weight * edges["response_bytes"], np.ones(len(weight)), weight * _firsts(edges),
+    )  # fmt: skip
+    return fold(edges["started_at"] // 1_000_000, [edges[name] for name in by], terms)
+
+
+def _firsts(edges: Columns) -> np.ndarray:
+    """1.0 for the first row in which a trace's source class makes a call of a class, else 0.0; (rows,)."""
+    n = length(edges)
+    traces: dict[str, int] = {}
+    codes = np.array([traces.setdefault(t, len(traces)) for t in edges["trace_id"].tolist()], dtype=np.int64)
+    source, target = edges["source_class"], edges["class"]
+    pairs = (codes * len(source.values) + source.codes) * len(target.values) + target.codes
+    firsts = np.zeros(n)
+    firsts[np.unique(pairs, return_index=True)[1]] = 1.0
+    return firsts
+
+
+def network_parts(batch: Columns) -> Parts:
+    """Parts of a batch of columns.NETWORK; columns() are in the order of NETWORK_PARTS."""
+    by = (batch["source_cluster"], batch["destination_cluster"], batch["bucket"])
+    return fold(batch["at"], by, (batch["calls"], batch["time_us"]))
+
+
+def restored(columns: list[list], names: int) -> Parts:
+    """Parts from columns of edge_parts or network_parts: second, `names` columns of the key, sums."""
+    at, *rest = columns
+    by = [column_of([*column]) for column in rest[:names]]
+    return fold(np.array(at, np.int64), by, [np.array(column, float) for column in rest[names:]])
+
+
+class CallGraph:
+    """Sums of the newest `memory` seconds that have data, of at most `max_keys` edges."""
+
+    def __init__(self, memory: int, max_keys: int, counters: Counters) -> None:
+        self._counters = counters
+        self.requests = Recent("requests", 1, memory, max_keys, counters)
+        self.edges = Recent("edges", len(EDGE_PARTS) - 7, memory, max_keys, counters)
+        self.network = Recent("network", 2, memory, max_keys, counters)
+
+    def call_ratios(self, first: int, end: int, window_end_ms: int) -> list[tuple]:
+        """Rows in the order of CALL_RATIOS over the event seconds first <= s < end, all clusters together."""
+        requests = self.requests.total(first, end)
+        edges: dict[tuple, np.ndarray] = defaultdict(lambda: np.zeros(6))
+        for (source, caller, class_id, service, _, _), sums in self.edges.total(first, end).items():
+            edges[source, caller, class_id, service] += sums
+        rows = []
+        for (source, caller, class_id, service), sums in sorted(edges.items()):
+            served = float(requests[(source,)][0]) if (source,) in requests else 0.0
+            if served <= 0:
+                self._counters.add("edges_without_requests", int(sums[_SAMPLES]))
+                continue
+            calls, failed, sent, got, samples, callers = (float(value) for value in sums)
+            rows.append((
+                window_end_ms, f"{first * 1000}-{end * 1000}", source, caller, class_id, service, calls / served,
+                sent / calls, got / calls, int(samples), min(callers / served, 1.0), 1 - failed / calls,
+            ))  # fmt: skip
+        return rows
+
+    def network_times(self, first: int, end: int, window_end_ms: int) -> list[tuple]:
+        """Rows in the order of NETWORK_TIMES, one per ordered pair of clusters seen; samples count calls."""
+        pairs: dict[tuple, dict[int, np.ndarray]] = defaultdict(dict)
+        for (here, there, bucket), sums in self.network.total(first, end).items():
+            pairs[here, there][bucket] = sums
+        rows = []
+        for (here, there), buckets in sorted(pairs.items()):
+            found = network.summary(buckets)
+            rows.append((window_end_ms, here, there, *found))
+        return rows
+
+
+def network_board(rows: list[tuple], end: int) -> dict[str, NetworkEntry]:
+    """Entries of the Redis hash, from rows of network_times."""
+    return {
+        f"{here}>{there}": NetworkEntry(at=float(end), mean_ms=mean, samples=samples)
+        for _, here, there, mean, _, _, samples in rows
+    }

@@ -1,0 +1,39 @@
+"""The class rules that are in force: read from ClickHouse often enough that none is missed."""
+
+import time
+
+from spillway_streams.clients.store import Store
+from spillway_streams.ingest.shard import Rules
+
+PERIOD_S = 2.0
+# A table read less than this before the time of a tick has all its rules: see DELAY_MS in classes/rules.py.
+FRESH_MS = 8_000
+# What began before the oldest message is in force at most: of each key the newest then.
+_SQL = """
+SELECT toUnixTimestamp64Milli(effective_from), service, method, template, becomes, kind
+FROM class_rules FINAL
+WHERE effective_from > now64(3) - toIntervalSecond(%(oldest_s)s)
+   OR (service, method, template, kind IN ('pinned', 'unpinned'), effective_from) IN (
+       SELECT service, method, template, kind IN ('pinned', 'unpinned'), max(effective_from)
+       FROM class_rules WHERE effective_from <= now64(3) - toIntervalSecond(%(oldest_s)s) GROUP BY 1, 2, 3, 4)
+ORDER BY effective_from, service, method, template, kind, becomes"""
+_ANY_AGE_S = 10 * 365 * 86_400
+
+
+class RulesReader:
+    """The rules of as long ago as there are messages, `oldest_s` (None: any time): a replay applies what was in force
+    then."""
+
+    def __init__(self, store: Store, oldest_s: int | None) -> None:
+        self._store = store
+        self._parameters = {"oldest_s": min(oldest_s or _ANY_AGE_S, _ANY_AGE_S)}
+        self._read_ms = 0
+
+    def is_fresh(self, clock_ms: int) -> bool:
+        return self._read_ms >= clock_ms - FRESH_MS
+
+    async def read(self) -> Rules:
+        began = int(time.time() * 1000)
+        columns = await self._store.select(_SQL, self._parameters)
+        self._read_ms = began
+        return [*zip(*columns, strict=True)]

@@ -1,0 +1,71 @@
+"""What one flush brings to Kafka and ClickHouse: all of it, in order, before anything is committed."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+
+from spillway_contracts import names
+from spillway_native import Batch, Closed
+
+from spillway_streams.batches import columns, native_batch
+from spillway_streams.batches.columns import Columns, Schema
+from spillway_streams.clients.sending import DeadLetters, Message, Sender
+from spillway_streams.clients.store import Store
+from spillway_streams.process.counters import Counters
+
+# Of each batch its schema, the topic that it goes to, and whether it is a table of ClickHouse.
+_BATCHES = {
+    "calls": (columns.CALLS, names.KAFKA_TOPIC_CALLS, True),
+    "edges": (columns.EDGES, names.KAFKA_TOPIC_EDGES, True),
+    "network": (columns.NETWORK, names.KAFKA_TOPIC_NETWORK, False),
+    "spans": (columns.SPANS, None, True),
+}
+
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+def headers(source: int, sequence: int) -> Headers:
+    """Which batch this is: a repeat has the same."""
+    return (
+        (names.KAFKA_HEADER_SOURCE, b"%d" % source),
+        (names.KAFKA_HEADER_SEQUENCE, b"%d" % sequence),
+    )
+
+
+def to_messages(schema: Schema, topic: str, source: int, batch: Batch, rows: Columns) -> Iterator[Message]:
+    for sequence, partition, payload in native_batch.messages(schema, batch, rows):
+        yield Message(topic, payload, partition, headers(source, sequence))
+
+
+class Outputs:
+    """Collects what closed, then stores it."""
+
+    def __init__(self, sender: Sender, letters: DeadLetters, store: Store, counters: Counters) -> None:
+        self._sender, self._letters, self._store, self._counters = sender, letters, store, counters
+        self._messages: dict[tuple[str, int | None], list[Message]] = defaultdict(list)
+        self._blocks: dict[str, list[Columns]] = defaultdict(list)
+
+    def add(self, source: int, closed: Closed) -> None:
+        """What closed in one partition of otlp_spans; rows of one call are of later ticks than those before."""
+        for name, (schema, topic, is_table) in _BATCHES.items():
+            batch = getattr(closed, name)
+            if not batch.rows:
+                continue
+            rows = native_batch.read(schema, batch)
+            if topic:
+                for message in to_messages(schema, topic, source, batch, rows):
+                    self._messages[message.topic, message.partition].append(message)
+            if is_table:
+                self._blocks[name].append(rows)
+            self._counters.add(name, batch.rows)
+        self._counters.add("traces", closed.traces)
+
+    async def store(self) -> None:
+        """Returns when Kafka and ClickHouse have everything."""
+        sends = [self._sender.in_order(messages, self._letters) for messages in self._messages.values()]
+        await asyncio.gather(self._insert(), *sends)
+
+    async def _insert(self) -> None:
+        for table, blocks in self._blocks.items():
+            await self._store.insert_columns(table, blocks, self._letters.refused)

@@ -1,0 +1,122 @@
+"""One partition of otlp_spans in this worker: its native engine, and where reading and committing are."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from spillway_native import Closed, Partition, PayloadError
+
+from spillway_streams.batches.marks import HOT_MS, Coverage
+from spillway_streams.clients.transport import Progress, Start
+from spillway_streams.ingest.offsets import Offsets, noted
+from spillway_streams.process.config import TICK_MS, ExclusiveSettings
+
+log = logging.getLogger("spillway.shard")
+Rules = list[tuple[int, str, str, str, str, str]]
+MAX_ROWS = 100_000  # of one flush, or a tick of each partition: rows exist four times until they are stored
+
+
+class NativeError(Exception):
+    """The native code failed in a way that it does not document: a panic, or an error of its own."""
+
+
+def is_panic(error: BaseException) -> bool:
+    """A Rust panic is a BaseException, of a class that cannot be imported."""
+    return type(error).__name__ == "PanicException"
+
+
+@contextmanager
+def _native() -> Iterator[None]:
+    """What the engine raises without documenting it becomes a NativeError."""
+    try:
+        yield
+    except PayloadError:
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception) or is_panic(error):
+            raise NativeError(f"{type(error).__name__}: {error}") from error
+        raise
+
+
+@dataclass
+class Rejected:
+    """Spans that were set aside: a payload of their own, and why."""
+
+    reason: str
+    payload: bytes
+    spans: int
+
+
+@dataclass
+class Shard:
+    """State is a function of the partition's log: it stays right when the partition was another's for a while."""
+
+    engine: Partition
+    offsets: Offsets
+    lettered: int  # dead letters of messages before this offset are delivered
+    done: int = -1  # messages before this offset are done: what came of them is stored
+    committed: int = -1
+    coverage: Coverage = field(default_factory=Coverage)  # of the arrivals
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # the engine works for one at a time
+
+    def take(
+        self, payload: bytes, offset: int, timestamp_ms: int, cluster: str | None = None
+    ) -> list[Rejected]:
+        """Spans of this cluster; None: of those that they name. PayloadError: no spans at all; NativeError: the engine
+        must be replaced."""
+        now_ms = round(time.time() * 1000)
+        self.coverage.took(offset, timestamp_ms / 1000, now_ms - timestamp_ms < HOT_MS)
+        with _native():
+            found = self.engine.add(payload, offset, timestamp_ms, now_ms, cluster)
+            return [Rejected(*one) for one in found]
+
+    def idle(self, progress: Progress | None, clock_skew_ms: int) -> None:
+        """Moves the clock on while there is nothing to read, never past a message that could still come."""
+        if progress and self.offsets.next_offset >= progress.end:
+            self.engine.advance(progress.at_ms - clock_skew_ms)
+            self.coverage.idle(self.offsets.next_offset, (progress.at_ms - clock_skew_ms) / 1000)
+
+    def close(self, max_rows: int) -> Closed | None:
+        """What is due, oldest first: about so many rows, whole ticks. NativeError: the engine must be replaced."""
+        with _native():
+            return self.engine.close(max_rows)
+
+
+class Shards:
+    """Makes shards from the settings."""
+
+    def __init__(self, settings: ExclusiveSettings, partitions: int) -> None:
+        self._options: dict[str, Any] = {
+            "partitions": partitions,
+            "window_ms": round(settings.window * 1000),
+            "hold_ms": round(settings.hold * 1000),
+            "life_ms": round(settings.life * 1000),
+            "remember_ms": round(settings.remember * 1000),
+            "tick_ms": TICK_MS,
+            "max_trace_spans": settings.max_trace_spans,
+            "max_tick_spans": settings.max_tick_spans,
+            "classes_per_service": settings.classes_per_service,
+            "span_sample": settings.span_sample,
+            "hot_ms": HOT_MS,
+        }
+        self.horizon_ms = sum(self._options[name] for name in ("life_ms", "hold_ms", "remember_ms"))
+        self.rules: Rules = []
+
+    def open(self, start: Start) -> Shard:
+        """A shard that warms up, or, at the log's start, tells everything."""
+        note = noted(start.note)
+        engine = self._engine(start.offset, start.is_log_start, note.horizon_ms)
+        return Shard(engine, Offsets(start.offset), note.read)
+
+    def replace(self, shard: Shard) -> None:
+        """After an internal error: forgets open traces rather than stopping the partition. Ticks go on rising."""
+        shard.engine = self._engine(shard.offsets.next_offset, True)
+
+    def _engine(self, offset: int, log_start: bool, follows_ms: int | None = None) -> Partition:
+        engine = Partition(first_offset=offset, log_start=log_start, follows_ms=follows_ms, **self._options)
+        engine.set_rules(self.rules)
+        return engine

@@ -1,0 +1,172 @@
+"""The life of one job: dependencies, the Faust app, signals, health.
+
+Faust's own topics are kept away: no tables, no leader election, no replies, no web server.
+"""
+
+import asyncio
+import inspect
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+import faust
+from faust.types import TP
+from spillway_contracts import names
+
+from spillway_streams.clients import transport
+from spillway_streams.clients.sending import DeadLetters, Sender
+from spillway_streams.clients.store import Store
+from spillway_streams.process import backoff, health, metrics
+from spillway_streams.process.config import JobSettings
+from spillway_streams.process.counters import Counters
+from spillway_streams.process.health import Status
+from spillway_streams.process.lag import Lag
+from spillway_streams.topics import declared, topics
+
+log = logging.getLogger("spillway.runner")
+_REACH_PERIOD_S, _REACH_S = 1.0, 5.0
+_STOP_S = 4.0
+_RESTART_PAUSE_S = 2.0
+# aiokafka measures a message before it is compressed, the broker afterwards: the broker's answer counts.
+_NO_LIMIT = 1 << 30
+_DEAD_LETTER_BYTES = 1_000_000  # Kafka's own default
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a job is given."""
+
+    settings: JobSettings
+    status: Status
+    counters: Counters
+    store: Store | None  # of jobs with a setting for it
+    layout: topics.Layout = topics.Layout(1, {})  # known once the topics are prepared
+    lag: Lag = field(default_factory=Lag)
+
+
+def dead_letters(app: faust.App, context: Context) -> DeadLetters:
+    """The dead letters of a job."""
+    limit = context.layout.max_bytes.get(names.KAFKA_TOPIC_DEAD_LETTERS, _DEAD_LETTER_BYTES)
+    return DeadLetters(Sender(app, context.status), context.counters, limit)
+
+
+def app(name: str, settings: JobSettings, **options: Any) -> faust.App:
+    """options: of Faust, beside those of all jobs."""
+    made = faust.App(
+        f"spillway-{name}",
+        broker=[f"kafka://{broker}" for broker in settings.brokers],
+        broker_credentials=transport.credentials(settings.kafka_client()),
+        store="memory://",
+        datadir=str(settings.state_dir),
+        web_enabled=False,
+        topic_disable_leader=True,
+        topic_allow_declare=False,
+        autodiscover=False,
+        key_serializer="raw",
+        value_serializer="raw",
+        # Messages of up to 4 MB, compressed; what the client has fetched beside them, 1 MiB of each partition at a
+        # time, waits unpacked.
+        stream_buffer_maxsize=32,
+        stream_wait_empty=False,
+        broker_commit_interval=1.0,
+        broker_session_timeout=10.0,
+        broker_heartbeat_interval=3.0,
+        consumer_auto_offset_reset="earliest",
+        producer_acks=-1,
+        producer_max_request_size=_NO_LIMIT,
+        worker_redirect_stdouts=False,
+        # What most send are batches that are compressed already, in a third of the time.
+        **{"producer_compression_type": None} | options,
+    )
+    made.transport = transport.Transport(made.conf.broker_consumer, made)
+    return made
+
+
+def topic(app: faust.App, *topics: str, acks: bool = True) -> faust.TopicT:
+    """Topics whose keys and values are bytes, as one. Without acks Faust commits nothing of them."""
+    types = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
+    return app.topic(*topics, acks=acks, **types)
+
+
+def every(app: faust.App, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+    """Runs an action again and again, this long after it last ended, while the app runs."""
+
+    async def loop() -> None:
+        while not app.should_stop:
+            await asyncio.sleep(seconds)
+            await action()
+
+    app.task(loop)
+
+
+async def _watch(app: faust.App, status: Status, lag: Lag) -> None:
+    """Keeps the status of CONSUMER, and the lag. The brokers are asked for them: nothing new and nobody there look alike
+    to a reader, and one that is paused does not even ask. No task of the app: these begin once partitions are assigned."""
+    while True:
+        await asyncio.sleep(_REACH_PERIOD_S)
+        try:
+            lag.ends(await app.consumer.reach(_REACH_S), time.time())
+        except Exception as error:
+            status.failed(health.CONSUMER, f"{type(error).__name__}: {error}")
+        else:
+            status.ok(health.CONSUMER)
+
+
+def caught_up(app: faust.App, tp: TP, offset: int) -> bool:
+    """Whether `offset` was the partition's last message when the broker last told."""
+    end = app.consumer.highwater(tp)
+    return end is None or offset + 1 >= end
+
+
+Build = Callable[[Context], faust.App | Awaitable[faust.App]]
+
+
+async def run(context: Context, build: Build) -> NoReturn:
+    """Runs a job until SIGTERM or SIGINT, which end the process. When Faust gives up, it starts itself afresh."""
+    stop = asyncio.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sign, stop.set)
+    status, counters = context.status, context.counters
+    exposition = metrics.exposition(status, counters, context.lag)
+    endpoint = await health.serve(context.settings.health_address, status, counters, exposition)
+    work = asyncio.create_task(_work(context, build))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    if work.done():
+        log.error("the stream processor gave up, starting afresh: %s", work.exception())
+        await asyncio.wait({stopped}, timeout=_RESTART_PAUSE_S)
+    else:
+        work.cancel()
+        await asyncio.wait({work}, timeout=_STOP_S)
+    await endpoint.cleanup()
+    sys.stderr.flush()
+    if not stop.is_set():
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    os._exit(0)  # asyncio.run would wait for the consumer's thread, which may never end while Kafka is away
+
+
+async def _work(context: Context, build: Build) -> None:
+    settings = context.settings
+    wanted = dict.fromkeys(declared.KNOWN, declared.Topic(settings.topic_partitions, settings.topic_replicas))
+    wanted[names.KAFKA_TOPIC_DEAD_LETTERS] = declared.Topic(1, settings.topic_replicas)
+    layout = await backoff.until_done(lambda: topics.prepare(settings, wanted), health.KAFKA, context.status)
+    if context.store:
+        await context.store.reach()
+    app = build(replace(context, layout=layout))
+    if inspect.isawaitable(app):
+        app = await app
+    app.transport.lag = context.lag
+    watching = asyncio.create_task(_watch(app, context.status, context.lag))
+    try:
+        await app.start()
+        while not app.should_stop:
+            await asyncio.sleep(0.2)
+        raise RuntimeError(f"Faust stopped: {app.crash_reason!r}")
+    finally:
+        watching.cancel()
+        await asyncio.wait_for(app.stop(), _STOP_S - 0.5)

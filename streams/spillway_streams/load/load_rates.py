@@ -1,0 +1,117 @@
+"""The rate at which each class of a service arrives in a cluster. Pure.
+
+From the stamp that the filter sets, what one proxy counted over the second before each arrival: the class's own, else
+the service's and the class's share; where there is none (other tracers' spans), from the arrivals' own timestamps.
+A stamp knows its own proxy alone, and one that is set on many calls of one request sees its siblings. Both are put
+right by what was counted over a minute: counts are exact in the long run, stamps are sharp in the short one, when
+only a sample of the spans is kept.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_streams.load import rates
+from spillway_streams.load.load import Sum, ratio
+
+CALIBRATION_S = 61
+_ALL = 0.99  # of the spans
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """One service in one cluster: seconds (n,) and, per class, sums (n, classes, len(Sum))."""
+
+    at: np.ndarray
+    sums: np.ndarray
+
+    def total(self, what: Sum) -> np.ndarray:
+        return self.sums[:, :, what].sum(axis=1)
+
+
+def class_rates(seconds: Seconds) -> np.ndarray:
+    """Arrivals per second of each class around each second, (n, classes)."""
+    if not len(seconds.at):
+        return np.zeros(seconds.sums.shape[:2])
+    best = rates.widest(seconds.at, seconds.total(Sum.ARRIVALS), _really_counted(seconds))
+    return rates.pick(best, [_within(seconds, width) for width in rates.WIDTHS])
+
+
+def served(seconds: Seconds) -> np.ndarray:
+    """Calls that did not fail, per second and class, over the shortest window, (n, classes). Counted where every span
+    was kept: a stamp does not count its own call, which in a quiet service is most of the work there is."""
+    if not len(seconds.at):
+        return np.zeros(seconds.sums.shape[:2])
+    first, end, length = rates.windows(seconds.at, rates.WIDTHS[0])
+    good, all_, kept = (
+        rates.sums(seconds.sums[:, :, what], first, end) for what in (Sum.OK, Sum.ARRIVALS, Sum.SAMPLES)
+    )
+    told = _within(seconds, rates.WIDTHS[0]) * ratio(good, all_)
+    return np.where(kept >= _ALL * good, good / length[:, None], told)
+
+
+def proxies(seconds: Seconds) -> np.ndarray:
+    """How many proxies share a service's arrivals, (n,): counted rate over stamped rate; 1 without stamps."""
+    if not len(seconds.at):
+        return np.ones(0)
+    return np.maximum(np.rint(_multiple(seconds, Sum.STAMPED, Sum.RATE)[:, 0]), 1)
+
+
+def stamped(seconds: Seconds) -> bool:
+    """Whether stamps count the proxies around the newest second."""
+    recent = seconds.at > seconds.at[-1] - CALIBRATION_S if len(seconds.at) else seconds.at > 0
+    return bool(seconds.total(Sum.STAMPED)[recent].sum() > 0)
+
+
+def _really_counted(seconds: Seconds) -> np.ndarray:
+    """How many observations a rate rests on: every request where stamps tell it, else the spans that were kept."""
+    arrivals, good = seconds.total(Sum.ARRIVALS), seconds.total(Sum.OK)
+    kept = np.where(good > 0, ratio(seconds.total(Sum.SAMPLES), good), 1.0)
+    return np.where(seconds.total(Sum.STAMPED) > 0, arrivals, arrivals * kept)
+
+
+def _within(seconds: Seconds, width: int) -> np.ndarray:
+    first, end, length = rates.windows(seconds.at, width)
+
+    def window(what: Sum) -> np.ndarray:
+        return rates.sums(seconds.sums[:, :, what], first, end)
+
+    plain = window(Sum.ARRIVALS) / length[:, None]
+    share = ratio(plain, np.broadcast_to(plain.sum(axis=1, keepdims=True), plain.shape))
+    stamped = window(Sum.STAMPED).sum(axis=1, keepdims=True)
+    service = ratio(window(Sum.RATE).sum(axis=1, keepdims=True), stamped)
+    service = service * _multiple(seconds, Sum.STAMPED, Sum.RATE)
+    by_class = ratio(window(Sum.CLASS_RATE), window(Sum.CLASS_STAMPED))
+    by_class = by_class * _multiple(seconds, Sum.CLASS_STAMPED, Sum.CLASS_RATE, per_class=True)
+    found = np.where(stamped > 0, service * share, plain)
+    return np.where(window(Sum.CLASS_STAMPED) > 0, by_class, found)
+
+
+def _multiple(seconds: Seconds, calls: Sum, rate: Sum, per_class: bool = False) -> np.ndarray:
+    """Counted over stamped rate within a minute, (n, 1) or (n, classes); whole where that may be chance.
+
+    A mean of stamps is over calls, so a busy second counts for more; the count is therefore taken in the same way:
+    what came in the seconds beside each, over its calls. (In the second itself chance would agree with itself.)
+    """
+    first, end, _ = rates.windows(seconds.at, CALIBRATION_S)
+
+    def all_(what: Sum) -> np.ndarray:
+        found = seconds.sums[:, :, what]
+        return found if per_class else found.sum(axis=1, keepdims=True)
+
+    arrivals, stamp = all_(Sum.ARRIVALS), ratio(all_(rate), all_(calls))
+    known = np.where(all_(calls) > 0, arrivals, 0)
+    beside = known * _beside(seconds.at, arrivals)
+    found = ratio(rates.sums(beside, first, end), rates.sums(known * stamp, first, end))
+    return rates.snapped(np.where(found > 0, found, 1.0), rates.sums(all_(Sum.SAMPLES), first, end))
+
+
+def _beside(at: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Mean of the counts (n, k) of the second before and the one after each; seconds that are absent are empty, those
+    beyond the ends as the other."""
+    near = np.diff(at) == 1
+    before, after = np.zeros_like(counts), np.zeros_like(counts)
+    before[1:][near], after[:-1][near] = counts[:-1][near], counts[1:][near]
+    if len(at) > 1:
+        before[0], after[-1] = after[0], before[-1]
+    return (before + after) / 2

@@ -1,0 +1,220 @@
+"""All curves and capacities, from the tables of load and CPU; remembers each class's curve. The
+only state is what SLATE's two-stage update needs from one fit to the next.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spillway_streams.capacity.capacity import Capacity
+from spillway_streams.curves import curves
+from spillway_streams.curves.buckets import BLOCK_S, N_BUCKETS, Buckets, collect
+from spillway_streams.curves.curves import LONG_AGO, Curve, Evidence
+from spillway_streams.load.cpu import CpuTable
+from spillway_streams.load.load import Key, LoadTable
+from spillway_streams.model import service
+from spillway_streams.model.service import Recorded, Service
+
+CURVES = (
+    "fitted_at", "input_window", "service", "class", "a_ms", "b_ms", "a_se_ms", "b_se_ms", "norm_weight",
+    "u_min", "u_max", "samples", "rmse_ms", "phase", "reason",
+)  # fmt: skip
+CAPACITIES = (
+    "measured_at", "input_window", "cluster", "service", "capacity_rps", "source", "reason", "pods", "evidence",
+    "cpu_rps", "cpu_se", "latency_rps", "latency_se", "limit_rps", "limit_se", "disagreement",
+    "changed_at",
+)  # fmt: skip
+BUCKETS = (
+    "window_start", "cluster", "service", "class", "bucket", "samples", "utilisation_sum", "exclusive_sum_ms",
+    "exclusive_sq_ms2",
+)  # fmt: skip
+_BUCKET_WINDOW_S = 60
+_NOTHING = (0.0, 0.0)  # told by an evidence that is not there
+
+
+@dataclass(frozen=True)
+class Options:
+    min_samples: int = 30
+    shift_window: int = 60
+    capacity_seconds: int = 600
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Rows of one service: CURVES, CAPACITIES, BUCKETS; `untold`: seconds that make no buckets yet, for want of a
+    capacity."""
+
+    curves: list[tuple]
+    capacities: list[tuple]
+    buckets: list[tuple]
+    untold: dict[Key, set[int]]
+
+    @property
+    def disagreeing(self) -> int:
+        """Clusters in which another evidence of the capacity contradicts the decisive one."""
+        return sum(row[CAPACITIES.index("disagreement")] > 1 for row in self.capacities)
+
+
+class Modeller:
+    """Fits on demand; rows are tuples in the order of CURVES and CAPACITIES."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._curves: dict[tuple[str, str], Curve] = {}
+        self._outlying: dict[Key, frozenset[int]] = {}
+        self._since: dict[
+            tuple[str, str], int
+        ] = {}  # Unix second from which samples of a class without curve count
+
+    def fit(self, table: LoadTable, cpu: CpuTable, now_ms: int) -> tuple[list[tuple], list[tuple]]:
+        """Rows of curves and of capacities as of now_ms (Unix ms), in order of names."""
+        rows: tuple[list[tuple], list[tuple]] = ([], [])
+        for name, keys in service.gather(table).items():
+            fitted = self.fit_service(service.record(name, keys, table, cpu), {}, now_ms)
+            rows[0].extend(fitted.curves)
+            rows[1].extend(fitted.capacities)
+        return rows
+
+    def fit_service(
+        self, recorded: Recorded, dirty: Mapping[Key, set[int]], now_ms: int, silent_s: int = 0
+    ) -> Fitted:
+        """One service; with buckets of every minute that holds one of the `dirty` seconds. silent_s: for how long it
+        has brought no new second. Touches nothing but what it is given and what is remembered of the service, so it
+        may run in a thread, one at a time."""
+        one = service.model(recorded, self._options.capacity_seconds)
+        name, (first, end), rows = recorded.name, _seconds(one), []
+        for class_id, weight in zip(one.classes, one.weights.tolist(), strict=True):
+            curve = self._update(name, class_id, one, silent_s)
+            if curve:
+                since = max(first, curve.fresh_from)
+                outlying = one.outlying(class_id)
+                left_out = sum(int((outlying[cluster] >= since).sum()) for cluster in one.measured())
+                curve = replace(curve, reason=curve.reason + service.left_out(left_out))
+                window = input_window(since, end)
+                rows.append(_curve_row(now_ms, window, name, class_id, weight, curve))
+        capacities = [
+            _capacity_row(now_ms, one.clusters[cluster].seconds.at, cluster, name, found)
+            for cluster, found in sorted(one.capacities.items())
+        ]
+        dirty = self._with_outliers(dirty, one, name)
+        untold = {key: seconds for key, seconds in dirty.items() if not one.knows(key.cluster)}
+        told = {key: seconds for key, seconds in dirty.items() if key not in untold}
+        return Fitted(rows, capacities, [*bucket_rows(one, told)], untold)
+
+    def _with_outliers(self, dirty: Mapping[Key, set[int]], one: Service, name: str) -> dict[Key, set[int]]:
+        """Adds the seconds that were an outlier in one of this fit and the last, but not in both."""
+        changed = {key: set(seconds) for key, seconds in dirty.items()}
+        for class_id in one.classes:
+            for cluster, at in one.outlying(class_id).items():
+                key, now = Key(name, class_id, cluster), frozenset(at.tolist())
+                before = self._outlying.get(key, frozenset())
+                if now != before:
+                    changed.setdefault(key, set()).update(now ^ before)
+                    self._outlying[key] = now
+        return changed
+
+    def forget(self, known: Collection[Key]) -> None:
+        """All classes but those of these keys."""
+        self._outlying = {key: at for key, at in self._outlying.items() if key in known}
+        names = {(key.service, key.class_id) for key in known}
+        self._curves = {name: curve for name, curve in self._curves.items() if name in names}
+        self._since = {name: since for name, since in self._since.items() if name in names}
+
+    def restore(self, windows: Iterable[tuple[str, str, str]]) -> None:
+        """(service, class, input_window) of the newest stored curves: what was forgotten stays so."""
+        for name, class_id, window in windows:
+            self._since[name, class_id] = int(window.partition("-")[0]) // 1000
+
+    def _update(self, name: str, class_id: str, one: Service, silent_s: int) -> Curve | None:
+        samples = [one.samples(class_id, cluster) for cluster in one.measured()]
+        at = np.concatenate([s.at for s in samples])
+        # A cluster's blocks are its own: its queues do not wait for another's.
+        block = np.concatenate([s.at // BLOCK_S * len(samples) + i for i, s in enumerate(samples)])
+        parts = [
+            np.concatenate(part)
+            for part in zip(*((s.u, s.exclusive_ms, s.sd_ms, s.samples) for s in samples), strict=True)
+        ]
+        now = int(at.max())
+        old = self._curves.get((name, class_id))
+
+        def within(first: int, end: int = now + 1) -> Buckets:
+            rows = (at >= first) & (at < end)
+            return collect(block[rows], *(part[rows] for part in parts))
+
+        since = old.fresh_from if old else self._since.get((name, class_id), LONG_AGO)
+        retrained = old.retrained_at if old else LONG_AGO
+        recent = now + silent_s - self._options.shift_window
+        seen = Evidence(
+            kept=within(since),
+            before=within(since, retrained),
+            fresh=within(retrained),
+            recent=within(recent),
+            heard=int(sum(s.heard[s.at >= recent].sum() for s in samples)),
+            since=since,
+        )
+        pods = [capacity.rps / capacity.pods for capacity in one.capacities.values()]
+        new = curves.update(old, seen, now, self._options.min_samples, float(np.mean(pods)) if pods else 0.0)
+        if new and new.phase == "prior" and not one.capacities:
+            new = replace(
+                new, reason="M/M/1 with b = 0 at no load: neither CPU use nor latency tells a capacity yet"
+            )
+        if new:
+            self._curves[name, class_id] = new
+        return new
+
+
+def bucket_rows(one: Service, dirty: Mapping[Key, set[int]]) -> Iterator[tuple]:
+    """Rows of buckets of every minute that holds one of these seconds: all ten of a minute, so that a minute that is
+    computed again, with another capacity, leaves nothing of before."""
+    for key, seconds in sorted(dirty.items()):
+        samples = one.samples(key.class_id, key.cluster)
+        minutes = samples.at // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S
+        # Of older ones the model knows nothing.
+        told = (second for second in seconds if second >= samples.at[0])
+        for minute in sorted({second // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S for second in told}):
+            inside = minutes == minute
+            found = collect(
+                samples.at[inside],
+                samples.u[inside],
+                samples.exclusive_ms[inside],
+                samples.sd_ms[inside],
+                samples.samples[inside],
+            )
+            squares = found.exclusive_ms**2 + found.sd_ms**2
+            for b in range(N_BUCKETS):
+                n = int(found.samples[b])
+                yield (
+                    minute, key.cluster, key.service, key.class_id, b, n, float(n * found.utilisation[b]),
+                    float(n * found.exclusive_ms[b]), float(n * squares[b]),
+                )  # fmt: skip
+
+
+def _seconds(one: Service) -> tuple[int, int]:
+    """First and last-plus-one of the Unix seconds that a service's model rests on."""
+    found = [cluster.seconds.at for cluster in one.clusters.values()]
+    return min(int(at[0]) for at in found), max(int(at[-1]) for at in found) + 1
+
+
+def input_window(first: int, end: int) -> str:
+    """ "<start>-<end>" in Unix milliseconds, of seconds."""
+    return f"{first * 1000}-{end * 1000}"
+
+
+def _capacity_row(now_ms: int, at: np.ndarray, cluster: str, name: str, found: Capacity) -> tuple:
+    window = input_window(int(at[0]), int(at[-1]) + 1)
+    evidence = "assumed" if found.assumed else found.evidence
+    others = {} if found.assumed else found.others
+    limit = others.get("queue") or others.get("refusals") or _NOTHING
+    return (
+        now_ms, window, cluster, name, found.rps, found.source, found.reason, found.counted, evidence,
+        *others.get("cpu", _NOTHING), *others.get("latency", _NOTHING), *limit, found.disagreement,
+        found.changed_at,
+    )  # fmt: skip
+
+
+def _curve_row(now_ms: int, window: str, name: str, class_id: str, weight: float, curve: Curve) -> tuple:
+    return (
+        now_ms, window, name, class_id, curve.a_ms, curve.b_ms, curve.a_se_ms, curve.b_se_ms, weight,
+        curve.u_min, curve.u_max, curve.samples, curve.rmse_ms, curve.phase, curve.reason,
+    )  # fmt: skip

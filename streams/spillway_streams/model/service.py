@@ -1,0 +1,356 @@
+"""One service as a model: class weights, capacity per cluster, and the utilisation of every second
+of every class. Pure; reads the tables of load.py and cpu.py.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spillway_streams.capacity import backlog, capacity, change, evidence, outliers, restart, saturation
+from spillway_streams.capacity.capacity import Capacity
+from spillway_streams.curves import weights
+from spillway_streams.load import rates
+from spillway_streams.load.cpu import CpuTable
+from spillway_streams.load.load import Key, LoadTable, Sum, ratio
+from spillway_streams.load.load_rates import Seconds, class_rates, proxies, served, stamped
+
+MAX_U = 0.99
+OVERLOAD = 0.98  # from here on a queue only grows: no steady state to learn from
+_EXCESS = 0.15
+_LONGEST = 1.5  # times the mean latency: nearly every request of a second has ended by then
+_PODS_STAND_S = 300  # from one CPU reading on, before proxies are asked how many pods there are
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A service in one cluster, per second (n,): arrival rates by class, and what one pod served of it (n, classes);
+    pods; and mean CPU use over the same few seconds as `served`, where pods report it (else NaN). `counted`: pods at
+    the newest second, 0 where nothing counts them. `outlying`: outliers (n, classes), for which `seconds` has interpolated
+    values and of which there are no samples."""
+
+    seconds: Seconds
+    outlying: np.ndarray
+    rates: np.ndarray
+    served: np.ndarray
+    pods: np.ndarray
+    cpu: np.ndarray
+    counted: int
+
+    def settled(self) -> np.ndarray:
+        """Seconds (n,) around which the number of pods does not change: windows across it mix two of them."""
+        at, width = self.seconds.at, rates.WIDTHS[-1]
+        return rates.most(at, self.pods, width) == -rates.most(at, -self.pods, width)
+
+    def latency(self) -> np.ndarray:
+        """Mean exclusive time, ms, (n, classes); 0 where there is no sample."""
+        return ratio(self.seconds.sums[:, :, Sum.EXCLUSIVE], self.seconds.sums[:, :, Sum.OK])
+
+    def samples(self) -> np.ndarray:
+        return np.where(self.outlying, 0.0, self.seconds.sums[:, :, Sum.SAMPLES])
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Of one class in one cluster, per second (n,): utilisation, mean exclusive time (ms), its
+    spread within the second, and the number of samples; 0 in seconds without a steady state, which `heard` counts too."""
+
+    at: np.ndarray
+    u: np.ndarray
+    exclusive_ms: np.ndarray
+    sd_ms: np.ndarray
+    samples: np.ndarray
+    heard: np.ndarray
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service's classes in order of their names, their weights, and what each cluster can do."""
+
+    classes: list[str]
+    weights: np.ndarray
+    capacities: dict[str, Capacity]
+    clusters: dict[str, Cluster]
+    utilisation: dict[str, np.ndarray]
+    steady: dict[str, np.ndarray]
+
+    def measured(self) -> list[str]:
+        """Clusters whose samples tell something: those with a capacity of their own, else all."""
+        own = [cluster for cluster in self.clusters if self.knows(cluster)]
+        return own or list(self.clusters)
+
+    def knows(self, cluster: str) -> bool:
+        return cluster in self.capacities and not self.capacities[cluster].assumed
+
+    def outlying(self, class_id: str) -> dict[str, np.ndarray]:
+        """By cluster, the Unix seconds of a class that are outliers."""
+        column = self.classes.index(class_id)
+        return {
+            name: cluster.seconds.at[cluster.outlying[:, column]] for name, cluster in self.clusters.items()
+        }
+
+    def samples(self, class_id: str, cluster: str) -> Samples:
+        column = self.classes.index(class_id)
+        sums = self.clusters[cluster].seconds.sums[:, column, :]
+        mean = ratio(sums[:, Sum.EXCLUSIVE], sums[:, Sum.OK])
+        variance = ratio(sums[:, Sum.EXCLUSIVE_SQUARED], sums[:, Sum.OK]) - mean**2
+        heard = self.clusters[cluster].samples()[:, column]
+        counted = np.where(self.steady[cluster], heard, 0)
+        at, u = self.clusters[cluster].seconds.at, self.utilisation[cluster]
+        return Samples(at, u, mean, np.sqrt(np.maximum(variance, 0)), counted, heard)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A copy of what the tables hold of one service, so that a model can be made of it while they go on: by cluster
+    what load.Series.all tells of each class, and what CpuTable.series does. `memory`: seconds that a model is of."""
+
+    name: str
+    memory: int
+    load: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]
+    cpu: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+def record(name: str, keys: dict[str, dict[str, Key]], table: LoadTable, cpu: CpuTable) -> Recorded:
+    """Of these keys; those that are forgotten by now are left out, so there may be none."""
+    known = {
+        cluster: {class_id: table.series[key].all() for class_id, key in own.items() if key in table.series}
+        for cluster, own in keys.items()
+    }
+    load = {cluster: own for cluster, own in known.items() if own}
+    return Recorded(name, table.memory, load, {cluster: cpu.series(name, cluster) for cluster in load})
+
+
+def gather(table: LoadTable) -> dict[str, dict[str, dict[str, Key]]]:
+    """service -> cluster -> class -> key, in order of names."""
+    found: dict[str, dict[str, dict[str, Key]]] = defaultdict(lambda: defaultdict(dict))
+    for key in sorted(table.series):
+        found[key.service][key.cluster][key.class_id] = key
+    return found
+
+
+def model(recorded: Recorded, recent: int) -> Service:
+    """Everything about one service; capacities are taken from the last `recent` seconds with data."""
+    classes = sorted({class_id for series in recorded.load.values() for class_id in series})
+    clusters = {
+        name: _cluster(series, classes, recorded.cpu[name], recorded.memory)
+        for name, series in recorded.load.items()
+    }
+    class_weights = _weights(classes, clusters)
+    capacities = {}
+    for name, cluster in clusters.items():
+        found = _capacity(cluster, class_weights, recent)
+        if found:
+            capacities[name] = found
+    capacities |= _assumed(capacities, clusters)
+    utilisation, steady = {}, {}
+    for name, cluster in clusters.items():
+        u = _load(cluster, class_weights, capacities.get(name))
+        utilisation[name] = np.clip(u, 0, MAX_U)
+        steady[name] = _steady(cluster.seconds.at, u) & cluster.settled()
+    return Service(classes, class_weights, capacities, clusters, utilisation, steady)
+
+
+def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: int) -> Cluster:
+    recorded = _seconds(series, classes, memory)
+    found = outliers.find(recorded)
+    seconds = outliers.without(recorded, found)
+    use, pods = np.full(len(seconds.at), np.nan), proxies(seconds)
+    counted = pods[-1] if stamped(seconds) else 0.0
+    cpu_at, cpu_use, cpu_pods = cpu
+    if len(cpu_at):
+        _, rows, cpu_rows = np.intersect1d(seconds.at, cpu_at, return_indices=True)
+        use[rows] = rates.moving_mean(cpu_at, cpu_use)[cpu_rows]
+        last = np.maximum(np.searchsorted(cpu_at, seconds.at, side="right") - 1, 0)
+        told = np.abs(seconds.at - cpu_at[last]) <= _PODS_STAND_S
+        pods[told] = cpu_pods[last[told]]
+        # Pods that report no CPU use, and pods that got no request, are missing from one count each.
+        counted = max(counted, pods[-1]) if told[-1] else counted
+    return Cluster(
+        seconds, found.all, class_rates(seconds), served(seconds) / pods[:, None], pods, use, round(counted)
+    )
+
+
+def _seconds(series: dict[str, tuple], classes: list[str], memory: int) -> Seconds:
+    """The newest `memory` seconds in which any class has data: rare ones hold some that are far older."""
+    at = np.unique(np.concatenate([seconds for seconds, _ in series.values()]))[-memory:]
+    sums = np.zeros((len(at), len(classes), len(Sum)))
+    for class_id, (own_at, own) in series.items():
+        kept = own_at >= at[0]
+        sums[np.searchsorted(at, own_at[kept]), classes.index(class_id)] = own[kept]
+    return Seconds(at, sums)
+
+
+def _weights(classes: list[str], clusters: dict[str, Cluster]) -> np.ndarray:
+    if len(classes) == 1:
+        return np.ones(1)
+    sums = np.concatenate([one.seconds.sums for one in clusters.values()])
+    latency = np.concatenate([one.latency() for one in clusters.values()])
+    prior = weights.from_exclusive(sums[:, :, Sum.ARRIVALS], latency, sums[:, :, Sum.SAMPLES])
+    rows = [~np.isnan(one.cpu) & (one.cpu < capacity.SATURATED) for one in clusters.values()]
+    done = np.concatenate([one.served[row] for one, row in zip(clusters.values(), rows, strict=True)])
+    use = np.concatenate([one.cpu[row] for one, row in zip(clusters.values(), rows, strict=True)])
+    return weights.from_cpu(prior, done, use, rates.WIDTHS[0])
+
+
+def _assumed(known: dict[str, Capacity], clusters: dict[str, Cluster]) -> dict[str, Capacity]:
+    """A cluster that tells no capacity of its own gets that of the weakest known pod for each of its pods, and the row
+    says so."""
+    if not known:
+        return {}
+    cluster, least = min(known.items(), key=lambda item: (item[1].rps / item[1].pods, item[0]))
+    reason = f"assumed as in {cluster}, {least.rps / least.pods:.1f} rps per pod: own load does not tell"
+    return {
+        name: replace(
+            least,
+            rps=least.rps / least.pods * float(one.pods[-1]),
+            se=least.se / least.pods * float(one.pods[-1]),
+            pods=float(one.pods[-1]),
+            counted=one.counted,
+            reason=reason,
+            assumed=True,
+            changed_at=0,
+            before=None,
+        )
+        for name, one in clusters.items()
+        if name not in known
+    }
+
+
+def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capacity | None:
+    """Of the cluster's newest number of pods, from all evidence since the last change."""
+    seen = _Seen.of(cluster, class_weights)
+    found = seen.now(np.flatnonzero(cluster.settled()), recent)
+    if found is None:
+        return None
+    pods = float(cluster.pods[-1])
+    several = f"; {pods:.0f} pods of {found.rps:.1f} rps" if pods > 1 else ""
+    outlying = int(cluster.outlying[-recent:].any(axis=1).sum())
+    return found.times(pods, cluster.counted, several + left_out(outlying))
+
+
+def left_out(seconds: int) -> str:
+    """What a reason adds where so many seconds are not counted."""
+    return f"; {seconds} s left out as outliers" if seconds else ""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What one pod did in each of the seconds `at` (n,), in units of the baseline class: `rate` that arrived (smooth),
+    `arrived` and `done` without failures (counted, and over the few seconds of `cpu`), share `failed`, mean `latency` of
+    all classes (ms), and `relative` to the mean of each; by class (n, classes) `latencies` and `samples`."""
+
+    at: np.ndarray
+    rate: np.ndarray
+    arrived: np.ndarray
+    done: np.ndarray
+    cpu: np.ndarray
+    failed: np.ndarray
+    latency: np.ndarray
+    relative: np.ndarray
+    latencies: np.ndarray
+    samples: np.ndarray
+
+    @staticmethod
+    def of(cluster: Cluster, class_weights: np.ndarray) -> "_Seen":
+        seconds, latencies, samples = cluster.seconds, cluster.latency(), cluster.samples()
+        ok = seconds.sums[:, :, Sum.OK]
+        usual = ratio((latencies * samples).sum(axis=0), samples.sum(axis=0))
+        relative = np.divide(latencies, usual, out=np.zeros_like(latencies), where=usual > 0)
+        return _Seen(
+            seconds.at,
+            cluster.rates @ class_weights / cluster.pods,
+            ok @ class_weights / cluster.pods,
+            cluster.served @ class_weights,
+            cluster.cpu,
+            ratio(seconds.total(Sum.FAILED), seconds.total(Sum.ARRIVALS)),
+            ratio(seconds.sums[:, :, Sum.EXCLUSIVE].sum(axis=1), ok.sum(axis=1)),
+            ratio((relative * samples).sum(axis=1), samples.sum(axis=1)),
+            latencies,
+            samples,
+        )
+
+    def now(self, rows: np.ndarray, recent: int, changes: int = 3) -> Capacity | None:
+        """From the evidence since the newest change, if there was one; of `changes` at most."""
+        found = self.changed(rows) if changes else None
+        if found is None:
+            return self.capacity(rows, recent)
+        second, factor = found
+        old, new = np.split(rows, [np.searchsorted(self.at[rows], second)])
+        before = self.now(old, recent, changes - 1)
+        slowed = self.slowed(before, old[-recent:], new) if before else 0.0
+        after = restart.after(before, self.capacity(new, recent), factor, slowed)
+        if after is None:
+            return None
+        reason = f"{after.reason}; since {second}, when it changed by a factor of {factor:.1f}"
+        return replace(after, reason=reason, changed_at=second, before=before or after)
+
+    def changed(self, rows: np.ndarray) -> tuple[int, float] | None:
+        """The newest change of latency or of CPU use per request, and its factor."""
+        rows = rows[~backlog.overloaded(self.at[rows], self.rate[rows], self.latency[rows])]
+        cost = np.nan_to_num(ratio(self.cpu, self.done))[rows]
+        found = [
+            change.last(self.at[rows], self.rate[rows], self.relative[rows], change.LATENCY),
+            change.last(self.at[rows], self.rate[rows], cost, change.CPU),
+        ]
+        return max((one for one in found if one is not None), default=None)
+
+    def complete(self, rows: np.ndarray) -> np.ndarray:
+        """Those before the first in which requests arrived that may still wait: a call is known once it has ended."""
+        if not len(rows):
+            return rows
+        wait = rates.most(self.at[rows], self.latency[rows] / 1000, rates.WIDTHS[1])
+        waiting = np.flatnonzero(self.at[rows] + _LONGEST * wait > self.at[-1])
+        return rows[: waiting[0]] if len(waiting) else rows
+
+    def capacity(self, rows: np.ndarray, recent: int) -> Capacity | None:
+        rows = self.complete(rows)
+        known, late = rows[~np.isnan(self.cpu[rows])][-recent:], rows[-recent:]
+        done, use = self.done[known], self.cpu[known]
+        # Requests that piled up were not done: they left later than they came.
+        growth = np.gradient(self.latency[known] / 1000) if len(known) > 1 else np.zeros(len(known))
+        return evidence.weigh(
+            capacity.from_cpu(done, use, growth),
+            saturation.from_latency(
+                self.at[rows], self.rate[rows], self.done[rows], self.failed[rows], self.latencies[rows],
+                self.samples[rows],
+            ),
+            backlog.from_backlog(self.at[late], self.arrived[late], self.latency[late]),
+            capacity.proportional(done, use, "its use does not follow the load"),
+            "CPU use does not follow the load" if len(known) else "no CPU use reported",
+        )  # fmt: skip
+
+    def slowed(self, before: Capacity, old: np.ndarray, new: np.ndarray) -> float:
+        old, new = old[self.latency[old] > 0], new[self.latency[new] > 0]
+        if not len(old) or not len(new):
+            return before.rps
+        load = self.rate[new].mean()
+        near = old[np.argsort(np.abs(self.rate[old] - load))[: max(len(old) // 4, 1)]]
+        wait = float(self.latency[near].mean()) / 1000, float(self.latency[new].mean()) / 1000
+        left = restart.completed(self.arrived[new], self.latency[new])
+        return restart.slower(before.rps, (float(self.rate[near].mean()), float(load)), wait, left)
+
+
+def _load(cluster: Cluster, class_weights: np.ndarray, found: Capacity | None) -> np.ndarray:
+    """Arrival rate in units of what the pods of that second could do then, (n,); 0 without a capacity."""
+    if found is None:
+        return np.zeros(len(cluster.seconds.at))
+    pod = np.full(len(cluster.seconds.at), found.rps / found.pods)
+    if found.before is not None:
+        pod[cluster.seconds.at < found.changed_at] = found.before.rps
+    return cluster.rates @ class_weights / (pod * cluster.pods)
+
+
+def _steady(at: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Seconds (n,) in which a queue is at rest: neither in overload nor while what piled up in one is worked off."""
+    over = u >= OVERLOAD
+    if not over.any():
+        return ~over
+    gap = np.diff(at, prepend=at[:1])
+    # A little more than was measured: seconds of a backlog that is thought to be over are minutes of latency.
+    work = u + _EXCESS * np.maximum(u - 1, 0)
+    piled = np.cumsum(work - np.maximum(gap, 1))  # seconds of work; absent seconds bring none
+    backlog = piled - np.minimum.accumulate(np.minimum(piled, 0))
+    last_over = np.maximum.accumulate(np.where(over, np.arange(len(u)), -1))
+    last_empty = np.maximum.accumulate(np.where(backlog <= 0, np.arange(len(u)), -1))
+    return ~over & (last_empty >= last_over)
