@@ -11,7 +11,7 @@ from spillway_contracts import traffic_class
 from spillway_optimizer import ProblemError
 from spillway_optimizer.decide import LIMIT_SLACK, Action, Decision, decide, renewal
 from spillway_optimizer.extract import Priced, UnverifiedError, integer_rules, loss, priced
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.memory import Memory, Thresholds, due
 from spillway_optimizer.model import ApplicationModel
 from spillway_optimizer.objective import Evaluation, evaluate_shares

@@ -13,7 +13,7 @@ from enum import Enum
 from spillway.v1.ruleset_pb2 import Origin
 
 from spillway_optimizer import ProblemError
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.memory import Memory, Thresholds, confirmed, difference, due, pending, takes_back
 from spillway_optimizer.noise import without_noise
 from spillway_optimizer.objective import Evaluation, evaluate_shares

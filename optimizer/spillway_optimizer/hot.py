@@ -1,21 +1,21 @@
 """Redis: boards, placement, rules in force, policy. With lease.py the only file that reads them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf import json_format
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 from spillway.v1.heartbeat_pb2 import Heartbeat
-from spillway.v1.ruleset_pb2 import Origin, Ruleset
-from spillway_contracts import ContractError, hold, names, redis_client, traffic_class
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import ContractError, names, redis_client, traffic_class
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
-from spillway_optimizer.rules import RuleKey, Rules, of_ruleset
+from spillway_optimizer.in_force import InForce
+from spillway_optimizer.rules import of_ruleset
 from spillway_optimizer.smoothing import Rates
-from spillway_optimizer.telemetry import Telemetry
-from spillway_optimizer.triggers import Pulse
+from spillway_optimizer.telemetry import Pulse, Telemetry
 
 _TIMEOUT_S = 2.0
 
@@ -30,62 +30,6 @@ def connect(url: str, options: Mapping[str, Any] | None = None) -> Redis:
         socket_connect_timeout=_TIMEOUT_S,
         health_check_interval=5,
     )
-
-
-@dataclass(frozen=True)
-class InForce:
-    """What the publisher last published, all clusters together."""
-
-    rules: Rules
-    origin: Origin  # of the newest version among the clusters
-    policy: str
-    versions: dict[str, int]  # by cluster
-    ruleset_id: str
-    rulesets: dict[str, Ruleset]  # by cluster
-    # How long the relays of a cluster hold an expired ruleset, in seconds; where it is absent, the default.
-    hold_s: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def version(self) -> int:
-        return max(self.versions.values(), default=0)
-
-    @property
-    def base_version(self) -> int:
-        """What a proposal of all rules starts from: the lowest of the clusters, 0 without any."""
-        return min(self.versions.values(), default=0)
-
-    def changed_by(self, origin: Origin, since: int) -> Rules:
-        """Rules that this origin changed last, after version `since`. What 0.1.0 published counts as changed in its
-        version by its ruleset's origin."""
-        found = {}
-        for ruleset in self.rulesets.values():
-            for rule in ruleset.rules:
-                c = rule.traffic_class
-                class_id = f"{c.service} {c.method} {c.path_template}"
-                key = RuleKey(rule.source_cluster, rule.source_service, class_id)
-                version, by = rule.changed_version, rule.changed_by
-                if not version:
-                    version, by = ruleset.version, ruleset.origin
-                if key in self.rules and by == origin and version > since:
-                    found[key] = self.rules[key]
-        return found
-
-    def hold_ms(self, cluster: str) -> int:
-        return round(self.hold_s.get(cluster, names.VALUE_HOLD_SECONDS) * 1000)
-
-    def routing(self, now: float) -> Rules:
-        """The rules that relays route by. Those of an expired ruleset give way to local-first, as relays hold them.
-        Where the source cluster is no destination, the nearest is not known here: the weights stay."""
-        expired_ms = {c: round(now * 1000) - r.expires_at.ToMilliseconds() for c, r in self.rulesets.items()}
-        made = {}
-        for key, weights in self.rules.items():
-            hold_ms = self.hold_ms(key.source_cluster)
-            age_ms = expired_ms.get(key.source_cluster, hold_ms)
-            nearest = key.source_cluster if key.source_cluster in weights else None
-            held = hold.routed(weights, nearest, key.source_cluster, key.source_service, age_ms, hold_ms)
-            if held:
-                made[key] = held
-        return made
 
 
 async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:

@@ -4,14 +4,12 @@ Axes: K classes (callers before callees), S services, E edges, C clusters.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from spillway_optimizer.reach import Graph, reach
-
-if TYPE_CHECKING:
-    from spillway_optimizer.problem import Problem
+from spillway_optimizer.values import Values
 
 _BYTES_PER_GB = 1e9
 _LEAST_WAIT = 1e-3
@@ -46,7 +44,7 @@ class Layout:
     notes: tuple[str, ...]  # constraints that could not be kept as they were said
 
     @classmethod
-    def of(cls, problem: "Problem") -> Self:
+    def of(cls, problem: Values) -> Self:
         clusters, classes = problem.clusters, problem.class_order
         services = tuple(sorted(set(problem.classes.values())))
         k_of, s_of = _index(classes), _index(services)
@@ -112,7 +110,7 @@ class Layout:
         return found
 
 
-def _failure(problem: "Problem", classes, clusters) -> np.ndarray:
+def _failure(problem: Values, classes, clusters) -> np.ndarray:
     costs = [[problem.failure_ms.get((k, c), 0.0) for c in clusters] for k in classes]
     return np.array(costs, dtype=float).reshape(len(classes), len(clusters))
 
@@ -127,7 +125,7 @@ def _pairs(clusters, values, default: float) -> np.ndarray:
     )
 
 
-def _egress(problem: "Problem", clusters) -> np.ndarray:
+def _egress(problem: Values, clusters) -> np.ndarray:
     """Request bytes leave the caller's cluster, response bytes the callee's: each at its own price."""
     price = _pairs(clusters, problem.egress_usd_per_gb, 0.0) / _BYTES_PER_GB
     np.fill_diagonal(price, 0.0)
@@ -136,9 +134,7 @@ def _egress(problem: "Problem", clusters) -> np.ndarray:
     return there[:, None, None] * price + back[:, None, None] * price.T
 
 
-def _waits(
-    problem: "Problem", graph: Graph, ratio: np.ndarray, demand: np.ndarray, shut: np.ndarray
-) -> tuple:
+def _waits(problem: Values, graph: Graph, ratio: np.ndarray, demand: np.ndarray, shut: np.ndarray) -> tuple:
     """wait [K], hop_wait [E]: wait shares multiplied along the path. Where several callers meet it is their mean by
     volume: an approximation where they differ, but one that routing does not change, as it moves no volume between
     classes. Edges [E] that are shut carry none. What nobody waits for counts a little, so that overload has a price."""

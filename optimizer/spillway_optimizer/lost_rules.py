@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from spillway_optimizer import OptimizerError
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 
 # The publisher writes what is in force again every few seconds. Longer than that: it does not have it either.
 PATIENCE_S = 30.0

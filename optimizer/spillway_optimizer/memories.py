@@ -7,7 +7,7 @@ from typing import TypeVar
 from spillway.v1.ruleset_pb2 import Rule
 from spillway_contracts import traffic_class
 
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.memory import Memory
 from spillway_optimizer.rules import RuleKey, Rules
 

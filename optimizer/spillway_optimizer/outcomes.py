@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from spillway_contracts import traffic_class
 
-from spillway_optimizer import hot
 from spillway_optimizer.case import Case
 from spillway_optimizer.decide import Action
 from spillway_optimizer.history import History
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.logs import States
 from spillway_optimizer.model import Window
 from spillway_optimizer.policies import SPILLWAY
@@ -23,7 +23,7 @@ class Run:
 
     occasion: Occasion
     urgent: bool
-    in_force: hot.InForce | None
+    in_force: InForce | None
     window: Window
     classes: tuple[str, ...]
 
@@ -35,7 +35,7 @@ class Run:
         return self.occasion.policy == SPILLWAY == before
 
 
-def known_classes(in_force: hot.InForce | None) -> tuple[str, ...]:
+def known_classes(in_force: InForce | None) -> tuple[str, ...]:
     """Every class that the rulesets in force know."""
     rulesets = in_force.rulesets.values() if in_force else ()
     return tuple(sorted({traffic_class.format_id(k) for r in rulesets for k in r.traffic_classes}))

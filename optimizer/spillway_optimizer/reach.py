@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from spillway_optimizer.constraints import Route, held_floor, shift_floor, with_local
-
-if TYPE_CHECKING:
-    from spillway_optimizer.problem import Problem
+from spillway_optimizer.values import Values
 
 
 @dataclass(frozen=True)
@@ -38,9 +35,7 @@ class Reach:
     notes: tuple[str, ...]
 
 
-def reach(
-    problem: "Problem", graph: Graph, placed: np.ndarray, linked: np.ndarray, demand: np.ndarray
-) -> Reach:
+def reach(problem: Values, graph: Graph, placed: np.ndarray, linked: np.ndarray, demand: np.ndarray) -> Reach:
     """placed [S, C] and linked [C, C] are bool, demand [K, C] rps."""
     rules = _Rules(problem, graph)
     usable, everywhere = _complete(graph, placed, linked, rules)
@@ -62,7 +57,7 @@ def reach(
 class _Rules:
     """Pins and denials by route."""
 
-    def __init__(self, problem: "Problem", graph: Graph):
+    def __init__(self, problem: Values, graph: Graph):
         self.column = {name: j for j, name in enumerate(graph.clusters)}
         self.denied: dict[tuple[str, str], list[int]] = {}
         for source, class_id, destination in problem.constraints.denied:
@@ -115,7 +110,7 @@ def _complete(graph: Graph, placed: np.ndarray, linked: np.ndarray, rules: _Rule
     return usable, everywhere
 
 
-def _drain(problem: "Problem", graph: Graph, rules: "_Rules", usable: np.ndarray) -> None:
+def _drain(problem: Values, graph: Graph, rules: "_Rules", usable: np.ndarray) -> None:
     """Takes drained clusters away from every row that keeps another destination."""
     drained = [j for j, cluster in enumerate(graph.clusters) if cluster in problem.constraints.drained]
     if not drained:
@@ -129,7 +124,7 @@ def _drain(problem: "Problem", graph: Graph, rules: "_Rules", usable: np.ndarray
     usable[:] = np.where((rest.any(axis=2) & ~pinned)[:, :, None], rest, usable)
 
 
-def _floor(problem: "Problem", graph: Graph, rules: _Rules, usable: np.ndarray) -> np.ndarray:
+def _floor(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray) -> np.ndarray:
     c = problem.constraints
     floor = np.zeros(usable.shape)
     if not (rules.pinned or c.min_local_share > 0 or (c.max_shift < 1 and c.in_force)):
@@ -153,9 +148,7 @@ def _floor(problem: "Problem", graph: Graph, rules: _Rules, usable: np.ndarray) 
     return floor
 
 
-def _hold(
-    problem: "Problem", graph: Graph, rules: _Rules, usable: np.ndarray, floor: np.ndarray
-) -> np.ndarray:
+def _hold(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray, floor: np.ndarray) -> np.ndarray:
     """free [E, from, to]; makes `floor` exactly the share of every destination that is held."""
     free = usable.copy()
     for e, i in zip(*np.nonzero(usable.any(axis=2)), strict=True) if problem.constraints.held else ():

@@ -12,6 +12,8 @@ from typing import Any, Self, TypeVar
 from spillway_contracts import ContractError, traffic_class
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
+from spillway_optimizer.smoothing import Rates
+
 
 @dataclass(frozen=True)
 class _Row:
@@ -198,3 +200,11 @@ def _number(key: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{key}: {value!r} must be a finite number")
     return float(value)
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """What is polled between solves."""
+
+    demand: Rates = field(default_factory=dict)
+    placement: Mapping[str, frozenset[str] | None] = field(default_factory=dict)  # by cluster; None: lapsed

@@ -6,9 +6,10 @@ for the period would keep rules that are known to be wrong.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from spillway_optimizer.smoothing import Rates
+from spillway_optimizer.telemetry import Pulse
 from spillway_optimizer.unknown import NOTHING, Unknown, of
 
 # A board's rate is a count over this window: requests come at random, so its spread is sqrt(rate / window).
@@ -26,14 +27,6 @@ class Trigger:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
-
-
-@dataclass(frozen=True)
-class Pulse:
-    """What is polled between solves."""
-
-    demand: Rates = field(default_factory=dict)
-    placement: Mapping[str, frozenset[str] | None] = field(default_factory=dict)  # by cluster; None: lapsed
 
 
 @dataclass(frozen=True)

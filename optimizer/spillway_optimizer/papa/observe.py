@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from spillway.v1.topology_pb2 import Topology
 
 from spillway_optimizer import ProblemError
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.model import Limits, build
 from spillway_optimizer.objective import evaluate, propagate
 from spillway_optimizer.papa.step import Observation, Observations

@@ -8,7 +8,7 @@ from spillway_contracts import ruleset as contract
 from spillway_contracts import traffic_class
 
 from spillway_optimizer.extract import UnverifiedError
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.rules import RuleKey
 
 

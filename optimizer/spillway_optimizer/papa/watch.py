@@ -8,7 +8,7 @@ from spillway.v1.topology_pb2 import Topology
 
 from spillway_optimizer import ProblemError, hot
 from spillway_optimizer.config import Papa
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.lease import Lease
 from spillway_optimizer.papa.observe import Measurement, Sample, expected, measure, sample
 from spillway_optimizer.policies import SPILLWAY

@@ -13,7 +13,7 @@ from spillway_optimizer import OptimizerError, hot, metrics, unknown
 from spillway_optimizer.config import Papa
 from spillway_optimizer.health import Health
 from spillway_optimizer.history import History, utc
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.lease import Lease
 from spillway_optimizer.logs import States
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial

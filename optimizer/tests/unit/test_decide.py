@@ -8,7 +8,7 @@ from spillway_contracts import names
 from spillway_optimizer.constraints import Constraints
 from spillway_optimizer.decide import Action, Memory, Thresholds, decide, renewal
 from spillway_optimizer.extract import integer_rules
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.projection import project
 from spillway_optimizer.rules import RuleKey, max_difference

@@ -10,7 +10,7 @@ from spillway_contracts import names
 from spillway_contracts.hot_state import NetworkEntry
 from spillway_optimizer.constraints import Constraints
 from spillway_optimizer.decide import Memory, Thresholds, decide
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.noise import without_noise
 from spillway_optimizer.rules import RuleKey, max_difference
 from spillway_optimizer.telemetry import NetworkRow

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import topology, traffic_class
 from spillway_optimizer.extract import UnverifiedError
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
 from spillway_optimizer.papa.proposal import adjusted
 from spillway_optimizer.papa.step import (

@@ -12,7 +12,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import topology
 from spillway_contracts.hot_state import UnknownEntry
 from spillway_optimizer.config import Papa
-from spillway_optimizer.hot import InForce
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.papa import worker
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
 from spillway_optimizer.papa.observe import Sample, measure

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import topology
-from spillway_optimizer import history, hot
+from spillway_optimizer import history
 from spillway_optimizer.commands import (
     InputError,
     clickhouse,
@@ -27,6 +27,7 @@ from spillway_optimizer.commands.plan import plan
 from spillway_optimizer.commands.progress import Progress
 from spillway_optimizer.commands.situation import now, situation
 from spillway_optimizer.commands.told import Told
+from spillway_optimizer.in_force import InForce
 from spillway_optimizer.policies import SPILLWAY
 from spillway_optimizer.rules import RuleKey
 
@@ -367,7 +368,7 @@ def test_rules_that_are_held_no_longer_are_not_in_force(monkeypatch, told, left_
     key = ("w", "a", "b GET /")
     ruleset = Ruleset()
     ruleset.expires_at.FromSeconds(int(time.time()) + left_s)
-    known = hot.InForce(
+    known = InForce(
         {RuleKey(*key): {"w": 10_000}}, Origin.ORIGIN_OPTIMIZER, "spillway", {"w": 7}, "r", {"w": ruleset}
     )
 

@@ -11,7 +11,7 @@ from spillway_optimizer.lease import beside
 from spillway_optimizer.logs import States
 from spillway_optimizer.reading import Reader
 from spillway_optimizer.service import Service
-from spillway_optimizer.triggers import Pulse
+from spillway_optimizer.telemetry import Pulse
 from test_solving import TOPOLOGY
 
 
