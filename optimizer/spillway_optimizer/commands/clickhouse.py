@@ -12,7 +12,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry
 
 from spillway_optimizer import config, history
-from spillway_optimizer.commands import InputError, UnavailableError
+from spillway_optimizer.commands.errors import InputError, UnavailableError
 from spillway_optimizer.commands.told import Told
 from spillway_optimizer.reading import CLICKHOUSE_AWAY
 from spillway_optimizer.rules import RuleKey, Rules

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from spillway_optimizer import OptimizerError
-from spillway_optimizer.commands import InputError, in_lines, sentences
+from spillway_optimizer.commands import sentences
+from spillway_optimizer.commands.errors import InputError, in_lines
 from spillway_optimizer.commands.progress import Progress
 from spillway_optimizer.commands.situation import Now, Situation, now
 from spillway_optimizer.commands.told import unknown

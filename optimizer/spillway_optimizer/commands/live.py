@@ -9,7 +9,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.wires import ClickHouseWire
 
 from spillway_optimizer import config, hot
-from spillway_optimizer.commands import UnavailableError
+from spillway_optimizer.commands.errors import UnavailableError
 from spillway_optimizer.commands.told import Told
 from spillway_optimizer.history import History
 from spillway_optimizer.reading import CLICKHOUSE_AWAY, REDIS_AWAY

@@ -11,7 +11,7 @@ from spillway_contracts import ContractError, traffic_class
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry
 
 from spillway_optimizer import telemetry
-from spillway_optimizer.commands import InputError
+from spillway_optimizer.commands.errors import InputError
 from spillway_optimizer.telemetry import Telemetry
 
 _TABLES = ("curves", "capacities", "call_ratios")

@@ -9,7 +9,8 @@ from typing import Any
 
 from spillway_contracts import ContractError
 
-from spillway_optimizer.commands import EXIT_INPUT, CommandError, InputError, sources, whatif_arguments
+from spillway_optimizer.commands import sources, whatif_arguments
+from spillway_optimizer.commands.errors import EXIT_INPUT, CommandError, InputError
 from spillway_optimizer.commands.progress import Progress
 from spillway_optimizer.commands.told import unknown
 from spillway_optimizer.policies import REGISTRY, SPILLWAY

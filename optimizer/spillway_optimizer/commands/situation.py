@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer import ProblemError
-from spillway_optimizer.commands import InputError, in_lines, whatif
+from spillway_optimizer.commands import whatif
+from spillway_optimizer.commands.errors import InputError, in_lines
 from spillway_optimizer.commands.told import Told
 from spillway_optimizer.commands.whatif import WhatIf
 from spillway_optimizer.model import Model, build

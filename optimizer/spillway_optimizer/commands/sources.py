@@ -13,7 +13,8 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError, guardrails
 from spillway_contracts import topology as topology_file
 
-from spillway_optimizer.commands import InputError, SettingError, clickhouse, live, model_file, traces
+from spillway_optimizer.commands import clickhouse, live, model_file, traces
+from spillway_optimizer.commands.errors import InputError, SettingError
 from spillway_optimizer.commands.progress import Progress
 from spillway_optimizer.commands.told import Told
 

@@ -8,7 +8,8 @@ from collections import deque
 from importlib import util
 from pathlib import Path
 
-from spillway_optimizer.commands import InputError, UnavailableError, model_file
+from spillway_optimizer.commands import model_file
+from spillway_optimizer.commands.errors import InputError, UnavailableError
 from spillway_optimizer.commands.progress import Progress
 from spillway_optimizer.telemetry import Telemetry
 

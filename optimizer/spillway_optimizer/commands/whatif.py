@@ -6,7 +6,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import traffic_class
 from spillway_contracts.hot_state import DemandEntry
 
-from spillway_optimizer.commands import InputError
+from spillway_optimizer.commands.errors import InputError
 from spillway_optimizer.commands.told import Told, unknown
 from spillway_optimizer.placements import placements
 from spillway_optimizer.problem import Problem

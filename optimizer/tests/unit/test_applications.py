@@ -5,7 +5,7 @@ from mesh import NOW, Mesh
 from spillway_contracts import topology
 from spillway_contracts.guardrails import GuardrailFile
 from spillway_optimizer import telemetry
-from spillway_optimizer.commands import InputError
+from spillway_optimizer.commands.errors import InputError
 from spillway_optimizer.commands.explaining import explained
 from spillway_optimizer.commands.plan import plan
 from spillway_optimizer.commands.progress import Progress

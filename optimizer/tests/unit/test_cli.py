@@ -13,7 +13,8 @@ from unittest.mock import patch
 import pytest
 from spillway_optimizer import SolveError
 from spillway_optimizer.__main__ import main
-from spillway_optimizer.commands import InputError, sources, traces
+from spillway_optimizer.commands import sources, traces
+from spillway_optimizer.commands.errors import InputError
 from spillway_optimizer.commands.progress import Progress
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from spillway_contracts import topology
 from spillway_contracts.guardrails import Denial, Guardrails
-from spillway_optimizer.commands import InputError, model_file
+from spillway_optimizer.commands import model_file
+from spillway_optimizer.commands.errors import InputError
 from spillway_optimizer.commands.explaining import explained
 from spillway_optimizer.commands.plan import plan
 from spillway_optimizer.commands.progress import Progress

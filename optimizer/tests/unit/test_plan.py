@@ -13,16 +13,8 @@ import pytest
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import topology
 from spillway_optimizer import history
-from spillway_optimizer.commands import (
-    InputError,
-    clickhouse,
-    in_lines,
-    live,
-    model_file,
-    plan_text,
-    sources,
-    whatif_arguments,
-)
+from spillway_optimizer.commands import clickhouse, live, model_file, plan_text, sources, whatif_arguments
+from spillway_optimizer.commands.errors import InputError, in_lines
 from spillway_optimizer.commands.plan import plan
 from spillway_optimizer.commands.progress import Progress
 from spillway_optimizer.commands.situation import now, situation
