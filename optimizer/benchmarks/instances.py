@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 from instances import Size, problem
 from monolithic import Monolithic, solve
 from ortools.math_opt.python import mathopt
-from spillway_optimizer.problem import Problem
+from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.descent import minorant
 from spillway_optimizer.solvers.fast import Fast

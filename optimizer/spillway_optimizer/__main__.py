@@ -9,9 +9,12 @@ from redis.exceptions import RedisError
 from spillway_contracts import ContractError, names
 from spillway_contracts import topology as topology_file
 
-from spillway_optimizer import OptimizerError, config, hot, logs
+from spillway_optimizer import OptimizerError
+from spillway_optimizer.clients import hot
 from spillway_optimizer.commands import run
 from spillway_optimizer.policies import REGISTRY
+from spillway_optimizer.process import logs
+from spillway_optimizer.service import config
 
 
 def main() -> int:
@@ -52,10 +55,10 @@ async def _policy(name: str) -> int:
 
 
 async def _serve(role: str) -> int:
-    from spillway_optimizer.history import History
+    from spillway_optimizer.clients.history import History
+    from spillway_optimizer.clients.proposals import Proposals
     from spillway_optimizer.papa.worker import Worker
-    from spillway_optimizer.proposals import Proposals
-    from spillway_optimizer.service import Service
+    from spillway_optimizer.service.loop import Service
 
     settings = config.read(config.Optimizer if role == "run" else config.Papa)
     try:

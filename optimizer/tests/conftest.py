@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
 
 
 def class_of(service: str, path: str = "/x") -> str:

@@ -9,9 +9,11 @@ from pathlib import Path
 from google.protobuf import json_format
 from spillway.v1.ruleset_pb2 import Origin
 from spillway_contracts import topology
-from spillway_optimizer import model, problem_json, telemetry
-from spillway_optimizer.extract import Stamp, from_solution
+from spillway_optimizer.inputs import telemetry
+from spillway_optimizer.model import model
 from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.problem import problem_json
+from spillway_optimizer.rulesets.extract import Stamp, from_solution
 from spillway_optimizer.solvers.exact import Exact
 
 GOLDEN = Path(__file__).resolve().parents[2] / "contracts" / "golden"

@@ -10,8 +10,8 @@ import redis
 from permitted_redis import RUN, USERS
 from spillway_contracts import names
 from spillway_contracts.hot_state import NetworkEntry
-from spillway_optimizer import hot
-from spillway_optimizer.lease import Lease
+from spillway_optimizer.clients import hot
+from spillway_optimizer.clients.lease import Lease
 from spillway_publisher.hot_state import HotState
 from spillway_publisher.telemetry import Telemetry
 from spillway_streams.clients.hot import Boards

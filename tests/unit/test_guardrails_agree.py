@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import topology
 from spillway_contracts.guardrails import Denial, Guardrails, Pin, check
-from spillway_optimizer import model, telemetry
-from spillway_optimizer.extract import Stamp, from_solution
+from spillway_optimizer.inputs import telemetry
+from spillway_optimizer.model import model
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.rules import TOTAL, of_ruleset
+from spillway_optimizer.problem.rules import TOTAL, of_ruleset
+from spillway_optimizer.rulesets.extract import Stamp, from_solution
 from spillway_publisher import slices
 from spillway_publisher.checks import SECOND, Context
 from spillway_publisher.guardrails import decide

@@ -7,18 +7,18 @@ import numpy as np
 
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.commands import sentences
-from spillway_optimizer.commands.errors import InputError, in_lines
-from spillway_optimizer.commands.progress import Progress
-from spillway_optimizer.commands.situation import Now, Situation, now
-from spillway_optimizer.commands.told import unknown
 from spillway_optimizer.commands.whatif_arguments import words
-from spillway_optimizer.explain import Route, callers, explain
-from spillway_optimizer.extract import integer_rules
-from spillway_optimizer.holding import why_not
-from spillway_optimizer.objective import evaluate_shares
+from spillway_optimizer.explain.explain import Route, callers, explain
+from spillway_optimizer.explain.holding import why_not
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.projection import project
-from spillway_optimizer.rules import to_shares
+from spillway_optimizer.policies.projection import project
+from spillway_optimizer.problem.objective import evaluate_shares
+from spillway_optimizer.problem.rules import to_shares
+from spillway_optimizer.process.progress import Progress
+from spillway_optimizer.rulesets.extract import integer_rules
+from spillway_optimizer.sources.errors import InputError, in_lines
+from spillway_optimizer.sources.situation import Now, Situation, now
+from spillway_optimizer.sources.told import unknown
 
 
 def explained(of: Situation, class_id: str, cluster: str, rules: str, progress: Progress) -> dict[str, Any]:

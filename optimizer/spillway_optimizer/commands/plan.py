@@ -9,13 +9,13 @@ from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import traffic_class
 
 from spillway_optimizer import OptimizerError
-from spillway_optimizer.commands.progress import Progress
-from spillway_optimizer.commands.situation import Situation, now
 from spillway_optimizer.commands.whatif_arguments import words
-from spillway_optimizer.extract import Stamp, from_solution
-from spillway_optimizer.objective import Evaluation
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
-from spillway_optimizer.solution import from_shares
+from spillway_optimizer.problem.objective import Evaluation
+from spillway_optimizer.problem.solution import from_shares
+from spillway_optimizer.process.progress import Progress
+from spillway_optimizer.rulesets.extract import Stamp, from_solution
+from spillway_optimizer.sources.situation import Situation, now
 
 TTL_S = 120.0
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from spillway_contracts import ContractError
 
-from spillway_optimizer.commands import sources, whatif_arguments
-from spillway_optimizer.commands.errors import EXIT_INPUT, CommandError, InputError
-from spillway_optimizer.commands.progress import Progress
-from spillway_optimizer.commands.told import unknown
+from spillway_optimizer.commands import source_arguments, whatif_arguments
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
+from spillway_optimizer.process.progress import Progress
+from spillway_optimizer.sources.errors import EXIT_INPUT, CommandError, InputError
+from spillway_optimizer.sources.told import unknown
 
 COMMANDS = {
     "plan": "what-if and dry run: latency, egress and rules now, by every policy and at the optimum",
@@ -35,7 +35,7 @@ def add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
             "--rules", default=SPILLWAY, choices=[NOW, *REGISTRY], help="whose split (default %(default)s)"
         )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
-    sources.add_arguments(parser)
+    source_arguments.add_arguments(parser)
     whatif_arguments.add_arguments(parser)
 
 
@@ -68,9 +68,9 @@ def _print(text: str) -> None:
 
 
 def _situation(arguments: argparse.Namespace, progress: Progress):
-    from spillway_optimizer.commands.situation import situation
+    from spillway_optimizer.sources.situation import situation
 
-    told = sources.read(arguments, progress)
+    told = source_arguments.read(arguments, progress)
     return situation(told, whatif_arguments.of(arguments))
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from spillway_optimizer.reasons import listed
+from spillway_optimizer.rulesets.reasons import listed
 
 # Marginal costs of what is in use that are closer than this are equal: weights are integers, solvers stop.
 _EQUAL = 0.05

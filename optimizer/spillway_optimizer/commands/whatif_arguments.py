@@ -3,7 +3,7 @@
 import argparse
 import math
 
-from spillway_optimizer.commands.whatif import WhatIf
+from spillway_optimizer.sources.whatif import WhatIf
 
 DEMAND, SCALE, CAPACITY = "CLUSTER[:CLASS]=RPS", "[CLUSTER=]FACTOR", "SERVICE[@CLUSTER]=RPS"
 

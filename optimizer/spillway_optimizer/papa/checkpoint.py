@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spillway_optimizer.papa.step import Progress
-from spillway_optimizer.rules import RuleKey, Rules, Weights
+from spillway_optimizer.problem.rules import RuleKey, Rules, Weights
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from spillway.v1.topology_pb2 import Topology
 
 from spillway_optimizer import ProblemError
-from spillway_optimizer.in_force import InForce
-from spillway_optimizer.model import Limits, build
-from spillway_optimizer.objective import evaluate, propagate
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.model.model import Limits, build
 from spillway_optimizer.papa.step import Observation, Observations
-from spillway_optimizer.problem import Problem
-from spillway_optimizer.rules import RuleKey, Rules, to_shares
-from spillway_optimizer.telemetry import Telemetry
+from spillway_optimizer.problem.objective import evaluate, propagate
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.rules import RuleKey, Rules, to_shares
 
 _SECONDS_PER_HOUR = 3600.0
 

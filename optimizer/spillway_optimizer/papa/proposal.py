@@ -7,9 +7,9 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ruleset as contract
 from spillway_contracts import traffic_class
 
-from spillway_optimizer.extract import UnverifiedError
-from spillway_optimizer.in_force import InForce
-from spillway_optimizer.rules import RuleKey
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.problem.rules import RuleKey
+from spillway_optimizer.rulesets.extract import UnverifiedError
 
 
 def adjusted(

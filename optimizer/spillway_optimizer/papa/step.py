@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_optimizer.rules import TOTAL, RuleKey, Rules, Weights, changed, largest_remainder
+from spillway_optimizer.problem.rules import TOTAL, RuleKey, Rules, Weights, changed, largest_remainder
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator, Callable
 
 from spillway.v1.topology_pb2 import Topology
 
-from spillway_optimizer import ProblemError, hot
-from spillway_optimizer.config import Papa
-from spillway_optimizer.in_force import InForce
-from spillway_optimizer.lease import Lease
+from spillway_optimizer import ProblemError
+from spillway_optimizer.clients import hot
+from spillway_optimizer.clients.lease import Lease
+from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.papa.observe import Measurement, Sample, expected, measure, sample
 from spillway_optimizer.policies import SPILLWAY
-from spillway_optimizer.reading import Reader
-from spillway_optimizer.rules import Rules, changed
+from spillway_optimizer.problem.rules import Rules, changed
+from spillway_optimizer.service.config import Papa
+from spillway_optimizer.service.reading import Reader
 
 _SAMPLE_S = 1.0
 _IN_FORCE_TIMEOUT_S = 15.0

@@ -9,22 +9,25 @@ from dataclasses import replace
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 
-from spillway_optimizer import OptimizerError, hot, metrics, unknown
-from spillway_optimizer.config import Papa
-from spillway_optimizer.health import Health
-from spillway_optimizer.history import History, utc
-from spillway_optimizer.in_force import InForce
-from spillway_optimizer.lease import Lease
-from spillway_optimizer.logs import States
+from spillway_optimizer import OptimizerError
+from spillway_optimizer.clients import hot
+from spillway_optimizer.clients.history import History, utc
+from spillway_optimizer.clients.lease import Lease
+from spillway_optimizer.clients.proposals import Proposals
+from spillway_optimizer.inputs import unknown
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.judging.sequential import Judge, Verdict
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
 from spillway_optimizer.papa.observe import Measurement, expected, measure
 from spillway_optimizer.papa.proposal import adjusted
 from spillway_optimizer.papa.step import Parameters, choose, discrepancies, judge, restart, shift, without
 from spillway_optimizer.papa.watch import Interrupted, Watch
-from spillway_optimizer.proposals import Proposals
-from spillway_optimizer.reading import NATS_AWAY, REDIS_AWAY, Reader
-from spillway_optimizer.rules import RuleKey, Rules, Weights
-from spillway_optimizer.sequential import Judge, Verdict
+from spillway_optimizer.problem.rules import RuleKey, Rules, Weights
+from spillway_optimizer.process.health import Health
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.service import metrics
+from spillway_optimizer.service.config import Papa
+from spillway_optimizer.service.reading import NATS_AWAY, REDIS_AWAY, Reader
 
 _SAMPLE_S = 1.0
 _MODEL_REFRESH_S = 5.0

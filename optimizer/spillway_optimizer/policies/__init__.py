@@ -14,7 +14,7 @@ from spillway_optimizer.policies.round_robin import RoundRobin
 from spillway_optimizer.policies.static import Static
 from spillway_optimizer.policies.waterfall import Waterfall
 from spillway_optimizer.policies.waterfall_central import WaterfallCentral
-from spillway_optimizer.solution import Policy
+from spillway_optimizer.problem.solution import Policy
 from spillway_optimizer.solvers.fast import Fast
 
 SPILLWAY = "spillway"

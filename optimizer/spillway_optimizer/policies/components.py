@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from spillway_optimizer.layout import Layout
+from spillway_optimizer.problem.layout import Layout
 
 
 @dataclass(frozen=True)

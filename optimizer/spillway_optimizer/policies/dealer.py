@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_optimizer.objective import evaluate_shares, propagate
 from spillway_optimizer.policies.components import Components
 from spillway_optimizer.policies.hops import thresholds
 from spillway_optimizer.policies.nearest import nearest_shares
-from spillway_optimizer.problem import Problem
-from spillway_optimizer.solution import Solution, from_shares
+from spillway_optimizer.problem.objective import evaluate_shares, propagate
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import Solution, from_shares
 
 
 @dataclass

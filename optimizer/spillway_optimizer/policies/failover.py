@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spillway_optimizer.policies.nearest import nearest_first
-from spillway_optimizer.problem import Problem
-from spillway_optimizer.solution import Solution, from_shares
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import Solution, from_shares
 
 OVERPROVISIONING = 1.4
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_optimizer.objective import propagate
 from spillway_optimizer.policies.nearest import nearest_first, nearest_shares
-from spillway_optimizer.problem import Problem
+from spillway_optimizer.problem.objective import propagate
+from spillway_optimizer.problem.problem import Problem
 
 
 @dataclass(frozen=True)

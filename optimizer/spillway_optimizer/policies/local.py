@@ -8,8 +8,8 @@ by its nature to a minimum local share; it ignores all others.
 from dataclasses import dataclass
 
 from spillway_optimizer.policies.nearest import nearest_shares
-from spillway_optimizer.problem import Problem
-from spillway_optimizer.solution import Solution, from_shares
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import Solution, from_shares
 
 
 @dataclass(frozen=True)

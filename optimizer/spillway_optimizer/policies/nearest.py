@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from spillway_optimizer.layout import Layout
-from spillway_optimizer.problem import Problem
+from spillway_optimizer.problem.layout import Layout
+from spillway_optimizer.problem.problem import Problem
 
 
 def nearest_first(layout: Layout, usable: np.ndarray, i: int) -> list[int]:

@@ -7,8 +7,8 @@ the side constraints it keeps to denials, pins and draining (where calls may go 
 
 from dataclasses import dataclass
 
-from spillway_optimizer.problem import Problem
-from spillway_optimizer.solution import Solution, from_shares
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import Solution, from_shares
 
 
 @dataclass(frozen=True)

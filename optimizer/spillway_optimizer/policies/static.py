@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from spillway_optimizer.problem import Problem
-from spillway_optimizer.solution import Solution, from_shares
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import Solution, from_shares
 
 Route = tuple[str, str, str]  # source cluster, source service, class that is called
 

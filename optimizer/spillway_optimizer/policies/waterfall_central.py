@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer.policies.hops import Hop, by_service
-from spillway_optimizer.problem import Problem
-from spillway_optimizer.solution import Solution, from_shares
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import Solution, from_shares
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
 
 # SLATE footnote 1 and HotNets 4.2, round trips in ms. UT-SC is not given: derived as the way over IOW.
 GCP = ("OR", "UT", "IOW", "SC")

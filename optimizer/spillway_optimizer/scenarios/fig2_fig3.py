@@ -8,7 +8,7 @@ requests per second, Waterfall's thresholds of 900 (the paper names no value for
 and the round trips at which figure 2 is evaluated.
 """
 
-from spillway_optimizer.problem import Curve, Problem
+from spillway_optimizer.problem.problem import Curve, Problem
 from spillway_optimizer.scenarios.build import GCP, GCP_RTT_MS, assemble, chain
 
 _CURVES = {

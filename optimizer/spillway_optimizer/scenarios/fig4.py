@@ -9,7 +9,7 @@ routing can save is a factor 10: every request of West must cross once, and the 
 Derived, both: round trip (not given), loads, curves, capacities, thresholds.
 """
 
-from spillway_optimizer.problem import Curve, Problem
+from spillway_optimizer.problem.problem import Curve, Problem
 from spillway_optimizer.scenarios.build import USD_PER_GB, Call, assemble, chain
 
 _WEST_EAST = {("us-west", "us-east"): 60.0}

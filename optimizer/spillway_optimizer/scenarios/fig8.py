@@ -9,7 +9,7 @@ Derived: which classes besides addtocart and checkoutcart and their call trees (
 demo), bytes, curves, weights, rates; "capacity" in "three times its capacity" as Waterfall's threshold.
 """
 
-from spillway_optimizer.problem import Curve, Problem
+from spillway_optimizer.problem.problem import Curve, Problem
 from spillway_optimizer.scenarios.build import GCP, GCP_RTT_MS, Call, assemble
 
 CASES = {"a": ("CA",), "b": ("CH",), "c": ("PA", "EM", "SH")}

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
-from spillway_optimizer.problem import Problem
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import Policy, Solution
 from spillway_optimizer.scenarios.build import Scenario
-from spillway_optimizer.solution import Policy, Solution
 
 _PERIODS = 40  # at most: a policy that reacts to what it caused may swing for ever
 

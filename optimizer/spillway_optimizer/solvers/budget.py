@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spillway_optimizer.penalties import BUDGET_FACTOR, budget_ms, egress_ms
+from spillway_optimizer.problem.penalties import BUDGET_FACTOR, budget_ms, egress_ms
 from spillway_optimizer.solvers import dual
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
 from spillway_optimizer.solvers.dual import Priced, Start

@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from spillway_optimizer.layout import Layout
-from spillway_optimizer.penalties import beyond_budget
-from spillway_optimizer.problem import Problem
+from spillway_optimizer.problem.layout import Layout
+from spillway_optimizer.problem.penalties import beyond_budget
+from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.solvers.stations import Stations
 
 _RESOLUTION = 1e-6

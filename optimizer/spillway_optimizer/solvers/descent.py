@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_optimizer.objective import evaluate, propagate, queue_factor
-from spillway_optimizer.penalties import beyond
-from spillway_optimizer.problem import Problem
-from spillway_optimizer.solution import shares_of
+from spillway_optimizer.problem.objective import evaluate, propagate, queue_factor
+from spillway_optimizer.problem.penalties import beyond
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import shares_of
 from spillway_optimizer.solvers.convex import Convex, Minimum
 
 _STEPS = (1.0, 0.6, 0.3, 0.1, 0.03)

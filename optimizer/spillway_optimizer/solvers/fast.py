@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from spillway_optimizer.problem import Problem
-from spillway_optimizer.solution import Solution, from_flows
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import Solution, from_flows
 from spillway_optimizer.solvers import budget
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
 from spillway_optimizer.solvers.descent import optimum

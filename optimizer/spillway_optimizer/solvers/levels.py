@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_optimizer.layout import Layout
+from spillway_optimizer.problem.layout import Layout
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from ortools.math_opt.python import mathopt
 
 from spillway_optimizer import SolveError
-from spillway_optimizer.penalties import BUDGET_FACTOR, beyond, budget_ms
+from spillway_optimizer.problem.penalties import BUDGET_FACTOR, beyond, budget_ms
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop, relative_gap
 
 # Utilisations whose tangents start the approximation: dense where the curve bends.

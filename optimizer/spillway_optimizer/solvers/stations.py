@@ -10,8 +10,8 @@ from typing import Self
 
 import numpy as np
 
-from spillway_optimizer.objective import U_LINEAR, queue_factor, queue_slope
-from spillway_optimizer.penalties import CEILING_MS
+from spillway_optimizer.problem.objective import U_LINEAR, queue_factor, queue_slope
+from spillway_optimizer.problem.penalties import CEILING_MS
 
 _EDGE = 1.0 / (1.0 - U_LINEAR)
 _ROOT_STEPS = 30

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from clickhouse_driver import Client
 from spillway_lab.testing import servers
-from spillway_optimizer.history import History
+from spillway_optimizer.clients.history import History
 
 # Seconds ago, and pods counted then; the fewest of the last minutes.
 CASES = {

@@ -4,8 +4,8 @@ import pytest
 from optimizer_process import LEASE
 from spillway_contracts import names
 from spillway_lab.testing.waiting import eventually
-from spillway_optimizer import hot
-from spillway_optimizer.lease import Lease
+from spillway_optimizer.clients import hot
+from spillway_optimizer.clients.lease import Lease
 
 pytestmark = pytest.mark.component
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from clickhouse_driver import Client
-from spillway_optimizer.history import History
+from spillway_optimizer.clients.history import History
 
 pytestmark = pytest.mark.component
 NONE = (math.nan, math.inf, -math.inf, -1e300, 1e300)

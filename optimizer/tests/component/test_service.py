@@ -12,9 +12,9 @@ from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import names, topology
 from spillway_contracts import ruleset as contract
 from spillway_lab.testing.waiting import eventually
-from spillway_optimizer.history import History
+from spillway_optimizer.clients.history import History
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.rules import of_ruleset
+from spillway_optimizer.problem.rules import of_ruleset
 
 pytestmark = pytest.mark.component
 

@@ -17,7 +17,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually
-from spillway_optimizer.proposals import Proposals
+from spillway_optimizer.clients.proposals import Proposals
 
 pytestmark = pytest.mark.component
 

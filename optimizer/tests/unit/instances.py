@@ -1,8 +1,8 @@
 """Random routing problems: DAGs with shared callees, partial placement, asymmetric networks, side constraints."""
 
 import numpy as np
-from spillway_optimizer.constraints import Constraints
-from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
 
 
 def random_problem(

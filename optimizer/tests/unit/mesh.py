@@ -11,13 +11,13 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import topology
 from spillway_contracts.guardrails import GuardrailFile
 from spillway_contracts.hot_state import UnknownEntry
-from spillway_optimizer import telemetry
-from spillway_optimizer.following import Following
-from spillway_optimizer.logs import States
-from spillway_optimizer.rules import Rules, of_ruleset
+from spillway_optimizer.inputs import telemetry
+from spillway_optimizer.problem.rules import Rules, of_ruleset
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.service.following import Following
+from spillway_optimizer.service.solving import Solving
+from spillway_optimizer.service.triggers import Trigger
 from spillway_optimizer.solvers.convex import Stop
-from spillway_optimizer.solving import Solving
-from spillway_optimizer.triggers import Trigger
 from two_applications import OTHER, SERVICES, document, topology_text, with_third
 
 NOW = 1767225631.0

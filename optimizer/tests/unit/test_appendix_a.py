@@ -8,10 +8,10 @@ import itertools
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from spillway_optimizer.constraints import Constraints
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.policies.pool import Activation, LoadChange, Pool, RoomChange
-from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
 from spillway_optimizer.solvers.exact import Exact
 from spillway_optimizer.solvers.fast import Fast
 

@@ -4,14 +4,14 @@ import pytest
 from mesh import NOW, Mesh
 from spillway_contracts import topology
 from spillway_contracts.guardrails import GuardrailFile
-from spillway_optimizer import telemetry
-from spillway_optimizer.commands.errors import InputError
 from spillway_optimizer.commands.explaining import explained
 from spillway_optimizer.commands.plan import plan
-from spillway_optimizer.commands.progress import Progress
-from spillway_optimizer.commands.situation import situation
-from spillway_optimizer.commands.told import Told
-from spillway_optimizer.commands.whatif import WhatIf
+from spillway_optimizer.inputs import telemetry
+from spillway_optimizer.process.progress import Progress
+from spillway_optimizer.sources.errors import InputError
+from spillway_optimizer.sources.situation import situation
+from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.whatif import WhatIf
 from two_applications import OTHER, document, topology_text
 
 FRONTEND, BACKEND = "frontend GET /items/{id}", "backend GET /items/{id}"

@@ -7,10 +7,11 @@ import pytest
 from google.protobuf import json_format
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts.hot_state import LoadBoardEntry
-from spillway_optimizer import hot, telemetry
-from spillway_optimizer.capacities import GROWTH, START, capacities
-from spillway_optimizer.problem import Curve
-from spillway_optimizer.telemetry import CapacityRow, Telemetry
+from spillway_optimizer.clients import hot
+from spillway_optimizer.inputs import telemetry
+from spillway_optimizer.inputs.telemetry import CapacityRow, Telemetry
+from spillway_optimizer.model.capacities import GROWTH, START, capacities
+from spillway_optimizer.problem.problem import Curve
 
 NOW, SERVICE, CLASS = 1000.0, "shop", "shop GET /a"
 CURVES = {CLASS: Curve(10.0, 1.0, 1.0)}

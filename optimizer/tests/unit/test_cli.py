@@ -13,10 +13,11 @@ from unittest.mock import patch
 import pytest
 from spillway_optimizer import SolveError
 from spillway_optimizer.__main__ import main
-from spillway_optimizer.commands import sources, traces
-from spillway_optimizer.commands.errors import InputError
-from spillway_optimizer.commands.progress import Progress
+from spillway_optimizer.commands import source_arguments
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
+from spillway_optimizer.process.progress import Progress
+from spillway_optimizer.sources import traces
+from spillway_optimizer.sources.errors import InputError
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 
@@ -90,7 +91,7 @@ def test_what_streams_refuses_is_the_error():
 def test_every_option_of_traces_reaches_streams():
     """--traces may be given again, and a number of nothing is a number, which streams refuses."""
     parser = argparse.ArgumentParser()
-    sources.add_arguments(parser)
+    source_arguments.add_arguments(parser)
     given = "--traces a b --min-samples 0 --traces c --cluster west".split()
     command = traces._command(parser.parse_args(given), Path("t.yaml"))
     assert command[command.index("--traces") :] == ["--traces", "a", "b", "c"]
@@ -100,7 +101,7 @@ def test_every_option_of_traces_reaches_streams():
 
 def test_arguments_after_traces_stand_behind_two_dashes():
     """CLASS and CLUSTER are not taken for files."""
-    with patch.object(sources.traces, "STREAMS", "not_installed_here"):
+    with patch.object(traces, "STREAMS", "not_installed_here"):
         done = _run(
             "explain", "--topology", str(GOLDEN / "topology.yaml"), "--traces", "x", "--", "a GET /", "west"
         )
@@ -126,7 +127,7 @@ def test_a_plan_without_its_optimum_fails():
 
 def test_without_streams_the_error_says_what_to_do():
     """Exit 69, and the other way to get there."""
-    with patch("spillway_optimizer.commands.traces.STREAMS", "not_installed_here"):
+    with patch("spillway_optimizer.sources.traces.STREAMS", "not_installed_here"):
         done = _run("plan", "--traces", "x", "--topology", str(GOLDEN / "topology.yaml"))
     assert done.returncode == 69
     assert "spillway-streams" in done.stderr and "--model" in done.stderr

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from spillway_contracts import topology
-from spillway_optimizer import model, telemetry
+from spillway_optimizer.inputs import telemetry
+from spillway_optimizer.model import model
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = json.loads((Path(__file__).parent / "data" / "model.json").read_text())

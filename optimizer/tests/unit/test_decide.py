@@ -5,13 +5,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import names
-from spillway_optimizer.constraints import Constraints
-from spillway_optimizer.decide import Action, Memory, Thresholds, decide, renewal
-from spillway_optimizer.extract import integer_rules
-from spillway_optimizer.in_force import InForce
+from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.projection import project
-from spillway_optimizer.rules import RuleKey, max_difference
+from spillway_optimizer.policies.projection import project
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.rules import RuleKey, max_difference
+from spillway_optimizer.rulesets.decide import Action, Memory, Thresholds, decide, renewal
+from spillway_optimizer.rulesets.extract import integer_rules
 
 WEST, EAST = RuleKey("west", "web", "db GET /x"), RuleKey("east", "web", "db GET /x")
 LOCAL = {"east": 10_000}
@@ -270,7 +270,7 @@ def test_what_a_refused_solve_goes_on_with(chain):
 @pytest.mark.parametrize("min_gain", [0.0, 0.001, 0.05, 0.5])
 def test_no_change_is_proposed_that_gains_less_than_the_least(chain, min_gain):
     """Over a ramp of load: what is proposed after the first gained at least that, by the objective then."""
-    from spillway_optimizer.decide import _gain
+    from spillway_optimizer.rulesets.decide import _gain
 
     demands = [300 + 20 * i for i in range(12)]
     decisions = _run(chain, demands, Thresholds(min_gain=min_gain))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spillway_optimizer.objective import evaluate_shares
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.objective import evaluate_shares
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
 from spillway_optimizer.solvers.exact import Exact
 
 _CLUSTERS = ("c0", "c1", "c2")

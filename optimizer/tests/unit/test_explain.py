@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 from spillway_optimizer.commands import sentences
-from spillway_optimizer.constraints import Constraints
-from spillway_optimizer.explain import STEP, explain
-from spillway_optimizer.marginal import marginal, way
-from spillway_optimizer.objective import evaluate_shares, marginal_ms
+from spillway_optimizer.explain.explain import STEP, explain
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
-from spillway_optimizer.problem import Curve, Edge, Problem
-from spillway_optimizer.solution import from_shares
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.marginal import marginal, way
+from spillway_optimizer.problem.objective import evaluate_shares, marginal_ms
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.solution import from_shares
 
 CLUSTERS = ("west", "east", "south")
 WEB, API, DB = "web GET /", "api GET /a", "db GET /d"

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from spillway_contracts import topology
 from spillway_contracts.guardrails import Denial, Guardrails
-from spillway_optimizer.commands import model_file
-from spillway_optimizer.commands.errors import InputError
 from spillway_optimizer.commands.explaining import explained
 from spillway_optimizer.commands.plan import plan
-from spillway_optimizer.commands.progress import Progress
-from spillway_optimizer.commands.situation import Situation, situation
-from spillway_optimizer.commands.told import Told
-from spillway_optimizer.commands.whatif import WhatIf
 from spillway_optimizer.policies import SPILLWAY
-from spillway_optimizer.rules import TOTAL
+from spillway_optimizer.problem.rules import TOTAL
+from spillway_optimizer.process.progress import Progress
+from spillway_optimizer.sources import model_file
+from spillway_optimizer.sources.errors import InputError
+from spillway_optimizer.sources.situation import Situation, situation
+from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.whatif import WhatIf
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 GATEWAY, FRONTEND, BACKEND = (f"{s} GET /items/{{id}}" for s in ("gateway", "frontend", "backend"))

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 from mesh import NOW, Mesh
 from spillway_contracts.hot_state import LoadBoardEntry
-from spillway_optimizer.failures import Success, Successes, cost_ms, own_rates
-from spillway_optimizer.objective import evaluate_shares, marginal_ms, propagate
+from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.inputs.unknown import Unknown
+from spillway_optimizer.model.failures import Success, Successes, cost_ms, own_rates
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
+from spillway_optimizer.problem.objective import evaluate_shares, marginal_ms, propagate
 from spillway_optimizer.solvers.exact import Exact
-from spillway_optimizer.telemetry import Telemetry
-from spillway_optimizer.unknown import Unknown
 
 BACKEND = "backend GET /items/{id}"
 

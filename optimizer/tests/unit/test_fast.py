@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances import random_problem
 from spillway_optimizer import ProblemError
-from spillway_optimizer.constraints import Constraints
-from spillway_optimizer.objective import evaluate_shares
-from spillway_optimizer.problem import Curve, Edge, Problem
-from spillway_optimizer.solution import Solution
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.objective import evaluate_shares
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.solution import Solution
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.descent import penalised
 from spillway_optimizer.solvers.exact import Exact

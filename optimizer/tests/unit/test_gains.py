@@ -4,9 +4,10 @@ import math
 
 import pytest
 from mesh import NOW, Mesh
-from spillway_optimizer import model, telemetry
-from spillway_optimizer.objective import evaluate_shares
+from spillway_optimizer.inputs import telemetry
+from spillway_optimizer.model import model
 from spillway_optimizer.policies.nearest import nearest_shares
+from spillway_optimizer.problem.objective import evaluate_shares
 
 TERMS = ("mean_latency_ms", "egress_usd_per_hour", "objective_usd_per_hour")
 

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spillway_contracts import ContractError, topology
 from spillway_contracts.guardrails import Denial, GuardrailFile, Guardrails, Pin
-from spillway_optimizer.extract import integer_rules
-from spillway_optimizer.guardrails import changed, constraints_of
-from spillway_optimizer.logs import States
+from spillway_optimizer.inputs.guardrails import changed, constraints_of
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.projection import project
-from spillway_optimizer.rules import RuleKey
-from spillway_optimizer.verify import verify
+from spillway_optimizer.policies.projection import project
+from spillway_optimizer.problem.rules import RuleKey
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.rulesets.extract import integer_rules
+from spillway_optimizer.rulesets.verify import verify
 
 TOPOLOGY = topology.load(Path(__file__).resolve().parents[3] / "contracts" / "golden" / "topology.yaml")
 BACKEND = "backend GET /items/{id}"

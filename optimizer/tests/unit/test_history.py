@@ -2,7 +2,7 @@
 
 import pytest
 from clickhouse_driver import errors
-from spillway_optimizer.history import History
+from spillway_optimizer.clients.history import History
 
 
 class _Server:

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 import pytest
 from redis.exceptions import ConnectionError, ResponseError
 from spillway_contracts import names
-from spillway_optimizer import hot
-from spillway_optimizer.unknown import unknowns
+from spillway_optimizer.clients import hot
+from spillway_optimizer.inputs.unknown import unknowns
 
 WRONG = ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value")
 DEMAND = {"web GET /x": '{"at": 99, "rps": 40, "failed_share": 0, "duration_ms": 1}'}

@@ -8,8 +8,8 @@ from google.protobuf import json_format
 from mesh import NOW, Mesh
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts.guardrails import GuardrailFile
-from spillway_optimizer.judging import Sample, Watch
-from spillway_optimizer.rules import RuleKey, max_difference, stepped
+from spillway_optimizer.judging.judging import Sample, Watch
+from spillway_optimizer.problem.rules import RuleKey, max_difference, stepped
 from two_applications import OTHER
 
 ENTRY, BACKEND = "gateway GET /items/{id}", "backend GET /items/{id}"

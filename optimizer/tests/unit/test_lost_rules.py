@@ -8,9 +8,9 @@ from mesh import NOW, Mesh
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
-from spillway_optimizer import hot
-from spillway_optimizer.in_force import InForce
-from spillway_optimizer.lost_rules import PATIENCE_S
+from spillway_optimizer.clients import hot
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.rulesets.lost_rules import PATIENCE_S
 
 
 class Flushed(Mesh):

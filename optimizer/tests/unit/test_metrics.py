@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from spillway_contracts.hot_state import DemandEntry
 from spillway_contracts.metrics import table
 from spillway_lab.testing import servers
-from spillway_optimizer import metrics
-from spillway_optimizer.health import Health
-from spillway_optimizer.logs import States
-from spillway_optimizer.telemetry import Telemetry
+from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.process.health import Health
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.service import metrics
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError, topology
-from spillway_optimizer import model, telemetry
-from spillway_optimizer.smoothing import smooth
+from spillway_optimizer.inputs import telemetry
+from spillway_optimizer.inputs.smoothing import smooth
+from spillway_optimizer.model import model
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "contracts" / "golden"

@@ -5,10 +5,10 @@ import math
 import pytest
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.hot_state import NetworkEntry
-from spillway_optimizer import network_times
-from spillway_optimizer.network import network
-from spillway_optimizer.network_times import Estimate, Measured
-from spillway_optimizer.telemetry import NetworkRow, RatioRow, Telemetry
+from spillway_optimizer.inputs.telemetry import NetworkRow, RatioRow, Telemetry
+from spillway_optimizer.model import network_times
+from spillway_optimizer.model.network import network
+from spillway_optimizer.model.network_times import Estimate, Measured
 
 T0 = 1_767_000_000.0
 DECLARED, SLOW, BOARD_AGE = 25.0, 80.0, 15.0

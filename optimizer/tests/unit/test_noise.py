@@ -8,12 +8,12 @@ from mesh import NOW, Mesh
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import names
 from spillway_contracts.hot_state import NetworkEntry
-from spillway_optimizer.constraints import Constraints
-from spillway_optimizer.decide import Memory, Thresholds, decide
-from spillway_optimizer.in_force import InForce
-from spillway_optimizer.noise import without_noise
-from spillway_optimizer.rules import RuleKey, max_difference
-from spillway_optimizer.telemetry import NetworkRow
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.inputs.telemetry import NetworkRow
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.rules import RuleKey, max_difference
+from spillway_optimizer.rulesets.decide import Memory, Thresholds, decide
+from spillway_optimizer.rulesets.noise import without_noise
 from two_applications import OTHER
 
 PERIOD_S, WINDOW_S = 5.0, 30

@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spillway_optimizer import ProblemError
-from spillway_optimizer.objective import (
+from spillway_optimizer.policies.nearest import nearest_shares
+from spillway_optimizer.problem.objective import (
     U_LINEAR,
     evaluate_shares,
     marginal_ms,
     queue_factor,
     queue_slope,
 )
-from spillway_optimizer.policies.nearest import nearest_shares
 
 
 @given(st.floats(0, 3), st.floats(0, 3), st.floats(0, 1))

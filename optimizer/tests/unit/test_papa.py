@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import topology, traffic_class
-from spillway_optimizer.extract import UnverifiedError
-from spillway_optimizer.in_force import InForce
+from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
 from spillway_optimizer.papa.proposal import adjusted
 from spillway_optimizer.papa.step import (
@@ -22,7 +21,8 @@ from spillway_optimizer.papa.step import (
     shift,
     significant,
 )
-from spillway_optimizer.rules import OTHERS_DELTA, TOTAL, RuleKey, largest_remainder, of_ruleset
+from spillway_optimizer.problem.rules import OTHERS_DELTA, TOTAL, RuleKey, largest_remainder, of_ruleset
+from spillway_optimizer.rulesets.extract import UnverifiedError
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 

@@ -11,14 +11,14 @@ from google.protobuf import json_format
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import topology
 from spillway_contracts.hot_state import UnknownEntry
-from spillway_optimizer.config import Papa
-from spillway_optimizer.in_force import InForce
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.papa import worker
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
 from spillway_optimizer.papa.observe import Sample, measure
 from spillway_optimizer.papa.watch import Interrupted
-from spillway_optimizer.rules import of_ruleset
-from spillway_optimizer.telemetry import Telemetry
+from spillway_optimizer.problem.rules import of_ruleset
+from spillway_optimizer.service.config import Papa
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 TOPOLOGY = topology.load(GOLDEN / "topology.yaml")

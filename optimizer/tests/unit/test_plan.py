@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import topology
-from spillway_optimizer import history
-from spillway_optimizer.commands import clickhouse, live, model_file, plan_text, sources, whatif_arguments
-from spillway_optimizer.commands.errors import InputError, in_lines
+from spillway_optimizer.clients import history
+from spillway_optimizer.commands import plan_text, source_arguments, whatif_arguments
 from spillway_optimizer.commands.plan import plan
-from spillway_optimizer.commands.progress import Progress
-from spillway_optimizer.commands.situation import now, situation
-from spillway_optimizer.commands.told import Told
-from spillway_optimizer.in_force import InForce
+from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.policies import SPILLWAY
-from spillway_optimizer.rules import RuleKey
+from spillway_optimizer.problem.rules import RuleKey
+from spillway_optimizer.process.progress import Progress
+from spillway_optimizer.sources import clickhouse, live, model_file
+from spillway_optimizer.sources.errors import InputError, in_lines
+from spillway_optimizer.sources.situation import now, situation
+from spillway_optimizer.sources.told import Told
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 GATEWAY, FRONTEND, BACKEND = (f"{s} GET /items/{{id}}" for s in ("gateway", "frontend", "backend"))
@@ -333,11 +334,15 @@ def test_windows_of_history():
 
 
 def test_times_are_read_as_utc_or_as_ago():
-    assert sources.when("2026-01-01T00:00:30") == sources.when("2026-01-01T01:00:30+01:00") == 1767225630.0
-    assert sources.when("90m", now=10_000.0) == 4600.0
+    assert (
+        source_arguments.when("2026-01-01T00:00:30")
+        == source_arguments.when("2026-01-01T01:00:30+01:00")
+        == 1767225630.0
+    )
+    assert source_arguments.when("90m", now=10_000.0) == 4600.0
     for text in ("soon", "5", "-3m", "0s", "999999999d", "9" * 400 + "d", "0001-01-01T00:00+14:00"):
         with pytest.raises(argparse.ArgumentTypeError, match=re.escape(text)):
-            sources.when(text)
+            source_arguments.when(text)
 
 
 def test_rules_of_history_are_of_each_clusters_newest_version():

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spillway_optimizer.constraints import Constraints
-from spillway_optimizer.objective import propagate
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.policies.dealer import Dealer, target
 from spillway_optimizer.policies.failover import Failover, priority_load
@@ -14,7 +12,9 @@ from spillway_optimizer.policies.nearest import nearest_first, nearest_shares
 from spillway_optimizer.policies.static import Static
 from spillway_optimizer.policies.waterfall import Waterfall
 from spillway_optimizer.policies.waterfall_central import WaterfallCentral
-from spillway_optimizer.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.objective import propagate
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
 
 _BASELINES = sorted(REGISTRY.keys() - {SPILLWAY})
 _THREE = ("a", "b", "c")

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from spillway_optimizer import hot
+from spillway_optimizer.clients import hot
 from spillway_optimizer.papa.checkpoint import Checkpoint
-from spillway_optimizer.rules import RuleKey
+from spillway_optimizer.problem.rules import RuleKey
 
 [PREVIOUS] = (Path(__file__).resolve().parents[3] / "contracts" / "golden" / "previous").iterdir()
 

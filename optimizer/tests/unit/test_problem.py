@@ -1,8 +1,9 @@
 import dataclasses
 
 import pytest
-from spillway_optimizer import ProblemError, problem_json
-from spillway_optimizer.problem import Curve, Edge
+from spillway_optimizer import ProblemError
+from spillway_optimizer.problem import problem_json
+from spillway_optimizer.problem.problem import Curve, Edge
 
 
 def test_a_cycle_is_refused_and_named(chain):

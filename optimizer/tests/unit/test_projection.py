@@ -1,14 +1,14 @@
 """What a policy's shares become as rules: one split per route, within pins, floors and budget, off by rounding only."""
 
 import pytest
-from spillway_optimizer.constraints import Constraints
-from spillway_optimizer.extract import integer_rules
-from spillway_optimizer.objective import evaluate_shares
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.problem import Curve, Edge, Problem
-from spillway_optimizer.projection import project
-from spillway_optimizer.rules import TOTAL, RuleKey, to_shares
-from spillway_optimizer.verify import verify
+from spillway_optimizer.policies.projection import project
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.objective import evaluate_shares
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.rules import TOTAL, RuleKey, to_shares
+from spillway_optimizer.rulesets.extract import integer_rules
+from spillway_optimizer.rulesets.verify import verify
 
 LIGHT, HEAVY, DB = "web GET /light", "web GET /heavy", "db GET /x"
 WEST = RuleKey("west", "web", DB)

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Origin
 from spillway_contracts import topology
 from spillway_optimizer import ProblemError
-from spillway_optimizer.constraints import Constraints
-from spillway_optimizer.extract import Stamp, UnverifiedError, from_rules, from_solution, integer_rules
-from spillway_optimizer.model import Window
+from spillway_optimizer.model.model import Window
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.problem import Curve, Edge, Problem
-from spillway_optimizer.projection import project
-from spillway_optimizer.rules import (
+from spillway_optimizer.policies.projection import project
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.rules import (
     TOTAL,
     RuleKey,
     largest_remainder,
@@ -25,7 +24,14 @@ from spillway_optimizer.rules import (
     rounded,
     to_shares,
 )
-from spillway_optimizer.solution import from_shares
+from spillway_optimizer.problem.solution import from_shares
+from spillway_optimizer.rulesets.extract import (
+    Stamp,
+    UnverifiedError,
+    from_rules,
+    from_solution,
+    integer_rules,
+)
 
 TOPOLOGY = topology.load(Path(__file__).resolve().parents[3] / "contracts" / "golden" / "topology.yaml")
 ROUTES = [RuleKey("west", "web", "db GET /x"), RuleKey("east", "web", "db GET /x")]

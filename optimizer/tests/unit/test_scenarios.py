@@ -6,14 +6,14 @@ import sys
 
 import numpy as np
 import pytest
-from spillway_optimizer.objective import Evaluation
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
-from spillway_optimizer.problem import Problem
+from spillway_optimizer.problem.objective import Evaluation
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import Solution
 from spillway_optimizer.scenarios import ALL, fig2, fig4a
 from spillway_optimizer.scenarios.build import Scenario
 from spillway_optimizer.scenarios.fig4 import FR_MP_BYTES, LATENCY_ONLY, MP_DB_BYTES
 from spillway_optimizer.scenarios.table import run
-from spillway_optimizer.solution import Solution
 
 _BY_NAME = {scenario.name: scenario for scenario in ALL}
 _RTTS = (5.0, 25.0, 50.0, 100.0)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from spillway_optimizer.sequential import Judge, Samples, Verdict
+from spillway_optimizer.judging.sequential import Judge, Samples, Verdict
 
 BEFORE, LOOKS = 8, 40
 

@@ -6,12 +6,12 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from spillway_optimizer.history import ModelRows
-from spillway_optimizer.lease import beside
-from spillway_optimizer.logs import States
-from spillway_optimizer.reading import Reader
-from spillway_optimizer.service import Service
-from spillway_optimizer.telemetry import Pulse
+from spillway_optimizer.clients.history import ModelRows
+from spillway_optimizer.clients.lease import beside
+from spillway_optimizer.inputs.telemetry import Pulse
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.service.loop import Service
+from spillway_optimizer.service.reading import Reader
 from test_solving import TOPOLOGY
 
 
@@ -95,8 +95,8 @@ def leading(settings, monkeypatch):
         return bool(made.changes) and made.changes.pop(0)
 
     monkeypatch.setattr(made.solving, "run", run)
-    monkeypatch.setattr("spillway_optimizer.service.hot.pulse", pulse)
-    monkeypatch.setattr("spillway_optimizer.service.guardrails.changed", changed)
+    monkeypatch.setattr("spillway_optimizer.service.loop.hot.pulse", pulse)
+    monkeypatch.setattr("spillway_optimizer.service.loop.guardrails.changed", changed)
     return made
 
 

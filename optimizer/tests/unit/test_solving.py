@@ -10,13 +10,14 @@ import pytest
 from nats.errors import MaxPayloadError
 from spillway_contracts import topology
 from spillway_contracts.guardrails import GuardrailFile
-from spillway_optimizer import case, solving, telemetry
-from spillway_optimizer.decide import Action, decide
-from spillway_optimizer.logs import States
+from spillway_optimizer.inputs import telemetry
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.rules import TOTAL, of_ruleset
-from spillway_optimizer.solving import Solving
-from spillway_optimizer.triggers import Trigger
+from spillway_optimizer.problem.rules import TOTAL, of_ruleset
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.rulesets.decide import Action, decide
+from spillway_optimizer.service import case, solving
+from spillway_optimizer.service.solving import Solving
+from spillway_optimizer.service.triggers import Trigger
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPOLOGY = topology.load(ROOT / "contracts" / "golden" / "topology.yaml")

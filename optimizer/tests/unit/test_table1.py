@@ -13,14 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from spillway_optimizer.objective import evaluate_shares
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.policies.nearest import nearest_shares
-from spillway_optimizer.problem import Curve, Problem
+from spillway_optimizer.problem.objective import evaluate_shares
+from spillway_optimizer.problem.problem import Curve, Problem
+from spillway_optimizer.problem.solution import Solution
 from spillway_optimizer.scenarios import ALL, fig2, fig3a, fig4a, fig4b
 from spillway_optimizer.scenarios.build import Call, Scenario, assemble
 from spillway_optimizer.scenarios.table import run
-from spillway_optimizer.solution import Solution
 
 _FIG3B = next(scenario for scenario in ALL if scenario.name == "fig3b")
 

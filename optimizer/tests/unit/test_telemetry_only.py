@@ -6,8 +6,9 @@ import pytest
 from mesh import NOW, Mesh
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.hot_state import UnknownEntry
-from spillway_optimizer import model, unknown
-from spillway_optimizer.placements import SERVED_S, SETTLED_S
+from spillway_optimizer.inputs import unknown
+from spillway_optimizer.inputs.placements import SERVED_S, SETTLED_S
+from spillway_optimizer.model import model
 from test_model import BACKEND, TOPOLOGY, _told
 from two_applications import OTHER, SERVICES
 

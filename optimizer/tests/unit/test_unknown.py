@@ -6,7 +6,7 @@ import pytest
 from mesh import NOW, Mesh
 from spillway_contracts import names
 from spillway_contracts.hot_state import UnknownEntry
-from spillway_optimizer.rules import of_ruleset
+from spillway_optimizer.problem.rules import of_ruleset
 from two_applications import OTHER, SERVICES
 
 ENTRY = "gateway GET /items/{id}"

@@ -4,10 +4,10 @@ import dataclasses
 import re
 
 import pytest
-from spillway_optimizer.constraints import Constraints
-from spillway_optimizer.objective import evaluate_shares
-from spillway_optimizer.rules import RuleKey, to_shares
-from spillway_optimizer.verify import exceeded, verify
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.objective import evaluate_shares
+from spillway_optimizer.problem.rules import RuleKey, to_shares
+from spillway_optimizer.rulesets.verify import exceeded, verify
 
 WEST, EAST = RuleKey("west", "web", "db GET /x"), RuleKey("east", "web", "db GET /x")
 LOCAL = {WEST: {"west": 10_000}, EAST: {"east": 10_000}}

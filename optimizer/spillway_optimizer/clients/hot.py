@@ -1,0 +1,205 @@
+"""Redis: boards, placement, rules in force, policy. With lease.py the only file that reads them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from google.protobuf import json_format
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import ContractError, names, redis_client, traffic_class
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
+
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.inputs.smoothing import Rates
+from spillway_optimizer.inputs.telemetry import Pulse, Telemetry
+from spillway_optimizer.problem.rules import of_ruleset
+
+_TIMEOUT_S = 2.0
+
+
+def connect(url: str, options: Mapping[str, Any] | None = None) -> Redis:
+    """`options`: of the connection, beside the url."""
+    return redis_client.connect(
+        url,
+        **(options or {}),
+        decode_responses=True,
+        socket_timeout=_TIMEOUT_S,
+        socket_connect_timeout=_TIMEOUT_S,
+        health_check_interval=5,
+    )
+
+
+async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
+    """The Redis half of Telemetry, in one round trip. What cannot be read is in `malformed`; what it was to say of the
+    load of a service, or of a whole cluster, is unknown."""
+    async with redis.pipeline(transaction=False) as pipeline:
+        pipeline.hgetall(names.REDIS_KEY_NETWORK)
+        for cluster in clusters:
+            pipeline.hgetall(names.REDIS_KEY_LOAD.format(cluster=cluster))
+            pipeline.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
+            pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
+            pipeline.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
+        pairs, *replies = await pipeline.execute(raise_on_error=False)
+    bad: list[str] = []
+    load, demand, unknown = {}, {}, {}
+    for c, one, two, said in zip(clusters, replies[0::4], replies[1::4], replies[3::4], strict=True):
+        lost: dict[str, str] = {}
+        load[c] = _board(one, LoadBoardEntry, bad, lost)
+        demand[c] = _board(two, DemandEntry, bad, lost)
+        found = _unknowns(said) | {service: UnknownEntry(0.0, why) for service, why in lost.items()}
+        unknown |= {c: found} if found else {}
+    texts = dict(zip(clusters, replies[2::4], strict=True))
+    beats = {c: beat for c, text in texts.items() if (beat := _heartbeat(text, c, [])) is not None}
+    return Telemetry(
+        load=load,
+        demand=demand,
+        network=_network(pairs, bad),
+        placement={c: _services(text, c, bad) for c, text in texts.items()},
+        hold_s={c: float(beat.hold_seconds) for c, beat in beats.items() if beat.HasField("hold_seconds")},
+        serving={c: beat.ruleset_version for c, beat in beats.items() if beat.ruleset_version},
+        unknown=unknown,
+        malformed=tuple(bad),
+        pods={
+            (c, service): count
+            for c, text in texts.items()
+            for service, count in (_connected(text, c, []) or {}).items()
+        },
+    )
+
+
+async def pulse(redis: Redis, clusters: tuple[str, ...]) -> Pulse:
+    """What may make a solve urgent, in one round trip; what cannot be read is left to `boards` to name."""
+    async with redis.pipeline(transaction=False) as pipeline:
+        for cluster in clusters:
+            pipeline.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
+            pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
+        replies = await pipeline.execute(raise_on_error=False)
+    demand = {
+        c: _board(hashed, DemandEntry, [], {}) for c, hashed in zip(clusters, replies[0::2], strict=True)
+    }
+    return Pulse(
+        rates(demand), {c: _services(text, c, []) for c, text in zip(clusters, replies[1::2], strict=True)}
+    )
+
+
+def _wrong_type(reply: Any) -> str:
+    """Why a reply cannot be read: the key holds another type. Empty: it can. Raises every other error of Redis."""
+    if not isinstance(reply, Exception):
+        return ""
+    if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
+        return str(reply)
+    raise reply
+
+
+def _unknowns(hashed: dict[str, str]) -> dict[str, UnknownEntry]:
+    """By service, or names.VALUE_WHOLE_CLUSTER: what the boards do not know now. An entry that cannot be read counts
+    as present: whoever wrote it said that something is unknown."""
+    if why := _wrong_type(hashed):
+        return {names.VALUE_WHOLE_CLUSTER: UnknownEntry(0.0, why)}
+    return {field: _unknown(text) for field, text in hashed.items()}
+
+
+def _unknown(text: str) -> UnknownEntry:
+    try:
+        return UnknownEntry.from_json(text)
+    except ContractError as error:
+        return UnknownEntry(0.0, str(error))
+
+
+def rates(demand: Mapping[str, Mapping[str, DemandEntry]]) -> Rates:
+    return {(cluster, k): entry.rps for cluster, board in demand.items() for k, entry in board.items()}
+
+
+def _network(pairs: dict[str, str], bad: list[str]) -> dict[tuple[str, str], NetworkEntry]:
+    network = {}
+    if why := _wrong_type(pairs):
+        bad.append(f"network: {why}")
+        return network
+    for pair, text in pairs.items():
+        source, arrow, destination = pair.partition(">")
+        try:
+            if not arrow:
+                raise ContractError(f"network[{pair!r}]: expected 'from>to'")
+            network[source, destination] = NetworkEntry.from_json(text)
+        except ContractError as error:
+            bad.append(str(error))
+    return network
+
+
+def _board(hashed: dict[str, str], kind, bad: list[str], lost: dict[str, str]) -> dict:
+    """Adds to `lost` the services whose entries cannot be read, with the reason: they are unknown, not without load."""
+    board = {}
+    if why := _wrong_type(hashed):
+        bad.append(f"{kind.__name__}: {why}")
+        lost[names.VALUE_WHOLE_CLUSTER] = why
+        return board
+    for class_id, text in hashed.items():
+        service = ""
+        try:
+            service = traffic_class.parse(class_id).service
+            board[class_id] = kind.from_json(text)
+        except ContractError as error:
+            bad.append(str(error))
+            if service:
+                lost[service] = str(error)
+    return board
+
+
+def _services(text: str | None, cluster: str, bad: list[str]) -> frozenset[str] | None:
+    connected = _connected(text, cluster, bad)
+    return None if connected is None else frozenset(connected)
+
+
+def _connected(text: str | None, cluster: str, bad: list[str]) -> dict[str, int] | None:
+    """Envoys of each service that has any; None: unknown."""
+    heartbeat = _heartbeat(text, cluster, bad)
+    if heartbeat is None:
+        return None
+    return {s.service: s.connected_envoys for s in heartbeat.services if s.connected_envoys > 0}
+
+
+def _heartbeat(text: str | None, cluster: str, bad: list[str]) -> Heartbeat | None:
+    if _wrong_type(text) or text is None:
+        return None
+    try:
+        return json_format.Parse(text, Heartbeat(), ignore_unknown_fields=True)
+    except json_format.ParseError as error:
+        bad.append(f"placement[{cluster}]: {error}")
+        return None
+
+
+async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:
+    """None when no cluster has a ruleset. A ruleset that cannot be read counts as absent."""
+    rulesets = {}
+    texts = await redis.mget([names.REDIS_KEY_IN_FORCE.format(cluster=cluster) for cluster in clusters])
+    for cluster, text in zip(clusters, texts, strict=True):
+        if text is not None:
+            try:
+                rulesets[cluster] = json_format.Parse(text, Ruleset(), ignore_unknown_fields=True)
+            except json_format.ParseError:
+                continue
+    if not rulesets:
+        return None
+    newest = max(rulesets.values(), key=lambda r: r.version)
+    rules: dict = {}
+    for ruleset in rulesets.values():
+        rules |= of_ruleset(ruleset)
+    versions = {cluster: ruleset.version for cluster, ruleset in rulesets.items()}
+    return InForce(rules, newest.origin, newest.policy, versions, newest.id, rulesets)
+
+
+def held_as(in_force: InForce | None, boards: Telemetry) -> InForce | None:
+    """With what relays report of how long they hold it."""
+    return None if in_force is None else replace(in_force, hold_s=boards.hold_s)
+
+
+async def policy(redis: Redis) -> str | None:
+    return await redis.get(names.REDIS_KEY_POLICY)
+
+
+async def restore_policy(redis: Redis, policy: str) -> None:
+    """Writes the policy back after Redis has lost it; one that an operator sets meanwhile wins."""
+    await redis.set(names.REDIS_KEY_POLICY, policy, nx=True)

@@ -1,0 +1,167 @@
+"""Why the calls of a class from a cluster are split as they are: destinations with their marginal costs, what one
+percent more or less would do (recomputed by the evaluator, not linearised), and what binds. Pure.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_optimizer.explain.holding import broken, holding, why_not
+from spillway_optimizer.problem.marginal import PARTS, Marginal, marginal, way
+from spillway_optimizer.problem.objective import Evaluation, evaluate, evaluate_shares, propagate
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.rules import routes
+
+STEP = 0.01
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a shift of `moved` of the route's calls does; differences to the split as it is."""
+
+    moved: float
+    mean_latency_ms: float
+    egress_usd_per_hour: float
+    objective_usd_per_hour: float
+    objective_share: float  # relative
+    breaks: tuple[str, ...]  # constraints that it would break
+
+
+@dataclass(frozen=True)
+class Destination:
+    cluster: str
+    share: float
+    utilisation: float  # of the callee's service there
+    # ms of one more call: by part at the callee ("way": network and egress to it), and of the calls that it causes.
+    here: dict[str, float]
+    below: dict[str, float]
+    marginal_ms: float
+    more: Effect | None  # None: has everything
+    less: Effect | None  # None: has nothing
+
+
+@dataclass(frozen=True)
+class Route:
+    """`rps`: calls per second. `excluded`: clusters that cannot be a destination, and why."""
+
+    source_cluster: str
+    source_service: str
+    class_id: str
+    rps: float
+    destinations: tuple[Destination, ...]
+    excluded: dict[str, str]
+    binding: tuple[str, ...]
+
+
+def explain(problem: Problem, shares: np.ndarray, class_id: str, cluster: str) -> tuple[Route, ...]:
+    """Every route of a class from a cluster, by source service, at the routing of shares [E, from, to]; empty when
+    nothing there calls it. Both names must be known."""
+    layout = problem.layout
+    i = layout.clusters.index(cluster)
+    flows, _ = propagate(layout, shares)
+    at = _At(problem, shares, flows, evaluate(problem, flows), marginal(problem, shares))
+    return tuple(
+        at.route(edges, i) for edges in callers(problem, class_id).values() if layout.usable[edges, i].any()
+    )
+
+
+def callers(problem: Problem, class_id: str) -> dict[str, list[int]]:
+    """By service that calls the class, in order: the edges that share its route."""
+    layout = problem.layout
+    k = layout.classes.index(class_id)
+    return {layout.services[s]: edges for (s, to), edges in sorted(routes(problem).items()) if to == k}
+
+
+@dataclass(frozen=True)
+class _At:
+    """One routing, priced."""
+
+    problem: Problem
+    shares: np.ndarray
+    flows: np.ndarray
+    evaluation: Evaluation
+    costs: Marginal
+
+    def route(self, edges: list[int], i: int) -> Route:
+        layout = self.problem.layout
+        e = edges[0]
+        return Route(
+            layout.clusters[i],
+            layout.services[layout.class_service[layout.edge_source[e]]],
+            layout.classes[layout.edge_target[e]],
+            float(self.flows[edges, i].sum()),
+            tuple(self._destination(edges, i, int(j)) for j in np.flatnonzero(layout.usable[e, i])),
+            {
+                layout.clusters[j]: why_not(self.problem, e, i, int(j))
+                for j in np.flatnonzero(~layout.usable[e, i])
+            },
+            tuple(holding(self.problem, edges, i, self._row(edges, i), self.evaluation.utilisation)),
+        )
+
+    def _row(self, edges: list[int], i: int) -> np.ndarray:
+        """The route's shares [to]: of its edges by volume."""
+        calls = self.flows[edges, i].sum(axis=0)
+        return calls / calls.sum() if calls.sum() > 0 else self.shares[edges[0], i]
+
+    def _destination(self, edges: list[int], i: int, j: int) -> Destination:
+        layout = self.problem.layout
+        k, share = int(layout.edge_target[edges[0]]), float(self._row(edges, i)[j])
+        volume = self.flows[edges, i].sum(axis=1)
+        of_edge = volume / volume.sum() if volume.sum() > 0 else np.full(len(edges), 1 / len(edges))
+        on_way = sum(part * way(self.problem, e)[:, i, j] for part, e in zip(of_edge, edges, strict=True))
+        here, below = self.costs.here[:, k, j] + on_way, self.costs.below[:, k, j]
+        return Destination(
+            cluster=layout.clusters[j],
+            share=share,
+            utilisation=float(self.evaluation.utilisation[layout.class_service[k], j]),
+            here=dict(zip(PARTS, here.tolist(), strict=True)),
+            below=dict(zip(PARTS, below.tolist(), strict=True)),
+            marginal_ms=float(here.sum() + below.sum()),
+            more=self._effect(edges, i, j, STEP) if share < 1 - _TINY else None,
+            less=self._effect(edges, i, j, -min(STEP, share)) if share > _TINY else None,
+        )
+
+    def _effect(self, edges: list[int], i: int, j: int, step: float) -> Effect | None:
+        """`step` of the calls to (below 0: from) destination j, the others giving (taking) in proportion."""
+        row = self._row(edges, i)
+        moved = _shift(row, j, step, self._takers(edges, i, j))
+        if moved is None:
+            return None
+        shares = self.shares.copy()
+        for e in edges:
+            shares[e, i] = moved
+        after, before = evaluate_shares(self.problem, shares), self.evaluation
+        change = after.usd_per_hour - before.usd_per_hour
+        return Effect(
+            float(moved[j] - row[j]),
+            after.mean_latency_ms - before.mean_latency_ms,
+            after.egress_usd_per_hour - before.egress_usd_per_hour,
+            change,
+            change / before.usd_per_hour if before.usd_per_hour > 0 else 0.0,
+            tuple(broken(self.problem, edges, i, moved, before, after)),
+        )
+
+    def _takers(self, edges: list[int], i: int, j: int) -> np.ndarray:
+        """[to] where calls of a destination that serves all of them would go: to the cheapest other."""
+        layout = self.problem.layout
+        k = int(layout.edge_target[edges[0]])
+        cost = self.costs.total()[k] + way(self.problem, edges[0])[:, i].sum(axis=0)
+        cost = np.where(layout.usable[edges[0], i], cost, np.inf)
+        cost[j] = np.inf
+        return np.eye(len(cost))[int(np.argmin(cost))] if np.isfinite(cost).any() else np.zeros(len(cost))
+
+
+def _shift(row: np.ndarray, j: int, step: float, takers: np.ndarray) -> np.ndarray | None:
+    """The row with `step` more at j; None when nobody could give or take it."""
+    others = row.copy()
+    others[j] = 0.0
+    if others.sum() <= _TINY:
+        others = takers.copy()
+        if others.sum() <= 0 or step > 0:
+            return None
+    elif step > 0:
+        step = min(step, float(others.sum()))
+    moved = row - step * others / others.sum()
+    moved[j] = row[j] + step
+    return np.maximum(moved, 0.0)

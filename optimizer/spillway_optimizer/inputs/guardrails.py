@@ -1,0 +1,88 @@
+"""The operator's guardrails as the optimizer keeps them: the file, read again when it changes, and what it means
+for a problem. The publisher enforces the same file; routing within it leaves nothing to enforce."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import ContractError
+from spillway_contracts.guardrails import GuardrailFile, Guardrails
+
+from spillway_optimizer.problem.constraints import Constraints, Route
+from spillway_optimizer.problem.rules import TOTAL, RuleKey, Rules
+from spillway_optimizer.process.logs import States
+
+
+def changed(file: GuardrailFile, states: States) -> bool:
+    """Whether the file says something else than before. A wrong file is said and counted, and changes nothing: what
+    was good last goes on being kept."""
+    try:
+        found = file.changed()
+    except ContractError as error:
+        kept = f"wrong, the last good ones are kept: {error}"
+        states.say("guardrails", kept, logging.WARNING, "guardrails_wrong")
+        return False
+    if found:
+        states.say("guardrails", f"{file.current.model_dump_json(exclude_defaults=True)} of {file.path}")
+    return found
+
+
+def constraints_of(
+    guardrails: Guardrails,
+    topology: Topology,
+    routes: Iterable[tuple[str, str]],
+    in_force: Rules | None = None,
+) -> Constraints:
+    """`routes` (source service, class that is called) of the problem; `in_force` what relays route by now, None
+    when they route local-first. Shares are of 1, weights in the file parts of 10 000."""
+    routes = sorted(set(routes))
+    shift = guardrails.maximum_shift
+    return Constraints(
+        denied=_denied(guardrails, topology, {class_id for _, class_id in routes}),
+        pinned=pinned(guardrails),
+        min_local_share=guardrails.minimum_local_share / TOTAL,
+        max_shift=1.0 if shift is None else shift / TOTAL,
+        in_force={} if shift is None else _before(topology, routes, in_force or {}),
+        egress_usd_per_hour=guardrails.egress_budget_usd_per_hour,
+        utilisation_ceiling=guardrails.utilisation_ceiling,
+        drained=frozenset(guardrails.drained_clusters),
+    )
+
+
+def _denied(guardrails: Guardrails, topology: Topology, classes: set[str]) -> frozenset[tuple[str, str, str]]:
+    clusters = [cluster.name for cluster in topology.clusters]
+    return frozenset(
+        (source, class_id, destination)
+        for denial in guardrails.denied_destinations
+        for source in clusters
+        for class_id in classes
+        if denial.matches(source, class_id)
+        for destination in denial.clusters
+    )
+
+
+def pinned(guardrails: Guardrails) -> Mapping[Route, Mapping[str, float]]:
+    """The kill switch publishes local-first only, pins or not."""
+    return {
+        RuleKey(pin.source_cluster, pin.source_service, pin.traffic_class): {
+            cluster: weight / TOTAL for cluster, weight in sorted(pin.destinations.items()) if weight
+        }
+        for pin in ([] if guardrails.frozen else guardrails.pins)
+    }
+
+
+def _before(
+    topology: Topology, routes: list[tuple[str, str]], in_force: Rules
+) -> Mapping[Route, Mapping[str, float]]:
+    """What each route's requests do now: its rule, or local-first where the service is declared locally. A route
+    of neither has no way before that a shift could be counted from."""
+    declared = {(s.name, p.cluster) for s in topology.services for p in s.placements}
+    before: dict[Route, Mapping[str, float]] = {}
+    for source in (cluster.name for cluster in topology.clusters):
+        for service, class_id in routes:
+            key = RuleKey(source, service, class_id)
+            if key in in_force:
+                before[key] = {cluster: weight / TOTAL for cluster, weight in in_force[key].items()}
+            elif (class_id.split(" ", 1)[0], source) in declared:
+                before[key] = {source: 1.0}
+    return before

@@ -1,0 +1,210 @@
+"""What the optimizer is told: rows of ClickHouse and boards of Redis as typed values.
+
+Rows that cannot be read are not errors of the whole: they are left out and named in `malformed`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any, Self, TypeVar
+
+from spillway_contracts import ContractError, traffic_class
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
+
+from spillway_optimizer.inputs.smoothing import Rates
+
+
+@dataclass(frozen=True)
+class _Row:
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """Takes the columns it knows; one that has a default may be missing. Raises ValueError naming the column."""
+        values = {}
+        for column in fields(cls):
+            if column.name not in row:
+                if column.default is not MISSING:
+                    continue
+                raise ValueError(f"{cls.__name__}.{column.name}: missing")
+            value = row[column.name]
+            values[column.name] = (
+                str(value) if column.type == "str" or column.type is str else _number(column.name, value)
+            )
+        for key in ("class_id", "source_class"):
+            if key in values:
+                traffic_class.parse(values[key])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class CurveRow(_Row):
+    """Table curves; `class_id` is its column `class`."""
+
+    fitted_at: float  # Unix seconds
+    input_window: str
+    service: str
+    class_id: str
+    a_ms: float
+    b_ms: float
+    norm_weight: float
+
+
+@dataclass(frozen=True)
+class CapacityRow(_Row):
+    """Table capacities. `pods` served while it was measured, 0: unknown; `evidence` 'assumed': not measured there.
+    `settled`: the fewest pods counted in the last minutes, 0: unknown."""
+
+    measured_at: float
+    input_window: str
+    cluster: str
+    service: str
+    capacity_rps: float
+    pods: float = 0.0
+    evidence: str = ""
+    settled: float = 0.0
+
+
+@dataclass(frozen=True)
+class RatioRow(_Row):
+    """Table call_ratios. `samples`: spans that it rests on, 0: unknown."""
+
+    window_end: float
+    input_window: str
+    source_class: str
+    class_id: str
+    calls_per_request: float
+    request_bytes: float
+    response_bytes: float
+    samples: float = 0.0
+
+
+@dataclass(frozen=True)
+class NetworkRow(_Row):
+    """Table network_times: what was measured of an ordered pair of clusters."""
+
+    window_end: float
+    source_cluster: str
+    destination_cluster: str
+    mean_ms: float
+    samples: float
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Boards by cluster and class id; `placement` by cluster: services with connected Envoys, None
+    where no heartbeat is known. `pods`: connected Envoys by (cluster, service), absent where unknown. Whether the
+    application beside an Envoy is ready is not known. `placed_last`: the placement of the last heartbeat that was
+    known. `left`: when heartbeats of a cluster ceased to list Envoys of a service that they had listed, Unix seconds, by
+    (service, cluster). `served`: the newest instant of which a load board had calls, the same way; boards of now need not be
+    in it. `unknown` by cluster and service, or names.VALUE_WHOLE_CLUSTER: what streams say the boards do not know.
+    `streams_state`: streams have said before what is known, so what they do not say is unknown."""
+
+    curves: tuple[CurveRow, ...] = ()
+    capacities: tuple[CapacityRow, ...] = ()
+    call_ratios: tuple[RatioRow, ...] = ()
+    load: Mapping[str, Mapping[str, LoadBoardEntry]] = field(default_factory=dict)
+    demand: Mapping[str, Mapping[str, DemandEntry]] = field(default_factory=dict)
+    network: Mapping[tuple[str, str], NetworkEntry] = field(default_factory=dict)
+    placement: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    malformed: tuple[str, ...] = ()
+    pods: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    placed_last: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    left: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    served: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    unknown: Mapping[str, Mapping[str, UnknownEntry]] = field(default_factory=dict)
+    streams_state: bool = False
+    network_rows: tuple[NetworkRow, ...] = ()  # the newest of each pair
+    # By cluster, as its relays report: seconds for which they hold an expired ruleset, and the version that they serve.
+    hold_s: Mapping[str, float] = field(default_factory=dict)
+    serving: Mapping[str, int] = field(default_factory=dict)
+
+    def calls_at(self) -> dict[str, dict[str, float]]:
+        """`served`, with what the load boards have now: cluster -> service -> Unix seconds."""
+        found: dict[str, dict[str, float]] = {}
+        for (service, cluster), at in self.served.items():
+            found.setdefault(cluster, {})[service] = at
+        for cluster, board in self.load.items():
+            services = found.setdefault(cluster, {})
+            for class_id, entry in board.items():
+                if entry.rps > 0:
+                    service = class_id.partition(" ")[0]
+                    services[service] = max(services.get(service, entry.at), entry.at)
+        return found
+
+
+_R = TypeVar("_R", bound=_Row)
+
+
+def read_rows(kind: type[_R], rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[_R, ...], tuple[str, ...]]:
+    """The rows that can be read, and a reason for each that cannot."""
+    good, bad = [], []
+    for row in rows:
+        try:
+            good.append(kind.of({"class_id": row.get("class"), **row} if "class" in row else row))
+        except (ValueError, ContractError) as error:
+            bad.append(f"{kind.__name__}: {error}")
+    return tuple(good), tuple(bad)
+
+
+def from_document(document: Mapping[str, Any]) -> Telemetry:
+    """The shape of contracts/golden/3_model.json; `placement` by cluster: services, or services with their numbers of
+    pods. Raises ContractError for a wrong shape."""
+    try:
+        curves, bad1 = read_rows(CurveRow, document["curves"])
+        capacities, bad2 = read_rows(CapacityRow, document["capacities"])
+        ratios, bad3 = read_rows(RatioRow, document["call_ratios"])
+        return Telemetry(
+            curves,
+            capacities,
+            ratios,
+            load={
+                c: {k: LoadBoardEntry(**v) for k, v in board.items()} for c, board in document["load"].items()
+            },
+            demand={
+                c: {k: DemandEntry(**v) for k, v in board.items()} for c, board in document["demand"].items()
+            },
+            network={_pair(pair): NetworkEntry(**v) for pair, v in document.get("network", {}).items()},
+            placement={
+                c: None if v is None else frozenset(v) for c, v in document.get("placement", {}).items()
+            },
+            malformed=bad1 + bad2 + bad3,
+            pods={
+                (c, service): int(count)
+                for c, services in document.get("placement", {}).items()
+                if isinstance(services, Mapping)
+                for service, count in services.items()
+            },
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ContractError(
+            f"model: {type(error).__name__} {error}; expected an object with curves, capacities, "
+            "call_ratios, load, demand, network and optionally placement"
+        ) from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    source, arrow, destination = text.partition(">")
+    if not arrow:
+        raise ContractError(f"network[{text!r}]: expected 'from>to'")
+    return source, destination
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value).replace(tzinfo=UTC).timestamp()
+        except ValueError as error:
+            raise ValueError(f"{key}: {value!r} must be a number or a UTC time") from error
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{key}: {value!r} must be a finite number")
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """What is polled between solves."""
+
+    demand: Rates = field(default_factory=dict)
+    placement: Mapping[str, frozenset[str] | None] = field(default_factory=dict)  # by cluster; None: lapsed

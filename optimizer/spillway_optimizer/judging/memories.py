@@ -1,0 +1,99 @@
+"""What a leader remembers, by application, while the call graph changes under it. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from spillway.v1.ruleset_pb2 import Rule
+from spillway_contracts import traffic_class
+
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.judging.memory import Memory
+from spillway_optimizer.problem.rules import RuleKey, Rules
+
+REST = ""  # rules of no application
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Which application each rule is of: that of its caller's service or, when that is of none, of its callee's."""
+
+    of_service: Mapping[str, str]
+
+    @classmethod
+    def of(cls, services: Mapping[str, Iterable[str]]) -> "Parting":
+        """`services` by application."""
+        return cls({service: name for name, some in services.items() for service in some})
+
+    def after(self, before: "Parting", rules: Iterable[RuleKey]) -> "Parting":
+        """Callers of these rules that are of no application now stay with the one that they were of."""
+        callers = {key.source_service for key in rules}
+        absent = {service: name for service, name in before.of_service.items() if service in callers}
+        return Parting({**absent, **self.of_service})
+
+    def name(self, key: RuleKey) -> str:
+        callee = key.class_id.partition(" ")[0]
+        return self.of_service.get(key.source_service) or self.of_service.get(callee, REST)
+
+    def split(self, rules: Mapping[RuleKey, _V] | None) -> Mapping[str, Mapping[RuleKey, _V]]:
+        parts: dict[str, dict[RuleKey, _V]] = {}
+        for key, value in (rules or {}).items():
+            parts.setdefault(self.name(key), {})[key] = value
+        return parts
+
+    def memories(self, known: Mapping[str, Memory], names: Iterable[str]) -> Mapping[str, Memory]:
+        """`known`, as other applications had it, for those of today. What an application does not have as it was
+        before starts without pending changes."""
+        parts = {name: _split(self, memory) for name, memory in known.items()}
+        found = {}
+        for name in names:
+            own = [(m, parts[old][name]) for old, m in known.items() if name in parts[old]]
+            found[name] = _joined(own) if own else known.get(name, Memory())
+        return found
+
+    def in_force(self, whole: InForce | None, name: str, parts: Mapping[str, Rules]) -> InForce | None:
+        """The same of one application; `parts` as `split` gives them of all."""
+        return None if whole is None else replace(whole, rules=parts.get(name, {}))
+
+
+def _split(parting: Parting, memory: Memory) -> Mapping[str, Memory]:
+    """A memory by application; whole where all of it is of one."""
+    own, intended = parting.split(memory.own), parting.split(memory.intended)
+    names = own.keys() | intended.keys()
+    if len(names) == 1:
+        return {next(iter(names)): memory}
+    return {
+        name: Memory(memory.policy, own.get(name, {}), intended.get(name, {}), memory.published_at)
+        for name in names
+    }
+
+
+def _joined(parts: list[tuple[Memory, Memory]]) -> Memory:
+    """Of the first part's policy; parts of another policy are forgotten."""
+    first = parts[0][1]
+    same = [part for _, part in parts if part.policy == first.policy]
+    if len(same) == 1:
+        return first
+    return Memory(
+        first.policy,
+        {key: rule for part in same for key, rule in (part.own or {}).items()},
+        {key: rule for part in same for key, rule in (part.intended or {}).items()},
+        min(part.published_at for part in same),
+    )
+
+
+def rules_by_key(in_force: InForce | None, now: float) -> Mapping[RuleKey, Rule]:
+    """The rules that relays route by, with their predictions; those of rulesets that they hold no longer are left out."""
+    if in_force is None:
+        return {}
+    alive = [
+        ruleset
+        for cluster, ruleset in in_force.rulesets.items()
+        if ruleset.expires_at.ToMilliseconds() + in_force.hold_ms(cluster) > now * 1000
+    ]
+    return {
+        RuleKey(r.source_cluster, r.source_service, traffic_class.format_id(r.traffic_class)): r
+        for ruleset in alive
+        for r in ruleset.rules
+    }

@@ -1,0 +1,114 @@
+"""A change of an application's rules while it is judged, and what is remembered of one that was worse. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from spillway_optimizer.judging.sequential import LEAST, Judge, Samples, Verdict
+from spillway_optimizer.problem.rules import OTHERS_DELTA, Rules, Weights
+
+_MOST_AFTER, _MOST_LEANING = 20, 60  # samples; the latter while they are higher than before
+_ALPHA = 0.01
+_MARGIN, _LEAST_MARGIN_MS = 0.05, 1.0  # of the cost before: smaller differences are none
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Costs in ms per entry request, egress and failures included."""
+
+    at: float  # Unix seconds
+    observed_ms: float
+    predicted_ms: float
+    demand_rps: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A change that is being judged."""
+
+    since: float  # Unix seconds, of its last step
+    before: Rules  # of its first step
+    after: Rules
+    demand_rps: float
+    observed: Judge
+    error: Judge  # observed less predicted
+    seen: int = 0  # samples after earlier steps, of which nothing was worse
+
+    def on(self, now: float, after: Rules) -> "Trial":
+        """With a further step. Samples that lean to worse are kept, or steady small steps would never be judged. Others
+        are left, for they would hide for minutes what the next step does."""
+        count = self.observed.after.count
+        if self.worse or (count >= LEAST and not self.leaning):
+            observed, error = _again(self.observed), _again(self.error)
+            seen = self.seen + count
+            return replace(self, since=now, after=after, observed=observed, error=error, seen=seen)
+        return replace(self, since=now, after=after)
+
+    @property
+    def leaning(self) -> bool:
+        return all(judge.difference > judge.margin for judge in (self.observed, self.error))
+
+    @property
+    def worse(self) -> bool:
+        return self.observed.verdict is Verdict.WORSE and self.error.verdict is Verdict.WORSE
+
+    @property
+    def over(self) -> bool:
+        """Whether enough samples have found nothing worse."""
+        most = _MOST_LEANING if self.leaning else _MOST_AFTER
+        return self.seen + self.observed.after.count >= most and not self.worse
+
+    def __str__(self) -> str:
+        before, after = self.observed.before, self.observed.after
+        predicted = after.mean - self.error.after.mean
+        return (
+            f"{after.mean:.1f} ms observed in {after.count} samples after the change, {before.mean:.1f} in "
+            f"{before.count} before it, {predicted:.1f} predicted"
+        )
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A change that was judged worse."""
+
+    at: float
+    before: Rules
+    after: Rules
+    demand_rps: float
+    why: str
+    kept: str = ""  # why it was not rolled back
+
+    def towards(self, candidate: Rules, in_force: Rules) -> bool:
+        """Whether a route of the candidate goes from its weights before the change to those after it, and is not
+        further from the latter in force already. Differences up to OTHERS_DELTA are rounding."""
+        way = {k: _apart(self.after[k], self.before[k]) for k in self.after.keys() & self.before.keys()}
+        rounding = min(OTHERS_DELTA, max(way.values(), default=0) // 2)
+        for key in way.keys() & candidate.keys():
+            left = _apart(self.after[key], candidate[key])
+            now = _apart(self.after[key], in_force.get(key, self.before[key]))
+            if way[key] - left > rounding and left < now:
+                return True
+        return False
+
+
+def begun(
+    now: float, before: Rules, after: Rules, demand_rps: float, samples: Sequence[Sample]
+) -> Trial | None:
+    """A trial of a first step; `samples` are of before it. None where they are too few, or there were no rules."""
+    if len(samples) < LEAST or not before:
+        return None
+    observed, error = Samples(), Samples()
+    for sample in samples:
+        observed = observed.add(sample.observed_ms)
+        error = error.add(sample.observed_ms - sample.predicted_ms)
+    margin = max(_MARGIN * observed.mean, _LEAST_MARGIN_MS)
+    judges = (Judge(_ALPHA, margin, before=one) for one in (observed, error))
+    return Trial(now, before, after, demand_rps, *judges)
+
+
+def _apart(one: Weights, other: Weights) -> int:
+    """Largest difference of a weight, parts of TOTAL."""
+    return max(abs(one.get(to, 0) - other.get(to, 0)) for to in one.keys() | other.keys())
+
+
+def _again(judge: Judge) -> Judge:
+    return Judge(judge.alpha, judge.margin, judge.effect, judge.before)

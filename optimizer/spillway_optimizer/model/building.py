@@ -1,0 +1,195 @@
+"""One application's problem, from what is known of the mesh. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.guardrails import Guardrails
+
+from spillway_optimizer.inputs.found import Found, Hold, Kind, Refusal, Remarks, RouteId, Scope
+from spillway_optimizer.inputs.guardrails import constraints_of
+from spillway_optimizer.inputs.placements import Placed
+from spillway_optimizer.inputs.telemetry import CurveRow, RatioRow, Telemetry
+from spillway_optimizer.inputs.unknown import Unknown
+from spillway_optimizer.model import graph
+from spillway_optimizer.model.capacities import capacities
+from spillway_optimizer.model.curves import curves
+from spillway_optimizer.model.failures import Rates, cost_ms, own_rates
+from spillway_optimizer.model.graph import Application
+from spillway_optimizer.model.held import Nearest, held
+from spillway_optimizer.model.held import now as held_now
+from spillway_optimizer.model.network import Network
+from spillway_optimizer.problem.constraints import Constraints
+from spillway_optimizer.problem.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.rules import RuleKey, Rules
+
+# Requests per second of a service whose capacity is not known and does not matter: no load comes near it.
+_AMPLE_RPS = 1e9
+Capacity = Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What was found for one application."""
+
+    rows: tuple[RatioRow, ...]
+    curves: Mapping[str, Curve]
+    capacity_rps: Capacity
+    remarks: Remarks
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What every application's problem is made from."""
+
+    telemetry: Telemetry
+    topology: Topology
+    clusters: tuple[str, ...]
+    now: float
+    board_max_age_s: float
+    model_max_age_s: float
+    placed: Placed
+    curve_rows: Mapping[str, CurveRow]  # the newest by class
+    network: Network
+    guardrails: Guardrails
+    in_force: Rules
+    unknown: Unknown
+    success: Rates
+    failure_cost_ms: float
+
+    def stages(self, application: Application) -> Stages:
+        rows = graph.without_cycles(application)
+        fitted = curves(
+            self.telemetry,
+            self.curve_rows,
+            application.classes,
+            self.now,
+            self.board_max_age_s,
+            self.model_max_age_s,
+        )
+        capacity = self._capacity(application, fitted.value)
+        remarks = Remarks.of([rows, fitted, capacity])
+        unbounded = {service for (service, _), rps in capacity.value.items() if rps == _AMPLE_RPS}
+        return Stages(rows.value, _constant(application, fitted.value, unbounded), capacity.value, remarks)
+
+    def _placed(self, application: Application) -> list[tuple[str, str]]:
+        return sorted(pair for pair in self.placed if pair[0] in application.services)
+
+    def _capacity(self, application: Application, fitted: Mapping[str, Curve]) -> Found[Capacity]:
+        """A service without any capacity that few calls go to is held; one that many go to is a refusal."""
+        needed = self._placed(application)
+        found = capacities(self.telemetry, needed, fitted, self.now, self.model_max_age_s)
+        known, refusals, holds = dict(found.capacity_rps), [], []
+        for service in sorted({s for s, c in needed if (s, c) not in known}):
+            share = _share_of_calls(application, service)
+            text = f"capacities: none for {service!r} in any cluster, and no CPU share to estimate it from"
+            text += f"; it gets {share:.1%} of the calls"
+            if share > graph.MOST_HELD:
+                refusals.append(Refusal(Scope(Kind.SERVICE, service), text))
+                continue
+            routes = {graph.route(row) for row in application.rows}
+            to = frozenset(r for r in routes if application.classes[r[1]] == service)
+            holds.append(Hold(Scope(Kind.SERVICE, service), f"{text}, taken as constant", to))
+            known |= {(s, c): _AMPLE_RPS for s, c in needed if s == service and (s, c) not in known}
+        return Found(known, found.notes, tuple(refusals), tuple(holds))
+
+    def problem(self, application: Application, stages: Stages) -> Problem:
+        """Raises ProblemError with all that is wrong."""
+        edges = tuple(
+            Edge(r.source_class, r.class_id, r.calls_per_request, r.request_bytes, r.response_bytes)
+            for r in stages.rows
+        )
+        routes = {(application.classes[edge.source], edge.target) for edge in edges}
+        whole = {route for hold in stages.remarks.holds for route in hold.routes} & routes
+        return Problem(
+            clusters=self.clusters,
+            classes=application.classes,
+            edges=edges,
+            demand_rps=application.demand_rps,
+            curves=stages.curves,
+            capacity_rps=stages.capacity_rps,
+            placement=frozenset(self._placed(application)),
+            rtt_ms=self.network.rtt_ms,
+            rtt_noise_ms=self.network.noise_ms,
+            egress_usd_per_gb=self.network.egress_usd_per_gb,
+            usd_per_ms=self.topology.usd_per_ms_per_million_requests / 1e6,
+            threshold_rps={
+                (s.name, p.cluster): p.threshold_rps
+                for s in self.topology.services
+                for p in s.placements
+                if s.name in application.services and p.threshold_rps > 0
+            },
+            constraints=self._constraints(routes, whole),
+            failure_ms=self._failures(application, stages),
+        )
+
+    def _failures(self, application: Application, stages: Stages) -> Mapping[tuple[str, str], float]:
+        """Of classes that fail by themselves; what they only pass on is counted where it begins."""
+        if self.failure_cost_ms <= 0:
+            return {}
+        calls: dict[str, dict[str, float]] = {}
+        for row in stages.rows:
+            calls.setdefault(row.source_class, {})[row.class_id] = row.calls_per_request
+        near = Nearest(self.clusters, self.placed, self.network.rtt_ms)
+
+        def shares(*route: str) -> Mapping[str, float]:
+            return held_now(RuleKey(*route), self.in_force, near)
+
+        own = own_rates(self.success, application.classes, calls, shares)
+        return {key: cost_ms(rate, self.failure_cost_ms) for key, rate in own.items()}
+
+    def _constraints(self, routes: set[RouteId], whole: set[RouteId]) -> Constraints:
+        limits = constraints_of(self.guardrails, self.topology, routes, self.in_force)
+        rtt_ms = self.network.rtt_ms
+        kept = held(routes, whole, self.unknown, self.clusters, self.in_force, self.placed, rtt_ms)
+        return replace(limits, held=kept.shares, unruled=kept.unruled)
+
+
+def _constant(
+    application: Application, fitted: Mapping[str, Curve], unbounded: set[str]
+) -> Mapping[str, Curve]:
+    """Classes of services whose capacity does not matter: load makes them no slower."""
+    return {
+        k: Curve(0.0, curve.a_ms + curve.b_ms, curve.norm_weight)
+        if application.classes[k] in unbounded
+        else curve
+        for k, curve in fitted.items()
+    }
+
+
+def _share_of_calls(application: Application, service: str) -> float:
+    """Of the requests that the application's services get; an entry counts as all of them."""
+    if any(application.classes[class_id] == service for _, class_id in application.demand_rps):
+        return 1.0
+    volume = graph.volumes(application.demand_rps, application.rows)
+    own = sum(rps for class_id, rps in volume.items() if application.classes.get(class_id) == service)
+    return own / max(sum(volume.values()), 1e-9)
+
+
+def union(problems: list[Problem]) -> Problem | None:
+    """Problems that share no class and no service, as one; edges in the order of the problems."""
+    if len(problems) < 2:
+        return problems[0] if problems else None
+    merged = {}
+    for name in ("classes", "demand_rps", "curves", "capacity_rps", "threshold_rps", "failure_ms"):
+        merged[name] = {key: value for problem in problems for key, value in getattr(problem, name).items()}
+    return replace(
+        problems[0],
+        **merged,
+        edges=tuple(edge for problem in problems for edge in problem.edges),
+        placement=frozenset().union(*(problem.placement for problem in problems)),
+        constraints=_together([problem.constraints for problem in problems]),
+    )
+
+
+def _together(constraints: Iterable[Constraints]) -> Constraints:
+    """Limits of the mesh are the same in all; what is of a route or class is joined."""
+    constraints = list(constraints)
+    joined = {}
+    for item in fields(Constraints):
+        values = [getattr(one, item.name) for one in constraints]
+        if isinstance(values[0], frozenset):
+            joined[item.name] = frozenset().union(*values)
+        elif isinstance(values[0], Mapping):
+            joined[item.name] = {key: share for value in values for key, share in value.items()}
+    return replace(constraints[0], **joined)

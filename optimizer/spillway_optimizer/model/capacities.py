@@ -1,0 +1,133 @@
+"""Capacity of each (service, cluster): measured there, else that of its like elsewhere, else from the CPU share now.
+
+A capacity was measured with a number of pods, and is worth what its live pods (connected Envoys) are worth. Where
+either number is unknown, the capacity is held as it was measured: unknown is neither zero nor a factor.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spillway_optimizer.inputs.telemetry import CapacityRow, Telemetry
+from spillway_optimizer.problem.problem import Curve
+
+# Below this share of CPU the one-point estimate load / share says more about idle work than capacity.
+_LEAST_CPU = 0.05
+# Of what a destination's pods should be able to do, before they have shown it.
+START = 0.25
+# Each step of a ramp, and what new pods may add: at most so many times what has been seen.
+GROWTH = 2.0
+_BOARD_MAX_AGE_S = 15.0
+
+
+@dataclass(frozen=True)
+class Capacities:
+    capacity_rps: Mapping[tuple[str, str], float]  # (service, cluster), requests of the baseline class
+    notes: tuple[str, ...]
+    refusals: tuple[str, ...]
+
+
+def capacities(
+    telemetry: Telemetry,
+    needed: list[tuple[str, str]],
+    curves: Mapping[str, Curve],
+    now: float,
+    max_age_s: float,
+) -> Capacities:
+    """For every (service, cluster) in `needed`; one that has no source at all is a refusal."""
+    measured = _measured(telemetry, now, max_age_s)
+    found, notes, refusals = {}, [], []
+    for service, cluster in needed:
+        name = f"{service!r} in {cluster!r}"
+        row = measured.get((service, cluster))
+        likes = [row for (s, _), row in measured.items() if s == service]
+        if row is not None:
+            rps, note = _of_live_pods(row, telemetry)
+        elif likes:
+            rps, note = _unmeasured(likes, cluster, telemetry, curves, now)
+        elif (estimate := _from_cpu(telemetry, service, curves)) is not None:
+            rps, note = _unmeasured([estimate], cluster, telemetry, curves, now)
+            note += f" (none anywhere: from the load and the CPU share of {estimate.cluster!r} now)"
+        else:
+            refusals.append(
+                f"capacities: none for {service!r} in any cluster, and no CPU share to estimate it from"
+            )
+            continue
+        found[service, cluster] = rps
+        if note:
+            notes.append(f"capacities: {name}: {note}")
+    return Capacities(found, tuple(notes), tuple(dict.fromkeys(refusals)))
+
+
+def _measured(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[str, str], CapacityRow]:
+    """The newest row of each (service, cluster). A row that streams assumed from another cluster is no measurement."""
+    rows = sorted(telemetry.capacities, key=lambda r: r.measured_at)
+    newest = {(row.service, row.cluster): row for row in rows if now - row.measured_at <= max_age_s}
+    return {pair: row for pair, row in newest.items() if row.capacity_rps > 0 and row.evidence != "assumed"}
+
+
+def _of_live_pods(row: CapacityRow, telemetry: Telemetry) -> tuple[float, str]:
+    """Pods that were not yet there some minutes ago count as START of one: a rollout has its old and its new pods for a
+    while, connected and counted, and the new ones need not serve."""
+    if row.pods <= 0:
+        return row.capacity_rps, ""
+    live = telemetry.pods.get((row.cluster, row.service), 0) or row.pods
+    settled = min(row.settled or row.pods, row.pods)
+    worth = min(live, settled) + START * max(live - settled, 0.0)
+    if worth == row.pods:
+        return row.capacity_rps, ""
+    rps = row.capacity_rps * min(worth, GROWTH * row.pods) / row.pods
+    seen = f"{row.capacity_rps:.0f} req/s were measured with {row.pods:.0f} pods, {live:.0f} are connected"
+    fresh = f", {live - settled:.0f} of them for less than some minutes" if live > settled else ""
+    return rps, f"{seen}{fresh}: {rps:.0f} req/s"
+
+
+def _unmeasured(
+    likes: list[CapacityRow], cluster: str, telemetry: Telemetry, curves: Mapping[str, Curve], now: float
+) -> tuple[float, str]:
+    """What the live pods can do if each is as good as the worst of its like, and on a ramp: START of it at first, then
+    GROWTH times the load that they serve."""
+    service, least = likes[0].service, min(row.capacity_rps for row in likes)
+    if not telemetry.placement or any(row.cluster == cluster for row in likes):
+        # A model from a file, without pods and without a next step; or what its own CPU share tells.
+        return least, f"none was measured; {least:.0f} req/s is assumed, the least of its like"
+    live = telemetry.pods.get((cluster, service), 0)
+    per_pod = [rps for row in likes if (rps := _per_pod(row, telemetry)) is not None]
+    if per_pod:
+        whole = min(per_pod) * max(live, 1)
+        pods = f"{live} connected pods" if live > 0 else "an unknown number of pods, taken as 1,"
+        why = f"{pods} of {min(per_pod):.0f} req/s, the least of its like"
+    else:
+        whole, why = least, f"{least:.0f} req/s, the least of its like, whose pods are unknown"
+    served = _served(telemetry, service, cluster, curves, now)
+    rps = min(whole, max(START * whole, GROWTH * served))
+    ramp = f"; {rps:.0f} req/s at first, while {served:.0f} are served" if rps < whole else ""
+    return rps, f"none was measured; {why}, is assumed{ramp}"
+
+
+def _per_pod(row: CapacityRow, telemetry: Telemetry) -> float | None:
+    pods = row.pods if row.pods > 0 else telemetry.pods.get((row.cluster, row.service), 0)
+    return row.capacity_rps / pods if pods > 0 else None
+
+
+def _served(
+    telemetry: Telemetry, service: str, cluster: str, curves: Mapping[str, Curve], now: float
+) -> float:
+    """Requests per second, of the baseline class, that succeed there now."""
+    return sum(
+        entry.rps * (1 - entry.failed_share) * curves[class_id].norm_weight
+        for class_id, entry in telemetry.load.get(cluster, {}).items()
+        if class_id.split(" ", 1)[0] == service and class_id in curves and now - entry.at <= _BOARD_MAX_AGE_S
+    )
+
+
+def _from_cpu(telemetry: Telemetry, service: str, curves: Mapping[str, Curve]) -> CapacityRow | None:
+    """Normalised load over CPU share (SLATE appendix E.1 with the origin as its second point), in the
+    cluster that is busiest."""
+    best_cpu, estimate = _LEAST_CPU, None
+    for cluster, board in telemetry.load.items():
+        entries = [(k, e) for k, e in board.items() if k.split(" ", 1)[0] == service and k in curves]
+        cpu = max((e.cpu for _, e in entries if e.cpu is not None), default=0.0)
+        load = sum(e.rps * curves[k].norm_weight for k, e in entries)
+        if cpu > best_cpu and load > 0:
+            best_cpu, estimate = cpu, CapacityRow(0.0, "", cluster, service, load / cpu)
+    return estimate

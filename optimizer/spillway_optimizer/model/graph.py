@@ -1,0 +1,191 @@
+"""The call graph: what calls what, which calls cannot be modelled, and the applications that it falls into. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from spillway_contracts import traffic_class
+
+from spillway_optimizer.inputs.found import Found, Hold, Kind, Refusal, RouteId, Scope
+from spillway_optimizer.inputs.telemetry import RatioRow, Telemetry
+from spillway_optimizer.model.demand import Demand
+
+_LEAST_CALLS_PER_REQUEST = 1e-3
+# Share of an application's requests that may go over an edge which is cut, or to a service which is held.
+MOST_HELD = 0.05
+_ROUNDS = 50  # of calls that cause calls, when volumes are added up
+Rows = Mapping[tuple[str, str], RatioRow]  # by (calling class, class that is called)
+
+
+@dataclass(frozen=True)
+class Application:
+    """Classes that share no service with others and call none of theirs."""
+
+    name: str  # of its first entry service, by alphabet
+    classes: Mapping[str, str]  # class id -> service
+    rows: tuple[RatioRow, ...]
+    demand_rps: Demand
+
+    @property
+    def services(self) -> frozenset[str]:
+        return frozenset(self.classes.values())
+
+    def has(self, scope: Scope) -> bool:
+        """Whether what happened in `scope` is this application's."""
+        if scope.kind is Kind.SERVICE:
+            return scope.name in self.services
+        if scope.kind is Kind.APPLICATION:
+            return scope.name == self.name
+        return scope.kind in (Kind.CLASS, Kind.EDGE) and scope.name.split(" -> ")[0] in self.classes
+
+
+def service_of(class_id: str) -> str:
+    return traffic_class.parse(class_id).service
+
+
+def edge(row: RatioRow) -> Scope:
+    return Scope(Kind.EDGE, f"{row.source_class} -> {row.class_id}")
+
+
+def route(row: RatioRow) -> RouteId:
+    return service_of(row.source_class), row.class_id
+
+
+def ratios(telemetry: Telemetry, now: float, max_age_s: float) -> Found[Rows]:
+    """The newest row of every edge, but for those that are old."""
+    newest = {}
+    for row in sorted(telemetry.call_ratios, key=lambda r: r.window_end):
+        newest[row.source_class, row.class_id] = row
+    fresh, notes = {}, []
+    for key, row in sorted(newest.items()):
+        if now - row.window_end > max_age_s:
+            notes.append(f"call_ratios: {key[0]!r} -> {key[1]!r} is stale, left out")
+        elif row.calls_per_request >= _LEAST_CALLS_PER_REQUEST:
+            fresh[key] = row
+    return Found(fresh, tuple(notes))
+
+
+def placed_somewhere(rows: Rows, placed: Iterable[tuple[str, str]]) -> Found[Rows]:
+    """Leaves out calls to a service that no cluster has: nothing can be routed to it, and its own time is no part of
+    the time that is measured at its callers. Their routes are held, with those of all that only it calls."""
+    services = {service for service, _ in placed}
+    kept = {key: row for key, row in rows.items() if service_of(row.class_id) in services}
+    holds = []
+    for key, row in rows.items():
+        if key in kept or service_of(row.source_class) not in services:
+            continue
+        below = [rows[k] for k in _below(rows, row.class_id)]
+        callee = service_of(row.class_id)
+        text = (
+            f"neither topology, heartbeats nor load boards have {callee!r}; the time of these calls is not in "
+            "predictions"
+        )
+        holds.append(
+            Hold(edge(row), text, frozenset(map(route, [row, *below])) - set(map(route, kept.values())))
+        )
+    return Found(kept, holds=tuple(holds))
+
+
+def _below(rows: Rows, class_id: str) -> set[tuple[str, str]]:
+    """Edges that requests of a class lead to."""
+    seen: set[tuple[str, str]] = set()
+    todo = [class_id]
+    while todo:
+        source = todo.pop()
+        new = {key for key in rows if key[0] == source} - seen
+        seen |= new
+        todo += [target for _, target in new]
+    return seen
+
+
+def applications(demand: Demand, rows: Rows) -> tuple[Application, ...]:
+    """Of all classes that the demand reaches."""
+    calls: dict[str, list[RatioRow]] = {}
+    for row in rows.values():
+        calls.setdefault(row.source_class, []).append(row)
+    reached, todo = set(), {class_id for _, class_id in demand}
+    while todo:
+        class_id = todo.pop()
+        reached.add(class_id)
+        todo |= {row.class_id for row in calls.get(class_id, ())} - reached
+    classes = {class_id: service_of(class_id) for class_id in sorted(reached)}
+    used = [row for row in rows.values() if row.source_class in reached]
+    groups: dict[str, list[str]] = {}
+    component = _components(classes, used)
+    for class_id in classes:
+        groups.setdefault(component[class_id], []).append(class_id)
+    found = [_application({k: classes[k] for k in group}, used, demand) for group in groups.values()]
+    return tuple(sorted(found, key=lambda application: application.name))
+
+
+def _application(classes: Mapping[str, str], rows: list[RatioRow], demand: Demand) -> Application:
+    own = {key: rps for key, rps in demand.items() if key[1] in classes}
+    name = min(classes[class_id] for _, class_id in own)
+    return Application(name, classes, tuple(row for row in rows if row.source_class in classes), own)
+
+
+def _components(classes: Mapping[str, str], rows: Iterable[RatioRow]) -> Mapping[str, str]:
+    """Class -> a name that it shares with exactly the classes of its component."""
+    parent = {name: name for name in (*classes, *(f"service {s}" for s in classes.values()))}
+
+    def find(name: str) -> str:
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    pairs = [(class_id, f"service {service}") for class_id, service in classes.items()]
+    for a, b in [*pairs, *((row.source_class, row.class_id) for row in rows)]:
+        parent[find(a)] = find(b)
+    return {class_id: find(class_id) for class_id in classes}
+
+
+def without_cycles(application: Application) -> Found[tuple[RatioRow, ...]]:
+    """Cuts the weakest edge of every cycle and holds its route. A cycle whose weakest edge has more than MOST_HELD of
+    the application's requests is a refusal."""
+    rows, holds = list(application.rows), []
+    while cycle := _cycle(rows):
+        flow = volumes(application.demand_rps, application.rows)
+        among = [row for row in rows if (row.source_class, row.class_id) in cycle]
+        weakest = min(among, key=lambda row: row.calls_per_request * flow.get(row.source_class, 0.0))
+        calls = weakest.calls_per_request * flow.get(weakest.source_class, 0.0)
+        share = calls / max(sum(application.demand_rps.values()), 1e-9)
+        path = " -> ".join([source for source, _ in cycle] + [cycle[0][0]])
+        text = f"edges: classes call each other in a cycle in {share:.1%} of the requests: {path}"
+        if share > MOST_HELD:
+            return Found((), refusals=(Refusal(Scope(Kind.APPLICATION, application.name), text),))
+        rows.remove(weakest)
+        holds.append(Hold(edge(weakest), text, frozenset([route(weakest)]) - set(map(route, rows))))
+    return Found(tuple(rows), holds=tuple(holds))
+
+
+def _cycle(rows: Iterable[RatioRow]) -> list[tuple[str, str]]:
+    """The edges of one cycle in their order; empty: there is none."""
+    callers: dict[str, list[str]] = {}
+    for row in rows:
+        if row.source_class == row.class_id:
+            return [(row.class_id, row.class_id)]
+        callers.setdefault(row.class_id, []).append(row.source_class)
+    try:
+        TopologicalSorter(callers).prepare()
+    except CycleError as error:
+        path = error.args[1]
+        return list(zip(path, path[1:], strict=False))
+    return []
+
+
+def volumes(demand: Demand, rows: Iterable[RatioRow]) -> Mapping[str, float]:
+    """Requests per second of every class in all clusters. Calls in a cycle are followed for a while."""
+    offered: dict[str, float] = {}
+    for (_, class_id), rps in demand.items():
+        offered[class_id] = offered.get(class_id, 0.0) + rps
+    rows, volume = list(rows), dict(offered)
+    for _ in range(_ROUNDS):
+        after = dict(offered)
+        for row in rows:
+            calls = row.calls_per_request * volume.get(row.source_class, 0.0)
+            after[row.class_id] = after.get(row.class_id, 0.0) + calls
+        if after == volume:
+            break
+        volume = after
+    return volume

@@ -1,0 +1,196 @@
+"""Telemetry and topology -> a problem per application, or the reasons why it has none. Pure.
+
+What is missing is taken from the next best source and said in a note. What cannot be modelled is held at its last
+rules with the smallest possible scope: an edge, a service, or the application (a refusal). Only what concerns all of
+them, as a missing price of latency, refuses all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.guardrails import Guardrails
+
+from spillway_optimizer import ProblemError
+from spillway_optimizer.inputs.consistency import contradictions
+from spillway_optimizer.inputs.found import MESH, Found, Hold, Kind, Refusal, Remarks, RouteId
+from spillway_optimizer.inputs.placements import placements
+from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.inputs.unknown import unknowns
+from spillway_optimizer.model import graph
+from spillway_optimizer.model.building import Survey, union
+from spillway_optimizer.model.curves import newest
+from spillway_optimizer.model.demand import demand
+from spillway_optimizer.model.failures import DEFAULT_COST_MS, Rates, of_boards
+from spillway_optimizer.model.graph import Application
+from spillway_optimizer.model.network import network
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.rules import Rules
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What counts as fresh."""
+
+    board_max_age_s: float = 15.0
+    model_max_age_s: float = 3600.0
+    failure_cost_ms: float = DEFAULT_COST_MS  # at a success rate of one half
+
+
+@dataclass(frozen=True)
+class Window:
+    """The span of telemetry that a problem was made from, Unix seconds."""
+
+    start: float
+    end: float
+
+    @property
+    def id(self) -> str:
+        """Start and end in milliseconds, as streams/ writes its own."""
+        return f"{round(self.start * 1000)}-{round(self.end * 1000)}"
+
+
+@dataclass(frozen=True)
+class ApplicationModel:
+    """One application. `problem` is None where there are `refusals`, and of one that telemetry does not show now."""
+
+    name: str
+    services: frozenset[str]
+    problem: Problem | None
+    refusals: tuple[str, ...]
+    notes: tuple[str, ...]
+    kept: frozenset[RouteId] = frozenset()  # routes outside of the problem that keep their rules
+
+    @property
+    def routes(self) -> frozenset[RouteId]:
+        """Whose rules are decided with it, or kept."""
+        if self.problem is None:
+            return self.kept
+        classes = self.problem.classes
+        return self.kept | {(classes[e.source], e.target) for e in self.problem.edges}
+
+
+@dataclass(frozen=True)
+class Model:
+    """`refusals` of the whole mesh are those of every application, too."""
+
+    applications: tuple[ApplicationModel, ...]
+    mesh_refusals: tuple[str, ...]
+    mesh_notes: tuple[str, ...]
+    window: Window
+    classes: tuple[str, ...]  # every class that telemetry knows, also those without load now
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Of the mesh and of all applications."""
+        every = [r for application in self.applications for r in application.refusals]
+        return tuple(dict.fromkeys([*self.mesh_refusals, *every]))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The same of the notes."""
+        every = [note for application in self.applications for note in application.notes]
+        return tuple(dict.fromkeys([*self.mesh_notes, *every]))
+
+    @cached_property
+    def problem(self) -> Problem | None:
+        """All applications that have a problem, as one. None: no application has."""
+        return union([a.problem for a in self.applications if a.problem is not None])
+
+
+def build(
+    telemetry: Telemetry,
+    topology: Topology,
+    now: float,
+    limits: Limits = Limits(),
+    demand_rps: Mapping[tuple[str, str], float] | None = None,
+    guardrails: Guardrails | None = None,
+    in_force: Rules | None = None,
+    success: Rates | None = None,
+) -> Model:
+    """`demand_rps` by (cluster, class) stands for the board's own rates, when a caller smooths them. `in_force`
+    are the rules that relays route by: what holds keep, and what the maximum shift counts from. `success` rates by (class,
+    cluster) stand for those of the load boards, when a caller averages them."""
+    board_age, model_age = limits.board_max_age_s, limits.model_max_age_s
+    clusters = tuple(cluster.name for cluster in topology.clusters)
+    unknown = unknowns(telemetry, clusters, now, board_age)
+    offered = demand(telemetry, clusters, demand_rps, now, board_age, unknown)
+    odd = contradictions(telemetry, topology, offered.value, now, board_age, unknown)
+    ratios = graph.ratios(telemetry, now, model_age)
+    entries = {(graph.service_of(class_id), cluster) for cluster, class_id in offered.value}
+    placed = placements(telemetry, topology, entries, now, unknown)
+    rows = graph.placed_somewhere(ratios.value, placed.value)
+    remarks = Remarks.of([offered, odd, ratios, placed, rows, _price(topology)])
+    survey = Survey(
+        telemetry, topology, clusters, now, board_age, model_age, placed.value, newest(telemetry),
+        network(telemetry, topology, now, board_age), guardrails or Guardrails(), in_force or {}, unknown,
+        of_boards(telemetry, unknown, now) if success is None else success, limits.failure_cost_ms,
+    )  # fmt: skip
+    mesh = tuple(r.text for r in remarks.refusals if r.scope.kind is Kind.MESH)
+    found = graph.applications(offered.value, rows.value)
+    malformed = tuple(f"left out: {reason}" for reason in telemetry.malformed)
+    return Model(
+        tuple(_model(survey, application, mesh, remarks) for application in found),
+        mesh,
+        (*unknown.notes(), *remarks.notes, *survey.network.notes, *malformed),
+        _window(telemetry, now, [a.classes for a in found], [row for a in found for row in a.rows]),
+        _known(telemetry, [a.classes for a in found]),
+    )
+
+
+def _price(topology: Topology) -> Found[None]:
+    if topology.usd_per_ms_per_million_requests > 0:
+        return Found(None)
+    text = "topology: usd_per_ms_per_million_requests must be a number above 0"
+    return Found(None, refusals=(Refusal(MESH, text),))
+
+
+def _model(
+    survey: Survey, application: Application, mesh: tuple[str, ...], remarks: Remarks
+) -> ApplicationModel:
+    own = [refusal.text for refusal in remarks.refusals if application.has(refusal.scope)]
+    held = [hold for hold in remarks.holds if application.has(hold.scope)]
+    stages = survey.stages(application)
+    problem, refusals = None, [*mesh, *own, *(refusal.text for refusal in stages.remarks.refusals)]
+    if not refusals:
+        try:
+            problem = survey.problem(application, stages)
+        except ProblemError as error:
+            refusals.append(str(error))
+    held += stages.remarks.holds
+    return ApplicationModel(
+        application.name,
+        application.services,
+        problem,
+        tuple(dict.fromkeys(refusals)),
+        (*stages.remarks.notes, *map(str, held)),
+        _kept(problem, held),
+    )
+
+
+def _kept(problem: Problem | None, holds: list[Hold]) -> frozenset[RouteId]:
+    """Routes that are held, and that the problem does not have."""
+    routes = {route for hold in holds for route in hold.routes}
+    if problem is None:
+        return frozenset(routes)
+    return frozenset(routes - {(problem.classes[e.source], e.target) for e in problem.edges})
+
+
+def _known(telemetry: Telemetry, classes: list[Mapping[str, str]]) -> tuple[str, ...]:
+    known = {row.class_id for row in telemetry.curves} | {k for some in classes for k in some}
+    return tuple(sorted(known | {k for board in telemetry.load.values() for k in board}))
+
+
+def _window(telemetry: Telemetry, now: float, classes: list[Mapping[str, str]], rows: list) -> Window:
+    """From the start of the oldest row used to the newest board."""
+    curves, used = newest(telemetry), {k for some in classes for k in some}
+    starts = [_start(curves[k].input_window, curves[k].fitted_at) for k in used & curves.keys()]
+    starts += [_start(row.input_window, row.window_end) for row in rows]
+    end = max((e.at for board in telemetry.demand.values() for e in board.values()), default=now)
+    return Window(min([*starts, end]), end)
+
+
+def _start(window: str, fallback: float) -> float:
+    start, _, end = window.partition("-")
+    return int(start) / 1000 if start.isdigit() and end.isdigit() else fallback

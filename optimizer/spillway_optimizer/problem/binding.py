@@ -1,0 +1,76 @@
+"""What holds a routing back: side constraints that a better objective would pass, in words."""
+
+import numpy as np
+
+from spillway_optimizer.problem.objective import Evaluation
+from spillway_optimizer.problem.problem import Problem
+
+_AT = 1e-3  # relative: as close to a bound counts as at it
+
+
+def binding(problem: Problem, flows: np.ndarray, evaluation: Evaluation) -> tuple[str, ...]:
+    """For flows [E, from, to] in rps."""
+    return (*_rows(problem, flows), *_ceiling(problem, evaluation), *_budget(problem, evaluation))
+
+
+def unmet(problem: Problem, evaluation: Evaluation) -> tuple[str, ...]:
+    """Ceiling and budget that this routing exceeds, which a solver does only where every routing must."""
+    layout, c = problem.layout, problem.constraints
+    found = []
+    if c.utilisation_ceiling is not None:
+        over = evaluation.utilisation > c.utilisation_ceiling * (1 + _AT)
+        found += [
+            f"the utilisation ceiling of {c.utilisation_ceiling:.0%} is exceeded: {layout.services[s]} in "
+            f"{layout.clusters[i]} is at {evaluation.utilisation[s, i]:.0%}"
+            for s, i in zip(*np.nonzero(over & layout.placed), strict=True)
+        ]
+    if c.egress_usd_per_hour is not None and evaluation.egress_usd_per_hour > c.egress_usd_per_hour * (
+        1 + _AT
+    ):
+        found.append(
+            f"the egress budget of {c.egress_usd_per_hour:g} $/h is exceeded: "
+            f"{evaluation.egress_usd_per_hour:.4g} $/h"
+        )
+    return tuple(found)
+
+
+def _rows(problem: Problem, flows: np.ndarray) -> list[str]:
+    layout, c = problem.layout, problem.constraints
+    if not layout.floor.any():
+        return []
+    calls = flows.sum(axis=2)
+    kept = (
+        (layout.floor > 0) & (flows <= layout.floor * calls[:, :, None] * (1 + _AT)) & (calls > 0)[:, :, None]
+    )
+    counts = {"a pin": 0, "the minimum local share": 0, "the maximum shift": 0}
+    routes = set()
+    for e, i, j in zip(*np.nonzero(kept), strict=True):
+        source = layout.services[layout.class_service[layout.edge_source[e]]]
+        route = (layout.clusters[i], source, layout.classes[layout.edge_target[e]])
+        if route in c.pinned:
+            what = "a pin"
+        elif i == j and layout.floor[e, i, j] <= c.min_local_share * (1 + _AT):
+            what = "the minimum local share"
+        else:
+            what = "the maximum shift"
+        counts[what] += (what, route) not in routes
+        routes.add((what, route))
+    return [f"{what} on {count} route{'s' * (count > 1)}" for what, count in counts.items() if count]
+
+
+def _ceiling(problem: Problem, evaluation: Evaluation) -> list[str]:
+    layout, ceiling = problem.layout, problem.constraints.utilisation_ceiling
+    if ceiling is None:
+        return []
+    at = layout.placed & (evaluation.utilisation >= ceiling * (1 - _AT))
+    return [
+        f"the utilisation ceiling of {ceiling:.0%} at {layout.services[s]} in {layout.clusters[c]}"
+        for s, c in zip(*np.nonzero(at), strict=True)
+    ]
+
+
+def _budget(problem: Problem, evaluation: Evaluation) -> list[str]:
+    budget = problem.constraints.egress_usd_per_hour
+    if not budget or evaluation.egress_usd_per_hour < budget * (1 - _AT):
+        return []
+    return [f"the egress budget of {budget:g} $/h"]

@@ -1,0 +1,153 @@
+"""A Problem as arrays: the one place that knows which index is what.
+
+Axes: K classes (callers before callees), S services, E edges, C clusters.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from spillway_optimizer.problem.reach import Graph, reach
+from spillway_optimizer.problem.values import Values
+
+_BYTES_PER_GB = 1e9
+_LEAST_WAIT = 1e-3
+
+
+@dataclass(frozen=True)
+class Layout:
+    clusters: tuple[str, ...]
+    classes: tuple[str, ...]
+    services: tuple[str, ...]
+    class_service: np.ndarray  # [K] index of the service
+    edge_source: np.ndarray  # [E] index of the class
+    edge_target: np.ndarray  # [E] index of the class
+    out_edges: tuple[tuple[int, ...], ...]  # [K] edges that leave each class
+    ratio: np.ndarray  # [E] calls per request
+    demand: np.ndarray  # [K, C] rps
+    a: np.ndarray  # [K] ms
+    b: np.ndarray  # [K] ms
+    weight: np.ndarray  # [K] normalised cost of one request
+    failure: np.ndarray  # [K, C] ms that failures cost per request
+    capacity: np.ndarray  # [S, C] normalised rps; 1 where the service is not placed (and has no load)
+    placed: np.ndarray  # [S, C] bool
+    rtt: np.ndarray  # [C, C] ms; inf: no link
+    rtt_noise: np.ndarray  # [C, C] ms, standard error
+    egress: np.ndarray  # [E, C, C] US dollars per call
+    usable: np.ndarray  # [E, C, C] bool: from where to where an edge's calls may go and be completed
+    floor: np.ndarray  # [E, C, C] least share of each row's calls
+    free: np.ndarray  # [E, C, C] bool: usable, and may have more than its floor
+    closed: np.ndarray  # [E, C] bool: rows that denials leave nowhere to go; they carry no calls
+    wait: np.ndarray  # [K] share of a request's time that the user waits for
+    hop_wait: np.ndarray  # [E] the same of an edge's network time
+    notes: tuple[str, ...]  # constraints that could not be kept as they were said
+
+    @classmethod
+    def of(cls, problem: Values) -> Self:
+        clusters, classes = problem.clusters, problem.class_order
+        services = tuple(sorted(set(problem.classes.values())))
+        k_of, s_of = _index(classes), _index(services)
+        source = np.array([k_of[e.source] for e in problem.edges], dtype=int)
+        target = np.array([k_of[e.target] for e in problem.edges], dtype=int)
+        class_service = np.array([s_of[problem.classes[k]] for k in classes], dtype=int)
+        placed = np.array([[(s, c) in problem.placement for c in clusters] for s in services], dtype=bool)
+        rtt, shape = _pairs(clusters, problem.rtt_ms, np.inf), (len(services), len(clusters))
+        out_edges = tuple(tuple(np.flatnonzero(source == k).tolist()) for k in range(len(classes)))
+        ratio = np.array([e.calls_per_request for e in problem.edges], dtype=float)
+        demand = np.array(
+            [[problem.demand_rps.get((c, k), 0.0) for c in clusters] for k in classes], dtype=float
+        ).reshape(len(classes), len(clusters))
+        graph = Graph(clusters, classes, services, class_service, source, target, out_edges)
+        bounds = reach(problem, graph, placed.reshape(shape), np.isfinite(rtt), demand)
+        wait, hop_wait = _waits(problem, graph, ratio, demand, bounds.closed.all(axis=1))
+        return cls(
+            clusters=clusters,
+            classes=classes,
+            services=services,
+            class_service=class_service,
+            edge_source=source,
+            edge_target=target,
+            out_edges=out_edges,
+            ratio=ratio,
+            demand=demand,
+            a=np.array([problem.curves[k].a_ms for k in classes], dtype=float),
+            b=np.array([problem.curves[k].b_ms for k in classes], dtype=float),
+            weight=np.array([problem.curves[k].norm_weight for k in classes], dtype=float),
+            failure=_failure(problem, classes, clusters),
+            capacity=np.array(
+                [
+                    [problem.capacity_rps[s, c] if (s, c) in problem.placement else 1.0 for c in clusters]
+                    for s in services
+                ],
+                dtype=float,
+            ).reshape(shape),
+            placed=placed.reshape(shape),
+            rtt=rtt,
+            rtt_noise=_pairs(clusters, problem.rtt_noise_ms, 0.0),
+            egress=_egress(problem, clusters),
+            usable=bounds.usable,
+            floor=bounds.floor,
+            free=bounds.free,
+            closed=bounds.closed,
+            wait=wait,
+            hop_wait=hop_wait,
+            notes=bounds.notes,
+        )
+
+    def stranded(self) -> list[str]:
+        """Demand that no routing can complete, each as a sentence; empty when all is well."""
+        found = []
+        for k, c in zip(*np.nonzero(self.demand > 0), strict=True):
+            where = f"{self.classes[k]!r} entering in {self.clusters[c]!r}"
+            if not self.placed[self.class_service[k], c]:
+                found.append(f"placement: {self.services[self.class_service[k]]!r} is not placed for {where}")
+            for e in self.out_edges[k]:
+                if not self.usable[e, c].any() and not self.closed[e, c]:
+                    found.append(
+                        f"placement: nothing can serve {self.classes[self.edge_target[e]]!r} for {where}"
+                    )
+        return found
+
+
+def _failure(problem: Values, classes, clusters) -> np.ndarray:
+    costs = [[problem.failure_ms.get((k, c), 0.0) for c in clusters] for k in classes]
+    return np.array(costs, dtype=float).reshape(len(classes), len(clusters))
+
+
+def _index(names: tuple[str, ...]) -> dict[str, int]:
+    return {name: i for i, name in enumerate(names)}
+
+
+def _pairs(clusters, values, default: float) -> np.ndarray:
+    return np.array(
+        [[values.get((i, j), 0.0 if i == j else default) for j in clusters] for i in clusters], dtype=float
+    )
+
+
+def _egress(problem: Values, clusters) -> np.ndarray:
+    """Request bytes leave the caller's cluster, response bytes the callee's: each at its own price."""
+    price = _pairs(clusters, problem.egress_usd_per_gb, 0.0) / _BYTES_PER_GB
+    np.fill_diagonal(price, 0.0)
+    there = np.array([e.request_bytes for e in problem.edges], dtype=float)
+    back = np.array([e.response_bytes for e in problem.edges], dtype=float)
+    return there[:, None, None] * price + back[:, None, None] * price.T
+
+
+def _waits(problem: Values, graph: Graph, ratio: np.ndarray, demand: np.ndarray, shut: np.ndarray) -> tuple:
+    """wait [K], hop_wait [E]: wait shares multiplied along the path. Where several callers meet it is their mean by
+    volume: an approximation where they differ, but one that routing does not change, as it moves no volume between
+    classes. Edges [E] that are shut carry none. What nobody waits for counts a little, so that overload has a price."""
+    own = np.array([edge.wait_share for edge in problem.edges], dtype=float)
+    volume = demand.sum(axis=1)
+    waited, hop_wait = volume.copy(), own.copy()
+    wait = np.ones(len(graph.classes))
+    for k, edges in enumerate(graph.out_edges):
+        if volume[k] > 0:
+            wait[k] = waited[k] / volume[k]
+        for e in edges:
+            hop_wait[e] = max(wait[k] * own[e], _LEAST_WAIT)
+            if not shut[e]:
+                volume[graph.edge_target[e]] += ratio[e] * volume[k]
+                waited[graph.edge_target[e]] += ratio[e] * volume[k] * hop_wait[e]
+    return wait, hop_wait

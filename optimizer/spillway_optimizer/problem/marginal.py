@@ -1,0 +1,66 @@
+"""What one more call costs, taken apart: the gradient of the objective along given shares. Pure.
+
+objective.marginal_ms sends what a call causes the cheapest way; this follows the shares that are asked about, so it
+is also true of a split that is no optimum, and where the two agree everywhere the split is one (Wardrop's condition).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_optimizer.problem.objective import propagate, queue_factor, queue_slope, utilisation
+from spillway_optimizer.problem.problem import Problem
+
+# What a call costs, in ms (egress at the worth of $/ms). Crowding: what everybody else waits longer.
+PARTS = ("service", "queueing", "network", "egress", "crowding", "failures")
+_SERVICE, _QUEUEING, _NETWORK, _EGRESS, _CROWDING, _FAILURES = range(len(PARTS))
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Per request of a class served in a cluster, at one routing."""
+
+    here: np.ndarray  # [len(PARTS), K, C] at the service itself
+    below: np.ndarray  # [len(PARTS), K, C] of all calls that it causes, with their way there
+
+    def total(self) -> np.ndarray:
+        """[K, C] ms."""
+        return (self.here + self.below).sum(axis=0)
+
+
+def marginal(problem: Problem, shares: np.ndarray) -> Marginal:
+    """At the routing of shares [E, from, to]."""
+    layout = problem.layout
+    _, load = propagate(layout, shares)
+    here = _here(problem, load)
+    below = np.zeros_like(here)
+    for k in reversed(range(len(layout.classes))):
+        for e in layout.out_edges[k]:
+            target = layout.edge_target[e]
+            hop = (shares[e][None] * way(problem, e)).sum(axis=2)
+            below[:, k] += layout.ratio[e] * (hop + (here + below)[:, target] @ shares[e].T)
+    return Marginal(here, below)
+
+
+def way(problem: Problem, e: int) -> np.ndarray:
+    """[len(PARTS), from, to] what one call over edge `e` costs on its way; 0 where it cannot go."""
+    layout = problem.layout
+    parts = np.zeros((len(PARTS), *layout.rtt.shape))
+    parts[_NETWORK] = layout.hop_wait[e] * np.where(layout.usable[e], layout.rtt, 0.0)
+    parts[_EGRESS] = np.where(layout.usable[e], layout.egress[e] / problem.usd_per_ms, 0.0)
+    return parts
+
+
+def _here(problem: Problem, load: np.ndarray) -> np.ndarray:
+    layout = problem.layout
+    u = utilisation(layout, load)
+    service, wait = layout.class_service, layout.wait[:, None]
+    # How much longer all requests at a station wait, together, when its normalised load grows by one.
+    pull = np.zeros_like(layout.capacity)
+    np.add.at(pull, service, (layout.wait * layout.a)[:, None] * load)
+    parts = np.zeros((len(PARTS), *load.shape))
+    parts[_SERVICE] = wait * (layout.a + layout.b)[:, None]
+    parts[_QUEUEING] = wait * layout.a[:, None] * (queue_factor(u) - 1.0)[service]
+    parts[_CROWDING] = layout.weight[:, None] * (pull * queue_slope(u) / layout.capacity)[service]
+    parts[_FAILURES] = layout.failure
+    return parts

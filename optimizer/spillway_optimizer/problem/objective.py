@@ -1,0 +1,153 @@
+"""The objective (SLATE equations 1-3, appendix E.2): the one evaluator that everything uses.
+
+min (compute time + network time + failures) * $/ms + egress, summed over all requests per unit of time. Failures of a
+class in a cluster count as time: P * (1/R - 1) per call at success rate R (failures.py, ADR 28).
+Children of a request count one after the other, as the paper's sums do, each by the share of it that the
+request waits for (Edge.wait_share: below 1 for children called in parallel). Times are therefore of waiting.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_optimizer import ProblemError
+from spillway_optimizer.problem.layout import Layout
+from spillway_optimizer.problem.problem import Problem
+
+# From here on 1 / (1 - u) continues as its tangent, so that overload stays finite, convex and ordered:
+# more of it is always worse, which makes the least bad answer the optimum.
+U_LINEAR = 0.98
+_SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a routing costs. Rates of time are ms of request time per second of wall clock."""
+
+    demand_rps: float
+    compute_ms_rps: float
+    network_ms_rps: float
+    failure_ms_rps: float  # what failures count as; no part of latency
+    egress_usd_per_hour: float
+    usd_per_hour: float  # the objective
+    load: np.ndarray  # [K, C] rps
+    utilisation: np.ndarray  # [S, C]; above 1: overload
+    latency_ms: np.ndarray  # [K, C] own (exclusive) time
+
+    @property
+    def compute_ms(self) -> float:
+        """Mean per entry request."""
+        return self.compute_ms_rps / self.demand_rps if self.demand_rps else 0.0
+
+    @property
+    def network_ms(self) -> float:
+        """Mean per entry request."""
+        return self.network_ms_rps / self.demand_rps if self.demand_rps else 0.0
+
+    @property
+    def mean_latency_ms(self) -> float:
+        return self.compute_ms + self.network_ms
+
+
+def queue_factor(u: np.ndarray) -> np.ndarray:
+    """1 / (1 - u) up to U_LINEAR, its tangent beyond; convex and increasing on u >= 0."""
+    u = np.asarray(u, dtype=float)
+    edge = 1.0 / (1.0 - U_LINEAR)
+    return np.where(u <= U_LINEAR, 1.0 / (1.0 - np.minimum(u, U_LINEAR)), edge + edge**2 * (u - U_LINEAR))
+
+
+def queue_slope(u: np.ndarray) -> np.ndarray:
+    """Derivative of queue_factor, continuous."""
+    return 1.0 / (1.0 - np.minimum(np.asarray(u, dtype=float), U_LINEAR)) ** 2
+
+
+def propagate(layout: Layout, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Flows [E, C, C] in rps and loads [K, C] that `shares` [E, from, to] lead to.
+
+    Raises ProblemError when a share is given where the edge cannot go, or the shares of a row that has
+    load do not sum to one.
+    """
+    load, flows = layout.demand.copy(), np.zeros_like(shares)
+    for k, edges in enumerate(layout.out_edges):
+        for e in edges:
+            flows[e] = (layout.ratio[e] * load[k])[:, None] * shares[e]
+            load[layout.edge_target[e]] += flows[e].sum(axis=0)
+    _check_rows(layout, load, shares)
+    return flows, load
+
+
+def _check_rows(layout: Layout, load: np.ndarray, shares: np.ndarray) -> None:
+    rows = (load[layout.edge_source] > 0) & ~layout.closed
+    wrong = rows & (np.abs(shares.sum(axis=2) - 1.0) > 1e-6)
+    wrong |= rows & ((shares > 0) & ~layout.usable).any(axis=2)
+    if wrong.any():
+        e, i = (int(index[0]) for index in np.nonzero(wrong))
+        edge = f"{layout.classes[layout.edge_source[e]]} -> {layout.classes[layout.edge_target[e]]}"
+        raise ProblemError(
+            f"shares[{edge}] from {layout.clusters[i]!r}: must sum to 1 over clusters that can serve it"
+        )
+
+
+def utilisation(layout: Layout, load: np.ndarray) -> np.ndarray:
+    """[S, C] normalised load over capacity."""
+    normalised = np.zeros_like(layout.capacity)
+    np.add.at(normalised, layout.class_service, layout.weight[:, None] * load)
+    return normalised / layout.capacity
+
+
+def evaluate(problem: Problem, flows: np.ndarray) -> Evaluation:
+    """Prices flows [E, C, C] (rps)."""
+    layout = problem.layout
+    load = layout.demand.copy()
+    np.add.at(load, layout.edge_target, flows.sum(axis=1))
+    u = utilisation(layout, load)
+    latency = layout.a[:, None] * queue_factor(u)[layout.class_service] + layout.b[:, None]
+    compute = float((layout.wait[:, None] * load * latency).sum())
+    rtt = np.where(np.isfinite(layout.rtt), layout.rtt, 0.0)
+    network = float((layout.hop_wait * (flows * rtt).sum(axis=(1, 2))).sum())
+    failure = float((load * layout.failure).sum())
+    egress = float((flows * layout.egress).sum()) * _SECONDS_PER_HOUR
+    return Evaluation(
+        demand_rps=float(layout.demand.sum()),
+        compute_ms_rps=compute,
+        network_ms_rps=network,
+        failure_ms_rps=failure,
+        egress_usd_per_hour=egress,
+        usd_per_hour=(compute + network + failure) * problem.usd_per_ms * _SECONDS_PER_HOUR + egress,
+        load=load,
+        utilisation=u,
+        latency_ms=latency,
+    )
+
+
+def evaluate_shares(problem: Problem, shares: np.ndarray) -> Evaluation:
+    return evaluate(problem, propagate(problem.layout, shares)[0])
+
+
+def marginal_ms(problem: Problem, load: np.ndarray) -> np.ndarray:
+    """[K, C] what one more request of a class in a cluster costs at these loads, with all the calls it
+    causes each sent the cheapest way: milliseconds, egress converted at $/ms. inf where it cannot be
+    completed. It is the gradient of the objective, by dynamic programming over the call graph."""
+    layout = problem.layout
+    u = utilisation(layout, load)
+    pull = np.zeros_like(layout.capacity)  # sum of load * a: what a longer queue is multiplied by
+    np.add.at(pull, layout.class_service, (layout.wait * layout.a)[:, None] * load)
+    crowding = pull * queue_slope(u) / layout.capacity
+    own = layout.a[:, None] * queue_factor(u)[layout.class_service] + layout.b[:, None]
+    cost = (
+        layout.wait[:, None] * own + layout.failure + layout.weight[:, None] * crowding[layout.class_service]
+    )
+    cost = np.where(layout.placed[layout.class_service], cost, np.inf)
+    for k in reversed(range(len(layout.classes))):
+        for e in layout.out_edges[k]:
+            cheapest = hop_ms(problem, e, cost[layout.edge_target[e]]).min(axis=1)
+            cost[k] += layout.ratio[e] * np.where(layout.closed[e], 0.0, cheapest)
+    return cost
+
+
+def hop_ms(problem: Problem, e: int, target_cost: np.ndarray) -> np.ndarray:
+    """[from, to] cost of one call over edge `e`: network, egress at $/ms, the callee's `target_cost` [C]."""
+    layout = problem.layout
+    rtt = np.where(layout.usable[e], layout.rtt, 0.0)
+    cost = layout.hop_wait[e] * rtt + layout.egress[e] / problem.usd_per_ms + target_cost[None, :]
+    return np.where(layout.usable[e], cost, np.inf)

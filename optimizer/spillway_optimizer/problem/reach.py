@@ -1,0 +1,182 @@
+"""Where calls may go: what is placed, linked, denied, pinned and drained, as bounds on every route's shares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_optimizer.problem.constraints import Route, held_floor, shift_floor, with_local
+from spillway_optimizer.problem.values import Values
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The call graph by index, as layout.py numbers it."""
+
+    clusters: tuple[str, ...]
+    classes: tuple[str, ...]
+    services: tuple[str, ...]
+    class_service: np.ndarray  # [K]
+    edge_source: np.ndarray  # [E]
+    edge_target: np.ndarray  # [E]
+    out_edges: Sequence[Sequence[int]]  # [K]
+
+    def route(self, e: int, i: int) -> Route:
+        source = self.services[self.class_service[self.edge_source[e]]]
+        return self.clusters[i], source, self.classes[self.edge_target[e]]
+
+
+@dataclass(frozen=True)
+class Reach:
+    usable: np.ndarray  # [E, from, to] bool: calls may go there and be completed
+    floor: np.ndarray  # [E, from, to] least share of the row's calls
+    free: np.ndarray  # [E, from, to] bool: usable, and may have more than its floor
+    closed: np.ndarray  # [E, from] bool: denials leave these calls nowhere to go
+    notes: tuple[str, ...]
+
+
+def reach(problem: Values, graph: Graph, placed: np.ndarray, linked: np.ndarray, demand: np.ndarray) -> Reach:
+    """placed [S, C] and linked [C, C] are bool, demand [K, C] rps."""
+    rules = _Rules(problem, graph)
+    usable, everywhere = _complete(graph, placed, linked, rules)
+    closed = np.zeros(usable.shape[:2], dtype=bool)
+    if rules.denied:
+        # What denials, and nothing else, took away: everywhere, or for requests that enter where nothing is left.
+        free, _ = _complete(graph, placed, linked, None)
+        closed[everywhere] = True
+        for k, i in zip(*np.nonzero(demand > 0), strict=True):
+            for e in graph.out_edges[k]:
+                closed[e, i] |= free[e, i].any() and not usable[e, i].any()
+        closed &= ~usable.any(axis=2)
+    _drain(problem, graph, rules, usable)
+    floor = _floor(problem, graph, rules, usable)
+    free = _hold(problem, graph, rules, usable, floor)
+    return Reach(usable, floor, free, closed, (*rules.notes, *_closed_notes(graph, closed)))
+
+
+class _Rules:
+    """Pins and denials by route."""
+
+    def __init__(self, problem: Values, graph: Graph):
+        self.column = {name: j for j, name in enumerate(graph.clusters)}
+        self.denied: dict[tuple[str, str], list[int]] = {}
+        for source, class_id, destination in problem.constraints.denied:
+            if destination in self.column:
+                self.denied.setdefault((source, class_id), []).append(self.column[destination])
+        self.pinned = dict(problem.constraints.pinned)
+        self.graph, self.notes = graph, []
+
+    def apply(self, e: int, usable: np.ndarray) -> np.ndarray:
+        """The rows [from, to] of one edge after pins and denials."""
+        if not (self.denied or self.pinned):
+            return usable
+        usable = usable.copy()
+        for i, cluster in enumerate(self.graph.clusters):
+            route = self.graph.route(e, i)
+            pin = self.pinned.get(route)
+            if pin is None:
+                usable[i, self.denied.get((cluster, route[2]), [])] = False
+                continue
+            wanted = np.zeros(usable.shape[1], dtype=bool)
+            wanted[[self.column[c] for c, share in pin.items() if share > 0 and c in self.column]] = True
+            if usable[i].any() and not (usable[i] & wanted).any():
+                self.notes.append(
+                    f"the pin of {' '.join(route)} leads only where it cannot be served; left out"
+                )
+                del self.pinned[route]
+                usable[i, self.denied.get((cluster, route[2]), [])] = False
+            else:
+                usable[i] &= wanted
+        return usable
+
+
+def _complete(graph: Graph, placed: np.ndarray, linked: np.ndarray, rules: _Rules | None) -> tuple:
+    """usable [E, C, C], and the edges [E] that denials close everywhere. Callees are last in order, so walked
+    backwards: a class can be completed in a cluster when its service is placed there and each of its calls,
+    but for those closed everywhere, can be completed from there."""
+    usable = np.zeros((len(graph.edge_target), *linked.shape), dtype=bool)
+    everywhere = np.zeros(len(graph.edge_target), dtype=bool)
+    completes = placed[graph.class_service].copy()
+    for k in reversed(range(len(graph.classes))):
+        for e in graph.out_edges[k]:
+            could = linked & completes[graph.edge_target[e]][None, :]
+            usable[e] = could if rules is None else rules.apply(e, could)
+            here = placed[graph.class_service[k]]
+            everywhere[e] = bool(could[here].any()) and not usable[e][here].any()
+            if not everywhere[e]:
+                completes[k] &= usable[e].any(axis=1)
+    for k, edges in enumerate(graph.out_edges):
+        usable[list(edges)] &= placed[graph.class_service[k]][None, :, None]
+    return usable, everywhere
+
+
+def _drain(problem: Values, graph: Graph, rules: "_Rules", usable: np.ndarray) -> None:
+    """Takes drained clusters away from every row that keeps another destination."""
+    drained = [j for j, cluster in enumerate(graph.clusters) if cluster in problem.constraints.drained]
+    if not drained:
+        return
+    rest = usable.copy()
+    rest[:, :, drained] = False
+    pinned = np.zeros(usable.shape[:2], dtype=bool)
+    if rules.pinned:
+        for e, i in np.ndindex(*pinned.shape):
+            pinned[e, i] = graph.route(e, i) in rules.pinned
+    usable[:] = np.where((rest.any(axis=2) & ~pinned)[:, :, None], rest, usable)
+
+
+def _floor(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray) -> np.ndarray:
+    c = problem.constraints
+    floor = np.zeros(usable.shape)
+    if not (rules.pinned or c.min_local_share > 0 or (c.max_shift < 1 and c.in_force)):
+        return floor
+    for e, i in zip(*np.nonzero(usable.any(axis=2)), strict=True):
+        route, row = graph.route(e, i), usable[e, i]
+        if route in rules.pinned:
+            pin = _row(rules.column, rules.pinned[route]) * row
+            floor[e, i] = pin / pin.sum()
+            continue
+        least = c.min_local_share
+        if route in c.in_force:
+            before = _row(rules.column, c.in_force[route])
+            # There is no slow way out of where requests must not, or cannot, go any more.
+            if abs(before.sum() - 1) < 1e-3 and not (before[~row] > 0).any():
+                before /= before.sum()
+                floor[e, i] = shift_floor(before, c.max_shift)
+                least = min(least, before[i] + c.max_shift)
+        if row[i]:
+            floor[e, i] = with_local(floor[e, i], int(i), least)
+    return floor
+
+
+def _hold(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray, floor: np.ndarray) -> np.ndarray:
+    """free [E, from, to]; makes `floor` exactly the share of every destination that is held."""
+    free = usable.copy()
+    for e, i in zip(*np.nonzero(usable.any(axis=2)), strict=True) if problem.constraints.held else ():
+        route = graph.route(e, i)
+        if route in problem.constraints.held and route not in rules.pinned:
+            shares = problem.constraints.held[route]
+            listed = np.array([cluster in shares for cluster in graph.clusters])
+            kept = held_floor(_row(rules.column, shares), listed, usable[e, i], floor[e, i])
+            if kept is not None:
+                floor[e, i], free[e, i] = kept
+    return free
+
+
+def _row(column: dict[str, int], shares) -> np.ndarray:
+    row = np.zeros(len(column))
+    for cluster, share in shares.items():
+        if cluster in column:
+            row[column[cluster]] = share
+    return row
+
+
+def _closed_notes(graph: Graph, closed: np.ndarray) -> list[str]:
+    """One sentence per class that is closed, with the clusters it is closed in."""
+    notes = []
+    for e in np.flatnonzero(closed.any(axis=1)):
+        where = [graph.clusters[i] for i in np.flatnonzero(closed[e])]
+        notes.append(
+            f"denied everywhere, so closed: {graph.classes[graph.edge_target[e]]!r} called by "
+            f"{graph.classes[graph.edge_source[e]]!r} in {', '.join(where)}"
+        )
+    return notes

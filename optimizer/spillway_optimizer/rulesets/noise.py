@@ -1,0 +1,102 @@
+"""Rules that move only because of noise stay where they are. Pure.
+
+What a rule gains by its move, to the second order, is the calls that move times the mean of what one more call costs at
+its destinations before and after. Of what the gain rests on, network times are noisy where there are few calls. Each has a
+standard error (network_times.py), and the gain is linear in them, so its own standard error follows. Errors of different
+destinations are independent; those along one way add up, as it mostly uses the same pairs of clusters.
+
+A rule moves if it gains more than STANDARD_ERRORS of these. If a move in truth gains nothing, noise alone looks like that in
+0.13 % of independent measurements (one-sided normal); a move that is in truth worse, more rarely. Measurements that do
+not share a call are a minute apart (30 s measured now, as much remembered).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from spillway_optimizer.problem.layout import Layout
+from spillway_optimizer.problem.marginal import marginal, way
+from spillway_optimizer.problem.objective import Evaluation, propagate
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.rules import TOTAL, RuleKey, Rules, imposed, routes, to_shares
+from spillway_optimizer.rulesets.verify import verify
+
+STANDARD_ERRORS = 3.0
+_ROUNDING = 1.5 / TOTAL
+
+
+def without_noise(problem: Problem, before: Rules, candidate: Rules, least_bad: Evaluation | None) -> Rules:
+    """The candidate, but with the rules of `before` where the gain may be chance. Without a rule before, calls went to
+    the nearest cluster, the own one first. The whole candidate where these together do not keep to the constraints, or
+    where the candidate itself does not: then it is refused, and no rule of it is hidden."""
+    if not problem.layout.rtt_noise.any():
+        return candidate
+    start = {**candidate, **dict(_before(problem, before, candidate))}
+    if start == candidate:
+        return candidate
+    chance = _chance(problem, start, candidate)
+    kept = {key: start[key] if key in chance else weights for key, weights in candidate.items()}
+    unsound = kept == candidate or verify(problem, kept, least_bad) or verify(problem, candidate, least_bad)
+    return candidate if unsound else kept
+
+
+def _before(problem: Problem, before: Rules, candidate: Rules) -> Iterator[tuple[RuleKey, dict[str, int]]]:
+    """Rules that are possible still."""
+    layout = problem.layout
+    for (s, k), edges in routes(problem).items():
+        e = edges[0]
+        for i, source in enumerate(layout.clusters):
+            key = RuleKey(source, layout.services[s], layout.classes[k])
+            if (
+                key not in candidate
+                or not layout.usable[e, i].any()
+                or imposed(problem, key, e, i) is not None
+            ):
+                continue
+            weights = before.get(key) or {layout.clusters[_nearest(layout, e, i)]: TOTAL}
+            row = np.array([weights.get(c, 0) / TOTAL for c in layout.clusters])
+            known = weights.keys() <= set(layout.clusters)
+            most = np.where(layout.free[e, i], 1.0, layout.floor[e, i])
+            if known and (row >= layout.floor[e, i] - _ROUNDING).all() and (row <= most + _ROUNDING).all():
+                yield key, dict(weights)
+
+
+def _nearest(layout: Layout, e: int, i: int) -> int:
+    if layout.usable[e, i, i]:
+        return i
+    return int(np.argmin(np.where(layout.usable[e, i], layout.rtt[i], np.inf)))
+
+
+def _chance(problem: Problem, before: Rules, after: Rules) -> set[RuleKey]:
+    """The rules whose gain is within its noise."""
+    layout = problem.layout
+    shares = [to_shares(problem, rules) for rules in (before, after)]
+    load = sum(propagate(layout, some)[1] for some in shares) / 2
+    cost = sum(marginal(problem, some).total() for some in shares) / 2
+    noise = _noise(layout, sum(shares) / 2)
+    found = set()
+    for (s, k), edges in routes(problem).items():
+        moved = shares[0][edges[0]] - shares[1][edges[0]]  # [from, to]
+        gain, error = np.zeros(len(layout.clusters)), np.zeros(len(layout.clusters))
+        for e in edges:
+            # Without calls, as for one per second.
+            volume = layout.ratio[e] * np.where(
+                load[layout.edge_source[e]] > 0, load[layout.edge_source[e]], 1.0
+            )
+            hop = way(problem, e).sum(axis=0) + cost[k][None, :]
+            doubt = layout.hop_wait[e] * layout.rtt_noise + noise[k][None, :]
+            gain += volume * (moved * hop).sum(axis=1)
+            error += volume * np.sqrt(((moved * doubt) ** 2).sum(axis=1))
+        for i in np.flatnonzero((error > 0) & (gain <= STANDARD_ERRORS * error)):
+            found.add(RuleKey(layout.clusters[i], layout.services[s], layout.classes[k]))
+    return found
+
+
+def _noise(layout: Layout, shares: np.ndarray) -> np.ndarray:
+    """[K, C] standard error, in ms, of the network times of all calls that a request of a class causes."""
+    found = np.zeros((len(layout.classes), len(layout.clusters)))
+    for k in reversed(range(len(layout.classes))):
+        for e in layout.out_edges[k]:
+            own = layout.hop_wait[e] * layout.rtt_noise + found[layout.edge_target[e]][None, :]
+            found[k] += layout.ratio[e] * (shares[e] * own).sum(axis=1)
+    return found

@@ -1,0 +1,60 @@
+"""Why a rule splits as it does, for people: one sentence from flows and marginal costs."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from spillway_optimizer.problem.objective import hop_ms
+from spillway_optimizer.problem.problem import Problem
+
+_SHOWN = 3  # destinations whose marginal cost is told
+
+
+def reason(
+    problem: Problem, e: int, i: int, calls: np.ndarray, weights: Mapping[str, int], marginal: np.ndarray
+) -> str:
+    """For calls [to] of edge `e` from cluster `i`; marginal [K, C] as objective.marginal_ms gives it."""
+    clusters = problem.layout.clusters
+    source, total = clusters[i], float(calls.sum())
+    away = sorted((c for c in weights if c != source), key=lambda c: -weights[c])
+    if total <= 0:
+        text = f"{source} makes no such calls now; a first one goes to {listed(sorted(weights))}"
+    elif not away:
+        text = f"{source} serves all of its {_rps(total)} req/s"
+    elif not problem.layout.usable[e, i, i]:
+        text = f"{source} cannot serve its {_rps(total)} req/s, {listed(away)} can"
+    else:
+        parts = [f"{_rps(float(calls[clusters.index(c)]))} to {c}" for c in away]
+        text = f"{source} serves {_rps(float(calls[i]))} of its {_rps(total)} req/s and sends {listed(parts)}"
+    return f"{text}: one more costs {_costs(problem, e, i, weights, marginal)}"
+
+
+def _costs(problem: Problem, e: int, i: int, weights: Mapping[str, int], marginal: np.ndarray) -> str:
+    layout = problem.layout
+    hops = hop_ms(problem, e, marginal[layout.edge_target[e]])[i]
+    # The destinations in use, its own cluster, then the cheapest of the rest.
+    ranked = sorted(
+        np.flatnonzero(layout.usable[e, i]).tolist(),
+        key=lambda j: (layout.clusters[j] not in weights, j != i, hops[j]),
+    )
+    return ", ".join(_cost(problem, e, i, j, float(hops[j])) for j in ranked[:_SHOWN])
+
+
+def _cost(problem: Problem, e: int, i: int, j: int, total: float) -> str:
+    layout = problem.layout
+    network = float(layout.hop_wait[e] * layout.rtt[i, j])
+    egress = float(layout.egress[e, i, j]) / problem.usd_per_ms
+    failures = float(layout.failure[layout.edge_target[e], j])
+    away = ((network, "network"), (egress, "worth of egress")) if i != j else ()
+    of_which = [f"{ms:.1f} ms {what}" for ms, what in (*away, (failures, "for failures")) if ms >= 0.05]
+    within = f" including {listed(of_which)}" if of_which else ""
+    return f"{total:.1f} ms in {layout.clusters[j]}{within}"
+
+
+def _rps(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def listed(words: list[str]) -> str:
+    """a, b and c; nothing."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else "nothing"

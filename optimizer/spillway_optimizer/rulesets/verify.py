@@ -1,0 +1,181 @@
+"""Whether integer rules keep to what a problem demands: asked of every ruleset before it leaves the process.
+
+Deliberately said again here from the constraints themselves, not from the bounds that solvers work with: a mistake
+in those must not verify itself. Pure.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from spillway_optimizer import ProblemError
+from spillway_optimizer.policies.projection import rounding
+from spillway_optimizer.problem.objective import Evaluation, evaluate_shares
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.rules import (
+    TOTAL,
+    RuleKey,
+    Rules,
+    Weights,
+    of_pin,
+    routes,
+    step_home,
+    to_shares,
+)
+
+# Relative: budgets and ceilings are kept by fractions, rules are integers.
+ROUNDING_SLACK = 1e-3
+
+
+def verify(
+    problem: Problem, rules: Rules, least_bad: Evaluation | None, slack: float = ROUNDING_SLACK
+) -> list[str]:
+    """What is wrong with the rules, each naming the rule, the value and what is allowed; empty when sound.
+
+    Budget and ceiling may be exceeded as far as `least_bad`, the best rules of the policy's answer, exceeds them
+    itself: no answer keeps to them, or the policy does not know them (`exceeded` says so). Beyond that, what
+    rounding to integers can add is allowed.
+    """
+    found = [
+        f"{_name(key)}: {said}" for key, weights in rules.items() for said in _rule(problem, key, weights)
+    ]
+    found += _complete(problem, rules)
+    if found:
+        return found
+    try:
+        shares = to_shares(problem, rules)
+    except ProblemError as error:
+        return [str(error)]
+    c = problem.constraints
+    if c.egress_usd_per_hour is None and c.utilisation_ceiling is None:
+        return []
+    return _limits(problem, evaluate_shares(problem, shares), least_bad, slack, rounding(problem, shares))
+
+
+def exceeded(problem: Problem, evaluation: Evaluation) -> list[str]:
+    """The limits that these rules do not keep, as notes."""
+    return [f"least bad: {said}" for said in _limits(problem, evaluation, None, ROUNDING_SLACK)]
+
+
+def _rule(problem: Problem, key: RuleKey, weights: Weights) -> Iterator[str]:
+    """What is wrong with one rule by itself."""
+    c = problem.constraints
+    if any(w < 0 or w != int(w) for w in weights.values()) or sum(weights.values()) != TOTAL:
+        yield f"weights {dict(weights)} must be whole, at least 0, and sum to {TOTAL}"
+    unknown = sorted(weights.keys() - set(problem.clusters))
+    if unknown:
+        yield f"unknown clusters {unknown}; known: {', '.join(problem.clusters)}"
+    if key in c.pinned:
+        if dict(weights) != dict(of_pin(c.pinned[key])):
+            yield f"weights {dict(weights)} differ from the pin {dict(of_pin(c.pinned[key]))}"
+        return
+    yield from (
+        f"{cluster!r} is a denied destination"
+        for cluster, weight in weights.items()
+        if weight and (key.source_cluster, key.class_id, cluster) in c.denied
+    )
+
+
+def _complete(problem: Problem, rules: Rules) -> Iterator[str]:
+    """What is wrong with the rules beside the graph: missing, closed, astray, too far from where they were."""
+    layout, c = problem.layout, problem.constraints
+    for (s, k), edges in routes(problem).items():
+        for i, cluster in enumerate(layout.clusters):
+            key = RuleKey(cluster, layout.services[s], layout.classes[k])
+            usable = {layout.clusters[j] for j in np.flatnonzero(layout.usable[edges[0], i])}
+            weights = rules.get(key)
+            if key in c.pinned:
+                continue
+            if _whole(c.held.get(key, {}), usable):
+                yield from (f"{_name(key)}: {said}" for said in _unmoved(problem, key, weights))
+                continue
+            if weights is None:
+                if usable:
+                    yield f"{_name(key)}: no rule, though {', '.join(sorted(usable))} can serve it"
+                continue
+            if not usable:
+                why = "denials close this route" if layout.closed[edges, i].any() else "nothing can serve it"
+                yield f"{_name(key)}: a rule, though {why}"
+                continue
+            astray = sorted(to for to, weight in weights.items() if weight and to not in usable)
+            if astray:
+                why = f"which cannot serve it or is being drained; allowed: {sorted(usable)}"
+                yield f"{_name(key)}: leads to {astray}, {why}"
+            yield from (f"{_name(key)}: {said}" for said in _fixed(c.held.get(key, {}), weights, usable))
+            yield from (f"{_name(key)}: {said}" for said in _moves(problem, key, weights, usable))
+
+
+def _whole(held: Mapping[str, float], usable: set[str]) -> bool:
+    """Whether all of a route's calls are held where they are."""
+    return sum(held.values()) > 1 - 1e-6 and {to for to, share in held.items() if share > 0} <= usable
+
+
+def _unmoved(problem: Problem, key: RuleKey, weights: Weights | None) -> Iterator[str]:
+    c = problem.constraints
+    before = {to: round(share * TOTAL) for to, share in c.held[key].items() if share > 0}
+    if key in c.unruled:
+        if weights is not None:
+            yield f"weights {dict(weights)}; the route is held without a rule"
+    elif weights is None or dict(weights) != before:
+        yield f"weights {weights and dict(weights)}; the route is held at {before}"
+
+
+def _fixed(held: Mapping[str, float], weights: Weights, usable: set[str]) -> Iterator[str]:
+    """Destinations that are held beside others that may take what these lose."""
+    if not usable - held.keys():
+        return
+    for to in sorted(held.keys() & usable):
+        if weights.get(to, 0) != round(held[to] * TOTAL):
+            yield f"{weights.get(to, 0)} of {TOTAL} to {to!r}, which is held at {round(held[to] * TOTAL)}"
+
+
+def _moves(problem: Problem, key: RuleKey, weights: Weights, usable: set[str]) -> Iterator[str]:
+    """Local share and shift of one route that is not pinned."""
+    c, local = problem.constraints, key.source_cluster
+    least = round(c.min_local_share * TOTAL) if local in usable and local not in c.drained else 0
+    step = step_home(problem, key, usable)
+    if step is not None:
+        if dict(weights) != dict(step):
+            yield f"weights {dict(weights)}; minimum_local_share within maximum_shift leaves {dict(step)} only"
+        return
+    if weights.get(local, 0) < least and local not in c.held.get(key, {}):
+        yield f"{weights.get(local, 0)} of {TOTAL} stay local; minimum_local_share is {least}"
+    before = c.in_force.get(key)
+    if before is None or c.max_shift >= 1 or any(share and to not in usable for to, share in before.items()):
+        return  # there is no slow way out of where requests must not, or cannot, go any more
+    parts = {to: share * TOTAL for to, share in before.items()}
+    moved = sum(max(0.0, weight - parts.get(to, 0.0)) for to, weight in weights.items())
+    if moved > c.max_shift * TOTAL + 1:
+        yield f"{moved:.0f} of {TOTAL} move at once; maximum_shift is {c.max_shift * TOTAL:.0f}"
+
+
+def _limits(
+    problem: Problem,
+    now: Evaluation,
+    least_bad: Evaluation | None,
+    slack: float,
+    parts: tuple[float, np.ndarray | float] = (0.0, 0.0),
+) -> list[str]:
+    layout, c, found = problem.layout, problem.constraints, []
+    if c.egress_usd_per_hour is not None:
+        # Rounded thriftily, a budget is kept by integers too, unless floors need more.
+        best = least_bad.egress_usd_per_hour + parts[0] if least_bad else 0.0
+        if now.egress_usd_per_hour > max(c.egress_usd_per_hour, best) * (1 + slack) + 1e-9:
+            found.append(
+                f"egress of {now.egress_usd_per_hour:.4g} USD/h is above egress_budget_usd_per_hour "
+                f"{c.egress_usd_per_hour:g}"
+            )
+    if c.utilisation_ceiling is not None:
+        allowed = np.full(now.utilisation.shape, c.utilisation_ceiling)
+        if least_bad is not None:
+            allowed = np.maximum(allowed, least_bad.utilisation)
+        found += [
+            f"{layout.services[s]} in {layout.clusters[i]} at {now.utilisation[s, i]:.1%} of its capacity is "
+            f"above utilisation_ceiling {c.utilisation_ceiling:.0%}"
+            for s, i in zip(*np.nonzero(now.utilisation > allowed * (1 + slack) + parts[1]), strict=True)
+        ]
+    return found
+
+
+def _name(key: RuleKey) -> str:
+    return f"rule {key.source_cluster}/{key.source_service} -> {key.class_id}"

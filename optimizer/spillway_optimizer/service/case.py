@@ -1,0 +1,246 @@
+"""One application in one run of the optimizer: from its problem to the rules that are sent for it. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from spillway.v1.ruleset_pb2 import Destination, Rule
+from spillway_contracts import traffic_class
+
+from spillway_optimizer import ProblemError
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.judging.memory import Memory, Thresholds, due
+from spillway_optimizer.model.model import ApplicationModel
+from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.policies.projection import project
+from spillway_optimizer.problem.objective import Evaluation, evaluate_shares
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.rules import RuleKey, Rules, stepped
+from spillway_optimizer.rulesets.decide import LIMIT_SLACK, Action, Decision, decide, renewal
+from spillway_optimizer.rulesets.extract import Priced, UnverifiedError, integer_rules, loss, priced
+from spillway_optimizer.rulesets.verify import exceeded, verify
+from spillway_optimizer.service.solves import Solved
+from spillway_optimizer.service.today import today
+
+_MOST_REASON = 300
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What holds for one application in this run, besides its problem. `rules` are those that relays route by."""
+
+    policy: str
+    now: float
+    urgent: bool
+    memory: Memory
+    in_force: InForce | None
+    rules: Mapping[RuleKey, Rule]
+    thresholds: Thresholds
+    # Why rules stay whose calls telemetry does not show now.
+    idle: Mapping[RuleKey, str] = field(default_factory=dict)
+    # Why rules are not proposed at this demand (requests per second); None: they may be.
+    again: Callable[[Rules, float], str | None] = lambda rules, demand_rps: None
+
+    @cached_property
+    def weights(self) -> Rules:
+        """Of the rules that relays route by."""
+        return {
+            key: {d.cluster: d.weight for d in rule.destinations if d.weight}
+            for key, rule in self.rules.items()
+        }
+
+
+@dataclass(frozen=True)
+class Case:
+    """How far an application got. `decision` None: its rules are held as they are."""
+
+    name: str
+    memory: Memory  # to keep when nothing is published
+    published: Memory  # to keep once its rules are
+    solved: Solved | None = None
+    decision: Decision | None = None
+    part: Priced | None = None  # of the decision's rules
+    held: tuple[Rule, ...] = ()  # sent as they are
+    wants: bool = False  # whether something has to be sent for it now
+    notes: tuple[str, ...] = ()
+    refusal: str | None = None  # why the solve came to nothing
+    before: Rules = field(default_factory=dict)  # in force when it was decided
+
+    @property
+    def proposes(self) -> bool:
+        return self.decision is not None and self.decision.action in (Action.PROPOSE, Action.ROLL_BACK)
+
+    def said(self) -> tuple[str, ...]:
+        refused = () if self.refusal is None else (f"refused: {self.refusal}",)
+        return tuple(dict.fromkeys((*refused, *self.notes)))
+
+
+def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances) -> Case:
+    """The case of an application that has a problem; `solved` is the reason where no solution was found."""
+    if isinstance(solved, str):
+        return refused(model, solved, around, None)
+    problem = solved.problem
+    model = replace(model, problem=problem)
+    best = project(problem, solved.solution)
+    candidate = integer_rules(problem, best)
+    if not candidate and problem.constraints.unruled:
+        return refused(model, "every route is held, and none has a rule in force", around, solved)
+    solved = replace(
+        solved,
+        least_bad=best.evaluation,
+        loss=loss(problem, solved.solution, best, candidate),
+        now=_now(problem, around),
+    )
+    decision = decide(
+        around.memory,
+        around.policy,
+        candidate,
+        around.policy == SPILLWAY,
+        problem,
+        around.in_force,
+        around.now,
+        around.thresholds,
+        urgent=around.urgent,
+        least_bad=best.evaluation,
+    )
+    if decision.action is Action.PROPOSE:
+        decision = _unless_tried(decision, model, solved, around)
+    wrong = verify(problem, decision.rules, best.evaluation, decision.slack)
+    if wrong:
+        return refused(model, f"{UnverifiedError.__name__}: {'; '.join(wrong)}", around, solved)
+    return _decided(model, decision, around, solved)
+
+
+def _now(problem: Problem, around: Circumstances) -> Evaluation | None:
+    """What the routing in force costs. In shadow mode nothing is, whatever was proposed before."""
+    in_force = around.in_force.routing(around.now) if around.in_force else {}
+    try:
+        return evaluate_shares(problem, today(problem, in_force).shares)
+    except ProblemError:
+        return None
+
+
+def _unless_tried(
+    decision: Decision, model: ApplicationModel, solved: Solved, around: Circumstances
+) -> Decision:
+    """The rules of before, where these may stay, instead of some that were worse."""
+    why = around.again(decision.rules, float(model.problem.layout.demand.sum()))
+    if why is None:
+        return decision
+    kept = renewal(
+        around.memory, model.problem, around.in_force, solved.least_bad, around.now, around.thresholds
+    )
+    return decision if kept is None else replace(kept, reason=why)
+
+
+def rolled_back(
+    case: Case, model: ApplicationModel, around: Circumstances, before: Rules, why: str
+) -> Case | str:
+    """The case with the rules of `before` a change, or a step towards them where not all may move at once; why not
+    where they cannot be in force any more."""
+    model = replace(model, problem=case.solved.problem)
+    most = model.problem.constraints.max_shift
+    rules = {
+        key: stepped(weights, before.get(key, weights), most) for key, weights in case.decision.rules.items()
+    }
+    wrong = verify(model.problem, rules, case.solved.least_bad, LIMIT_SLACK)
+    if wrong:
+        return "; ".join(wrong)[:_MOST_REASON]
+    memory = Memory(around.policy, rules, rules, around.now, before=around.memory.own)
+    return _decided(model, Decision(Action.ROLL_BACK, rules, why, memory), around, case.solved)
+
+
+def refused(model: ApplicationModel, why: str, around: Circumstances, solved: Solved | None) -> Case:
+    """What was last proposed, while it keeps to the problem; else, or without a problem, the rules in force as they
+    are."""
+    if model.problem is not None:
+        least_bad = solved.least_bad if solved else None
+        decision = renewal(
+            around.memory, model.problem, around.in_force, least_bad, around.now, around.thresholds
+        )
+        if decision is not None:
+            return replace(_decided(model, decision, around, solved), refusal=why)
+    case = _held(model, dict.fromkeys(around.rules, why), around)
+    return replace(case, solved=solved, notes=model.notes, refusal=why)
+
+
+def resting(model: ApplicationModel, around: Circumstances) -> Case:
+    """The case of an application that is known to have no requests now."""
+    return _held(model, around.idle, around)
+
+
+def _held(model: ApplicationModel, whys: Mapping[RuleKey, str], around: Circumstances) -> Case:
+    return Case(
+        model.name,
+        around.memory,
+        _published(around.memory, around),
+        held=_as_they_are(around, whys),
+        wants=bool(whys) and due(around.memory, around.thresholds, around.now),
+        notes=(*model.notes, *_idle_notes(whys)),
+    )
+
+
+def _decided(
+    model: ApplicationModel, decision: Decision, around: Circumstances, solved: Solved | None
+) -> Case:
+    part = priced(model.problem, decision.rules)
+    kept = (key for key in around.rules if key[1:] in model.kept)
+    whys = {**dict.fromkeys(kept, "its calls cannot be modelled"), **around.idle}
+    notes = [
+        *model.notes,
+        *_idle_notes(around.idle),
+        *model.problem.layout.notes,
+        *exceeded(model.problem, part.evaluation),
+    ]
+    return Case(
+        model.name,
+        decision.memory if decision.action is Action.WAIT else around.memory,
+        _published(decision.memory, around),
+        solved,
+        decision,
+        part,
+        _as_they_are(around, whys),
+        decision.action is not Action.WAIT,
+        (*notes, *(solved.solution.notes if solved else ())),
+    )
+
+
+def _published(memory: Memory, around: Circumstances) -> Memory:
+    base = around.in_force.base_version if around.in_force else memory.base
+    return replace(memory, published_at=around.now, base=base)
+
+
+def _idle_notes(whys: Mapping[RuleKey, str]) -> tuple[str, ...]:
+    counts = Counter(whys.values())
+    return tuple(f"held: {count} rules: {why}" for why, count in sorted(counts.items()))
+
+
+def _as_they_are(around: Circumstances, whys: Mapping[RuleKey, str]) -> tuple[Rule, ...]:
+    """Rules of these routes, with the reason that they are held."""
+    found = []
+    for key, why in whys.items():
+        rule = Rule()
+        rule.CopyFrom(around.rules[key])
+        rule.reason = f"held: {why}"[:_MOST_REASON]
+        found.append(rule)
+    return tuple(found)
+
+
+def plain(rules: Rules) -> Mapping[RuleKey, Rule]:
+    """Rules of which only the weights are known."""
+    return {
+        key: Rule(
+            source_cluster=key.source_cluster,
+            source_service=key.source_service,
+            traffic_class=traffic_class.parse(key.class_id),
+            destinations=[Destination(cluster=c, weight=w) for c, w in sorted(weights.items())],
+        )
+        for key, weights in rules.items()
+    }
+
+
+def sent(cases: Sequence[Case]) -> tuple[list[Priced], list[Rule]]:
+    """The parts of a ruleset: what is decided, and what is held."""
+    parts = [case.part for case in cases if case.part is not None]
+    return parts, [rule for case in cases for rule in case.held]

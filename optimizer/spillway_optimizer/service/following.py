@@ -1,0 +1,57 @@
+"""Which policy the operator wants, by Redis; and the instance of it that routes."""
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+
+from redis.asyncio import Redis
+
+from spillway_optimizer.clients import hot
+from spillway_optimizer.policies import REGISTRY, SPILLWAY
+from spillway_optimizer.problem.solution import Policy
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.solvers.convex import Stop
+
+
+class Following:
+    """`name` is the policy followed. One instance per application lives as long as its policy is followed: some
+    remember."""
+
+    def __init__(self, redis: Redis, name: str, stop: Stop, states: States):
+        self._redis, self._stop, self._states = redis, stop, states
+        self._told: str | None = None  # the last valid one that Redis said
+        self._routers: dict[str, Policy] = {}  # by application
+        self.name = name
+
+    async def ask(self) -> None:
+        """Takes over what Redis says. Raises one of REDIS_AWAY."""
+        wanted = await hot.policy(self._redis)
+        if wanted is None and self._told:
+            # Redis has lost it, the operator has not taken it back: their choice goes on.
+            await hot.restore_policy(self._redis, self._told)
+            wanted = self._told
+        elif wanted in REGISTRY:
+            self._told = wanted
+        wanted = wanted or self.name
+        if wanted not in REGISTRY:
+            allowed = ", ".join(sorted(REGISTRY))
+            said = f"unknown {wanted!r} in Redis, staying with {self.name!r}; allowed: {allowed}"
+            self._states.say("policy", said, logging.WARNING, "unknown_policy")
+            return
+        self._states.say("policy", wanted)
+        if wanted != self.name:
+            self.name, self._routers = wanted, {}
+
+    def router(self, application: str, share: float = 1.0) -> Policy:
+        """`share` of the time that all solves may take is this application's."""
+        kind = REGISTRY[self.name]
+        router = self._routers.get(application)
+        if router is None:
+            router = self._routers[application] = kind(self._stop) if self.name == SPILLWAY else kind()
+        if self.name == SPILLWAY:
+            router.stop = replace(self._stop, seconds=self._stop.seconds * share)
+        return router
+
+    def forget_all_but(self, applications: Collection[str]) -> None:
+        """Applications that are gone need no memory."""
+        self._routers = {name: router for name, router in self._routers.items() if name in applications}

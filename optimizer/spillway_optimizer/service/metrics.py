@@ -1,0 +1,136 @@
+"""GET /metrics of `run` and `papa`: their counters, what the last solve said, who leads. The table is in README.md."""
+
+from collections.abc import Iterator, Sequence
+
+from spillway_contracts.metrics import Exposition, Family, Sample
+
+from spillway_optimizer.clients.lease import Lease
+from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.service.case import Case
+
+_P = "spillway_optimizer_"
+_MOST_APPLICATIONS = 50  # that have a label of their own
+
+FAMILIES = (
+    Family(_P + "leader", "1 while this process holds the lease of its role.", ("role",)),
+    Family(_P + "solves_total", "Runs: `proposed`, `renewed`, `unchanged`, `refused`, `rolled_back`.", ("outcome",)),
+    Family(_P + "applications", "Applications in the last run."),
+    Family(_P + "application_held", "1 while its rules are held; after the first 50: `others`.", ("application",)),
+    Family(_P + "urgent_solves_total", "Runs before their time, by what changed.", ("trigger",)),
+    Family(_P + "papa_steps_total", "PAPA's steps: `kept`, `rolled_back`, `converged`, `superseded`.", ("outcome",)),
+    Family(_P + "papa_refused_total", "Turns of PAPA that came to nothing, because nothing sound could be said."),
+    Family(_P + "internal_errors_total", "Solves that ended by a mistake of ours."),
+    Family(_P + "server_away_total", "Attempts that found a server away.", ("server",)),
+    Family(_P + "malformed_input_total", "Rows and board entries that could not be read."),
+    Family(_P + "history_rows_lost_total", "Rows of `solves` and `papa_steps` that ClickHouse never got."),
+    Family(_P + "counted_total", "All else that is counted, under its name in `/healthz`.", ("name",)),
+    Family(_P + "input_timestamp_seconds", "Unix time of the newest entry of a board, as last read.", ("cluster", "board")),
+    Family(_P + "last_solve_timestamp_seconds", "Unix time of the last run, whatever came of it."),
+    Family(_P + "solve_seconds", "Time that the solver took in the last run that had a problem."),
+    Family(_P + "solve_relative_gap", "Certified relative gap of that solution; absent when none is known."),
+    Family(_P + "demand_requests_per_second", "Entry requests that the last solve was made for."),
+    Family(_P + "predicted_mean_latency_seconds", "Mean latency of entry requests by the rules in force at the last solve."),
+    Family(_P + "observed_mean_latency_seconds", "The same as the demand boards had it then."),
+    Family(_P + "prediction_error_ratio", "Observed over predicted, less 1: 0.5 is half as slow again as predicted."),
+    Family(_P + "egress_usd_per_hour", "Cost of traffic between clusters by the rules of the last solve."),
+    Family(_P + "egress_budget_usd_per_hour", "The guardrails' budget for it; absent without one."),
+)  # fmt: skip
+
+_SOLVES = ("proposed", "renewed", "unchanged", "refused", "rolled_back")
+_STEPS = ("kept", "rolled_back", "converged", "superseded")
+_PLAIN = {"internal_errors": "internal_errors_total", "malformed": "malformed_input_total",
+          "history_rows_lost": "history_rows_lost_total"}  # fmt: skip
+
+
+def exposition(role: str, states: States, lease: Lease) -> Exposition:
+    """role: `optimizer` or `papa`."""
+
+    def read() -> Iterator[Sample]:
+        yield Sample(_P + "leader", lease.held(), (role,))
+        for name, value in dict(states.counters).items():
+            yield _counted(role, name, value)
+        for (name, *labels), gauge in dict(states.gauges).items():
+            yield Sample(_P + name, gauge, tuple(labels))
+
+    return Exposition(FAMILIES, read)
+
+
+def _counted(role: str, name: str, value: int) -> Sample:
+    kind, _, rest = name.partition(".")
+    if role == "papa" and name == "refused":
+        return Sample(_P + "papa_refused_total", value)
+    if role == "optimizer" and name in _SOLVES:
+        return Sample(_P + "solves_total", value, (name,))
+    if name in _STEPS:
+        return Sample(_P + "papa_steps_total", value, (name,))
+    if kind == "urgent":
+        return Sample(_P + "urgent_solves_total", value, (rest,))
+    if name.endswith("_away"):
+        return Sample(_P + "server_away_total", value, (name.removesuffix("_away"),))
+    if name in _PLAIN:
+        return Sample(_P + _PLAIN[name], value)
+    return Sample(_P + "counted_total", value, (name,))
+
+
+def note_input(states: States, told: Telemetry) -> None:
+    """How new each cluster's boards are; a board that is empty keeps the time that it had."""
+    for board, by_cluster in (("load", told.load), ("demand", told.demand)):
+        for cluster, entries in by_cluster.items():
+            if entries:
+                newest = max(entry.at for entry in entries.values())
+                states.gauges["input_timestamp_seconds", cluster, board] = newest
+
+
+def note_solve(states: States, at: float, cases: Sequence[Case], budget: float | None = None) -> None:
+    """What became of a run, all applications together; what it had no word about keeps the value that it had, but for
+    the gap, which is the worst one. `budget` of egress, USD/h."""
+    gauges = states.gauges
+    gauges["last_solve_timestamp_seconds",] = at
+    _note_applications(states, cases)
+    solved = [case.solved for case in cases if case.solved is not None]
+    if not solved:
+        return
+    gauges["solve_seconds",] = sum(one.duration_ms for one in solved) / 1000
+    gaps = [one.solution.relative_gap for one in solved]
+    _set(states, "solve_relative_gap", None if None in gaps else max(gaps))
+    _set(states, "egress_budget_usd_per_hour", budget)
+    evaluations = [case.part.evaluation for case in cases if case.part is not None]
+    if evaluations:
+        gauges["demand_requests_per_second",] = sum(e.demand_rps for e in evaluations)
+        gauges["egress_usd_per_hour",] = sum(e.egress_usd_per_hour for e in evaluations)
+
+
+def _note_applications(states: States, cases: Sequence[Case]) -> None:
+    named = sorted((case for case in cases if case.name), key=lambda case: case.name)
+    held: dict[str, int] = {}
+    for n, case in enumerate(named):
+        label = case.name if n < _MOST_APPLICATIONS else "others"
+        held[label] = held.get(label, 0) + (case.refusal is not None)
+    for key in [key for key in states.gauges if key[0] == "application_held"]:
+        del states.gauges[key]
+    states.gauges |= {("application_held", label): count for label, count in held.items()}
+    states.gauges["applications",] = len(named)
+
+
+def _set(states: States, name: str, value: float | None) -> None:
+    """None: the gauge is absent."""
+    states.gauges.pop((name,), None)
+    if value is not None:
+        states.gauges[name,] = value
+
+
+def note_prediction(states: States, predicted_ms: float, observed_ms: float) -> None:
+    """Of the same rules: those that were in force while it was observed."""
+    if predicted_ms <= 0 or observed_ms <= 0:
+        return
+    states.gauges["predicted_mean_latency_seconds",] = predicted_ms / 1000
+    states.gauges["observed_mean_latency_seconds",] = observed_ms / 1000
+    states.gauges["prediction_error_ratio",] = observed_ms / predicted_ms - 1
+
+
+def observed_ms(told: Telemetry, now: float, max_age_s: float) -> float:
+    """Mean latency of entry requests as fresh demand boards have it, by demand; 0 without any."""
+    entries = [e for board in told.demand.values() for e in board.values() if now - e.at <= max_age_s]
+    total = sum(e.rps for e in entries)
+    return sum(e.rps * e.duration_ms for e in entries) / total if total > 0 else 0.0

@@ -1,0 +1,107 @@
+"""What became of every application in a run: its row in table solves, its log line, its counters."""
+
+import logging
+from dataclasses import dataclass, replace
+
+from spillway_contracts import traffic_class
+
+from spillway_optimizer.clients.history import History
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.model.model import Window
+from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.rulesets.decide import Action
+from spillway_optimizer.service.case import Case
+from spillway_optimizer.service.solves import Occasion, solve_row
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all applications of a run share."""
+
+    occasion: Occasion
+    urgent: bool
+    in_force: InForce | None
+    window: Window
+    classes: tuple[str, ...]
+
+    @property
+    def ours(self) -> bool:
+        """Whether a change is this optimizer's own: which policy is followed is the operator's choice, and no other
+        policy than the one that minimises the objective is judged by it."""
+        before = SPILLWAY if self.in_force is None else self.in_force.policy
+        return self.occasion.policy == SPILLWAY == before
+
+
+def known_classes(in_force: InForce | None) -> tuple[str, ...]:
+    """Every class that the rulesets in force know."""
+    rulesets = in_force.rulesets.values() if in_force else ()
+    return tuple(sorted({traffic_class.format_id(k) for r in rulesets for k in r.traffic_classes}))
+
+
+class Outcomes:
+    """Tells history, log and counters."""
+
+    def __init__(self, history: History, states: States):
+        self._history, self._states = history, states
+
+    def say(self, case: Case) -> None:
+        """Once per change of it."""
+        subject = f"model of {case.name}" if case.name else "model"
+        if case.refusal is not None:
+            self._states.say(subject, f"refused: {case.refusal}", logging.WARNING, "refused")
+        else:
+            self._states.say(subject, "sound")
+
+    def refuse(self, run: Run, case: Case, reason: str) -> None:
+        """Of a run that ended by an error."""
+        self._states.say("model", f"refused: {reason}", logging.WARNING, "refused")
+        self.record(run, replace(case, part=None, notes=(), refusal=None), "refused", reason)
+
+    def record(self, run: Run, case: Case, outcome: str, reason: str, published: str = "") -> None:
+        evaluation = case.part.evaluation if case.part else None
+        row = solve_row(
+            run.occasion, outcome, reason, case.said(), case.solved, evaluation, published, case.name
+        )
+        self._history.add("solves", row)
+
+    def settle(self, run: Run, case: Case, published: str, frozen: bool = False) -> None:
+        """The row of an application after what was decided is done; `published` is the id of the ruleset, '' when
+        none was."""
+        outcome, reason = Action.WAIT.value, case.decision.reason if case.decision else ""
+        if published:
+            outcome = case.decision.action.value if case.proposes else Action.RENEW.value
+            reason = reason if case.wants and case.decision else "renewal"
+            if not (case.part or case.held):
+                outcome, reason = "refused", case.refusal or ""
+        elif case.refusal is not None:
+            outcome, reason = "refused", case.refusal
+        elif frozen and case.wants:
+            reason = "frozen: true in the guardrails; nothing is proposed"
+        if outcome == "refused":
+            # What rules there were are not those that would hold now.
+            case = replace(case, part=None, notes=(), refusal=None)
+        self.record(run, case, outcome, reason, published if outcome != "refused" else "")
+        if outcome != "refused":
+            self._states.counters[outcome] += 1
+        if case.proposes and published:
+            self._log(run, case, reason, published)
+
+    def _log(self, run: Run, case: Case, reason: str, published: str) -> None:
+        e, solved = case.part.evaluation, case.solved
+        _LOG.info(
+            "%s %s: application %s, policy %s, %s, predicted mean %.1f ms at %.0f req/s, gap %s, lost %.2e by "
+            "merging and %.2e by rounding",
+            *(
+                case.decision.action.value,
+                published,
+                case.name,
+                run.occasion.policy,
+                reason,
+                e.mean_latency_ms,
+                e.demand_rps,
+            ),
+            *(solved.solution.relative_gap, solved.loss.merging, solved.loss.rounding),
+        )

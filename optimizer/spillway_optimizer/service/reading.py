@@ -1,0 +1,90 @@
+"""One reading of everything the optimizer is told; shared by the optimizer and PAPA."""
+
+import asyncio
+import dataclasses
+import logging
+import time
+
+import redis.exceptions
+from clickhouse_driver.errors import Error as ClickHouseError
+from nats.errors import Error as NatsError
+from redis.asyncio import Redis
+
+from spillway_optimizer.clients import hot
+from spillway_optimizer.clients.history import History, ModelRows
+from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.service import metrics
+
+# What a server that is away looks like through its client.
+REDIS_AWAY = (redis.exceptions.RedisError, OSError, TimeoutError)
+# EOFError: a connection that ended between two queries.
+CLICKHOUSE_AWAY = (ClickHouseError, OSError, EOFError)
+NATS_AWAY = (NatsError, OSError, TimeoutError)
+
+
+class Reader:
+    """Boards are read every time. The model's rows are read again when `refresh_s` old, and kept while ClickHouse
+    is away, until they are too old for the model builder."""
+
+    def __init__(
+        self,
+        redis_client: Redis,
+        history: History,
+        clusters: tuple[str, ...],
+        states: States,
+        refresh_s: float = 0.0,
+    ):
+        self._redis, self._history, self._clusters, self._states = redis_client, history, clusters, states
+        self._refresh_s, self._read_at = refresh_s, 0.0
+        self._rows: ModelRows | None = None
+
+    async def read(self) -> Telemetry | None:
+        """None while no model rows were ever read. Raises one of REDIS_AWAY."""
+        boards = await hot.boards(self._redis, self._clusters)
+        self._states.say("redis", "reachable")
+        metrics.note_input(self._states, boards)
+        await self.refresh(self._refresh_s)
+        if self._rows is None:
+            return None
+        malformed = boards.malformed + self._rows.malformed
+        if malformed:
+            self._states.counters["malformed"] += len(malformed)
+            self._states.say("malformed input", "; ".join(malformed[:3]), logging.WARNING)
+        return dataclasses.replace(
+            boards,
+            curves=self._rows.curves,
+            capacities=self._rows.capacities,
+            call_ratios=self._rows.call_ratios,
+            malformed=malformed,
+            network_rows=self._rows.network,
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether the model's rows were ever read."""
+        return self._rows is not None
+
+    async def refresh(self, older_than_s: float) -> None:
+        """Reads the model's rows again when they are that old."""
+        if self._rows is not None and time.monotonic() - self._read_at < older_than_s:
+            return
+        try:
+            self._rows = await asyncio.to_thread(self._history.model)
+            self._read_at = time.monotonic()
+            self._states.say("clickhouse", "reachable")
+        except CLICKHOUSE_AWAY as error:
+            self._away(error)
+
+    def _away(self, error: BaseException) -> None:
+        self._states.away("clickhouse", error)
+
+    async def flush(self) -> None:
+        """Writes queued rows of history; what cannot be written waits, what never can be is dropped and said."""
+        try:
+            refused = await asyncio.to_thread(self._history.flush)
+            if refused:
+                self._states.say("history", f"rows refused, e.g. {refused[0]}", logging.WARNING)
+        except CLICKHOUSE_AWAY as error:
+            self._away(error)
+        self._states.counters["history_rows_lost"] = self._history.lost

@@ -1,0 +1,108 @@
+"""Solves every application by itself, and together what an egress budget couples. Pure but for the time it measures."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from spillway_optimizer import OptimizerError
+from spillway_optimizer.model.building import union
+from spillway_optimizer.problem.objective import evaluate
+from spillway_optimizer.problem.penalties import beyond
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.solution import Policy, Solution, shares_of
+from spillway_optimizer.service.solves import Solved
+
+_LOG = logging.getLogger(__name__)
+_TOGETHER = ""  # the name under which the union of all applications is solved
+# The router of an application, which may use that share of the time for solving.
+Routers = Callable[[str, float], Policy]
+
+
+class Failed(str):
+    """Why an application has no solution."""
+
+    internal = False
+
+
+def route_all(problems: Mapping[str, Problem], routers: Routers) -> Mapping[str, Solved | Failed]:
+    """By application; one that fails leaves the others alone. What couples them is an egress budget: then they are
+    solved together, and each keeps as its budget what it has of that solution."""
+    budgets = {problem.constraints.egress_usd_per_hour for problem in problems.values()} - {None}
+    if budgets and len(problems) > 1:
+        return _within(problems, routers)
+    return _apart(problems, routers)
+
+
+def _apart(problems: Mapping[str, Problem], routers: Routers) -> dict[str, Solved | Failed]:
+    total = sum(problem.layout.demand.size for problem in problems.values())
+    return {
+        name: _solved(problem, partial(routers, name, problem.layout.demand.size / total))
+        for name, problem in problems.items()
+    }
+
+
+def _solved(problem: Problem, router: Callable[[], Policy]) -> Solved | Failed:
+    started = time.monotonic()
+    try:
+        solution = router().route(problem)
+    except OptimizerError as error:
+        return Failed(f"{type(error).__name__}: {error}")
+    except Exception as error:
+        # A mistake of ours for one input must neither end the loop nor touch other applications.
+        _LOG.exception("this solve failed")
+        failed = Failed(f"internal error: {type(error).__name__}: {error}")
+        failed.internal = True
+        return failed
+    return Solved(problem, solution, (time.monotonic() - started) * 1000)
+
+
+def _within(problems: Mapping[str, Problem], routers: Routers) -> dict[str, Solved | Failed]:
+    whole = union(list(problems.values()))
+    solved = _solved(whole, partial(routers, _TOGETHER, 1.0))
+    if isinstance(solved, Failed):
+        # Each within the part of the budget that its demand is of all demand.
+        total = sum(float(problem.layout.demand.sum()) for problem in problems.values())
+        parts = {name: float(p.layout.demand.sum()) / max(total, 1e-9) for name, p in problems.items()}
+        budget = whole.constraints.egress_usd_per_hour
+        return _apart({name: _budgeted(p, parts[name] * budget) for name, p in problems.items()}, routers)
+    return _parted(problems, solved)
+
+
+def _budgeted(problem: Problem, usd_per_hour: float) -> Problem:
+    return replace(problem, constraints=replace(problem.constraints, egress_usd_per_hour=usd_per_hour))
+
+
+def _parted(problems: Mapping[str, Problem], solved: Solved) -> dict[str, Solved | Failed]:
+    """The solution of the union, by application. What is left of the budget is shared by egress."""
+    flows, first = {}, 0
+    for name, problem in problems.items():
+        flows[name] = solved.solution.flows[first : first + len(problem.edges)]
+        first += len(problem.edges)
+    egress = {name: evaluate(p, flows[name]).egress_usd_per_hour for name, p in problems.items()}
+    paid, budget = sum(egress.values()), solved.problem.constraints.egress_usd_per_hour
+    left = max(budget - paid, 0.0)
+    found: dict[str, Solved | Failed] = {}
+    for name, problem in problems.items():
+        part = egress[name] / paid if paid > 0 else 1.0 / len(problems)
+        own = _budgeted(problem, egress[name] + left * part)
+        size = problem.layout.demand.size / solved.problem.layout.demand.size
+        found[name] = Solved(own, _part(own, flows[name], solved.solution), solved.duration_ms * size)
+    return found
+
+
+def _part(problem: Problem, flows: np.ndarray, whole: Solution) -> Solution:
+    """With the other applications' flows, any routing of this one within its budget is one of the whole: so the bound
+    of the whole, less what the others cost, is one of this application."""
+    load = problem.layout.demand.copy()
+    np.add.at(load, problem.layout.edge_target, flows.sum(axis=1))
+    own = evaluate(problem, flows)
+    over = beyond(problem, flows, load) * problem.usd_per_ms * 3600.0
+    bound = whole.bound_usd_per_hour
+    if bound is not None:
+        total = whole.evaluation.usd_per_hour + whole.beyond_usd_per_hour
+        bound = min(own.usd_per_hour + over, bound - (total - own.usd_per_hour - over))
+    return Solution(shares_of(problem, flows, load), flows, own, bound, over, whole.notes, whole.binding)

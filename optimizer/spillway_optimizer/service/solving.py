@@ -1,0 +1,370 @@
+"""One run, from telemetry to a proposal and its rows: build, route, judge every application, publish."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from nats.errors import MaxPayloadError
+from spillway.v1.ruleset_pb2 import Origin, Ruleset
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.guardrails import GuardrailFile
+
+from spillway_optimizer import OptimizerError
+from spillway_optimizer.clients import hot
+from spillway_optimizer.clients.history import History
+from spillway_optimizer.clients.lease import Lease, beside
+from spillway_optimizer.clients.proposals import Proposals
+from spillway_optimizer.inputs import guardrails
+from spillway_optimizer.inputs.smoothing import Rates, smooth
+from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.inputs.unknown import LastKnown, Unknown, of, unknowns
+from spillway_optimizer.judging.judging import Watch, sample
+from spillway_optimizer.judging.memories import REST, Parting, rules_by_key
+from spillway_optimizer.judging.memory import Memory, Thresholds
+from spillway_optimizer.model.failures import Successes
+from spillway_optimizer.model.model import ApplicationModel, Limits, Model, Window, build
+from spillway_optimizer.problem.rules import Rules
+from spillway_optimizer.process.logs import States
+from spillway_optimizer.rulesets.decide import Action
+from spillway_optimizer.rulesets.extract import Stamp, UnverifiedError, assembled
+from spillway_optimizer.rulesets.idle import Idle, absent_of, decided_of
+from spillway_optimizer.rulesets.lost_rules import LostRules
+from spillway_optimizer.service import metrics
+from spillway_optimizer.service.case import (
+    Case,
+    Circumstances,
+    judged,
+    plain,
+    refused,
+    resting,
+    rolled_back,
+    sent,
+)
+from spillway_optimizer.service.config import Optimizer
+from spillway_optimizer.service.following import Following
+from spillway_optimizer.service.outcomes import Outcomes, Run, known_classes
+from spillway_optimizer.service.reading import NATS_AWAY
+from spillway_optimizer.service.routing import Failed, route_all
+from spillway_optimizer.service.solves import Occasion, Solved
+from spillway_optimizer.service.triggers import Trigger, jumps
+
+_LOG = logging.getLogger(__name__)
+
+
+class Solving:
+    """State: the smoothed demand, and what this leader proposed for each application."""
+
+    def __init__(
+        self,
+        settings: Optimizer,
+        topology: Topology,
+        redis,
+        history: History,
+        proposals: Proposals,
+        lease: Lease,
+        guardrails: GuardrailFile,
+        states: States,
+    ):
+        self.settings, self.topology, self.redis = settings, topology, redis
+        self.proposals, self.lease, self.guardrails, self.states = proposals, lease, guardrails, states
+        self.clusters = tuple(cluster.name for cluster in topology.clusters)
+        self._outcomes = Outcomes(history, states)
+        states.counters["rolled_back"] += 0  # served from the start, so that the first one is an increase
+        self._last_known = LastKnown()
+        self._lost = LostRules()
+        self._token = 0  # of the lease that this solve runs under
+        self.forget()
+
+    def forget(self) -> None:
+        self.memories: Mapping[str, Memory] = {}
+        self.watches: dict[str, Watch] = {}
+        self.demand: Rates = {}
+        self._parting, self._idle = Parting({}), Idle()
+        self.unknown = Unknown()
+        self.successes = Successes()
+        self._demand_at: float | None = None
+
+    async def run(self, now: float, trigger: Trigger, told: Telemetry, following: Following) -> str | None:
+        """The name of a server that keeps it from publishing, if any. Raises one of REDIS_AWAY."""
+        if self.lease.fencing_token != self._token:
+            # Another led between: what was proposed before is no longer what is in force.
+            self.forget()
+            self._token = self.lease.fencing_token
+        in_force = hot.held_as(await hot.in_force(self.redis, self.clusters), told)
+        urgent = trigger.kind not in ("start", "period")
+        occasion = Occasion(now, "", following.name, trigger.kind)
+        run = Run(occasion, urgent, in_force, Window(now, now), known_classes(in_force))
+        cases: Sequence[Case] = ()
+        try:
+            self._lost.check(in_force, told.serving, now)
+            run, cases = await self._cases(run, told, following)
+            self._compare(run, cases, told)
+            return await self._conclude(run, cases)
+        except OptimizerError as error:
+            why = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            _LOG.exception("publishing failed")
+            self.states.counters["internal_errors"] += 1
+            why = f"internal error: {type(error).__name__}: {error}"
+        for case in cases or (Case(REST, Memory(), Memory()),):
+            self._outcomes.refuse(run, case, why)
+        return None
+
+    async def _cases(self, run: Run, told: Telemetry, following: Following) -> tuple[Run, Sequence[Case]]:
+        """What becomes of every application. A mistake of ours in the model holds all rules as they are."""
+        try:
+            self._last_known = self._last_known.after(told, run.occasion.at)
+            told = self._last_known.completed(told)
+            self._smooth(told, run.occasion.at)
+            model = await self._beside_the_lease(lambda: self._build(told, run))
+        except Exception as error:
+            _LOG.exception("the model failed")
+            self.states.counters["internal_errors"] += 1
+            why = f"internal error: {type(error).__name__}: {error}"
+            model = Model((), (why,), (), run.window, run.classes)
+        occasion = replace(run.occasion, window=model.window.id)
+        run = replace(run, occasion=occasion, window=model.window, classes=model.classes)
+        problems = {a.name: a.problem for a in model.applications if a.problem is not None}
+        following.forget_all_but([*problems, REST])
+        solved = await self._beside_the_lease(lambda: route_all(problems, following.router))
+        self.states.counters["internal_errors"] += sum(
+            isinstance(one, Failed) and one.internal for one in solved.values()
+        )
+        return run, await self._beside_the_lease(lambda: self._judge(run, model, solved, told))
+
+    def _judge(
+        self, run: Run, model: Model, solved: Mapping[str, Solved | Failed], told: Telemetry
+    ) -> list[Case]:
+        routed = self._routed(run)
+        parting = Parting.of({a.name: a.services for a in model.applications}).after(self._parting, routed)
+        self._parting = parting
+        parts = parting.split(routed)
+        decided = decided_of(model, parts)
+        self._idle = self._idle.after(routed, decided, self.unknown, self.guardrails.current, run.occasion.at)
+        held = rules_by_key(run.in_force, run.occasion.at) or plain(routed)
+        idle = parting.split({key: why for key, why in self._idle.why.items() if key in held})
+        absent = absent_of(model, parts, idle, self._idle.unknown)
+        lapsed = routed.keys() - decided - self._idle.why.keys()
+        rules = parting.split({key: rule for key, rule in held.items() if key not in lapsed})
+        known = parting.memories(self.memories, [a.name for a in (*model.applications, *absent)])
+        cases = []
+        for application in (*model.applications, *absent):
+            name = application.name
+            around = Circumstances(
+                run.occasion.policy,
+                run.occasion.at,
+                run.urgent,
+                known[name],
+                parting.in_force(run.in_force, name, parts),
+                rules.get(name, {}),
+                self._thresholds(application),
+                idle.get(name, {}),
+            )
+            application = replace(application, notes=(*model.mesh_notes, *application.notes))
+            watch = self.watches.setdefault(name, self._watch())
+            if not run.ours:
+                watch = self.watches[name] = self._watch()
+            around = replace(around, again=partial(_again, watch, run.occasion.at, around.weights))
+            case = replace(self._case(application, solved.get(name), around), before=around.weights)
+            cases.append(self._watched_case(case, application, around, watch, told))
+        self.watches = {case.name: self.watches[case.name] for case in cases}
+        return cases
+
+    def _watch(self) -> Watch:
+        return Watch(self.settings.optimizer_rollback_interval_s, self.settings.optimizer_load_change)
+
+    def _watched_case(
+        self,
+        case: Case,
+        application: ApplicationModel,
+        around: Circumstances,
+        watch: Watch,
+        told: Telemetry,
+    ) -> Case:
+        """The case after it was judged. A failure of that leaves this application's case as it was decided."""
+        try:
+            return self._observed(case, application, around, watch, told)
+        except Exception as error:
+            _LOG.exception("judging failed")
+            self.states.counters["internal_errors"] += 1
+            why = f"not judged: internal error: {type(error).__name__}: {error}"
+            return replace(case, notes=(*case.notes, why))
+
+    def _observed(
+        self,
+        case: Case,
+        application: ApplicationModel,
+        around: Circumstances,
+        watch: Watch,
+        told: Telemetry,
+    ) -> Case:
+        """Of rules that are in force, what is observed is compared with what was predicted and with what was before."""
+        if case.part is None or case.proposes or case.solved is None or not around.weights:
+            return case
+        if any(around.weights.get(key) != weights for key, weights in case.decision.rules.items()):
+            return case
+        price = self.settings.optimizer_failure_cost_ms
+        seen = sample(told, self.unknown, case.solved.problem, case.part.evaluation, around.now, price)
+        if seen is not None:
+            watch.observe(seen)
+        restore = watch.to_restore(around.weights, around.now)
+        if restore is None:
+            return case
+        back = rolled_back(case, application, around, *restore)
+        if isinstance(back, Case):
+            return back
+        watch.not_possible(around.now, back)
+        return replace(case, notes=(*case.notes, f"worse than before, and cannot be rolled back: {back}"))
+
+    def _case(
+        self, application: ApplicationModel, solved: Solved | Failed | None, around: Circumstances
+    ) -> Case:
+        if solved is None and not application.refusals:
+            return resting(application, around)
+        if solved is None:
+            return refused(application, "; ".join(application.refusals), around, None)
+        try:
+            return judged(application, solved, around)
+        except OptimizerError as error:
+            why = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            _LOG.exception("deciding failed")
+            self.states.counters["internal_errors"] += 1
+            why = f"internal error: {type(error).__name__}: {error}"
+        return refused(replace(application, problem=None), why, around, None)
+
+    def _build(self, told: Telemetry, run: Run) -> Model:
+        s, now, current = self.settings, run.occasion.at, self.guardrails.current
+        limits = Limits(s.optimizer_board_max_age_s, failure_cost_ms=s.optimizer_failure_cost_ms)
+        success = self.successes.rates()
+        return build(told, self.topology, now, limits, self.demand, current, self._routed(run), success)
+
+    def _routed(self, run: Run) -> Rules:
+        """What relays route by; where Redis does not have it, what was proposed last."""
+        if run.in_force is not None:
+            return run.in_force.routing(run.occasion.at)
+        return {k: rule for m in self.memories.values() for k, rule in (m.intended or {}).items()}
+
+    def _smooth(self, told: Telemetry, now: float) -> None:
+        """A jump is no noise to be averaged away. What is unknown stays as it was known last."""
+        max_age_s = self.settings.optimizer_board_max_age_s
+        self.unknown = unknown = unknowns(told, self.clusters, now, max_age_s)
+        self.successes = self.successes.after(told, unknown, now)
+        observed, half_life_s = hot.rates(told.demand), self.settings.optimizer_demand_half_life_s
+        observed |= {key: rps for key, rps in self.demand.items() if of(unknown, key)}
+        if self._demand_at is None:
+            self.demand = smooth(None, observed, 0.0, half_life_s)
+        else:
+            jumped = jumps(self.demand, observed, self.settings.optimizer_load_change)
+            self.demand = smooth(self.demand, observed, now - self._demand_at, half_life_s, jumped)
+        self._demand_at = now
+
+    async def _beside_the_lease(self, work: Callable[[], Any]) -> Any:
+        """Runs `work` in a thread."""
+        every_s = self.settings.optimizer_lease_s / 3
+        return await beside(self.lease, every_s, asyncio.to_thread(work))
+
+    def _thresholds(self, application: ApplicationModel) -> Thresholds:
+        s = self.settings
+        own = Thresholds(s.optimizer_min_weight_change, s.optimizer_min_gain, s.optimizer_renew_s)
+        return own.in_steps(application.problem.constraints.max_shift) if application.problem else own
+
+    def _compare(self, run: Run, cases: Sequence[Case], told: Telemetry) -> None:
+        """Rules that stay are those that what was observed went by."""
+        evaluations = [case.part.evaluation for case in cases if case.part is not None]
+        if not evaluations or any(case.proposes or _unpriced(case) for case in cases):
+            return
+        now, max_age_s = run.occasion.at, self.settings.optimizer_board_max_age_s
+        observed_ms = metrics.observed_ms(told, now, max_age_s)
+        demand_rps = sum(e.demand_rps for e in evaluations)
+        predicted = sum(e.compute_ms_rps + e.network_ms_rps for e in evaluations)
+        metrics.note_prediction(self.states, predicted / max(demand_rps, 1e-9), observed_ms)
+
+    async def _conclude(self, run: Run, cases: Sequence[Case]) -> str | None:
+        for case in cases:
+            self._outcomes.say(case)
+        frozen = self.guardrails.current.frozen
+        if not any(case.wants for case in cases) or frozen:
+            for case in cases:
+                self._outcomes.settle(run, case, "", frozen)
+            self._finish(run, cases, published=False, frozen=frozen)
+            return None
+        ruleset = await self._beside_the_lease(lambda: self._ruleset(run, cases))
+        if not await self._publish(ruleset):
+            for case in cases:
+                self._outcomes.record(run, case, "refused", "nats is away")
+            return "nats"
+        for case in cases:
+            self._outcomes.settle(run, case, ruleset.id)
+        self._finish(run, cases, published=True)
+        return None
+
+    def _ruleset(self, run: Run, cases: Sequence[Case]) -> Ruleset:
+        """Raises UnverifiedError."""
+        proposing = any(case.proposes for case in cases)
+        policies = [case.published.policy for case in cases if case.part is not None]
+        in_force = run.in_force.policy if run.in_force else ""
+        current = self.guardrails.current
+        stamp = Stamp(
+            ruleset_id=str(uuid.uuid4()),
+            policy=run.occasion.policy if proposing else next(iter(policies), in_force),
+            origin=Origin.ORIGIN_OPTIMIZER,
+            window=run.window,
+            created_at=time.time(),  # not of the tick: the publisher counts its age from here
+            ttl_s=min(self.settings.optimizer_ttl_s, current.maximum_expiry_seconds),
+            classes=run.classes,
+            fencing_token=self._token,
+            base_version=run.in_force.base_version if run.in_force else self._lost.version,
+        )
+        parts, held = sent(cases)
+        return assembled(parts, held, guardrails.pinned(current), stamp, self.topology)
+
+    async def _publish(self, ruleset: Ruleset) -> bool:
+        if not self.lease.held() or self.lease.fencing_token != self._token:
+            raise UnverifiedError("the lease ran out while solving")
+        try:
+            await self.proposals.publish(ruleset)
+        except MaxPayloadError as error:
+            size = ruleset.ByteSize()
+            raise UnverifiedError(
+                f"the ruleset's {size} bytes are more than NATS takes; raise its max_payload"
+            ) from error
+        except NATS_AWAY as error:
+            self.states.away("nats", error)
+            return False
+        self.states.say("nats", "reachable")
+        return True
+
+    def _finish(self, run: Run, cases: Sequence[Case], published: bool, frozen: bool = False) -> None:
+        """What is remembered until the next run."""
+        kept = {
+            case.name: case.published if published else case.memory
+            for case in cases
+            if not (frozen and case.wants)
+        }
+        for case in cases:
+            if published and case.proposes:
+                self._watched(run, case)
+        self.memories = {**{c.name: self.memories[c.name] for c in cases if c.name in self.memories}, **kept}
+        budget = self.guardrails.current.egress_budget_usd_per_hour
+        metrics.note_solve(self.states, run.occasion.at, cases, budget)
+
+    def _watched(self, run: Run, case: Case) -> None:
+        watch, at = self.watches[case.name], run.occasion.at
+        if case.decision.action is Action.ROLL_BACK:
+            watch.rolled_back(at, case.decision.reason)
+        elif run.ours:
+            watch.changed(at, case.before, case.decision.rules, case.part.evaluation.demand_rps)
+
+
+def _unpriced(case: Case) -> bool:
+    return case.part is None and case.refusal is not None
+
+
+def _again(watch: Watch, now: float, in_force: Rules, rules: Rules, demand_rps: float) -> str | None:
+    return watch.again(rules, now, demand_rps, in_force)

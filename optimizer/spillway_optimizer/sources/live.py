@@ -1,0 +1,67 @@
+"""The running mesh as a source: boards and rules in force from Redis, model rows from ClickHouse, by environment."""
+
+import asyncio
+import dataclasses
+import time
+from urllib.parse import urlsplit
+
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.wires import ClickHouseWire
+
+from spillway_optimizer.clients import hot
+from spillway_optimizer.clients.history import History
+from spillway_optimizer.service import config
+from spillway_optimizer.service.reading import CLICKHOUSE_AWAY, REDIS_AWAY
+from spillway_optimizer.sources.errors import UnavailableError
+from spillway_optimizer.sources.told import Told
+
+
+class Live(config.Redis, ClickHouseWire):
+    """SPILLWAY_REDIS_URL and SPILLWAY_CLICKHOUSE_URL."""
+
+    clickhouse_url: config.ClickHouseUrl
+
+
+def read(topology: Topology) -> Told:
+    """Raises UnavailableError naming the variable of the server that does not answer."""
+    settings = config.read(Live)
+    clusters = tuple(cluster.name for cluster in topology.clusters)
+    try:
+        boards, in_force = asyncio.run(_hot(settings, clusters))
+    except REDIS_AWAY as error:
+        raise UnavailableError(_away("SPILLWAY_REDIS_URL", settings.redis_url, error)) from None
+    try:
+        history = History(settings.clickhouse_address)
+        rows = history.model()
+        history.close()
+    except CLICKHOUSE_AWAY as error:
+        raise UnavailableError(_away("SPILLWAY_CLICKHOUSE_URL", settings.clickhouse_url, error)) from None
+    telemetry = dataclasses.replace(
+        boards,
+        curves=rows.curves,
+        capacities=rows.capacities,
+        call_ratios=rows.call_ratios,
+        network_rows=rows.network,
+        malformed=boards.malformed + rows.malformed,
+    )
+    now, notes = time.time(), ()
+    told_by = f"version {in_force.version}, policy {in_force.policy}" if in_force else ""
+    rules = in_force.routing(now) if in_force else None
+    if in_force and not rules:
+        rules, notes = None, (f"rules: version {in_force.version} is the newest, and has expired",)
+    return Told("the running mesh", telemetry, topology, now, rules, told_by, notes)
+
+
+async def _hot(settings: Live, clusters: tuple[str, ...]):
+    redis = hot.connect(settings.redis_url, settings.redis_options())
+    try:
+        boards = await hot.boards(redis, clusters)
+        return boards, hot.held_as(await hot.in_force(redis, clusters), boards)
+    finally:
+        await redis.aclose()
+
+
+def _away(variable: str, url: str, error: BaseException) -> str:
+    """Without user and password."""
+    parts = urlsplit(url)
+    return f"{variable}: {parts.hostname}:{parts.port}: {type(error).__name__}"

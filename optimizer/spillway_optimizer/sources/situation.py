@@ -1,0 +1,100 @@
+"""What is told -> the problem, and the routing that is in force now. Pure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_optimizer import ProblemError
+from spillway_optimizer.model.model import Model, build
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.service.today import today
+from spillway_optimizer.sources import whatif
+from spillway_optimizer.sources.errors import InputError, in_lines
+from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.whatif import WhatIf
+
+NOBODY = "locality failover, which proxies do without rules"
+_MOST_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`told` is as the what-ifs make it."""
+
+    told: Told
+    what_if: WhatIf
+    model: Model
+    problem: Problem
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*_refused(self.model), *self.told.notes, *self.model.notes, *_drained(self.problem))
+
+
+@dataclass(frozen=True)
+class Now:
+    """Shares [E, from, to] in force, and in words where they come from."""
+
+    shares: np.ndarray
+    rules_from: str
+
+
+def situation(told: Told, what_if: WhatIf) -> Situation:
+    """Raises InputError with every reason why there is no problem, each with its key."""
+    told = whatif.apply(told, what_if)
+    model = build(
+        told.telemetry,
+        told.topology,
+        told.now,
+        demand_rps=told.demand_rps,
+        guardrails=told.guardrails,
+        in_force=told.in_force,
+    )
+    if model.problem is None:
+        refused = [in_lines(told.source, refusal) for refusal in model.refusals]
+        raise InputError("\n".join(refused + _left_out(model) + _hints(model)))
+    try:
+        return Situation(told, what_if, model, whatif.apply_to_problem(model.problem, what_if))
+    except ProblemError as error:
+        raise InputError(in_lines(told.source, error)) from error
+
+
+def _refused(model: Model) -> tuple[str, ...]:
+    """Applications that are not in the problem; their rules are held."""
+    return tuple(
+        f"application {application.name!r} is left out, its rules are held: {refusal}"
+        for application in model.applications
+        for refusal in application.refusals
+    )
+
+
+def _left_out(model: Model) -> list[str]:
+    """What was not used is often why the rest does not do."""
+    notes = [note for note in model.notes if "left out" in note]
+    rest = len(notes) - _MOST_SHOWN
+    return notes[:_MOST_SHOWN] + ([f"left out: and {rest} more"] if rest > 0 else [])
+
+
+def _hints(model: Model) -> list[str]:
+    """What the caller can do about a refusal."""
+    if any(refusal.startswith("capacities: none") for refusal in model.refusals):
+        return ["capacities: --capacity SERVICE=RPS says what a service can serve in each cluster"]
+    return []
+
+
+def now(of: Situation) -> Now:
+    """The rules in force; a route without a rule, or with one that leads where it cannot be served, fails over."""
+    found = today(of.problem, of.told.in_force or {})
+    if of.told.in_force is None:
+        return Now(found.shares, NOBODY)
+    lost = len(found.routes) - len(found.ruled)
+    rest = f"; {lost} of {len(found.routes)} routes have no rule that fits and fail over" if lost else ""
+    return Now(found.shares, f"rules {of.told.in_force_from}{rest}")
+
+
+def _drained(problem: Problem) -> tuple[str, ...]:
+    if not problem.constraints.drained >= set(problem.clusters):
+        return ()
+    return (
+        "every cluster is drained: nothing is left to send calls to instead, so draining changes nothing",
+    )

@@ -1,0 +1,70 @@
+"""Recorded traces as a model: streams/ makes it, in a process of its own, because no box imports another."""
+
+import argparse
+import subprocess
+import sys
+import threading
+from collections import deque
+from importlib import util
+from pathlib import Path
+
+from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.process.progress import Progress
+from spillway_optimizer.sources import model_file
+from spillway_optimizer.sources.errors import InputError, UnavailableError
+
+STREAMS = "spillway_streams"
+
+
+def read(arguments: argparse.Namespace, topology: Path, progress: Progress) -> Telemetry:
+    """Raises UnavailableError when streams is not installed, InputError with what it says of the files."""
+    if util.find_spec(STREAMS) is None:
+        raise UnavailableError(
+            f"--traces: needs the package spillway-streams in this Python ({sys.executable}); install it, or "
+            f"run `python -m {STREAMS} model` where it is and give its output as --model"
+        )
+    text = _run(_command(arguments, topology), progress)
+    return model_file.parse(text, "model of " + ", ".join(map(str, arguments.traces)))
+
+
+def _command(arguments: argparse.Namespace, topology: Path) -> list[str]:
+    command = [sys.executable, "-m", STREAMS, "model", "--topology", str(topology)]
+    for name in ("cluster", "cluster_attribute", "min_samples"):
+        if (value := getattr(arguments, name)) is not None:
+            command += [f"--{name.replace('_', '-')}", str(value)]
+    return [*command, "--traces", *map(str, arguments.traces)]
+
+
+def _run(command: list[str], progress: Progress) -> str:
+    """Its stdout. Its stderr is shown as it comes: it is progress, and at last the reason of a failure."""
+    last: deque[str] = deque(maxlen=20)
+    with (
+        progress.step("reading traces"),
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        reader = _Drain(process.stdout)
+        for line in process.stderr:
+            last.append(line.rstrip())
+            if not line.startswith("error: "):
+                progress.say(line.rstrip())
+        text = reader.result()
+    if process.returncode == 0:
+        return text
+    errors = [line.removeprefix("error: ") for line in last if line.startswith("error: ")]
+    raise InputError("\n".join(errors or [f"{' '.join(command[:4])} ended with {process.returncode}"]))
+
+
+class _Drain:
+    """Reads a pipe to its end in a thread, so that the process never waits for us."""
+
+    def __init__(self, pipe):
+        self._text = ""
+        self._thread = threading.Thread(target=self._read, args=(pipe,), daemon=True)
+        self._thread.start()
+
+    def _read(self, pipe) -> None:
+        self._text = pipe.read()
+
+    def result(self) -> str:
+        self._thread.join()
+        return self._text

@@ -1,0 +1,188 @@
+"""What-ifs: telemetry, topology and problem as they would be. The same for every source. Pure."""
+
+from dataclasses import dataclass, replace
+
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import traffic_class
+from spillway_contracts.hot_state import DemandEntry
+
+from spillway_optimizer.inputs.placements import placements
+from spillway_optimizer.inputs.telemetry import CapacityRow, Telemetry
+from spillway_optimizer.inputs.unknown import NOTHING
+from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.sources.errors import InputError
+from spillway_optimizer.sources.told import Told, unknown
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Nothing is changed by default. `demand` is what is offered then, whatever `scale` says."""
+
+    demand: tuple[tuple[str, str | None, float], ...] = ()  # cluster, class or every class, rps
+    scale: tuple[tuple[str | None, float], ...] = ()  # cluster or all, factor
+    capacity: tuple[tuple[str, str | None, float], ...] = ()  # service, cluster or all, rps
+    without: tuple[tuple[str, str], ...] = ()  # service, cluster
+    drain: tuple[str, ...] = ()
+
+
+def apply(told: Told, what_if: WhatIf) -> Told:
+    """Telemetry and topology as they would be. Raises InputError naming every option that cannot be."""
+    if problems := _problems(told, what_if):
+        raise InputError("\n".join(problems))
+    demand, rates = told.telemetry.demand, None
+    if what_if.demand or what_if.scale:
+        wanted = _demanded(told, what_if)
+        # Boards keep what was measured, so that it is judged as such; where nothing was, they say so.
+        demand = {
+            cluster: {k: demand.get(cluster, {}).get(k) or replace(e, rps=0.0) for k, e in board.items()}
+            for cluster, board in wanted.items()
+        }
+        rates = {(cluster, k): entry.rps for cluster, board in wanted.items() for k, entry in board.items()}
+    telemetry = replace(
+        told.telemetry,
+        demand=demand,
+        capacities=_capacities(told, what_if),
+        placement=_placed(told.telemetry, what_if),
+        left={**told.telemetry.left, **dict.fromkeys(what_if.without, told.now)},
+    )
+    return replace(told, telemetry=telemetry, topology=_declared(told.topology, what_if), demand_rps=rates)
+
+
+def apply_to_problem(problem: Problem, what_if: WhatIf) -> Problem:
+    if not what_if.drain:
+        return problem
+    constraints = problem.constraints
+    drained = constraints.drained | frozenset(what_if.drain)
+    return replace(problem, constraints=replace(constraints, drained=drained))
+
+
+def _problems(told: Told, what_if: WhatIf) -> list[str]:
+    clusters = [cluster.name for cluster in told.topology.clusters]
+    entries = {class_id for board in told.telemetry.demand.values() for class_id in board}
+    declared = {service.name: {p.cluster for p in service.placements} for service in told.topology.services}
+    found = []
+    named = [("--demand", cluster) for cluster, _, _ in what_if.demand]
+    named += [("--scale", cluster) for cluster, _ in what_if.scale if cluster]
+    named += [("--capacity", cluster) for _, cluster, _ in what_if.capacity if cluster]
+    named += [("--without", cluster) for _, cluster in what_if.without]
+    named += [("--drain", cluster) for cluster in what_if.drain]
+    found += [unknown(f"{key}: cluster", name, clusters) for key, name in named if name not in clusters]
+    for cluster, class_id, rps in what_if.demand:
+        if class_id is not None and class_id not in entries:
+            found.append(unknown("--demand: entry class", class_id, entries))
+        elif cluster in clusters and rps > 0:
+            found += _entries_missing(told, what_if, cluster, [class_id] if class_id else sorted(entries))
+    services = {key.split(" ", 1)[0] for board in told.telemetry.load.values() for key in board} | set(
+        declared
+    )
+    found += [
+        unknown("--capacity: service", s, services) for s, _, _ in what_if.capacity if s not in services
+    ]
+    for service, cluster in what_if.without:
+        placed = _where(told, service)
+        if service not in services:
+            found.append(unknown("--without: service", service, services))
+        elif cluster in clusters and cluster not in placed:
+            found.append(
+                f"--without: {service!r} is not in {cluster!r}; it is in {', '.join(sorted(placed)) or 'none'}"
+            )
+    return found + _users_left(told, what_if)
+
+
+def _where(told: Told, service: str) -> set[str]:
+    """Clusters that run a service."""
+    placed = placements(told.telemetry, told.topology, set(), told.now, NOTHING)
+    return {cluster for name, cluster in placed.value if name == service}
+
+
+def _entries_missing(told: Told, what_if: WhatIf, cluster: str, classes: list[str]) -> list[str]:
+    """Demand of a class needs its service where it enters: entries are not routed."""
+    missing = {
+        service
+        for service in (traffic_class.parse(class_id).service for class_id in classes)
+        if cluster not in _where(told, service)
+        and not any(k.startswith(service + " ") for k in told.telemetry.demand.get(cluster, {}))
+    }
+    return [
+        f"--demand: {cluster}: {service!r} is not in {cluster!r}; it is in {', '.join(sorted(_where(told, service)))}"
+        for service in sorted(missing)
+    ]
+
+
+def _users_left(told: Told, what_if: WhatIf) -> list[str]:
+    """--without at the entry, while users enter there."""
+    demand = _demanded(told, what_if)
+    return [
+        f"--without: users enter at {service!r} in {cluster!r} ({rps:.1f} req/s) and are served where they enter; "
+        f"add --demand {cluster}=0, and where they go instead"
+        for service, cluster in what_if.without
+        if (
+            rps := sum(
+                e.rps for k, e in demand.get(cluster, {}).items() if traffic_class.parse(k).service == service
+            )
+        )
+        > 0
+    ]
+
+
+def _demanded(told: Told, what_if: WhatIf) -> dict[str, dict[str, DemandEntry]]:
+    boards = {cluster: dict(board) for cluster, board in told.telemetry.demand.items()}
+    for cluster, factor in what_if.scale:
+        for name, board in boards.items():
+            if cluster in (None, name):
+                boards[name] = {k: replace(e, rps=e.rps * factor) for k, e in board.items()}
+    for cluster, class_id, rps in what_if.demand:
+        boards[cluster] = _set(told, boards.get(cluster, {}), class_id, rps)
+    return boards
+
+
+def _set(
+    told: Told, board: dict[str, DemandEntry], class_id: str | None, rps: float
+) -> dict[str, DemandEntry]:
+    """One class, or all of them in the proportions seen there; where nobody enters now, in those of all clusters."""
+    if class_id is not None:
+        return {**board, class_id: _entry(told, board.get(class_id), rps)}
+    total = sum(entry.rps for entry in board.values())
+    mix = {k: entry.rps for k, entry in board.items()} if total > 0 else _mix(told)
+    whole = sum(mix.values())
+    return {k: _entry(told, board.get(k), rps * part / whole) for k, part in mix.items()} if whole else {}
+
+
+def _mix(told: Told) -> dict[str, float]:
+    mix: dict[str, float] = {}
+    for board in told.telemetry.demand.values():
+        for class_id, entry in board.items():
+            mix[class_id] = mix.get(class_id, 0.0) + entry.rps
+    return mix
+
+
+def _entry(told: Told, old: DemandEntry | None, rps: float) -> DemandEntry:
+    # As fresh as the rest: it is said, not measured.
+    at = max((e.at for board in told.telemetry.demand.values() for e in board.values()), default=told.now)
+    return replace(old, at=at, rps=rps) if old else DemandEntry(at, rps, 0.0, 0.0)
+
+
+def _capacities(told: Told, what_if: WhatIf) -> tuple[CapacityRow, ...]:
+    rows = list(told.telemetry.capacities)
+    for service, cluster, rps in what_if.capacity:
+        where = [cluster] if cluster else [c.name for c in told.topology.clusters]
+        rows = [row for row in rows if not (row.service == service and row.cluster in where)]
+        rows += [CapacityRow(told.now, "", name, service, rps) for name in where]
+    return tuple(rows)
+
+
+def _placed(telemetry: Telemetry, what_if: WhatIf) -> dict[str, frozenset[str] | None]:
+    return {
+        cluster: services and services - {s for s, c in what_if.without if c == cluster}
+        for cluster, services in telemetry.placement.items()
+    }
+
+
+def _declared(topology: Topology, what_if: WhatIf) -> Topology:
+    result = Topology()
+    result.CopyFrom(topology)
+    for service in result.services:
+        kept = [p for p in service.placements if (service.name, p.cluster) not in what_if.without]
+        del service.placements[:]
+        service.placements.extend(kept)
+    return result
