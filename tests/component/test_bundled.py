@@ -22,7 +22,7 @@ from spillway_contracts import names
 from spillway_lab.testing import servers
 from spillway_lab.testing.tls_files import tls_files
 from spillway_lab.testing.waiting import eventually_async
-from spillway_publisher import jetstream
+from spillway_publisher.bucket import jetstream
 
 pytestmark = pytest.mark.component
 CHART = servers.ROOT / "infra/helm/spillway-global"

@@ -12,8 +12,8 @@ from spillway_contracts import names
 from spillway_contracts.hot_state import NetworkEntry
 from spillway_optimizer.clients import hot
 from spillway_optimizer.clients.lease import Lease
-from spillway_publisher.hot_state import HotState
-from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.clients.hot_state import HotState
+from spillway_publisher.process.telemetry import Telemetry
 from spillway_streams.clients.hot import Boards
 from spillway_streams.process.health import Status
 

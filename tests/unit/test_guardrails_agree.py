@@ -14,9 +14,9 @@ from spillway_optimizer.model import model
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.problem.rules import TOTAL, of_ruleset
 from spillway_optimizer.rulesets.extract import Stamp, from_solution
-from spillway_publisher import slices
-from spillway_publisher.checks import SECOND, Context
-from spillway_publisher.guardrails import decide
+from spillway_publisher.rules import slices
+from spillway_publisher.rules.checks import SECOND, Context
+from spillway_publisher.rules.guardrails import decide
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPOLOGY = topology.load(ROOT / "contracts" / "golden" / "topology.yaml")

@@ -10,11 +10,12 @@ from spillway_contracts import ContractError
 from spillway_contracts import topology as topologies
 from spillway_contracts.guardrails import GuardrailFile
 
-from spillway_publisher import commands, config, operator
-from spillway_publisher.bucket import is_bucket_key
-from spillway_publisher.keys import Keys
-from spillway_publisher.service import Service
-from spillway_publisher.telemetry import Telemetry, log, set_up_logging
+from spillway_publisher.bucket.bucket import is_bucket_key
+from spillway_publisher.bucket.keys import Keys
+from spillway_publisher.commands import commands, operator
+from spillway_publisher.process import config
+from spillway_publisher.process.telemetry import Telemetry, log, set_up_logging
+from spillway_publisher.service.service import Service
 
 
 def main(arguments: list[str] | None = None) -> int:

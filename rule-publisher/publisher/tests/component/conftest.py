@@ -19,8 +19,8 @@ from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
-from spillway_publisher import signing
-from spillway_publisher.keys import Keys
+from spillway_publisher.bucket import signing
+from spillway_publisher.bucket.keys import Keys
 
 BUCKET = "spillway_rulesets"
 

@@ -10,8 +10,8 @@ from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import names
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
-from spillway_publisher.hot_state import HotState, to_json
-from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.clients.hot_state import HotState, to_json
+from spillway_publisher.process.telemetry import Telemetry
 
 pytestmark = pytest.mark.component
 

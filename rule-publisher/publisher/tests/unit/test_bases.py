@@ -6,9 +6,9 @@ import pytest
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, ORIGIN_PAPA, Ruleset
 from spillway_contracts import traffic_class
 from spillway_contracts.guardrails import Guardrails
-from spillway_publisher import bases, slices
-from spillway_publisher.checks import Context
-from spillway_publisher.guardrails import decide
+from spillway_publisher.rules import bases, slices
+from spillway_publisher.rules.checks import Context
+from spillway_publisher.rules.guardrails import decide
 
 HALF = {"north": {"north": 5000, "south": 5000}, "south": {"south": 10_000}}
 OTHER = "shop POST /orders"

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from spillway.v1.heartbeat_pb2 import Heartbeat
-from spillway_publisher.reports import Reports
-from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.service.reports import Reports
 
 HOUR_S = 3600.0
 ARRIVES_S = (0, 2, 4, 6, 8)  # after the start
@@ -87,7 +87,7 @@ async def world(monkeypatch):
     """A publisher's reports beside a NATS whose clock is right."""
     clock, redis, telemetry = Clock(), Placements(), Telemetry()
     right = time.time()
-    monkeypatch.setattr("spillway_publisher.reports.time", clock)
+    monkeypatch.setattr("spillway_publisher.service.reports.time", clock)
     consumer = Consumer(lambda: right + clock.passed)
     reports = Reports({"north"}, redis, None, telemetry)
     running = []

@@ -12,9 +12,10 @@ from spillway_contracts import hold
 from spillway_contracts.guardrails import Denial as Rule
 from spillway_contracts.guardrails import Guardrails
 from spillway_contracts.names import VALUE_HOLD_SECONDS
-from spillway_publisher import denials, operator, slices, weights
-from spillway_publisher.checks import Context
-from spillway_publisher.guardrails import decide
+from spillway_publisher.commands import operator
+from spillway_publisher.rules import denials, slices, weights
+from spillway_publisher.rules.checks import Context
+from spillway_publisher.rules.guardrails import decide
 
 CLASS = "shop GET /items/{id}"
 CLUSTERS = ["island", "north", "south"]

@@ -6,11 +6,11 @@ import pytest
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, ORIGIN_PAPA, Ruleset
 from spillway_contracts import hold, names
 from spillway_contracts.guardrails import Guardrails
-from spillway_publisher.checks import Context
-from spillway_publisher.fences import Fences, largest, reset
-from spillway_publisher.guardrails import decide
-from spillway_publisher.operator import reset_fences
-from spillway_publisher.proposals import origin_problem
+from spillway_publisher.commands.operator import reset_fences
+from spillway_publisher.rules.checks import Context
+from spillway_publisher.rules.fences import Fences, largest, reset
+from spillway_publisher.rules.guardrails import decide
+from spillway_publisher.service.proposals import origin_problem
 
 HOLD_S = names.VALUE_HOLD_SECONDS
 SPREAD = {"north": {"north": 4000, "south": 6000}}

@@ -9,9 +9,9 @@ from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, ORIGIN_PA
 from spillway_contracts import hold, names
 from spillway_contracts import ruleset as contract
 from spillway_contracts.guardrails import Denial, Guardrails, Pin
-from spillway_publisher import slices
-from spillway_publisher.checks import Context
-from spillway_publisher.guardrails import decide
+from spillway_publisher.rules import slices
+from spillway_publisher.rules.checks import Context
+from spillway_publisher.rules.guardrails import decide
 
 CLASS = "shop GET /items/{id}"
 NOW = time.time_ns()

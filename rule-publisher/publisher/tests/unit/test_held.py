@@ -4,7 +4,7 @@ import time
 
 import pytest
 from spillway_contracts import hold, names, traffic_class
-from spillway_publisher import held
+from spillway_publisher.rules import held
 
 CLASS = "shop GET /items/{id}"
 HOLD_S = names.VALUE_HOLD_SECONDS

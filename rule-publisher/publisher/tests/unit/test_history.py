@@ -1,9 +1,9 @@
 """The bounded buffer before ClickHouse."""
 
 from spillway_lab.testing import servers
-from spillway_publisher.clickhouse import ClickHouse
-from spillway_publisher.history import History
-from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.clients.clickhouse import ClickHouse
+from spillway_publisher.clients.history import History
+from spillway_publisher.process.telemetry import Telemetry
 
 
 async def test_overflow_drops_the_oldest_and_counts(make):

@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from spillway_contracts import ContractError
-from spillway_publisher import signing
-from spillway_publisher.keys import Keys
+from spillway_publisher.bucket import signing
+from spillway_publisher.bucket.keys import Keys
 
 
 def private_pem(key) -> bytes:

@@ -2,8 +2,8 @@
 
 import time
 
-from spillway_publisher import slices
-from spillway_publisher.known import Known
+from spillway_publisher.rules import slices
+from spillway_publisher.rules.known import Known
 
 CLUSTERS = ["island", "north", "south"]
 HALF = {"north": {"north": 5000, "south": 5000}}

@@ -11,12 +11,14 @@ from nats.js.errors import NotFoundError
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Ruleset
 from spillway_contracts import names
 from spillway_contracts.guardrails import GuardrailFile
-from spillway_publisher import checkpoints, commands, service, signing
-from spillway_publisher.checks import Context
-from spillway_publisher.config import RunSettings
-from spillway_publisher.guardrails import decide
-from spillway_publisher.keys import Keys
-from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.bucket import checkpoints, signing
+from spillway_publisher.bucket.keys import Keys
+from spillway_publisher.commands import commands
+from spillway_publisher.process.config import RunSettings
+from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.rules.checks import Context
+from spillway_publisher.rules.guardrails import decide
+from spillway_publisher.service import service
 
 HALF = {"north": {"north": 5000, "south": 5000}}
 STOLEN = Ed25519PrivateKey.generate()

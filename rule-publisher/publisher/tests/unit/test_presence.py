@@ -2,7 +2,7 @@
 
 import pytest
 from spillway.v1.heartbeat_pb2 import Heartbeat
-from spillway_publisher.presence import ENVOYS, HANDOVER_S, RELAYS, Presence, Unacceptable, check
+from spillway_publisher.rules.presence import ENVOYS, HANDOVER_S, RELAYS, Presence, Unacceptable, check
 
 NOW = 1_800_000_000.0
 TTL_S = 10

@@ -4,8 +4,8 @@ import pytest
 from spillway.v1.acknowledgement_pb2 import Acknowledgement
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import names
-from spillway_publisher import rows
-from spillway_publisher.reports import Malformed, read_report
+from spillway_publisher.clients import rows
+from spillway_publisher.service.reports import Malformed, read_report
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 from spillway_contracts import names
-from spillway_publisher import signing
+from spillway_publisher.bucket import signing
 
 GOLDEN = json.loads((Path(__file__).resolve().parents[4] / "contracts/golden/signatures.json").read_text())
 KEY, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2))

@@ -1,6 +1,6 @@
 """Cutting a ruleset per cluster and joining it again."""
 
-from spillway_publisher import slices
+from spillway_publisher.rules import slices
 
 
 def test_each_cluster_gets_its_own_rules_and_all_classes(make):

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from spillway_publisher import together
-from spillway_publisher.together import together as run
+from spillway_publisher.process import together
+from spillway_publisher.process.together import together as run
 
 
 async def deaf(times: int, ended: list[int]) -> None:

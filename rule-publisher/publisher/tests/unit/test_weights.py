@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from spillway_publisher import weights
+from spillway_publisher.rules import weights
 
 CLUSTERS = ["a", "b", "c", "d", "e"]
 

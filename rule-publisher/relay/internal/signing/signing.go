@@ -2,7 +2,7 @@
 // write to the bus can put anything into the cluster's key; nothing of it is decoded before that.
 //
 // Signed are three parts, each after its length in bytes (8, big-endian): the context, the cluster's
-// name, the value. The publisher signs the same (spillway_publisher/signing.py).
+// name, the value. The publisher signs the same (spillway_publisher/bucket/signing.py).
 package signing
 
 import (

@@ -15,12 +15,12 @@ from nats.js.errors import APIError, BadRequestError, NotFoundError
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 
-from spillway_publisher.bases import positive, rule_key
-from spillway_publisher.jetstream import TROUBLE
-from spillway_publisher.keys import Keys
-from spillway_publisher.signing import UnverifiedError
-from spillway_publisher.telemetry import Telemetry
-from spillway_publisher.values import decode
+from spillway_publisher.bucket.jetstream import TROUBLE
+from spillway_publisher.bucket.keys import Keys
+from spillway_publisher.bucket.signing import UnverifiedError
+from spillway_publisher.bucket.values import decode
+from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.rules.bases import positive, rule_key
 
 STREAM, SUBJECT = names.NATS_STREAM_CHECKPOINTS, names.NATS_SUBJECT_CHECKPOINTS
 DAYS = 30

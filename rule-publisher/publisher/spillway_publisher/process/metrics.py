@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts.metrics import Exposition, Family, Sample
 
-from spillway_publisher.telemetry import Telemetry
-from spillway_publisher.weights import TOTAL
+from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.rules.weights import TOTAL
 
 _P = "spillway_publisher_"
 

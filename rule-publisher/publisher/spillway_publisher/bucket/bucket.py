@@ -19,10 +19,10 @@ from nats.js.api import Header
 from nats.js.errors import APIError
 from spillway.v1.ruleset_pb2 import Ruleset
 
-from spillway_publisher.fences import Fences
-from spillway_publisher.keys import Keys
-from spillway_publisher.telemetry import Telemetry
-from spillway_publisher.values import SUBJECT, Entry, Stored, Values
+from spillway_publisher.bucket.keys import Keys
+from spillway_publisher.bucket.values import SUBJECT, Entry, Stored, Values
+from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.rules.fences import Fences
 
 HISTORY = 64  # versions kept per cluster: JetStream's maximum for a bucket
 LARGEST_VERSION = 2**53  # above it relays cannot tell versions apart

@@ -13,15 +13,17 @@ from nats.js.errors import NotFoundError
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 
-from spillway_publisher import jetstream, operator, rows
-from spillway_publisher.bucket import LARGEST_VERSION
-from spillway_publisher.checkpoints import Reader
-from spillway_publisher.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
-from spillway_publisher.clickhouse import ClickHouse
-from spillway_publisher.config import OperatorSettings
-from spillway_publisher.keys import Keys
-from spillway_publisher.telemetry import Telemetry
-from spillway_publisher.values import Values
+from spillway_publisher.bucket import jetstream
+from spillway_publisher.bucket.bucket import LARGEST_VERSION
+from spillway_publisher.bucket.checkpoints import Reader
+from spillway_publisher.bucket.keys import Keys
+from spillway_publisher.bucket.values import Values
+from spillway_publisher.clients import rows
+from spillway_publisher.clients.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
+from spillway_publisher.clients.clickhouse import ClickHouse
+from spillway_publisher.commands import operator
+from spillway_publisher.process.config import OperatorSettings
+from spillway_publisher.process.telemetry import Telemetry
 
 WAIT_S = 15.0
 

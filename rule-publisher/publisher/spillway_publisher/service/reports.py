@@ -16,13 +16,13 @@ from spillway.v1.acknowledgement_pb2 import Acknowledgement
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import names
 
-from spillway_publisher import rows
-from spillway_publisher.bucket import LARGEST_VERSION
-from spillway_publisher.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
-from spillway_publisher.clickhouse import ClickHouse
-from spillway_publisher.hot_state import HotState
-from spillway_publisher.presence import Presence, Unacceptable, check
-from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.bucket.bucket import LARGEST_VERSION
+from spillway_publisher.clients import rows
+from spillway_publisher.clients.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
+from spillway_publisher.clients.clickhouse import ClickHouse
+from spillway_publisher.clients.hot_state import HotState
+from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.rules.presence import Presence, Unacceptable, check
 
 BATCH = 500
 FETCH_S = 2.0

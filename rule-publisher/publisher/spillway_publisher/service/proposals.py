@@ -16,14 +16,14 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import bases, fences, slices
-from spillway_publisher.bucket import Bucket, ConflictError
-from spillway_publisher.checks import Context, contract_problems
-from spillway_publisher.guardrails import Decision, decide
-from spillway_publisher.history import History
-from spillway_publisher.hot_state import HotState
-from spillway_publisher.jetstream import TROUBLE
-from spillway_publisher.telemetry import Telemetry, log
+from spillway_publisher.bucket.bucket import Bucket, ConflictError
+from spillway_publisher.bucket.jetstream import TROUBLE
+from spillway_publisher.clients.history import History
+from spillway_publisher.clients.hot_state import HotState
+from spillway_publisher.process.telemetry import Telemetry, log
+from spillway_publisher.rules import bases, fences, slices
+from spillway_publisher.rules.checks import Context, contract_problems
+from spillway_publisher.rules.guardrails import Decision, decide
 
 FETCH_S = 2.0
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_PAPA, Origin, Rule, Ruleset
 from spillway_contracts import traffic_class
 
-from spillway_publisher import slices
+from spillway_publisher.rules import slices
 
 RuleKey = tuple[str, str, str]  # source cluster, source service, class id
 

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from spillway_contracts import ContractError
 
-from spillway_publisher import signing
+from spillway_publisher.bucket import signing
 
 SIGNING_KEY, RULESET_KEYS = "SPILLWAY_SIGNING_KEY", "SPILLWAY_RULESET_KEYS"
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----\n?", re.DOTALL)

@@ -17,10 +17,10 @@ from nats.js.kv import KV_DEL, KV_OP, KV_PURGE
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 
-from spillway_publisher.checks import timestamp_problems
-from spillway_publisher.keys import Keys
-from spillway_publisher.signing import UnverifiedError
-from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.bucket.keys import Keys
+from spillway_publisher.bucket.signing import UnverifiedError
+from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.rules.checks import timestamp_problems
 
 STREAM = f"KV_{names.NATS_BUCKET_RULESETS}"
 SUBJECT = f"$KV.{names.NATS_BUCKET_RULESETS}."

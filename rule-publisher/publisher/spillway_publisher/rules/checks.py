@@ -9,7 +9,7 @@ from spillway_contracts import ContractError, traffic_class
 from spillway_contracts import ruleset as contract
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import fences
+from spillway_publisher.rules import fences
 
 SECOND = 1_000_000_000
 

@@ -11,7 +11,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import denials
+from spillway_publisher.rules import denials
 
 
 def largest(now_ns: int) -> int:

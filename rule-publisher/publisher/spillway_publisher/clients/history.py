@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 
 from spillway.v1.ruleset_pb2 import Ruleset
 
-from spillway_publisher import rows
-from spillway_publisher.clickhouse import TROUBLE, ClickHouse
-from spillway_publisher.telemetry import Telemetry, log
-from spillway_publisher.values import Stored
+from spillway_publisher.bucket.values import Stored
+from spillway_publisher.clients import rows
+from spillway_publisher.clients.clickhouse import TROUBLE, ClickHouse
+from spillway_publisher.process.telemetry import Telemetry, log
 
 BATCH_RECORDS = 500
 RETRY_S = 1.0

@@ -14,9 +14,9 @@ from spillway_contracts import ruleset as contract
 from spillway_contracts import traffic_class
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import bases, checks, denials, held, weights
-from spillway_publisher.bases import RuleKey, rule_key
-from spillway_publisher.checks import SECOND, Context
+from spillway_publisher.rules import bases, checks, denials, held, weights
+from spillway_publisher.rules.bases import RuleKey, rule_key
+from spillway_publisher.rules.checks import SECOND, Context
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import traffic_class
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher import held, slices, weights
+from spillway_publisher.rules import held, slices, weights
 
 SECOND = 10**9
 LIFETIME_S = 120  # of what is published anew after its expiry, and of denials alone, which hold beyond it

@@ -11,9 +11,9 @@ from nats.js.errors import BadRequestError
 from spillway_contracts import names, nats_client
 from spillway_contracts.wires import NatsWire
 
-from spillway_publisher.bucket import HISTORY
-from spillway_publisher.presence import HANDOVER_S
-from spillway_publisher.telemetry import Telemetry, log
+from spillway_publisher.bucket.bucket import HISTORY
+from spillway_publisher.process.telemetry import Telemetry, log
+from spillway_publisher.rules.presence import HANDOVER_S
 
 # What NATS being away, restarting or refusing looks like from nats-py.
 TROUBLE = (nats.errors.Error, TimeoutError, OSError)

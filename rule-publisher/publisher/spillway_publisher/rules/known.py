@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from spillway.v1.ruleset_pb2 import Ruleset
 
-from spillway_publisher import slices
+from spillway_publisher.rules import slices
 
 
 class Known:

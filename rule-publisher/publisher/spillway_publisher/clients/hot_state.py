@@ -16,7 +16,7 @@ from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names, redis_client
 
-from spillway_publisher.telemetry import Telemetry
+from spillway_publisher.process.telemetry import Telemetry
 
 # Replaces a ruleset unless the key holds a higher version, which another publisher has written. What cannot be read, or
 # has a version that no relay takes, counts for nothing. KEYS: the key; ARGV: text, its version, the highest version.

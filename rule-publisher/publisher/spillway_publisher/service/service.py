@@ -12,22 +12,24 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError, names
 from spillway_contracts.guardrails import GuardrailFile
 
-from spillway_publisher import denials, jetstream, metrics, slices
-from spillway_publisher.bucket import Bucket
-from spillway_publisher.checkpoints import Checkpoints
-from spillway_publisher.checks import is_local_first
-from spillway_publisher.clickhouse import ClickHouse
-from spillway_publisher.config import RunSettings
-from spillway_publisher.history import History
-from spillway_publisher.hot_state import HotState
-from spillway_publisher.keys import Keys
-from spillway_publisher.known import Known
-from spillway_publisher.presence import HANDOVER_S
-from spillway_publisher.proposals import Proposals
-from spillway_publisher.reports import Reports
-from spillway_publisher.telemetry import Telemetry, log, serve_health
-from spillway_publisher.together import end, together
-from spillway_publisher.values import Stored
+from spillway_publisher.bucket import jetstream
+from spillway_publisher.bucket.bucket import Bucket
+from spillway_publisher.bucket.checkpoints import Checkpoints
+from spillway_publisher.bucket.keys import Keys
+from spillway_publisher.bucket.values import Stored
+from spillway_publisher.clients.clickhouse import ClickHouse
+from spillway_publisher.clients.history import History
+from spillway_publisher.clients.hot_state import HotState
+from spillway_publisher.process import metrics
+from spillway_publisher.process.config import RunSettings
+from spillway_publisher.process.telemetry import Telemetry, log, serve_health
+from spillway_publisher.process.together import end, together
+from spillway_publisher.rules import denials, slices
+from spillway_publisher.rules.checks import is_local_first
+from spillway_publisher.rules.known import Known
+from spillway_publisher.rules.presence import HANDOVER_S
+from spillway_publisher.service.proposals import Proposals
+from spillway_publisher.service.reports import Reports
 
 RETRY_S = 0.5
 FLUSH_S = 2.0

@@ -1,0 +1,4 @@
+"""Redis and ClickHouse: hot state and the audit.
+
+Neither may hold up publishing.
+"""
