@@ -8,16 +8,13 @@ envoy/<pod>/trust.yaml         SDS: where the authorities are that it trusts
 
 from pathlib import PurePosixPath
 from string import Template
-from typing import TYPE_CHECKING
 
 from spillway_lab import certificates, templates
 from spillway_lab.pods import Pod
-
-if TYPE_CHECKING:
-    from spillway_lab.render import Surroundings
+from spillway_lab.surroundings import Surroundings, each, split
 
 
-def files(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, str]:
+def files(pod: Pod, xds: str, otlp: str, around: Surroundings) -> dict[str, str]:
     """File name -> content, for a pod whose relays and collector listen at xds (host:port, several joined by +) and otlp.
 
     Raises InvalidInput for a placeholder that nothing fills in."""
@@ -32,17 +29,7 @@ def files(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, st
     }
 
 
-def each(addresses: str) -> list[str]:
-    """The addresses of a cluster's relays."""
-    return addresses.split("+")
-
-
-def split(address: str) -> tuple[str, str]:
-    host, _, port = address.rpartition(":")
-    return host, port
-
-
-def _values(pod: Pod, xds: str, otlp: str, around: "Surroundings") -> dict[str, str]:
+def _values(pod: Pod, xds: str, otlp: str, around: Surroundings) -> dict[str, str]:
     values = {
         "SPILLWAY_CLUSTER": pod.cluster,
         "SPILLWAY_SERVICE": pod.service,

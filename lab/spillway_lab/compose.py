@@ -1,15 +1,12 @@
 """The lab's part of the process-compose project; it is merged with the stack's other files."""
 
 import shlex
-from typing import TYPE_CHECKING
 
 from spillway_lab.pods import HOST, Plan, Pod
-
-if TYPE_CHECKING:
-    from spillway_lab.render import Surroundings
+from spillway_lab.surroundings import Surroundings
 
 
-def compose(layout: Plan, environments: dict[str, dict[str, str]], around: "Surroundings") -> dict:
+def compose(layout: Plan, environments: dict[str, dict[str, str]], around: Surroundings) -> dict:
     """Two processes a pod, the emulator and its Envoy, and the keeper of the WAN's delays."""
     processes = {}
     for pod in layout.pods:
@@ -19,14 +16,14 @@ def compose(layout: Plan, environments: dict[str, dict[str, str]], around: "Surr
     return {"version": "0.5", "processes": processes}
 
 
-def _emulator(pod: Pod, environment: dict[str, str], around: "Surroundings") -> dict:
+def _emulator(pod: Pod, environment: dict[str, str], around: Surroundings) -> dict:
     command = [around.emulator]
     return _process(pod.name, command, around, pod.health_port, "/healthz") | {
         "environment": [_escape(f"{key}={value}") for key, value in environment.items()]
     }
 
 
-def _envoy(pod: Pod, around: "Surroundings") -> dict:
+def _envoy(pod: Pod, around: Surroundings) -> dict:
     # One worker: pods are small and many. Hot restart is off because copies on one machine would
     # share its base id.
     bootstrap = str(around.out / "envoy" / f"{pod.name}.yaml")
@@ -34,7 +31,7 @@ def _envoy(pod: Pod, around: "Surroundings") -> dict:
     return _process(f"{pod.name}-envoy", command, around, pod.admin_port, "/ready")
 
 
-def _wan(health_port: int, around: "Surroundings") -> dict:
+def _wan(health_port: int, around: Surroundings) -> dict:
     command = [around.python, "-m", "spillway_lab", "wan", "--plan", str(around.out / "wan.json")]
     command += ["--toxiproxy", around.toxiproxy]
     return _process("wan", command, around, health_port, "/healthz") | {
@@ -42,7 +39,7 @@ def _wan(health_port: int, around: "Surroundings") -> dict:
     }
 
 
-def _process(name: str, command: list[str], around: "Surroundings", port: int, path: str) -> dict:
+def _process(name: str, command: list[str], around: Surroundings, port: int, path: str) -> dict:
     return {
         # exec: signals reach the program, not a shell around it.
         "command": _escape("exec " + shlex.join(command)),

@@ -14,9 +14,7 @@ Certificates are not among them: `identities` says which ones the run needs.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 
 import yaml
 from google.protobuf import json_format
@@ -25,36 +23,12 @@ from spillway_contracts import topology as topologies
 
 from spillway_lab import application as applications
 from spillway_lab import bootstrap, bus, certificates, keystore
-from spillway_lab.bootstrap import each, split
 from spillway_lab.certificates import Identity
 from spillway_lab.compose import compose
 from spillway_lab.errors import InvalidInput
 from spillway_lab.pods import LOCAL, Network, Plan, Pod, plan
 from spillway_lab.scenario import Scenario
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What the lab does not decide: where the servers around it listen, and which files it runs.
-
-    Lists are in the scenario's order of clusters; addresses are host:port.
-    """
-
-    xds: list[str]  # of each cluster's relays, joined by +
-    otlp: list[str]  # gRPC, of each cluster's collector
-    toxiproxy: str  # its HTTP API
-    templates: Mapping[str, str]  # see spillway_lab.templates
-    filter_wasm: Path
-    out: Path  # absolute: where the rendered files will be
-    tls: Path | None = None  # absolute: where the certificates will be; `tls` in `out` unless given
-    emulator: str = "spillway-emulator"  # programs, found on PATH
-    envoy: str = "envoy"
-    python: str = "python"
-    network: Network = LOCAL
-
-    def tls_folder(self, name: str = "") -> Path:
-        """The keystore's folder, or in it that of a pod, a relay or a collector."""
-        return (self.tls or self.out / "tls") / name
+from spillway_lab.surroundings import Surroundings, each, split
 
 
 def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str, str]:

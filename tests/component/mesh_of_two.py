@@ -14,7 +14,7 @@ from pod_envoy import ENVOY
 from spillway_lab import bootstrap, certificates, files, templates
 from spillway_lab.keystore import Keystore
 from spillway_lab.pods import HOST, LOCAL, Pod
-from spillway_lab.render import Surroundings
+from spillway_lab.surroundings import Surroundings
 from spillway_lab.testing.servers import ROOT, Server, free_port
 
 CLUSTER = "one"

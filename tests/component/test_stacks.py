@@ -11,6 +11,7 @@ import yaml
 from spillway_contracts import names
 from spillway_lab import accounts, bus, certificates, pods, ports, render, scenario, signing, templates
 from spillway_lab.stack import _cluster, relays
+from spillway_lab.surroundings import Surroundings
 
 pytestmark = pytest.mark.component
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +20,7 @@ TEMPLATES = templates.read(ROOT / "infra")
 # Compose renders the scenario in a container; locally the command that starts the stack does.
 COMPOSE_ONLY = {"render"}
 # What the renderer is given in Compose.
-AROUND_COMPOSE = render.Surroundings(
+AROUND_COMPOSE = Surroundings(
     xds=[f"relay-{c}:18000+relay-{c}-2:18000" for c in SCENARIO.clusters],
     otlp=[f"collector-{c}:4317" for c in SCENARIO.clusters],
     toxiproxy="toxiproxy:8474", templates=TEMPLATES, filter_wasm=Path("f"),
@@ -62,7 +63,7 @@ def local() -> dict[str, dict]:
     }
     for name in SCENARIO.clusters:
         processes |= yaml.safe_load(_cluster(name, own))["processes"]
-    around = render.Surroundings(
+    around = Surroundings(
         ["h:1"] * 2, ["h:2"] * 2, "h:3", templates=TEMPLATES, filter_wasm=Path("f"), out=Path("/o")
     )
     files = render.render(SCENARIO, 20_100, around)

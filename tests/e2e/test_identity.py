@@ -15,8 +15,8 @@ from loop_harness import Background, Loop
 from spillway_lab import bootstrap, envoys, files, templates
 from spillway_lab.keystore import Keystore
 from spillway_lab.pods import HOST, Pod
-from spillway_lab.render import Surroundings
 from spillway_lab.stack import HOME, ROOT
+from spillway_lab.surroundings import Surroundings
 from spillway_lab.testing.servers import free_port
 from spillway_lab.testing.waiting import STOP_S, eventually
 

@@ -13,7 +13,8 @@ from spillway_contracts import topology as topologies
 from spillway_lab import files, pods, scenario, templates
 from spillway_lab.errors import InvalidInput
 from spillway_lab.keystore import Keystore
-from spillway_lab.render import Surroundings, endpoints, identities, render
+from spillway_lab.render import endpoints, identities, render
+from spillway_lab.surroundings import Surroundings
 
 LAB = Path(__file__).resolve().parents[2]
 SCENARIO = scenario.load(sorted((LAB / "scenarios").glob("*.yaml"))[0])
