@@ -7,7 +7,7 @@ import signal
 import sys
 
 from spillway_lab.commands import COMMANDS
-from spillway_lab.errors import InvalidInput, LabError
+from spillway_lab.scenario.errors import InvalidInput, LabError
 
 EXIT_FAILED, EXIT_INVALID, EXIT_INTERRUPTED = 1, 64, 130
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from clickhouse_driver import Client
 from spillway_clickhouse.migrate import migrate
-from spillway_lab import questions
 from spillway_lab.commands.sql import FOLDER
+from spillway_lab.report import questions
 from spillway_lab.testing.servers import ROOT, clickhouse_server
 
 sys.path.insert(0, str(Path(__file__).parent))

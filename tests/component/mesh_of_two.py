@@ -11,10 +11,11 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pod_envoy import ENVOY
-from spillway_lab import bootstrap, certificates, files, templates
-from spillway_lab.keystore import Keystore
-from spillway_lab.pods import HOST, LOCAL, Pod
-from spillway_lab.surroundings import Surroundings
+from spillway_lab.keys import certificates
+from spillway_lab.keys.keystore import Keystore
+from spillway_lab.render import bootstrap, files, templates
+from spillway_lab.render.pods import HOST, LOCAL, Pod
+from spillway_lab.render.surroundings import Surroundings
 from spillway_lab.testing.servers import ROOT, Server, free_port
 
 CLUSTER = "one"

@@ -16,7 +16,7 @@ import nats
 from nats.aio.client import Client
 from permitted_nats import INBOXES
 from spillway_contracts import names
-from spillway_lab import bus, templates
+from spillway_lab.render import bus, templates
 from spillway_lab.testing import servers
 from spillway_lab.testing.tls_files import Authority
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import nats
 from nats.aio.client import Client
 from spillway_contracts import names
-from spillway_lab import bus, files, templates
+from spillway_lab.render import bus, files, templates
 from spillway_lab.testing import servers
 
 INBOXES = {

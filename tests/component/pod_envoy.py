@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from spillway_lab import bootstrap, certificates, files, templates
-from spillway_lab.keystore import Keystore
-from spillway_lab.pods import HOST, LOCAL, Pod
-from spillway_lab.surroundings import Surroundings
+from spillway_lab.keys import certificates
+from spillway_lab.keys.keystore import Keystore
+from spillway_lab.render import bootstrap, files, templates
+from spillway_lab.render.pods import HOST, LOCAL, Pod
+from spillway_lab.render.surroundings import Surroundings
 from spillway_lab.testing.servers import ROOT, free_port
 from spillway_lab.testing.waiting import STOP_S, eventually
 

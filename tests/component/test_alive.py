@@ -7,7 +7,7 @@ import httpx
 import pytest
 from mesh_of_two import Mesh
 from spillway_contracts import names
-from spillway_lab.pods import HOST
+from spillway_lab.render.pods import HOST
 from spillway_lab.testing.servers import running
 from spillway_lab.testing.waiting import eventually
 

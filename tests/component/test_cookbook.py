@@ -12,8 +12,8 @@ import pytest
 from hotel import AWAY, HOME, WEIGHT, mean, recorded
 from hotel_control import CAPACITY, CLASS, PUBLISHED
 from hotel_rows import also
-from spillway_lab import questions
 from spillway_lab.commands.sql import FOLDER
+from spillway_lab.report import questions
 
 pytestmark = pytest.mark.component
 

@@ -13,7 +13,7 @@ from nats.js.api import KeyValueConfig, StreamConfig
 from nats.js.errors import Error as JetStreamError
 from permitted_nats import INBOXES, Bus
 from spillway_contracts import names
-from spillway_lab import bus, files, templates
+from spillway_lab.render import bus, files, templates
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
 

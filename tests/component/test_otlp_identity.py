@@ -13,8 +13,8 @@ import httpx
 import pytest
 from cryptography import x509
 from pod_envoy import CLUSTER, OTHER, PodEnvoy, prepared
-from spillway_lab import keystore
-from spillway_lab.pods import HOST
+from spillway_lab.keys import keystore
+from spillway_lab.render.pods import HOST
 from spillway_lab.testing.servers import free_port
 from spillway_lab.testing.waiting import eventually
 

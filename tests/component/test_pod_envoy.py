@@ -12,9 +12,9 @@ import httpx
 import pytest
 from cryptography import x509
 from pod_envoy import CLUSTER, OTHER, PodEnvoy, prepared
-from spillway_lab import certificates
-from spillway_lab.keystore import Keystore
-from spillway_lab.pods import HOST
+from spillway_lab.keys import certificates
+from spillway_lab.keys.keystore import Keystore
+from spillway_lab.render.pods import HOST
 from spillway_lab.testing.servers import free_port
 from spillway_lab.testing.waiting import STOP_S, eventually
 

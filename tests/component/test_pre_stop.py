@@ -15,8 +15,8 @@ from pathlib import Path
 import cluster_chart
 import httpx
 import pytest
-from spillway_lab import certificates
-from spillway_lab.keystore import Keystore
+from spillway_lab.keys import certificates
+from spillway_lab.keys.keystore import Keystore
 from spillway_lab.testing.servers import running
 from test_sidecar import HOST, Application, Pod, Ports
 

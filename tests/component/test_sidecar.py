@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from spillway_lab import certificates
-from spillway_lab.keystore import Keystore
+from spillway_lab.keys import certificates
+from spillway_lab.keys.keystore import Keystore
 from spillway_lab.testing.servers import ROOT, Server, free_port, running
 from spillway_lab.testing.waiting import eventually
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 from spillway_contracts import names
-from spillway_lab import accounts, bus, certificates, pods, ports, render, scenario, signing, templates
-from spillway_lab.stack import _cluster, relays
-from spillway_lab.surroundings import Surroundings
+from spillway_lab.keys import accounts, certificates, signing
+from spillway_lab.render import bus, pods, ports, render, templates
+from spillway_lab.render.surroundings import Surroundings
+from spillway_lab.scenario import scenario
+from spillway_lab.stack.stack import _cluster, relays
 
 pytestmark = pytest.mark.component
 ROOT = Path(__file__).resolve().parents[2]

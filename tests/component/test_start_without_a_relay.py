@@ -9,7 +9,7 @@ import httpx
 import pytest
 import yaml
 from mesh_of_two import Mesh, status
-from spillway_lab.pods import HOST
+from spillway_lab.render.pods import HOST
 from spillway_lab.testing.servers import ROOT, free_port, running
 from spillway_lab.testing.waiting import eventually
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from mesh_of_two import Mesh, status
-from spillway_lab.pods import HOST, Pod
+from spillway_lab.render.pods import HOST, Pod
 from spillway_lab.testing.servers import running
 from spillway_lab.testing.waiting import eventually
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from spillway_lab import demo, scenario, stack
-from spillway_lab.control import Control
-from spillway_lab.pods import HOST
-from spillway_lab.progress import Progress
+from spillway_lab.experiments import demo
+from spillway_lab.render.pods import HOST
+from spillway_lab.report.progress import Progress
+from spillway_lab.scenario import scenario
+from spillway_lab.stack import stack
+from spillway_lab.stack.control import Control
 from spillway_lab.testing.servers import free_port
 
 sys.path.insert(0, str(Path(__file__).parent))

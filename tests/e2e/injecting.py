@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 from loop_harness import EXPORTS, Loop
-from spillway_lab.pods import HOST
+from spillway_lab.render.pods import HOST
 
 WEST, EAST = "west", "east"
 Act = Callable[[Loop], None]

@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
-from spillway_lab.pods import HOST
+from spillway_lab.render.pods import HOST
 from spillway_streams.ingest import admission
 
 _TTL_FOR_EVER = 2**32 - 1

@@ -7,10 +7,12 @@ import time
 from dataclasses import dataclass, replace
 
 from clickhouse_driver import Client
-from spillway_lab import demo, keystore, load
-from spillway_lab.control import Control, InForce, describe
-from spillway_lab.samples import Samples, concatenate
-from spillway_lab.stack import LabStack
+from spillway_lab.experiments import demo
+from spillway_lab.keys import keystore
+from spillway_lab.load import load
+from spillway_lab.load.samples import Samples, concatenate
+from spillway_lab.stack.control import Control, InForce, describe
+from spillway_lab.stack.stack import LabStack
 
 # A guard, not a claim: servers that were killed come back first, and the loop then takes some rounds.
 CLOSES_WITHIN_S = 120.0

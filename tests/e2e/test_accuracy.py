@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spillway_lab import accuracy, scenario
+from spillway_lab.experiments import accuracy
+from spillway_lab.scenario import scenario
 
 LADDER = scenario.load(Path(__file__).with_name("accuracy.yaml"))
 DISTURBED = "(disturbed)"

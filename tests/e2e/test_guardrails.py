@@ -12,7 +12,7 @@ import yaml
 from injecting import WEST, stop
 from loop_harness import Background, Loop
 from spillway_contracts import names
-from spillway_lab.stack import GUARDRAILS, INFRA
+from spillway_lab.stack.stack import GUARDRAILS, INFRA
 from spillway_lab.testing.waiting import eventually
 from watching import Sample, Watch, Weights
 

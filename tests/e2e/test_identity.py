@@ -12,11 +12,12 @@ import httpx
 import pytest
 from cryptography import x509
 from loop_harness import Background, Loop
-from spillway_lab import bootstrap, envoys, files, templates
-from spillway_lab.keystore import Keystore
-from spillway_lab.pods import HOST, Pod
-from spillway_lab.stack import HOME, ROOT
-from spillway_lab.surroundings import Surroundings
+from spillway_lab.keys.keystore import Keystore
+from spillway_lab.render import bootstrap, files, templates
+from spillway_lab.render.pods import HOST, Pod
+from spillway_lab.render.surroundings import Surroundings
+from spillway_lab.stack import envoys
+from spillway_lab.stack.stack import HOME, ROOT
 from spillway_lab.testing.servers import free_port
 from spillway_lab.testing.waiting import STOP_S, eventually
 

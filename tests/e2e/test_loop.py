@@ -9,8 +9,9 @@ import pytest
 from loop_harness import Background, Loop
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names, traffic_class
-from spillway_lab import envoys, questions
-from spillway_lab.control import InForce
+from spillway_lab.report import questions
+from spillway_lab.stack import envoys
+from spillway_lab.stack.control import InForce
 from spillway_lab.testing.waiting import WAIT_S, eventually
 
 SQL = Path(__file__).resolve().parents[2] / "docs/sql"

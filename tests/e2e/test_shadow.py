@@ -24,10 +24,14 @@ from google.protobuf import json_format
 from loop_harness import Background
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import names
-from spillway_lab import bus, demo, questions, scenario, stack
-from spillway_lab.control import Control
-from spillway_lab.pods import HOST
-from spillway_lab.progress import Progress
+from spillway_lab.experiments import demo
+from spillway_lab.render import bus
+from spillway_lab.render.pods import HOST
+from spillway_lab.report import questions
+from spillway_lab.report.progress import Progress
+from spillway_lab.scenario import scenario
+from spillway_lab.stack import stack
+from spillway_lab.stack.control import Control
 from spillway_lab.testing.documents import FIRST_DAY, questions_of
 from spillway_lab.testing.servers import free_port
 from spillway_lab.testing.waiting import eventually

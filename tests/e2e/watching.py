@@ -13,9 +13,9 @@ from redis.exceptions import RedisError
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import ContractError, names, traffic_class
 from spillway_contracts.hot_state import DemandEntry, UnknownEntry
-from spillway_lab import envoys
-from spillway_lab.control import Control
-from spillway_lab.stack import LabStack
+from spillway_lab.stack import envoys
+from spillway_lab.stack.control import Control
+from spillway_lab.stack.stack import LabStack
 
 PERIOD_S, ENVOYS_PERIOD_S = 0.25, 1.0
 

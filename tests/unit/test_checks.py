@@ -30,7 +30,11 @@ def write(root: Path, name: str, content: str | bytes) -> None:
     ("name", "content", "said"),
     [
         ("optimizer/a.py", "from spillway_streams import classify\n", "optimizer/a.py:1: optimizer/ imports"),
-        ("streams/a.py", "import os\nimport spillway_lab.render\n", "streams/a.py:2: streams/ imports"),
+        (
+            "streams/a.py",
+            "import os\nimport spillway_lab.render.render\n",
+            "streams/a.py:2: streams/ imports",
+        ),
         (
             "lab/x/a.go",
             'package x\n\nimport "spillway.dev/relay/internal/table"\n',

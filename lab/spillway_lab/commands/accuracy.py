@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from spillway_lab import accuracy, scenario
+from spillway_lab.experiments import accuracy
+from spillway_lab.scenario import scenario
 
 HELP = "runs a scenario's profile and compares curves, capacities, weights and call ratios with the truth"
 

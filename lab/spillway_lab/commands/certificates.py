@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from spillway_lab import certificates
-from spillway_lab.keystore import Keystore
+from spillway_lab.keys import certificates
+from spillway_lab.keys.keystore import Keystore
 
 HELP = f"issues a run folder's certificates again ({certificates.LIFETIME.days} days); servers take them up as they run"
 

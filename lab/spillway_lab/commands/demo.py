@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from spillway_lab import demo, scenario
+from spillway_lab.experiments import demo
+from spillway_lab.scenario import scenario
 
 HELP = "runs a scenario's load under each of its policies and prints what the clients saw, and why"
 

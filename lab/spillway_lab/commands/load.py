@@ -7,8 +7,10 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from spillway_lab import load, pods, scenario, targets
-from spillway_lab.samples import concatenate, summarise
+from spillway_lab.load import load, targets
+from spillway_lab.load.samples import concatenate, summarise
+from spillway_lab.render import pods
+from spillway_lab.scenario import scenario
 
 HELP = "sends a scenario's measured load at the clusters' entries and prints what the clients saw"
 

@@ -4,10 +4,12 @@ import argparse
 import json
 from pathlib import Path
 
-from spillway_lab import files, pods, scenario, signing, templates
-from spillway_lab.keystore import Keystore
-from spillway_lab.render import Surroundings, identities, render
-from spillway_lab.settings import RenderSettings, read
+from spillway_lab.keys import signing
+from spillway_lab.keys.keystore import Keystore
+from spillway_lab.render import files, pods, templates
+from spillway_lab.render.render import Surroundings, identities, render
+from spillway_lab.scenario import scenario
+from spillway_lab.stack.settings import RenderSettings, read
 
 HELP = "writes a scenario's files: topology, endpoints, Envoys, NATS, WAN, certificates, signing key, supervisor's processes"
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from spillway_lab import replay
+from spillway_lab.experiments import replay
 
 HELP = "sends Jaeger traces through the collector and prints classes, call ratios, curves and a dry run"
 

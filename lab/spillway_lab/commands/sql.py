@@ -7,9 +7,9 @@ import time
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error
 
-from spillway_lab import questions, tables
-from spillway_lab.errors import InvalidInput, LabError
-from spillway_lab.stack import ROOT
+from spillway_lab.report import questions, tables
+from spillway_lab.scenario.errors import InvalidInput, LabError
+from spillway_lab.stack.stack import ROOT
 
 FOLDER = ROOT / "docs" / "sql"
 URL = "SPILLWAY_CLICKHOUSE_URL"

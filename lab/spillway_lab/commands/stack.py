@@ -6,8 +6,9 @@ import signal
 import threading
 from pathlib import Path
 
-from spillway_lab import scenario, stack
-from spillway_lab.progress import Progress
+from spillway_lab.report.progress import Progress
+from spillway_lab.scenario import scenario
+from spillway_lab.stack import stack
 
 HELP = "starts the local stack and a scenario's pods, prints every address, and runs until interrupted"
 

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from spillway_lab.settings import WanSettings, read
-from spillway_lab.wan import Wan, load_plan
-from spillway_lab.wan_keeper import Keeper, serve
+from spillway_lab.stack.settings import WanSettings, read
+from spillway_lab.stack.wan import Wan, load_plan
+from spillway_lab.stack.wan_keeper import Keeper, serve
 
 HELP = "keeps the delays between clusters in Toxiproxy, over its restarts"
 

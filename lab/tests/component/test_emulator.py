@@ -18,9 +18,10 @@ import lab_processes as lab
 import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from spillway_contracts import names
-from spillway_lab import certificates, load
-from spillway_lab.keystore import Keystore
-from spillway_lab.samples import REMOTE, concatenate, summarise
+from spillway_lab.keys import certificates
+from spillway_lab.keys.keystore import Keystore
+from spillway_lab.load import load
+from spillway_lab.load.samples import REMOTE, concatenate, summarise
 from spillway_lab.testing.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.component

@@ -14,10 +14,10 @@ from pathlib import Path
 import httpx
 import lab_processes as lab
 import pytest
-from spillway_lab.errors import LabError
+from spillway_lab.scenario.errors import LabError
+from spillway_lab.stack.wan import Wan, WanLink
 from spillway_lab.testing.servers import ROOT, answers, free_port
 from spillway_lab.testing.waiting import STOP_S, eventually
-from spillway_lab.wan import Wan, WanLink
 
 pytestmark = pytest.mark.component
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import yaml
-from spillway_lab import accounts
+from spillway_lab.keys import accounts
 
 INFRA = Path(__file__).resolve().parents[3] / "infra"
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from spillway_lab import bus, templates
-from spillway_lab.errors import InvalidInput
+from spillway_lab.render import bus, templates
+from spillway_lab.scenario.errors import InvalidInput
 
 TEXTS = templates.read(Path(__file__).resolve().parents[3] / "infra")
 

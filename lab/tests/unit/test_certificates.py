@@ -9,9 +9,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from spillway_lab import certificates, keystore
-from spillway_lab.errors import LabError
-from spillway_lab.keystore import Keystore
+from spillway_lab.keys import certificates, keystore
+from spillway_lab.keys.keystore import Keystore
+from spillway_lab.scenario.errors import LabError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RELAY = certificates.relay("a", ("relay-a", "10.0.0.1"))

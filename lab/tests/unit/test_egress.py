@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from spillway_lab import egress
+from spillway_lab.stack import egress
 
 STATS = json.dumps(
     {

@@ -6,10 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from spillway_lab import load, pods, scenario
-from spillway_lab.errors import LoadError
-from spillway_lab.scenario import Request
-from spillway_lab.targets import apportion, targets
+from spillway_lab.load import load
+from spillway_lab.load.targets import apportion, targets
+from spillway_lab.render import pods
+from spillway_lab.scenario import scenario
+from spillway_lab.scenario.errors import LoadError
+from spillway_lab.scenario.scenario import Request
 
 LAB = Path(__file__).resolve().parents[2]
 SCENARIO = scenario.load(sorted((LAB / "scenarios").glob("*.yaml"))[0])

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from spillway_lab import questions
 from spillway_lab.__main__ import main
 from spillway_lab.commands.sql import FOLDER
-from spillway_lab.errors import InvalidInput
+from spillway_lab.report import questions
+from spillway_lab.scenario.errors import InvalidInput
 
 TEXT = """-- How much? Ask
 -- often.

@@ -10,11 +10,12 @@ import yaml
 from google.protobuf import json_format
 from spillway.v1.topology_pb2 import Endpoints
 from spillway_contracts import topology as topologies
-from spillway_lab import files, pods, scenario, templates
-from spillway_lab.errors import InvalidInput
-from spillway_lab.keystore import Keystore
-from spillway_lab.render import endpoints, identities, render
-from spillway_lab.surroundings import Surroundings
+from spillway_lab.keys.keystore import Keystore
+from spillway_lab.render import files, pods, templates
+from spillway_lab.render.render import endpoints, identities, render
+from spillway_lab.render.surroundings import Surroundings
+from spillway_lab.scenario import scenario
+from spillway_lab.scenario.errors import InvalidInput
 
 LAB = Path(__file__).resolve().parents[2]
 SCENARIO = scenario.load(sorted((LAB / "scenarios").glob("*.yaml"))[0])

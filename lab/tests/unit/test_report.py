@@ -3,8 +3,8 @@
 import json
 
 import numpy as np
-from spillway_lab.report import Result, cdf, plot_cdf, policies_json, table
-from spillway_lab.samples import Samples
+from spillway_lab.load.samples import Samples
+from spillway_lab.report.report import Result, cdf, plot_cdf, policies_json, table
 
 
 def result(latencies: list[float], failures: int = 0, egress: float = 0.5) -> Result:

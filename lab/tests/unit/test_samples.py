@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spillway_lab.samples import LOCAL, REMOTE, UNKNOWN, concatenate, parse, summarise, way, without_warm_up
+from spillway_lab.load.samples import (
+    LOCAL,
+    REMOTE,
+    UNKNOWN,
+    concatenate,
+    parse,
+    summarise,
+    way,
+    without_warm_up,
+)
 
 
 def line(

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from spillway_lab import application, pods, scenario
-from spillway_lab.errors import InvalidInput
+from spillway_lab.render import pods
+from spillway_lab.scenario import application, scenario
+from spillway_lab.scenario.errors import InvalidInput
 
 LAB = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((LAB / "scenarios").glob("*.yaml"))

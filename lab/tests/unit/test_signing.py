@@ -4,8 +4,8 @@ import stat
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-from spillway_lab import signing
-from spillway_lab.errors import LabError
+from spillway_lab.keys import signing
+from spillway_lab.scenario.errors import LabError
 
 
 def test_a_run_has_a_key_of_its_own(tmp_path):

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spillway_lab import accuracy, scenario, truth
-from spillway_lab.application import Application
-from spillway_lab.errors import LabError
-from spillway_lab.scenario import Request
-from spillway_lab.simulation import Simulation
-from spillway_lab.truth import Known, KnownService, Learned
+from spillway_lab.experiments import accuracy, truth
+from spillway_lab.experiments.simulation import Simulation
+from spillway_lab.experiments.truth import Known, KnownService, Learned
+from spillway_lab.scenario import scenario
+from spillway_lab.scenario.application import Application
+from spillway_lab.scenario.errors import LabError
+from spillway_lab.scenario.scenario import Request
 
 LADDER = Path(__file__).resolve().parents[2] / "accuracy" / "ladder.yaml"
 ENTRY = [Request(service="a", method="GET", path="/x")]

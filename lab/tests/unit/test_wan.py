@@ -1,8 +1,8 @@
 """Delays and repairs are computed right, without a Toxiproxy."""
 
 import pytest
-from spillway_lab.errors import InvalidInput
-from spillway_lab.wan import WanLink, load_plan, repairs
+from spillway_lab.scenario.errors import InvalidInput
+from spillway_lab.stack.wan import WanLink, load_plan, repairs
 
 
 def link(name: str = "a-to-b", rtt_ms: float = 25) -> WanLink:

@@ -1,0 +1,114 @@
+"""What an application's queues do under a load, by simulating them event by event. Pure. Queues are first in, first
+out and unbounded; there is no network and no proxy."""
+
+import heapq
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spillway_lab.scenario.application import Application, Call, Endpoint, ServiceTime
+from spillway_lab.scenario.scenario import Request
+
+Done = Callable[[float], None]
+
+
+@dataclass
+class _Pool:
+    workers: int
+    busy: int = 0
+    waiting: deque[Callable[[float], None]] = field(default_factory=deque)
+
+
+class Simulation:
+    """An application in one cluster, one pod of each service. `own_ms`: per class id, the time that each request
+    waited for and held a worker, ms, in the order of their ends."""
+
+    def __init__(self, application: Application, seed: int) -> None:
+        self._application, self._random = application, random.Random(seed)
+        self._pools = {name: _Pool(service.workers) for name, service in application.services.items()}
+        self._events: list[tuple[float, int, Callable[[float], None]]] = []
+        self._count = 0
+        self.own_ms: dict[str, list[float]] = defaultdict(list)
+
+    def run(self, requests: list[Request], rps: float, seconds: float, is_poisson: bool = False) -> None:
+        """Requests of the given shares, evenly spaced as the load generator sends them, or Poisson."""
+        shares = [request.share for request in requests]
+        at = 0.0
+        while at < seconds:
+            [request] = self._random.choices(requests, shares)
+            self._at(at, lambda t, r=request: self._arrive(t, r.service, r.method, r.path, lambda _: None))
+            at += self._random.expovariate(rps) if is_poisson else 1 / rps
+        while self._events:
+            when, _, event = heapq.heappop(self._events)
+            event(when)
+
+    def _at(self, when: float, event: Callable[[float], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (when, self._count, event))
+
+    def _arrive(self, at: float, service: str, method: str, path: str, done: Done) -> None:
+        pool, endpoint = self._pools[service], endpoint_of(self._application, service, method, path)
+
+        def serve(start: float) -> None:
+            end = start + draw(endpoint.service_time, self._random)
+            self._at(end, leave)
+
+        def leave(now: float) -> None:
+            self.own_ms[f"{service} {endpoint.method} {endpoint.path}"].append((now - at) * 1000)
+            if pool.waiting:
+                pool.waiting.popleft()(now)
+            else:
+                pool.busy -= 1
+            self._call(now, endpoint, 0, done)
+
+        if pool.busy < pool.workers:
+            pool.busy += 1
+            serve(at)
+        else:
+            pool.waiting.append(serve)
+
+    def _call(self, at: float, endpoint: Endpoint, stage: int, done: Done) -> None:
+        """The stages from this one on, one after the other; then `done`."""
+        if stage == len(endpoint.calls):
+            done(at)
+            return
+        calls = [call for call in endpoint.calls[stage] for _ in range(self._times(call))]
+        left = len(calls)
+        if not calls:
+            self._call(at, endpoint, stage + 1, done)
+            return
+
+        def returned(now: float) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._call(now, endpoint, stage + 1, done)
+
+        for call in calls:
+            self._arrive(at, call.service, call.method, call.path, returned)
+
+    def _times(self, call: Call) -> int:
+        if call.count is not None:
+            return call.count
+        return int(call.probability is None or self._random.random() < call.probability)
+
+
+def endpoint_of(application: Application, service: str, method: str, path: str) -> Endpoint:
+    for endpoint in application.services[service].endpoints:
+        if (endpoint.method, endpoint.path) == (method, path):
+            return endpoint
+    raise KeyError(f"{service} {method} {path}: no endpoint has exactly this path")
+
+
+def draw(time: ServiceTime, chance: random.Random) -> float:
+    """Seconds, as the emulator draws them (lab/emulator/servicetime.go)."""
+    mean = time.mean_ms / 1000
+    if time.distribution == "exponential":
+        return chance.expovariate(1 / mean)
+    if time.distribution == "lognormal":
+        variance = float(np.log1p(time.cv**2))
+        return mean * chance.lognormvariate(-variance / 2, variance**0.5)
+    return mean

@@ -1,0 +1,188 @@
+"""What the models of an application should come to, from its file and from its simulated queues: the truth that
+learned models are held against. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway_lab.experiments.simulation import Simulation, endpoint_of
+from spillway_lab.scenario.application import Application, Call
+from spillway_lab.scenario.errors import InvalidInput, LabError
+from spillway_lab.scenario.scenario import Request, Scenario
+
+_LEAST_BUSY = 0.1
+_QUIET_MS = 3.0  # a third of the shortest service time
+_STALL_MS = 5.0  # of the mean of ten seconds, in which the others wait for many times as long
+
+
+@dataclass(frozen=True)
+class KnownService:
+    """Requests per second that saturate it, in the mix of classes that it gets; by class: share of its requests,
+    weight (of the first by name), and a, b of L(u) = a / (1 - u) + b, ms."""
+
+    saturation_rps: float
+    shares: dict[str, float]
+    weights: dict[str, float]
+    curves: dict[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What models of a scenario should come to. `calm`: a class that calls nothing, of a service where nobody
+    waits, and its service time, ms."""
+
+    services: dict[str, KnownService]
+    ratios: dict[tuple[str, str], float]
+    calm: str
+    calm_ms: float
+    judged_at: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7)
+
+    def overhead_ms(self, learned: "Learned") -> float:
+        """What proxies and the machine add to a request: latency where nothing waits, less the service time. LabError
+        when it was not learned: nothing then tells that the machine was quiet."""
+        if self.calm not in learned.curves:
+            raise LabError(
+                f"{self.calm}: no curve, so nothing tells what proxies and the machine add to a request"
+            )
+        a, b, *_ = learned.curves[self.calm]
+        return a + b - self.calm_ms
+
+    def disturbance(self, learned: "Learned") -> str:
+        """Why the machine was too busy for a measurement; empty when it was not."""
+        if (overhead := self.overhead_ms(learned)) > _QUIET_MS:
+            return (
+                f"{self.calm} took {overhead:.1f} ms longer than its service time although nobody waits there; at "
+                f"most {_QUIET_MS:.0f} ms can be told from a queue: the machine is too busy for a measurement"
+            )
+        if not learned.calm_windows_ms:
+            return (
+                f"{self.calm}: no ten seconds with enough calls, so nothing tells whether the machine stalled"
+            )
+        if (worst := max(learned.calm_windows_ms) - self.calm_ms) > _STALL_MS:
+            return (
+                f"{self.calm} took {worst:.1f} ms longer than its service time for ten seconds although nobody waits "
+                f"there; at most {_STALL_MS:.0f} ms are no stall: the machine is too busy for a measurement"
+            )
+        return ""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Newest rows: by class a, b, standard error of a (ms), weight, phase; by service capacity (rps of the first
+    class), its source and reason; calls per request by (source class, class); means of the calm class's own times (ms)
+    in each ten seconds."""
+
+    curves: dict[str, tuple]
+    capacities: dict[str, tuple]
+    ratios: dict[tuple[str, str], float]
+    calm_windows_ms: tuple[float, ...]
+
+
+def known(scenario: Scenario, simulated_s: float = 250.0) -> Known:
+    """The truth of a scenario of one cluster with one pod of each service, for the loads of its profile. Services that
+    its highest load keeps busy for less than a tenth tell nothing of their capacity and are left out."""
+    [cluster] = scenario.clusters
+    application, requests = scenario.application_of(cluster), scenario.document.requests
+    by_class = rates(application, requests)
+    steps = [(step.rps[cluster], step.seconds) for step in scenario.document.load.profile]
+    means = [_means(application, requests, rps, simulated_s) for rps, _ in steps]
+    services = {}
+    for name in application.services:
+        loads = np.array([utilisation(application, name, by_class, rps) for rps, _ in steps])
+        if loads.max() >= _LEAST_BUSY:
+            seconds = np.array([seconds for _, seconds in steps])
+            services[name] = _service(application, name, by_class, loads, seconds, means)
+    calm, calm_ms = _calm(application, [name for name in application.services if name not in services])
+    return Known(services, dict(_ratios(application)), calm, calm_ms)
+
+
+def _calm(application: Application, idle: list[str]) -> tuple[str, float]:
+    for name in idle:
+        for endpoint in application.services[name].endpoints:
+            if not endpoint.calls:
+                return f"{name} {endpoint.method} {endpoint.path}", endpoint.service_time.mean_ms
+    raise InvalidInput(
+        [
+            f"no service is below {_LEAST_BUSY:.0%} busy and calls nothing: one is needed to see what proxies add"
+        ]
+    )
+
+
+def _means(application: Application, requests: list[Request], rps: float, seconds: float) -> dict[str, float]:
+    """Mean own time of each class at rest at one load, ms; the simulation's first tenth is left out."""
+    simulation = Simulation(application, seed=1)
+    simulation.run(requests, rps, seconds)
+    return {name: float(np.mean(times[len(times) // 10 :])) for name, times in simulation.own_ms.items()}
+
+
+def _service(
+    application: Application, name: str, by_class: Mapping[str, float], loads: np.ndarray, seconds: np.ndarray,
+    means: list[dict[str, float]],
+) -> KnownService:  # fmt: skip
+    times = {
+        f"{name} {endpoint.method} {endpoint.path}": endpoint.service_time.mean_ms
+        for endpoint in application.services[name].endpoints
+    }
+    times = {class_id: ms for class_id, ms in sorted(times.items()) if class_id in by_class}
+    total = sum(by_class[class_id] for class_id in times)
+    shares = {class_id: by_class[class_id] / total for class_id in times}
+    first = next(iter(times.values()))
+    mean_s = sum(shares[class_id] * ms for class_id, ms in times.items()) / 1000
+    curves = {
+        class_id: curve(loads, np.array([mean[class_id] for mean in means]), seconds) for class_id in times
+    }
+    weights = {class_id: ms / first for class_id, ms in times.items()}
+    return KnownService(application.services[name].workers / mean_s, shares, weights, curves)
+
+
+def curve(u: np.ndarray, latency: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
+    """a, b of the curve nearest to exact means (n,) at these utilisations, each as certain as so many seconds of a
+    queue are: relative to the latency, less by 1 / (1 - u), more by the root of the time."""
+    stretch = 1 / (1 - u)
+    weight = np.sqrt(seconds) / (latency * stretch)
+    design = np.stack([stretch, np.ones_like(u)], axis=1)
+    a, b = np.linalg.lstsq(design * weight[:, None], latency * weight, rcond=None)[0]
+    return float(a), float(b)
+
+
+def _ratios(application: Application) -> Iterator[tuple[tuple[str, str], float]]:
+    for name, service in application.services.items():
+        for endpoint in service.endpoints:
+            found: dict[str, float] = defaultdict(float)
+            for call in (call for stage in endpoint.calls for call in stage):
+                found[f"{call.service} {call.method} {call.path}"] += calls_per_request(call)
+            for class_id, times in found.items():
+                yield (f"{name} {endpoint.method} {endpoint.path}", class_id), times
+
+
+def rates(application: Application, requests: list[Request]) -> dict[str, float]:
+    """Requests of every class for one request at the entry."""
+    found: dict[str, float] = defaultdict(float)
+
+    def add(service: str, method: str, path: str, rate: float) -> None:
+        found[f"{service} {method} {path}"] += rate
+        endpoint = endpoint_of(application, service, method, path)
+        for call in (call for stage in endpoint.calls for call in stage):
+            add(call.service, call.method, call.path, rate * calls_per_request(call))
+
+    total = sum(request.share for request in requests)
+    for request in requests:
+        add(request.service, request.method, request.path, request.share / total)
+    return dict(found)
+
+
+def calls_per_request(call: Call) -> float:
+    return float(call.count or 1) if call.probability is None else call.probability
+
+
+def utilisation(application: Application, service: str, by_class: Mapping[str, float], rps: float) -> float:
+    """Share of a service's workers that are busy when the entry gets `rps`."""
+    work = sum(
+        by_class.get(f"{service} {endpoint.method} {endpoint.path}", 0.0)
+        * endpoint.service_time.mean_ms
+        / 1000
+        for endpoint in application.services[service].endpoints
+    )
+    return rps * work / application.services[service].workers

@@ -1,0 +1,182 @@
+"""Open-loop load at every cluster's entry, by vegeta, one process per cluster.
+
+Open loop: requests are sent at their times whatever became of the earlier ones, so a slow system
+is not spared load (no coordinated omission). What could not be sent is an error, not an omission."""
+
+import math
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from spillway_lab.load import samples as sampling
+from spillway_lab.load.samples import Samples
+from spillway_lab.scenario.errors import LoadError
+
+_MARGIN_S = 10.0  # for vegeta itself to start and to write its results
+_REPORT_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Load at one cluster: a constant rate for a time."""
+
+    cluster: str
+    targets: list[str]  # see targets.targets
+    rps: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Given to the caller about once a second while load runs."""
+
+    elapsed_s: float
+    total_s: float
+
+
+@dataclass(frozen=True)
+class Generator:
+    """How to run vegeta."""
+
+    folder: Path  # results and targets are kept here
+    vegeta: str = "vegeta"
+    timeout_s: float = 10.0  # of one request, client's side
+    sent_at_least: float = 0.98  # of what was asked; vegeta drops what it has no time for at the end
+
+
+def run(
+    attacks: list[Attack],
+    generator: Generator,
+    name: str,
+    warm_up_s: float = 0.0,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> dict[str, Samples]:
+    """Runs all attacks at once and returns what each cluster's client saw after the warm-up.
+
+    Takes the longest attack plus at most the request timeout and a few seconds. Clusters with rate
+    0 are left out. Raises LoadError when vegeta fails, hangs, or sent less than asked. Whatever
+    on_progress raises stops the load and is passed on.
+    """
+    generator.folder.mkdir(parents=True, exist_ok=True)
+    attacks = [attack for attack in attacks if attack.rps > 0]
+    if empty := [attack.cluster for attack in attacks if not attack.targets]:
+        raise LoadError(f"no targets for {', '.join(empty)}: the entry service has no pod there")
+    if not attacks:
+        return {}
+    with _processes(attacks, generator, name) as processes:
+        total = max(attack.seconds for attack in attacks)
+        _wait(processes, total, total + generator.timeout_s + _MARGIN_S, on_progress)
+    found = {}
+    for attack in attacks:
+        with _decoded(generator, _file(generator, name, attack, "bin")) as lines:
+            samples = sampling.parse(lines, attack.cluster)
+        _check_sent(attack, samples, generator.sent_at_least)
+        found[attack.cluster] = sampling.without_warm_up(samples, warm_up_s)
+    return found
+
+
+def command(attack: Attack, generator: Generator, targets: Path, results: Path) -> list[str]:
+    """vegeta's command line. Bodies are read but not kept."""
+    # Enough workers for every request to run into its timeout; a lower bound would close the loop.
+    workers = math.ceil(attack.rps * generator.timeout_s * 1.2) + 10
+    return [
+        generator.vegeta,
+        "attack",
+        "-format=json",
+        f"-targets={targets}",
+        f"-output={results}",
+        f"-name={attack.cluster}",
+        f"-rate={_rate(attack.rps)}",
+        f"-duration={attack.seconds}s",
+        f"-timeout={generator.timeout_s}s",
+        f"-max-workers={workers}",
+        "-max-body=0",
+        "-redirects=-1",
+    ]
+
+
+def _rate(rps: float) -> str:
+    """vegeta takes whole requests per time unit."""
+    return f"{round(rps)}/1s" if float(rps).is_integer() else f"{round(rps * 60)}/1m"
+
+
+def _file(generator: Generator, name: str, attack: Attack, kind: str) -> Path:
+    return generator.folder / f"{name}-{attack.cluster}.{kind}"
+
+
+@contextmanager
+def _processes(
+    attacks: list[Attack], generator: Generator, name: str
+) -> Iterator[Mapping[str, subprocess.Popen]]:
+    """One vegeta per attack; killed when the block ends early."""
+    processes: dict[str, subprocess.Popen] = {}
+    try:
+        for attack in attacks:
+            targets = _file(generator, name, attack, "targets")
+            targets.write_text("\n".join(attack.targets) + "\n")
+            arguments = command(attack, generator, targets, _file(generator, name, attack, "bin"))
+            processes[attack.cluster] = _start(arguments, stderr=subprocess.PIPE)
+        yield processes
+    finally:
+        for process in processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def _wait(processes: Mapping[str, subprocess.Popen], total: float, limit: float, on_progress) -> None:
+    started = reported = time.monotonic()
+    while running := [cluster for cluster, process in processes.items() if process.poll() is None]:
+        now = time.monotonic()
+        if now - started > limit:
+            raise LoadError(f"vegeta for {', '.join(running)} still runs after {limit:.0f} s")
+        if now - reported >= _REPORT_EVERY_S:
+            reported = now
+            on_progress(Progress(min(now - started, total), total))
+        time.sleep(0.05)
+    for cluster, process in processes.items():
+        if process.returncode != 0:
+            raise LoadError(f"vegeta for {cluster} ended with {process.returncode}: {_tail(process)}")
+    on_progress(Progress(total, total))
+
+
+@contextmanager
+def _decoded(generator: Generator, results: Path) -> Iterator[Iterator[bytes]]:
+    """JSON lines of a result file, as vegeta decodes it."""
+    process = _start(
+        [generator.vegeta, "encode", "--to=json", str(results)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield process.stdout
+        if process.wait(timeout=_MARGIN_S) != 0:
+            raise LoadError(f"vegeta encode {results}: {_tail(process)}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def _check_sent(attack: Attack, samples: Samples, at_least: float) -> None:
+    """A result with less load than asked would flatter."""
+    asked = attack.rps * attack.seconds
+    if len(samples) < at_least * asked - 1:
+        raise LoadError(
+            f"vegeta for {attack.cluster} sent {len(samples)} of {asked:.0f} requests; "
+            f"at least {at_least:.0%} is needed: the machine is too busy, or the rate too high for it"
+        )
+
+
+def _start(arguments: list[str], **pipes: int) -> subprocess.Popen:
+    try:
+        return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, **pipes)
+    except OSError as error:
+        raise LoadError(f"{arguments[0]}: cannot be started: {error}") from error
+
+
+def _tail(process: subprocess.Popen) -> str:
+    return (process.stderr.read() if process.stderr else b"").decode(errors="replace").strip()[-500:]

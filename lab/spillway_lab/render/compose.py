@@ -1,0 +1,60 @@
+"""The lab's part of the process-compose project; it is merged with the stack's other files."""
+
+import shlex
+
+from spillway_lab.render.pods import HOST, Plan, Pod
+from spillway_lab.render.surroundings import Surroundings
+
+
+def compose(layout: Plan, environments: dict[str, dict[str, str]], around: Surroundings) -> dict:
+    """Two processes a pod, the emulator and its Envoy, and the keeper of the WAN's delays."""
+    processes = {}
+    for pod in layout.pods:
+        processes[pod.name] = _emulator(pod, environments[pod.name], around)
+        processes[f"{pod.name}-envoy"] = _envoy(pod, around)
+    processes["wan"] = _wan(layout.wan_health_port, around)
+    return {"version": "0.5", "processes": processes}
+
+
+def _emulator(pod: Pod, environment: dict[str, str], around: Surroundings) -> dict:
+    command = [around.emulator]
+    return _process(pod.name, command, around, pod.health_port, "/healthz") | {
+        "environment": [_escape(f"{key}={value}") for key, value in environment.items()]
+    }
+
+
+def _envoy(pod: Pod, around: Surroundings) -> dict:
+    # One worker: pods are small and many. Hot restart is off because copies on one machine would
+    # share its base id.
+    bootstrap = str(around.out / "envoy" / f"{pod.name}.yaml")
+    command = [around.envoy, "-c", bootstrap, "--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
+    return _process(f"{pod.name}-envoy", command, around, pod.admin_port, "/ready")
+
+
+def _wan(health_port: int, around: Surroundings) -> dict:
+    command = [around.python, "-m", "spillway_lab", "wan", "--plan", str(around.out / "wan.json")]
+    command += ["--toxiproxy", around.toxiproxy]
+    return _process("wan", command, around, health_port, "/healthz") | {
+        "environment": [f"SPILLWAY_HEALTH_LISTEN={HOST}:{health_port}"]
+    }
+
+
+def _process(name: str, command: list[str], around: Surroundings, port: int, path: str) -> dict:
+    return {
+        # exec: signals reach the program, not a shell around it.
+        "command": _escape("exec " + shlex.join(command)),
+        "readiness_probe": {
+            "http_get": {"host": HOST, "port": str(port), "path": path},
+            "period_seconds": 1,
+            "failure_threshold": 60,
+        },
+        # Only a configuration error (64) would repeat; the delay keeps that from spinning.
+        "availability": {"restart": "on_failure", "backoff_seconds": 1},
+        "shutdown": {"signal": 15, "timeout_seconds": 10},
+        "log_location": _escape(str(around.out / "log" / f"{name}.log")),
+    }
+
+
+def _escape(text: str) -> str:
+    """process-compose expands $NAME everywhere in its files; $$ is a dollar."""
+    return text.replace("$", "$$")

@@ -1,0 +1,119 @@
+"""Which pods a scenario has and which port everything in it listens on. Pure: scenario -> plan."""
+
+from dataclasses import dataclass
+
+from spillway_lab.scenario.errors import InvalidInput
+from spillway_lab.scenario.scenario import Scenario
+
+HOST = "127.0.0.1"
+# A cluster's pods keep their ports when another port is added to a pod.
+_PER_POD = 8
+_WAN_HEALTH = 0
+_FIRST_POD = 4
+_FIRST_HOST = 100
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One emulator and its Envoy; ports of 127.0.0.1."""
+
+    cluster: str
+    service: str
+    index: int  # among the pods of its service in its cluster
+    place: int  # among all pods
+    app_port: int
+    health_port: int
+    inbound_port: int
+    outbound_port: int
+    admin_port: int
+    edge: bool  # users call it, and not only other pods
+
+    @property
+    def name(self) -> str:
+        return f"{self.cluster}-{self.service}-{self.index}"
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where the lab's parts listen and are reached: all on this machine, or each in a container.
+
+    Envoy takes other Envoys' addresses from EDS, which has to be numbers: in containers they are
+    counted up from a prefix in the order of the pods, Toxiproxy first."""
+
+    listen: str
+    prefix: str | None = None  # of container addresses, e.g. "172.30.0."; None: everything is on HOST
+
+    def toxiproxy(self) -> str:
+        return f"{self.prefix}{_FIRST_HOST}" if self.prefix else HOST
+
+    def envoy(self, pod: Pod) -> str:
+        return f"{self.prefix}{_FIRST_HOST + 1 + pod.place}" if self.prefix else HOST
+
+    def emulator(self, pod: Pod) -> str:
+        return pod.name if self.prefix else HOST
+
+
+LOCAL = Network(listen=HOST)
+# docker-compose.yml gives its containers these addresses.
+COMPOSE = Network(listen="0.0.0.0", prefix="172.30.0.")
+
+
+@dataclass(frozen=True)
+class WanProxy:
+    """The way from one cluster to one pod of another: a Toxiproxy listener with half the round trip
+    of delay each way. One per source cluster, so that bytes are counted per pair of clusters."""
+
+    source_cluster: str
+    destination_cluster: str
+    pod: Pod
+    listen_port: int
+    rtt_ms: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.source_cluster}-to-{self.pod.name}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that listens in the lab, from one port base on."""
+
+    pods: list[Pod]
+    wan: list[WanProxy]
+    wan_health_port: int
+    ports_used: int
+
+    def entry_ports(self, service: str, cluster: str) -> list[int]:
+        """Inbound ports of a service's pods in a cluster, where users' requests enter."""
+        return [pod.inbound_port for pod in self.pods if (pod.service, pod.cluster) == (service, cluster)]
+
+
+def plan(scenario: Scenario, port_base: int) -> Plan:
+    """Ports are port_base + a fixed offset each: the same scenario and base, the same ports.
+
+    Raises InvalidInput when they do not fit between 1024 and 65535.
+    """
+    pods: list[Pod] = []
+    edges = {request.service for request in scenario.document.requests}
+    for cluster in scenario.clusters:
+        for service, placements in scenario.document.placement.items():
+            for index in range(placements[cluster].pods if cluster in placements else 0):
+                first = port_base + _FIRST_POD + _PER_POD * len(pods)
+                pods.append(
+                    Pod(cluster, service, index, len(pods), *range(first, first + 5), service in edges)
+                )
+    next_port = port_base + _FIRST_POD + _PER_POD * len(pods)
+    wan: list[WanProxy] = []
+    for link in scenario.links():
+        for pod in (pod for pod in pods if pod.cluster == link.destination_cluster):
+            wan.append(
+                WanProxy(
+                    link.source_cluster, link.destination_cluster, pod, next_port + len(wan), link.rtt_ms
+                )
+            )
+    used = next_port + len(wan) - port_base
+    if port_base < 1024 or port_base + used > 65536:
+        raise InvalidInput(
+            [f"--port-base: {port_base}; {used} ports are needed, so allowed: 1024 to {65536 - used}"]
+        )
+    return Plan(pods, wan, port_base + _WAN_HEALTH, used)

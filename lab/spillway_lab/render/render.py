@@ -1,0 +1,175 @@
+"""Scenario -> the files that the stack runs on. Pure: nothing here reads or writes.
+
+topology.yaml              optimizer, publisher, streams
+endpoints-<cluster>.yaml   that cluster's relay
+application-<cluster>.yaml that cluster's emulators
+toxiproxy.json             toxiproxy-server -config
+wan.json                   `python -m spillway_lab wan`: the delays, which the file above cannot carry
+pods.yaml                  every pod with its ports and environment, for people and tools
+envoy/                     each pod's Envoy (see bootstrap)
+nats/                      NATS's configuration (see bus)
+lab.process-compose.yaml   the supervisor's part of the lab
+
+Certificates are not among them: `identities` says which ones the run needs.
+"""
+
+import json
+from dataclasses import asdict
+
+import yaml
+from google.protobuf import json_format
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import topology as topologies
+
+from spillway_lab.keys import certificates, keystore
+from spillway_lab.keys.certificates import Identity
+from spillway_lab.render import bootstrap, bus
+from spillway_lab.render.compose import compose
+from spillway_lab.render.pods import LOCAL, Network, Plan, Pod, plan
+from spillway_lab.render.surroundings import Surroundings, each, split
+from spillway_lab.scenario import application as applications
+from spillway_lab.scenario.errors import InvalidInput
+from spillway_lab.scenario.scenario import Scenario
+
+
+def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str, str]:
+    """File name -> content. Raises InvalidInput for what does not fit the contracts."""
+    _check_addresses(scenario, around)
+    layout = plan(scenario, port_base)
+    files = {"topology.yaml": _yaml(topology(scenario))}
+    for cluster in scenario.clusters:
+        files[f"endpoints-{cluster}.yaml"] = _yaml(endpoints(layout, cluster, around.network))
+        files[f"application-{cluster}.yaml"] = applications.to_yaml(scenario.application_of(cluster))
+    files["toxiproxy.json"] = _json(proxies(layout, around.network))
+    files["wan.json"] = _json(wan(layout, around.network))
+    environments = {pod.name: environment(scenario, pod, around) for pod in layout.pods}
+    files["pods.yaml"] = _yaml(
+        [asdict(pod) | {"name": pod.name, "env": environments[pod.name]} for pod in layout.pods]
+    )
+    for pod in layout.pods:
+        index = scenario.clusters.index(pod.cluster)
+        files |= bootstrap.files(pod, around.xds[index], around.otlp[index], around)
+    files |= bus.configuration(scenario.clusters, around.templates)
+    files["lab.process-compose.yaml"] = _yaml(compose(layout, environments, around))
+    return files
+
+
+def identities(scenario: Scenario, port_base: int, around: Surroundings) -> list[Identity]:
+    """Who needs a certificate: every relay and collector, under the host that Envoys know it by, and every pod."""
+    servers = [
+        of(cluster, tuple(dict.fromkeys(split(address)[0] for address in each(addresses))))
+        for of, lists in ((certificates.relay, around.xds), (certificates.collector, around.otlp))
+        for cluster, addresses in zip(scenario.clusters, lists, strict=True)
+    ]
+    pods = plan(scenario, port_base).pods
+    return servers + [certificates.pod(pod.name, pod.cluster, pod.service) for pod in pods]
+
+
+def topology(scenario: Scenario) -> dict:
+    """spillway.v1.Topology as a document, checked against the contract."""
+    document = {
+        "clusters": [{"name": name, "region": c.region} for name, c in scenario.document.clusters.items()],
+        "links": [link.model_dump(exclude={"both_ways"}) for link in scenario.links()],
+        "services": [
+            {
+                "name": service,
+                "placements": [
+                    {"cluster": cluster, "threshold_rps": placement.threshold_rps}
+                    for cluster, placement in placements.items()
+                ],
+            }
+            for service, placements in scenario.document.placement.items()
+        ],
+        "usd_per_ms_per_million_requests": scenario.document.usd_per_ms_per_million_requests,
+    }
+    if problems := topologies.check(json_format.ParseDict(document, Topology())):
+        raise InvalidInput([f"scenario {scenario.name}: {problem}" for problem in problems])
+    return document
+
+
+def endpoints(layout: Plan, cluster: str, network: Network = LOCAL) -> dict:
+    """spillway.v1.Endpoints as seen from a cluster: its own pods directly, others over the WAN.
+    Clusters without a link from here are not listed."""
+    services: dict[tuple[str, str], list[str]] = {}
+    for pod in layout.pods:
+        if pod.cluster == cluster:
+            services.setdefault((pod.service, pod.cluster), []).append(
+                f"{network.envoy(pod)}:{pod.inbound_port}"
+            )
+    for proxy in layout.wan:
+        if proxy.source_cluster == cluster:
+            key = (proxy.pod.service, proxy.destination_cluster)
+            services.setdefault(key, []).append(f"{network.toxiproxy()}:{proxy.listen_port}")
+    rows = [{"service": s, "cluster": c, "addresses": addresses} for (s, c), addresses in services.items()]
+    return {"cluster": cluster, "services": rows}
+
+
+def proxies(layout: Plan, network: Network = LOCAL) -> list[dict]:
+    """Toxiproxy's configuration file."""
+    return [
+        {
+            "name": proxy.name,
+            "listen": f"{network.listen}:{proxy.listen_port}",
+            "upstream": f"{network.envoy(proxy.pod)}:{proxy.pod.inbound_port}",
+            "enabled": True,
+        }
+        for proxy in layout.wan
+    ]
+
+
+def wan(layout: Plan, network: Network = LOCAL) -> list[dict]:
+    """What `spillway_lab.stack.wan` needs of each proxy: its delay."""
+    return [
+        proxy
+        | {
+            "source_cluster": way.source_cluster,
+            "destination_cluster": way.destination_cluster,
+            "rtt_ms": way.rtt_ms,
+        }
+        for proxy, way in zip(proxies(layout, network), layout.wan, strict=True)
+    ]
+
+
+def environment(scenario: Scenario, pod: Pod, around: Surroundings) -> dict[str, str]:
+    """The emulator's environment."""
+    index = scenario.clusters.index(pod.cluster)
+    tls = around.tls_folder(pod.name)
+    return {
+        "SPILLWAY_CLUSTER": pod.cluster,
+        "SPILLWAY_SERVICE": pod.service,
+        "SPILLWAY_POD": pod.name,
+        "SPILLWAY_OUTBOUND": f"{around.network.envoy(pod)}:{pod.outbound_port}",
+        "SPILLWAY_COLLECTOR": around.otlp[index],
+        "SPILLWAY_COLLECTOR_CA": str(tls / keystore.TRUST),
+        "SPILLWAY_COLLECTOR_CERT": str(tls / keystore.CERTIFICATE),
+        "SPILLWAY_COLLECTOR_KEY": str(tls / keystore.KEY),
+        "SPILLWAY_HEALTH_LISTEN": f"{around.network.listen}:{pod.health_port}",
+        "LAB_APPLICATION": str(around.out / f"application-{pod.cluster}.yaml"),
+        "LAB_LISTEN": f"{around.network.listen}:{pod.app_port}",
+    }
+
+
+def _check_addresses(scenario: Scenario, around: Surroundings) -> None:
+    problems = []
+    for key, addresses in (("xds", around.xds), ("otlp", around.otlp)):
+        if len(addresses) != len(scenario.clusters):
+            problems.append(
+                f"{key}: {len(addresses)} addresses; allowed: one for each of "
+                f"{', '.join(scenario.clusters)}, in order"
+            )
+    for key, address in [("xds", a) for x in around.xds for a in each(x)] + [
+        ("otlp", a) for a in around.otlp
+    ]:
+        host, port = split(address)
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            problems.append(f"{key}: {address!r}; allowed: host:port")
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _yaml(document: object) -> str:
+    return yaml.safe_dump(document, sort_keys=False, width=110)
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, indent=2) + "\n"

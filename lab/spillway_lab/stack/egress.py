@@ -1,0 +1,84 @@
+"""What crosses between clusters, in bytes and money, from the counters of the pods' Envoys.
+
+Toxiproxy, which everything between clusters goes through, counts a connection's bytes only when it
+closes, and Envoy keeps connections open. Envoy's own connection counters are not our telemetry
+either. What an Envoy sends elsewhere because a destination is dead counts for that destination.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import httpx
+from spillway_contracts import names
+
+from spillway_lab.render.pods import HOST, Pod
+from spillway_lab.scenario.errors import LabError
+from spillway_lab.scenario.scenario import Scenario
+from spillway_lab.stack import local_http
+
+_GB = 1e9  # clouds bill decimal gigabytes
+_SEPARATOR = re.escape(names.XDS_CLUSTER_SEPARATOR)
+_COUNTER = re.compile(
+    rf"cluster\.[^.]+?{_SEPARATOR}(?P<cluster>[^.|]+)(?:{_SEPARATOR}[^.]+)?\.upstream_cx_(?P<way>tx|rx)_bytes_total"
+)
+
+Pair = tuple[str, str]  # from, to: the direction of the bytes
+
+
+@dataclass(frozen=True)
+class Egress:
+    """What crossed between clusters in a time."""
+
+    bytes_by_pair: Mapping[Pair, float]
+    usd_per_hour: float
+
+
+def prices(scenario: Scenario) -> dict[Pair, float]:
+    """US dollars per GB by direction. Where a pair is linked one way only, its answers cost the same."""
+    given = {
+        (link.source_cluster, link.destination_cluster): link.egress_usd_per_gb for link in scenario.links()
+    }
+    return {pair[::-1]: price for pair, price in given.items()} | given
+
+
+def read(pods: Iterable[Pod]) -> dict[Pair, float]:
+    """Bytes that all pods' Envoys have exchanged with other clusters since they started.
+
+    Raises LabError when an Envoy's admin page is away."""
+    total: dict[Pair, float] = {}
+    for pod in pods:
+        url = f"http://{HOST}:{pod.admin_port}/stats?format=json&filter=upstream_cx_[tr]x_bytes_total"
+        try:
+            text = local_http.get(url).text
+        except httpx.HTTPError as error:
+            raise LabError(f"{pod.name}: Envoy's admin page at port {pod.admin_port}: {error}") from error
+        for pair, count in parse(text, pod.cluster).items():
+            total[pair] = total.get(pair, 0.0) + count
+    return total
+
+
+def parse(text: str, cluster: str) -> dict[Pair, float]:
+    """Bytes by direction from the stats of an Envoy in `cluster`; traffic inside it is left out."""
+    found: dict[Pair, float] = {}
+    for stat in json.loads(text)["stats"]:
+        counter = _COUNTER.fullmatch(stat.get("name", ""))
+        if counter is None or counter["cluster"] == cluster:
+            continue
+        pair = (cluster, counter["cluster"]) if counter["way"] == "tx" else (counter["cluster"], cluster)
+        found[pair] = found.get(pair, 0.0) + stat["value"]
+    return found
+
+
+def between(
+    before: Mapping[Pair, float], after: Mapping[Pair, float], price: Mapping[Pair, float], seconds: float
+) -> Egress:
+    """Bytes and cost between two readings, `seconds` apart. A counter that went down was restarted in
+    between: what it shows then is all that is known."""
+    grown = {
+        pair: now - before.get(pair, 0.0) if now >= before.get(pair, 0.0) else now
+        for pair, now in after.items()
+    }
+    usd = sum(count / _GB * price[pair] for pair, count in grown.items())
+    return Egress(grown, usd * 3600 / seconds)

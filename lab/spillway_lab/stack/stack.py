@@ -1,0 +1,216 @@
+"""A running copy of the local stack: ports, secrets, rendered files and the supervisor.
+
+run/<name>/  secrets.env, clickhouse-users.yaml (passwords) · tls/ (see keystore) · ruleset-keys.pem · log/ · data/ ·
+topology.yaml, endpoints-*.yaml, envoy/, nats/ … (see render)
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from spillway_lab.keys import accounts, certificates, signing
+from spillway_lab.keys.keystore import Keystore
+from spillway_lab.render import bus, files, pods, ports, templates
+from spillway_lab.render.pods import HOST, Plan
+from spillway_lab.render.render import Surroundings, identities, render
+from spillway_lab.scenario.errors import LabError
+from spillway_lab.scenario.scenario import Scenario
+from spillway_lab.stack.supervisor import Supervisor
+
+ROOT = Path(__file__).resolve().parents[3]
+HOME = ROOT / ".spillway"
+INFRA = ROOT / "infra"
+PORTS = INFRA / "ports.yaml"
+GUARDRAILS = ROOT / "lab" / "guardrails.yaml"
+
+
+def relays(cluster: str) -> dict[str, str]:
+    """The relays of a cluster by process, each with what the names of its ports in infra/ports.yaml begin with."""
+    return {f"relay-{cluster}": "", f"relay-{cluster}-2": "SECOND_"}
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Where a prepared copy is and how to reach its parts; it runs inside `running`."""
+
+    run: Path
+    environment: Mapping[str, str]  # of every process
+    cluster_ports: Mapping[str, Mapping[str, int]]
+    supervisor: Supervisor
+    lock: IO  # held as long as the copy exists
+
+    def redis_url(self, user: str) -> str:
+        return f"redis://{user}:{self._password(accounts.REDIS, user)}@{HOST}:{self.port('redis')}/0"
+
+    def clickhouse_url(self, user: str = "analyst") -> str:
+        password = self._password(accounts.CLICKHOUSE, user)
+        return f"clickhouse://{user}:{password}@{HOST}:{self.port('clickhouse')}/spillway"
+
+    def _password(self, server: str, user: str) -> str:
+        return self.environment[accounts.password_variable(server, user)]
+
+    def port(self, name: str) -> int:
+        return int(self.environment[ports.environment_name(name)])
+
+    def relays(self, cluster: str) -> dict[str, str]:
+        """URL of health, status and metrics of each of a cluster's relays, by process."""
+        own = self.cluster_ports[cluster]
+        return {
+            relay: f"http://{HOST}:{own[f'{prefix}RELAY_HEALTH_PORT']}"
+            for relay, prefix in relays(cluster).items()
+        }
+
+    def sender(self, cluster: str) -> Path:
+        """Folder (see keystore) of the certificate with which to send spans to a cluster's collector."""
+        return self.run / "tls" / certificates.sender(cluster).name
+
+    def nats_url(self, user: str) -> str:
+        password = self.environment[bus.password_variable(user)]
+        return f"nats://{user}:{password}@{HOST}:{self.port('nats')}"
+
+
+@dataclass(frozen=True)
+class LabStack(Stack):
+    """A stack with a scenario's pods."""
+
+    scenario: Scenario
+    plan: Plan
+
+    def addresses(self) -> dict[str, str]:
+        """What a person may want to reach, by name."""
+        found = {
+            name: f"{HOST}:{self.port(name)}"
+            for name in ("kafka", "nats", "redis", "clickhouse", "toxiproxy")
+        }
+        for cluster, own in self.cluster_ports.items():
+            found[f"collector-{cluster}"] = (
+                f"{HOST}:{own['OTLP_GRPC_PORT']} (OTLP gRPC, as tls/sender-{cluster})"
+            )
+            found |= {relay: f"{url}/status" for relay, url in self.relays(cluster).items()}
+        for pod in self.plan.pods:
+            admin = f"http://{HOST}:{pod.admin_port}"
+            found[pod.name] = f"http://{HOST}:{pod.inbound_port} (Envoy admin {admin})"
+        return found
+
+
+def prepare(scenario: Scenario, name: str, policy: str) -> LabStack:
+    """A fresh run folder for a scenario and its pods. Ports are free at the time of the call."""
+    bare = prepare_bare(scenario.clusters, name, policy)
+    lab_base = min(bare.port(port) for port in ports.declared(PORTS)["shared"]) + ports.LAB_OFFSET
+    around = _surroundings(scenario, bare)
+    files.write(bare.run, render(scenario, lab_base, around))
+    Keystore(around.tls_folder()).issue(identities(scenario, lab_base, around))
+    bare.supervisor.add(bare.run / "lab.process-compose.yaml")
+    return LabStack(**vars(bare), scenario=scenario, plan=pods.plan(scenario, lab_base))
+
+
+def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
+    """A fresh run folder for the stack without pods: its processes need a topology only where they route."""
+    run = HOME / "run" / name
+    lock = _locked(run.with_suffix(".lock"))
+    shutil.rmtree(run, ignore_errors=True)
+    own_data = [f"collector-{cluster}" for cluster in clusters]
+    own_data += [relay for cluster in clusters for relay in relays(cluster)]
+    for folder in ("log", "envoy", "data", *(f"data/{name}" for name in ("kafka", "nats", *own_data))):
+        (run / folder).mkdir(parents=True)
+    shared, per_cluster = ports.assign(ports.free_base(), clusters, ports.declared(PORTS))
+    rendered = {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()}
+    files.write(run, rendered | bus.configuration(clusters, templates.read(INFRA)))
+    Keystore(run / "tls").issue(
+        identity
+        for cluster in clusters
+        for identity in (
+            certificates.relay(cluster, (HOST,)),
+            certificates.collector(cluster, (HOST,)),
+            certificates.sender(cluster),
+        )
+    )
+    signing.issue(run / "tls" / signing.OWNER, run / signing.PUBLIC_KEYS)
+    environment = _environment(run, clusters, shared, policy)
+    _private(run / "clickhouse-users.yaml", accounts.clickhouse_users(INFRA, environment))
+    compose = [
+        INFRA / "local/process-compose.yaml",
+        *(run / f"cluster-{cluster}.yaml" for cluster in clusters),
+    ]
+    return Stack(run, environment, per_cluster, Supervisor(run, compose, environment, ROOT), lock)
+
+
+@contextmanager
+def running(stack: Stack, only: list[str] | None = None) -> Iterator[None]:
+    """Starts the stack (or only some processes and what they depend on); stops all of it at the end."""
+    try:
+        stack.supervisor.start(only or [])
+        yield
+    finally:
+        stack.supervisor.stop()
+
+
+def _locked(path: Path) -> IO:
+    """One stack per name at a time: the second would remove the first one's files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LabError(
+            f"a stack named {path.stem!r} runs already in this checkout; give this one another --name"
+        ) from None
+    return lock
+
+
+def _surroundings(scenario: Scenario, bare: Stack) -> Surroundings:
+    own = bare.cluster_ports
+    return Surroundings(
+        xds=[
+            "+".join(f"{HOST}:{own[cluster][f'{port}XDS_PORT']}" for port in relays(cluster).values())
+            for cluster in scenario.clusters
+        ],
+        otlp=[f"{HOST}:{own[cluster]['OTLP_GRPC_PORT']}" for cluster in scenario.clusters],
+        toxiproxy=f"{HOST}:{bare.port('toxiproxy')}",
+        templates=templates.read(INFRA),
+        filter_wasm=HOME / "wasm/spillway_filter.wasm",
+        out=bare.run,
+    )
+
+
+def _cluster(cluster: str, own: Mapping[str, int]) -> str:
+    user = bus.relay_user(cluster)
+    values = {"CLUSTER": cluster, "NATS_USER": user, "NATS_PASSWORD": bus.password_variable(user)}
+    return templates.AtTemplate((INFRA / "local/cluster.yaml").read_text()).substitute(values, **own)
+
+
+def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], policy: str) -> dict[str, str]:
+    wanted = (*accounts.variables(INFRA), *map(bus.password_variable, bus.users(clusters)))
+    # A letter first: NATS would read a password of digits alone as a number.
+    made = {name: f"s{secrets.token_hex(16)}" for name in wanted}
+    _private(run / "secrets.env", "".join(f"{name}={value}\n" for name, value in made.items()))
+    path = os.pathsep.join([str(HOME / "bin"), str(HOME / "venv/bin"), os.environ["PATH"]])
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")},
+        **{name: str(port) for name, port in shared.items()},
+        **made,
+        "PATH": path,
+        "PYTHONUNBUFFERED": "1",
+        # numpy's and the engine's threads would only fight over the machine.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "SPILLWAY_HOME": str(HOME),
+        "SPILLWAY_RUN": str(run),
+        "SPILLWAY_POLICY": policy,
+        "SPILLWAY_TOPOLOGY": str(run / "topology.yaml"),
+        "SPILLWAY_GUARDRAILS": os.environ.get("SPILLWAY_GUARDRAILS", str(GUARDRAILS)),
+        "SPILLWAY_XDS_IDENTITY": certificates.SERVICE_PATTERN,
+        "SPILLWAY_CLUSTERS": ",".join(clusters),
+        "SPILLWAY_KAFKA": f"{HOST}:{shared['KAFKA_PORT']}",
+    }
+
+
+def _private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
