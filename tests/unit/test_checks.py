@@ -83,3 +83,54 @@ def test_stale_constants_are_found(tmp_path):
     result = subprocess.run([*command, "--check"], capture_output=True, text=True)
     assert result.returncode == 1
     assert "stale: contracts/python/spillway_contracts/names.py" in result.stderr
+
+
+@pytest.fixture
+def box(repository) -> Path:
+    """A box of one package with two rooms that keep to their order."""
+    write(repository, "tools/rooms.toml", '[spillway_box]\nrooms = ["low", "high"]\n')
+    for package in ("", "low/", "high/"):
+        write(repository, f"box/spillway_box/{package}__init__.py", '"""What lives here."""\n')
+    write(repository, "box/spillway_box/low/a.py", "A = 1\n")
+    write(repository, "box/spillway_box/high/b.py", "from spillway_box.low import a\n")
+    return repository
+
+
+def test_rooms_that_keep_to_their_order_pass(box):
+    assert tool("rooms.py", box).returncode == 0, tool("rooms.py", box).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "low/c.py",
+            "import os\nfrom spillway_box.high import b\n",
+            "box/spillway_box/low/c.py:2: room 'low' imports 'high', which stands after it",
+        ),
+        (
+            "low/c.py",
+            "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import spillway_box.high.b\n",
+            "box/spillway_box/low/c.py:4: room 'low' imports 'high'",
+        ),
+        ("low/a.py", "from spillway_box.low.d import D\n", "modules import one another: low."),
+        ("high/__init__.py", "", "box/spillway_box/high/__init__.py: has no docstring"),
+        ("new/__init__.py", '"""New."""\n', "'new' is no room of spillway_box"),
+        ("loose.py", "L = 1\n", "'loose' is no room of spillway_box"),
+    ],
+)
+def test_what_breaks_the_order_of_rooms_is_named(box, name, content, said):
+    write(box, "box/spillway_box/low/d.py", "from spillway_box.low import a\n\nD = a\n")
+    write(box, f"box/spillway_box/{name}", content)
+    result = tool("rooms.py", box)
+    assert result.returncode == 1
+    assert said in result.stdout
+
+
+def test_a_room_that_is_gone_is_named(box):
+    write(box, "tools/rooms.toml", '[spillway_box]\nrooms = ["low", "high", "gone"]\n')
+    assert "spillway_box: there is no room 'gone'" in tool("rooms.py", box).stdout
+
+
+def test_this_repository_keeps_to_its_rooms():
+    assert tool("rooms.py", ROOT).returncode == 0, tool("rooms.py", ROOT).stdout

@@ -20,7 +20,6 @@ from spillway_publisher.bucket.values import Stored
 from spillway_publisher.clients.clickhouse import ClickHouse
 from spillway_publisher.clients.history import History
 from spillway_publisher.clients.hot_state import HotState
-from spillway_publisher.process import metrics
 from spillway_publisher.process.config import RunSettings
 from spillway_publisher.process.telemetry import Telemetry, log, serve_health
 from spillway_publisher.process.together import end, together
@@ -28,6 +27,7 @@ from spillway_publisher.rules import denials, slices
 from spillway_publisher.rules.checks import is_local_first
 from spillway_publisher.rules.known import Known
 from spillway_publisher.rules.presence import HANDOVER_S
+from spillway_publisher.service import metrics
 from spillway_publisher.service.proposals import Proposals
 from spillway_publisher.service.reports import Reports
 

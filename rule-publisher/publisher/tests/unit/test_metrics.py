@@ -7,8 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts.metrics import table
 from spillway_lab.testing import servers
-from spillway_publisher.process import metrics
 from spillway_publisher.process.telemetry import Telemetry, serve_health
+from spillway_publisher.service import metrics
 
 README = Path(__file__).parents[2] / "README.md"
 
