@@ -15,8 +15,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use spillway_spans::counters::Counters;
-use spillway_spans::names::Names;
-use spillway_spans::otlp::Decoder;
+use spillway_spans::decode::otlp::Decoder;
+use spillway_spans::memory::names::Names;
 
 const NOW_US: u64 = 1_700_000_000_000_000;
 const MESSAGES: u64 = 200;

@@ -17,9 +17,9 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use spillway_spans::counters::Counters;
+use spillway_spans::decode::otlp::Decoder;
 use spillway_spans::limits::Limits;
-use spillway_spans::names::Names;
-use spillway_spans::otlp::Decoder;
+use spillway_spans::memory::names::Names;
 use spillway_spans::partition::Partition;
 
 const START_MS: u64 = 1_700_000_000_000;

@@ -2,21 +2,21 @@
 
 use std::collections::VecDeque;
 
-use crate::arrivals::Hot;
-use crate::classes::{Classes, Rule};
-use crate::clock::{Clock, Reading};
-use crate::closed::{Closed, Tick, Writer};
-use crate::columns::Batch;
+use crate::classes::rules::{Classes, Rule};
 use crate::counters::Counters;
+use crate::decode::otlp::{Decoder, PayloadError, Rejected};
+use crate::decode::reading::ANOTHER_CLUSTER;
 use crate::limits::Limits;
-use crate::names::Names;
-use crate::otlp::{Decoder, PayloadError, Rejected};
-use crate::raw_spans::RawWriter;
-use crate::reading::ANOTHER_CLUSTER;
-use crate::rows::Rows;
+use crate::memory::names::Names;
+use crate::memory::texts::Texts;
+use crate::output::arrivals::Hot;
+use crate::output::closed::{Closed, Tick, Writer};
+use crate::output::columns::Batch;
+use crate::output::raw_spans::RawWriter;
+use crate::output::rows::Rows;
 use crate::span::Span;
-use crate::texts::Texts;
-use crate::window::{Due, Tools, Window};
+use crate::trace::clock::{Clock, Reading};
+use crate::trace::window::{Due, Tools, Window};
 
 #[derive(Debug)]
 pub struct Partition {

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::names::{Names, Sym};
-use crate::texts::Texts;
+use crate::memory::names::{Names, Sym};
+use crate::memory::texts::Texts;
 
 /// What a span is of: a request served, a request made, or work between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,7 +5,7 @@ mod log;
 use std::collections::BTreeMap;
 
 use log::worker;
-use spillway_spans::names::{Names, Sym};
+use spillway_spans::memory::names::{Names, Sym};
 use spillway_spans::partition::Partition;
 use spillway_spans::span::{Kind, Span};
 

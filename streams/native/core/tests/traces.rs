@@ -3,9 +3,9 @@
 mod log;
 
 use log::worker;
-use spillway_spans::classes::{Rule, RuleKind};
-use spillway_spans::closed::Closed;
-use spillway_spans::names::Names;
+use spillway_spans::classes::rules::{Rule, RuleKind};
+use spillway_spans::memory::names::Names;
+use spillway_spans::output::closed::Closed;
 use spillway_spans::partition::Partition;
 use spillway_spans::span::{Kind::Client, Kind::Internal, Kind::Server, Span};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ fn closed_by(mut worker: Partition, fill: impl FnOnce(&mut Names) -> Vec<Span>) 
 }
 
 /// Of each row the columns asked for, by span id.
-fn table(batch: &spillway_spans::columns::Batch, columns: &[&str]) -> BTreeMap<String, Vec<String>> {
+fn table(batch: &spillway_spans::output::columns::Batch, columns: &[&str]) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
     for row in log::rows(batch) {
         let id = u64::from_str_radix(&row["span_id"], 16).expect("hex").to_be_bytes();

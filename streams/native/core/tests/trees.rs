@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use log::Message;
 use proptest::prelude::*;
 use spillway_spans::limits::Limits;
-use spillway_spans::names::{Names, Sym};
+use spillway_spans::memory::names::{Names, Sym};
 use spillway_spans::partition::Partition;
 use spillway_spans::span::{Kind, Span};
 

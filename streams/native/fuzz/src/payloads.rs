@@ -6,12 +6,12 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as Wire};
 use prost::Message;
-use spillway_spans::class_id::is_class_id;
+use spillway_spans::classes::class_id::is_class_id;
 use spillway_spans::counters::Counters;
-use spillway_spans::keys::KEYS;
-use spillway_spans::names::Names;
-use spillway_spans::otlp::{Decoder, PayloadError, Rejected};
-use spillway_spans::sampling::MAX_COUNT;
+use spillway_spans::decode::keys::KEYS;
+use spillway_spans::memory::names::Names;
+use spillway_spans::decode::otlp::{Decoder, PayloadError, Rejected};
+use spillway_spans::decode::sampling::MAX_COUNT;
 use spillway_spans::span::{Kind, Span};
 
 const NOW_US: i64 = 1_700_000_100_000_000;

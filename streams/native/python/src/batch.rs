@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use pyo3::exceptions::{PyBufferError, PyKeyError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use spillway_spans::columns::{self, Column};
+use spillway_spans::output::columns::{self, Column};
 
 /// Read-only bytes of one column; numpy.frombuffer and pyarrow.py_buffer read it where it is.
 #[pyclass(frozen)]

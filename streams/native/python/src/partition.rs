@@ -8,9 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use spillway_spans::classes::{Rule, RuleKind};
-use spillway_spans::closed;
+use spillway_spans::classes::rules::{Rule, RuleKind};
 use spillway_spans::limits::Limits;
+use spillway_spans::output::closed;
 use spillway_spans::partition;
 
 use crate::PayloadError;

@@ -96,7 +96,7 @@ fn garbage_is_an_error() {
     payload.extend_from_slice(&[0x0a, 0x50]);
     let (mut names, mut counters) = Default::default();
     let mut spans = decode_one(valid()).spans;
-    let mut decoder = spillway_spans::otlp::Decoder::default();
+    let mut decoder = spillway_spans::decode::otlp::Decoder::default();
     decoder.decode(&payload, NOW_US, None, &mut names, &mut spans, &mut counters).unwrap_err();
     assert_eq!(spans.len(), 1);
 }

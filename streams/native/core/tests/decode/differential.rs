@@ -7,7 +7,7 @@ use opentelemetry_proto::tonic::trace::v1::Status;
 use proptest::prelude::*;
 use proptest::sample::select;
 use prost::Message;
-use spillway_spans::keys::KEYS;
+use spillway_spans::decode::keys::KEYS;
 use spillway_spans::span::Kind;
 
 use crate::payload::*;
@@ -229,7 +229,7 @@ fn check(wire: &Wire, resource: &[KeyValue]) -> Result<(), TestCaseError> {
 }
 
 fn is_service(name: &str) -> bool {
-    spillway_spans::class_id::is_class_id(&format!("{name} GET /"))
+    spillway_spans::classes::class_id::is_class_id(&format!("{name} GET /"))
 }
 
 proptest! {
@@ -285,7 +285,7 @@ fn agree(payload: &[u8]) -> Result<(), TestCaseError> {
 /// parts, fields that nobody knows.
 #[test]
 fn unusual_encodings_say_the_same() {
-    use spillway_spans::wire::put_bytes;
+    use spillway_spans::decode::wire::put_bytes;
     let field = |number: u32, bytes: &[u8]| {
         let mut out = Vec::new();
         put_bytes(number, bytes, &mut out);

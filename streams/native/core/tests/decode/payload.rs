@@ -8,8 +8,8 @@ pub use opentelemetry_proto::tonic::trace::v1::Span as Wire;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans};
 use prost::Message;
 use spillway_spans::counters::Counters;
-use spillway_spans::names::{Names, Sym};
-use spillway_spans::otlp::{Decoder, PayloadError, Rejected};
+use spillway_spans::decode::otlp::{Decoder, PayloadError, Rejected};
+use spillway_spans::memory::names::{Names, Sym};
 use spillway_spans::span::Span;
 
 pub const NOW_US: i64 = 1_700_000_100_000_000;

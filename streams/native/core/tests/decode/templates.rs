@@ -1,8 +1,8 @@
 //! Path templates and class ids.
 
 use proptest::prelude::*;
-use spillway_spans::class_id::is_class_id;
-use spillway_spans::template::{MAX_VARIABLES, OTHER, is_identifier, path_template, route_template};
+use spillway_spans::classes::class_id::is_class_id;
+use spillway_spans::classes::template::{MAX_VARIABLES, OTHER, is_identifier, path_template, route_template};
 
 /// Numbers, UUIDs, hashes and mixed ids are variables; versions and words stay.
 #[test]

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use spillway_spans::closed::Closed;
-use spillway_spans::columns::{Batch, Column};
 use spillway_spans::limits::Limits;
-use spillway_spans::names::Names;
+use spillway_spans::memory::names::Names;
+use spillway_spans::output::closed::Closed;
+use spillway_spans::output::columns::{Batch, Column};
 use spillway_spans::partition::Partition;
 use spillway_spans::span::{Kind, Span};
 

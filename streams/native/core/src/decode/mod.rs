@@ -1,0 +1,14 @@
+//! OTLP payloads -> validated spans. Nothing here remembers a span; what is rejected is returned with its reason.
+
+pub(crate) mod attributes;
+pub(crate) mod caches;
+pub mod keys;
+pub mod otlp;
+pub(crate) mod outcome;
+pub(crate) mod peer;
+pub(crate) mod raw;
+pub(crate) mod reading;
+pub(crate) mod rejects;
+pub mod sampling;
+pub(crate) mod semconv;
+pub mod wire;

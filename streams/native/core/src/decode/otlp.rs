@@ -1,0 +1,144 @@
+//! OTLP ExportTraceServiceRequest payloads -> validated spans, and what was rejected with its reason.
+//!
+//! A payload that is no protobuf is an error; a span that cannot be true (zero ids, negative or absurd times, no
+//! identity) is set aside under its reason, its neighbours are kept. What nobody reads (events, links, foreign
+//! attributes) is passed over by its length.
+
+use std::fmt;
+
+use crate::counters::Counters;
+use crate::decode::attributes::{MAX_ATTRIBUTES, Slots};
+use crate::decode::caches::Caches;
+use crate::decode::raw::RawSpan;
+use crate::decode::reading::{Reading, Resource};
+use crate::decode::rejects::{NO_CLASS, Rejects};
+use crate::decode::wire::{BYTES, Broken, Reader, tag};
+use crate::memory::names::Names;
+use crate::span::{Kind, Span};
+
+pub use crate::decode::rejects::Rejected;
+
+/// A payload that is no ExportTraceServiceRequest: nothing of it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadError(pub &'static str);
+
+impl fmt::Display for PayloadError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "not an ExportTraceServiceRequest: {}", self.0)
+    }
+}
+
+impl std::error::Error for PayloadError {}
+
+const RESOURCE_SPANS: u32 = tag(1, BYTES);
+const RESOURCE: u32 = tag(1, BYTES);
+const SCOPE_SPANS: u32 = tag(2, BYTES);
+const SPANS: u32 = tag(2, BYTES);
+const RESOURCE_ATTRIBUTES: u32 = tag(1, BYTES);
+
+/// Reads payloads; what it keeps between them are caches.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    caches: Caches,
+}
+
+impl Decoder {
+    /// Appends the spans of one message that arrived at `received_us` (Unix microseconds), in its order.
+    ///
+    /// `cluster` is the cluster whose topic the message came from: all its spans are of that cluster, whatever they
+    /// claim. Without it, spans are of the cluster that they name.
+    ///
+    /// Fields are filled in as far as somebody may need them: method and template where a server or client span has
+    /// no class of its own, the destination of client spans. A server span that can have no class is rejected, and
+    /// kept as an internal one.
+    ///
+    /// # Errors
+    /// `PayloadError`, and `out` is as before, when the bytes are no ExportTraceServiceRequest.
+    pub fn decode(
+        &mut self,
+        payload: &[u8],
+        received_us: i64,
+        cluster: Option<&str>,
+        names: &mut Names,
+        out: &mut Vec<Span>,
+        counters: &mut Counters,
+    ) -> Result<Vec<Rejected>, PayloadError> {
+        self.caches.renew(names);
+        let before = out.len();
+        let admitted = cluster.map(|name| names.intern(name));
+        let reading = Reading { received_us, admitted, names, caches: &mut self.caches, counters };
+        let mut message = Message { reading, out, rejects: Rejects::default() };
+        match message.request(payload) {
+            Ok(()) => Ok(message.rejects.finish()),
+            Err(Broken(what)) => {
+                message.out.truncate(before);
+                Err(PayloadError(what))
+            }
+        }
+    }
+}
+
+struct Message<'m, 'a> {
+    reading: Reading<'m>,
+    out: &'m mut Vec<Span>,
+    rejects: Rejects<'a>,
+}
+
+impl<'a> Message<'_, 'a> {
+    fn request(&mut self, payload: &'a [u8]) -> Result<(), Broken> {
+        let (mut said, mut own) = (Slots::new(), Slots::new());
+        Reader::new(payload).each(RESOURCE_SPANS, |spans| self.resource_spans(spans, &mut said, &mut own))
+    }
+
+    /// Twice through: the resource may stand behind its spans. `said` and `own` are room for attributes.
+    fn resource_spans(
+        &mut self,
+        message: &'a [u8],
+        said: &mut Slots<'a>,
+        own: &mut Slots<'a>,
+    ) -> Result<(), Broken> {
+        said.clear();
+        Reader::new(message).each(RESOURCE, |one| resource(one, said))?;
+        let resource = self.reading.resource(said);
+        Reader::new(message).each(SCOPE_SPANS, |scope| {
+            Reader::new(scope).each(SPANS, |span| self.span(span, message, &resource, own))
+        })
+    }
+
+    fn span(
+        &mut self,
+        message: &'a [u8],
+        around: &'a [u8],
+        resource: &Resource<'_, 'a>,
+        own: &mut Slots<'a>,
+    ) -> Result<(), Broken> {
+        own.clear();
+        let raw = RawSpan::read(message, own)?;
+        if raw.attributes_beyond > 0 {
+            self.reading.counters.add("attribute_beyond_bound", raw.attributes_beyond);
+        }
+        match self.reading.span(&raw, resource, own) {
+            Err(reason) => self.rejects.add(reason, around, message),
+            Ok(mut span) => {
+                if span.kind == Kind::Server && span.class.is_none() && span.template.is_none() {
+                    self.rejects.add(NO_CLASS, around, message);
+                    // It still joins its children to the trace.
+                    span.kind = Kind::Internal;
+                }
+                self.out.push(span);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn resource<'a>(message: &'a [u8], said: &mut Slots<'a>) -> Result<(), Broken> {
+    let mut room = MAX_ATTRIBUTES;
+    Reader::new(message).each(RESOURCE_ATTRIBUTES, |pair| {
+        if room > 0 {
+            room -= 1;
+            said.add(pair)?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,53 @@
+//! How a request ended.
+
+use crate::decode::attributes::{Attributes, Value};
+use crate::decode::keys::*;
+
+/// UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS: what the conventions call a server's
+/// error. NOT_FOUND and the like are answers, as HTTP's 4xx are.
+const RPC_FAULTS: [(u64, &str); 6] = [
+    (2, "UNKNOWN"),
+    (4, "DEADLINE_EXCEEDED"),
+    (12, "UNIMPLEMENTED"),
+    (13, "INTERNAL"),
+    (14, "UNAVAILABLE"),
+    (15, "DATA_LOSS"),
+];
+/// Envoy's response flags of requests that no upstream answered.
+const NO_ANSWER: [&[u8]; 14] =
+    [b"UH", b"UF", b"UO", b"NR", b"URX", b"NC", b"UT", b"LR", b"UR", b"UC", b"UPE", b"DT", b"NFCF", b"UMSDR"];
+
+/// HTTP status (0: none) and whether the request failed: an error status, HTTP 5xx, an HTTP request that got no
+/// response, or a gRPC status that is the server's fault. Envoy's flags count where there is no status.
+pub fn outcome(said: &Attributes<'_, '_>, is_error: bool) -> (u16, bool) {
+    let told = said.get(STATUS).is_some();
+    let status = said.whole(STATUS, u64::from(u16::MAX));
+    let no_response = told && status == Some(0) || !told && flags_tell_no_answer(said.text(RESPONSE_FLAGS));
+    let status = status.unwrap_or(0);
+    let failed = is_error || no_response || status >= 500 || rpc_fault(said) || has_error(said);
+    (status as u16, failed)
+}
+
+fn rpc_fault(said: &Attributes<'_, '_>) -> bool {
+    match said.whole(RPC_STATUS, u64::MAX) {
+        Some(number) => RPC_FAULTS.iter().any(|(fault, _)| *fault == number),
+        None => {
+            let name = said.text(RPC_STATUS);
+            !name.is_empty() && RPC_FAULTS.iter().any(|(_, fault)| fault.as_bytes() == name)
+        }
+    }
+}
+
+fn has_error(said: &Attributes<'_, '_>) -> bool {
+    match said.get(ERROR) {
+        Some(Value::Bool(error)) => error,
+        Some(Value::Text(text)) => text == b"true",
+        Some(Value::Int(number)) => number == 1,
+        Some(Value::Double(number)) => number == 1.0,
+        None => false,
+    }
+}
+
+fn flags_tell_no_answer(flags: &[u8]) -> bool {
+    !flags.is_empty() && flags.split(|byte| *byte == b',').any(|flag| NO_ANSWER.contains(&flag))
+}

@@ -1,0 +1,261 @@
+//! From what a Span message and its resource say to a validated `Span`.
+
+use crate::classes::class_id::is_service;
+use crate::counters::Counters;
+use crate::decode::attributes::{Attributes, Slots};
+use crate::decode::caches::Caches;
+use crate::decode::keys::*;
+use crate::decode::outcome::outcome;
+use crate::decode::peer::destination;
+use crate::decode::raw::RawSpan;
+use crate::decode::rejects::Reason;
+use crate::decode::sampling::adjusted_count;
+use crate::decode::semconv::{MAX_PATH, kind, request};
+use crate::memory::names::{Names, Sym};
+use crate::span::{Kind, Span};
+
+const MAX_DURATION_US: i64 = 3_600_000_000;
+/// 2000-01-01: older means an unset clock.
+const EARLIEST_US: i64 = 946_684_800_000_000;
+/// Of the message's own timestamp.
+const MAX_AHEAD_US: i64 = 60_000_000;
+/// Of a domain name: longer names of clusters and services are none.
+pub const MAX_NAME: usize = 253;
+/// Counter of the spans that claim to be of another cluster than the one that their message was admitted for.
+pub const ANOTHER_CLUSTER: &str = "another_cluster_claimed";
+const MAX_COUNT: u64 = i64::MAX as u64;
+
+/// A resource: what it says, and whose spans it is of.
+#[derive(Debug)]
+pub struct Resource<'s, 'a> {
+    pub attributes: &'s Slots<'a>,
+    cluster: Result<Sym, Reason>,
+    /// Its `spillway.cluster` is not the cluster that the message was admitted for.
+    claims_another: bool,
+    service: Result<Sym, Reason>,
+}
+
+/// What decoding one message needs.
+#[derive(Debug)]
+pub struct Reading<'m> {
+    pub received_us: i64,
+    /// The cluster that the message was admitted for.
+    pub admitted: Option<Sym>,
+    pub names: &'m mut Names,
+    pub caches: &'m mut Caches,
+    pub counters: &'m mut Counters,
+}
+
+impl Reading<'_> {
+    pub fn resource<'s, 'a>(&mut self, attributes: &'s Slots<'a>) -> Resource<'s, 'a> {
+        let said = Attributes { resource: attributes, own: attributes };
+        let claims_another = attributes.has_first(CLUSTER) && self.is_another(said.text(CLUSTER));
+        let cluster = self.admitted.map_or_else(|| self.cluster(said.text(CLUSTER)), Ok);
+        Resource { attributes, cluster, claims_another, service: self.service(said.text(SERVICE)) }
+    }
+
+    /// Whether the name is not that of the cluster that the message was admitted for.
+    fn is_another(&self, name: &[u8]) -> bool {
+        self.admitted.is_some_and(|admitted| self.names.text(admitted).as_bytes() != name)
+    }
+
+    fn cluster(&mut self, name: &[u8]) -> Result<Sym, Reason> {
+        self.identity(name, Reason::NoCluster)
+    }
+
+    fn service(&mut self, name: &[u8]) -> Result<Sym, Reason> {
+        let service = self.identity(name, Reason::NoService)?;
+        if is_service(name) { Ok(service) } else { Err(Reason::BadService) }
+    }
+
+    fn identity(&mut self, name: &[u8], absent: Reason) -> Result<Sym, Reason> {
+        if name.len() > MAX_NAME {
+            return Err(Reason::LongIdentity);
+        }
+        self.names.intern_utf8(name).filter(|sym| !sym.is_none()).ok_or(absent)
+    }
+
+    /// Validates a span, whose own attributes are `own`.
+    #[inline]
+    pub fn span<'a>(
+        &mut self,
+        raw: &RawSpan<'a>,
+        resource: &Resource<'_, 'a>,
+        own: &Slots<'a>,
+    ) -> Result<Span, Reason> {
+        let (trace_id, span_id, parent_id) = ids(raw)?;
+        let (started_us, duration_us) = self.times(raw)?;
+        let said = Attributes { resource: resource.attributes, own };
+        let (cluster, service) = self.identities(&said, resource)?;
+        let kind = kind(&said, raw.kind);
+        let (status, failed) = outcome(&said, raw.is_error);
+        let mut span = Span {
+            trace_id,
+            span_id,
+            parent_id,
+            kind,
+            failed,
+            status,
+            started_us,
+            duration_us,
+            name: self.name(raw.name),
+            cluster,
+            service,
+            class: self.class(said.text(CLASS)),
+            method: Sym::NONE,
+            template: Sym::NONE,
+            source_cluster: self.label(said.text(SOURCE_CLUSTER)),
+            source_service: self.label(said.text(SOURCE_SERVICE)),
+            destination_cluster: Sym::NONE,
+            destination_service: Sym::NONE,
+            in_flight: said.whole(IN_FLIGHT, u64::from(u32::MAX)).unwrap_or(0) as u32,
+            class_in_flight: said.whole(CLASS_IN_FLIGHT, u64::from(u32::MAX)).unwrap_or(0) as u32,
+            arrival_rate: said.rate(ARRIVAL_RATE),
+            class_arrival_rate: said.rate(CLASS_ARRIVAL_RATE),
+            network_us: said.whole(NETWORK_TIME, MAX_DURATION_US as u64),
+            resends: said.whole(RESENDS, u64::from(u32::MAX)).unwrap_or(0) as u32,
+            request_bytes: said.whole(REQUEST_SIZE, MAX_COUNT).unwrap_or(0),
+            response_bytes: said.whole(RESPONSE_SIZE, MAX_COUNT).unwrap_or(0),
+            adjusted_count: self.adjusted_count(raw.trace_state),
+            ruleset_version: said.whole(RULESET_VERSION, MAX_COUNT).unwrap_or(0),
+        };
+        self.ask(&mut span, &said, raw.name);
+        Ok(span)
+    }
+
+    /// Fills in who was called, and, where the span has no class of its own, what a class is made of.
+    #[inline]
+    fn ask(&mut self, span: &mut Span, said: &Attributes<'_, '_>, name: &[u8]) {
+        if span.kind == Kind::Client {
+            let (service, cluster) = destination(said);
+            span.destination_service = self.label(service);
+            span.destination_cluster = self.label(cluster);
+        }
+        if span.class.is_none() && span.kind != Kind::Internal {
+            let asked = request(said, name);
+            if said.text(PATH).len() > MAX_PATH {
+                self.counters.add("path_cut", 1);
+            }
+            span.method = self.method(asked.method);
+            if !span.method.is_none() {
+                span.template = self.caches.template(asked.path, self.names);
+            }
+        }
+    }
+
+    #[inline]
+    fn class(&mut self, text: &[u8]) -> Sym {
+        let class = self.caches.class(text, self.names);
+        if class.is_none() && !text.is_empty() {
+            self.counters.add("class_id_invalid", 1);
+        }
+        class
+    }
+
+    fn method(&mut self, method: &[u8]) -> Sym {
+        if method.iter().all(u8::is_ascii_uppercase) {
+            self.names.intern_utf8(method).unwrap_or_default()
+        } else {
+            self.names.intern_utf8(&method.to_ascii_uppercase()).unwrap_or_default()
+        }
+    }
+
+    fn times(&self, raw: &RawSpan<'_>) -> Result<(i64, i64), Reason> {
+        // A thousandth of 64 bits fits into 63.
+        let (started, ended) = ((raw.start / 1000) as i64, (raw.end / 1000) as i64);
+        if started < EARLIEST_US {
+            Err(Reason::BeforeEpoch)
+        } else if ended < started {
+            Err(Reason::NegativeDuration)
+        } else if ended > self.received_us.saturating_add(MAX_AHEAD_US) {
+            Err(Reason::Future)
+        } else if ended - started > MAX_DURATION_US {
+            Err(Reason::TooLong)
+        } else {
+            Ok((started, ended - started))
+        }
+    }
+
+    /// The resource's. Where no collector has said `spillway.cluster` there, a span may name its cluster; and Istio's
+    /// tracer names its service. A claim to be of another cluster than the message was admitted for is counted only.
+    #[inline]
+    fn identities(
+        &mut self,
+        said: &Attributes<'_, '_>,
+        resource: &Resource<'_, '_>,
+    ) -> Result<(Sym, Sym), Reason> {
+        let own = said.own.has(CLUSTER) && !resource.attributes.has_first(CLUSTER);
+        if resource.claims_another
+            || own && said.own.has_first(CLUSTER) && self.is_another(said.text(CLUSTER))
+        {
+            self.counters.add(ANOTHER_CLUSTER, 1);
+        }
+        let cluster = match own && self.admitted.is_none() {
+            true => self.cluster(said.text(CLUSTER))?,
+            false => resource.cluster?,
+        };
+        let service = match resource.service {
+            Err(Reason::NoService) => self.service(said.text(CANONICAL_SERVICE))?,
+            service => service?,
+        };
+        Ok((cluster, service))
+    }
+
+    /// A name of a cluster or service that was told; a cut one would be another's.
+    #[inline]
+    fn label(&mut self, name: &[u8]) -> Sym {
+        if name.len() > MAX_NAME {
+            self.counters.add("name_too_long", 1);
+            return Sym::NONE;
+        }
+        self.known(name)
+    }
+
+    /// A span's name is for people: of a long one the beginning will do.
+    #[inline]
+    fn name(&mut self, name: &[u8]) -> Sym {
+        if name.len() <= MAX_NAME {
+            return self.known(name);
+        }
+        self.counters.add("span_name_cut", 1);
+        let start = name.get(..MAX_NAME).unwrap_or(name);
+        let valid = start.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        self.names.intern(valid)
+    }
+
+    #[inline]
+    fn known(&mut self, text: &[u8]) -> Sym {
+        self.names.intern_utf8(text).unwrap_or_else(|| {
+            self.counters.add("text_not_utf8", 1);
+            Sym::NONE
+        })
+    }
+
+    #[inline]
+    fn adjusted_count(&mut self, state: &[u8]) -> f64 {
+        if state.is_empty() {
+            return 1.0;
+        }
+        adjusted_count(state).unwrap_or_else(|| {
+            self.counters.add("tracestate_threshold_broken", 1);
+            1.0
+        })
+    }
+}
+
+#[inline]
+fn ids(raw: &RawSpan<'_>) -> Result<(u128, u64, u64), Reason> {
+    let trace_id = raw.trace_id.try_into().map_or(0, u128::from_be_bytes);
+    let span_id = raw.span_id.try_into().map_or(0, u64::from_be_bytes);
+    if trace_id == 0 {
+        return Err(Reason::TraceId);
+    }
+    if span_id == 0 {
+        return Err(Reason::SpanId);
+    }
+    let parent_id = match raw.parent_id {
+        [] => 0,
+        parent => u64::from_be_bytes(parent.try_into().map_err(|_| Reason::ParentId)?),
+    };
+    Ok((trace_id, span_id, parent_id))
+}

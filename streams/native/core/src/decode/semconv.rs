@@ -1,0 +1,140 @@
+//! What a span's attributes say, whichever tracer wrote them: our filter, OpenTelemetry's SDKs (stable and old HTTP
+//! and RPC conventions), Envoy's and Istio's tracers, and gRPC spans that came from Jaeger clients.
+
+use spillway_contracts::{VALUE_DIRECTION_INBOUND, VALUE_DIRECTION_OUTBOUND};
+
+use crate::decode::attributes::Attributes;
+use crate::decode::keys::*;
+use crate::span::Kind;
+
+const SERVER: i32 = 2;
+const CLIENT: i32 = 3;
+const PRODUCER: i32 = 4;
+const CONSUMER: i32 = 5;
+/// Longer paths are cut.
+pub const MAX_PATH: usize = 2048;
+/// Longer words are no methods.
+const MAX_METHOD: usize = 32;
+/// What the conventions write for a method that they do not know.
+const OTHER_METHOD: &[u8] = b"_OTHER";
+
+/// Method and path of what a span served or called; empty where it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Letters only, in any case.
+    pub method: &'a [u8],
+    pub path: Path<'a>,
+}
+
+/// What the template is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Path<'a> {
+    #[default]
+    None,
+    Raw(&'a [u8]),
+    Route(&'a [u8]),
+    /// Service and method: `/service/method`.
+    Rpc(&'a [u8], &'a [u8]),
+}
+
+/// What was asked for: HTTP attributes, else RPC attributes, else the span's name.
+pub fn request<'a>(said: &Attributes<'_, 'a>, name: &'a [u8]) -> Request<'a> {
+    let method = method(said);
+    let path = said.text(PATH);
+    if !method.is_empty() || !path.is_empty() {
+        let route = said.text(ROUTE);
+        let path = match (route, path) {
+            ([], []) => Path::None,
+            ([], path) => Path::Raw(cut(path)),
+            (route, _) => Path::Route(cut(route)),
+        };
+        return Request { method: letters(method), path };
+    }
+    rpc(said, name).unwrap_or_else(|| from_name(cut(name)))
+}
+
+fn method<'a>(said: &Attributes<'_, 'a>) -> &'a [u8] {
+    match said.text(METHOD) {
+        OTHER_METHOD => said.text(METHOD_ORIGINAL),
+        method => method,
+    }
+}
+
+fn letters(method: &[u8]) -> &[u8] {
+    if method.len() <= MAX_METHOD && method.iter().all(u8::is_ascii_alphabetic) { method } else { b"" }
+}
+
+fn rpc<'a>(said: &Attributes<'_, 'a>, name: &'a [u8]) -> Option<Request<'a>> {
+    let post = |path| Some(Request { method: b"POST", path });
+    match (said.text(RPC_SERVICE), said.text(RPC_METHOD)) {
+        // From conventions 1.38 on the method's name has the service in it.
+        ([], full) if full.contains(&b'/') => return post(Path::Route(cut(full))),
+        ([], _) | (_, []) => {}
+        (service, method) if service.len() + method.len() + 2 <= MAX_PATH => {
+            return post(Path::Rpc(service, method));
+        }
+        (service, _) => return post(Path::Rpc(cut(service), b"")),
+    }
+    let is_rpc = said.text(COMPONENT).eq_ignore_ascii_case(b"grpc") || said.get(RPC_SYSTEM).is_some();
+    if is_rpc && is_grpc_path(name) { post(Path::Route(cut(name))) } else { None }
+}
+
+/// `/package.Service/Method`.
+fn is_grpc_path(name: &[u8]) -> bool {
+    let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
+    let mut parts = name.split(|byte| *byte == b'/');
+    let (Some([]), Some(service), Some(method), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
+    let in_service = |byte: &u8| word(byte) || *byte == b'.';
+    !service.is_empty() && service.iter().all(in_service) && !method.is_empty() && method.iter().all(word)
+}
+
+/// `GET /path` or `HTTP GET /path`.
+fn from_name(name: &[u8]) -> Request<'_> {
+    let parse = |name: &'_ [u8]| -> Option<(usize, usize)> {
+        let space = name.iter().position(|byte| *byte == b' ')?;
+        let (method, path) = name.split_at_checked(space)?;
+        let is_path = path.get(1) == Some(&b'/') && !path.get(1..)?.iter().any(u8::is_ascii_whitespace);
+        (is_path && !method.is_empty() && method.iter().all(u8::is_ascii_uppercase))
+            .then_some((space, space + 1))
+    };
+    let rest = name.strip_prefix(b"HTTP ").filter(|rest| parse(rest).is_some()).unwrap_or(name);
+    let Some((end, start)) = parse(rest) else { return Request::default() };
+    let (method, path) = (rest.get(..end).unwrap_or_default(), rest.get(start..).unwrap_or_default());
+    Request { method: letters(method), path: Path::Raw(path) }
+}
+
+/// At most `MAX_PATH` bytes. A character that is cut in two leaves no trace: templates are ASCII.
+fn cut(text: &[u8]) -> &[u8] {
+    text.get(..MAX_PATH).unwrap_or(text)
+}
+
+/// Which side of a request a span is of: its kind, else what its attributes say of it, else the Envoy cluster that
+/// it went to. Producers and consumers of messages neither serve nor make requests.
+pub fn kind(said: &Attributes<'_, '_>, number: i32) -> Kind {
+    match number {
+        SERVER => return Kind::Server,
+        CLIENT => return Kind::Client,
+        PRODUCER | CONSUMER => return Kind::Internal,
+        _ => {}
+    }
+    let named =
+        |text: &[u8], names: [&str; 2]| names.iter().any(|name| text.eq_ignore_ascii_case(name.as_bytes()));
+    let (direction, upstream) = (said.text(DIRECTION), said.text(UPSTREAM));
+    if named(direction, ["server", VALUE_DIRECTION_INBOUND]) {
+        Kind::Server
+    } else if named(direction, ["client", VALUE_DIRECTION_OUTBOUND]) {
+        Kind::Client
+    } else if !direction.is_empty() {
+        Kind::Internal
+    } else if upstream.starts_with(b"inbound|") {
+        Kind::Server
+    } else if upstream.starts_with(b"outbound|") {
+        Kind::Client
+    } else {
+        Kind::Internal
+    }
+}

@@ -1,0 +1,8 @@
+//! Calls -> rows -> columns and batches, cut the same way in every process.
+
+pub(crate) mod arrivals;
+pub mod closed;
+pub mod columns;
+pub(crate) mod network;
+pub(crate) mod raw_spans;
+pub(crate) mod rows;
