@@ -1,4 +1,4 @@
-"""infra/helm/spillway-cluster as helm renders it: what every pod must be, what may speak to whom, and what is refused."""
+"""infra/helm/spillway-cluster as helm renders it: properties of pods, network rules, refusals."""
 
 import copy
 import json
@@ -14,7 +14,9 @@ from cluster_chart import CART, CHARTS, EVERYTHING, REQUIRED, helm, one, pods, r
 
 pytestmark = pytest.mark.component
 CHART = CHARTS / "spillway-cluster"
-ISTIO = yaml.safe_load((cluster_chart.ROOT / "rule-publisher/relay/testdata/istio/values.yaml").read_text())
+ISTIO = yaml.safe_load(
+    (cluster_chart.ROOT / "rule-publisher/relay/featuretests/testdata/istio/values.yaml").read_text()
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,15 +31,17 @@ def everything() -> list[dict]:
 
 @pytest.mark.parametrize("values", [REQUIRED, EVERYTHING], ids=["required", "everything"])
 def test_helm_finds_nothing_to_complain_of(values: dict):
-    """`helm lint --strict` with the least values, and with all features."""
+    """`helm lint --strict` passes with the least values and with all features."""
     done = helm("lint", "--strict", str(CHART), values=values)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("values", [REQUIRED, EVERYTHING, ISTIO], ids=["required", "everything", "istio"])
 def test_the_api_server_would_take_it(values: dict):
-    """Every object has exactly the keys and types of the pinned API server, of Prometheus's operator,
-    of cert-manager and of Istio."""
+    """Every object has exactly the keys and types that the servers know.
+
+    These are the pinned API server, Prometheus' operator, cert-manager and Istio.
+    """
     objects = render(values)
     charts.conform(objects)
     assert charts.insecure(objects) == []
@@ -45,7 +49,7 @@ def test_the_api_server_would_take_it(values: dict):
 
 
 def test_the_example_would_be_taken():
-    """The application that uses the library, too, and its pod is confined like ours."""
+    """The application that uses the library is valid too, and its pod is as confined as ours."""
     values = {"cluster": "west", "image": "cart:1", "envoyImage": "spillway-envoy:1"}
     objects = render(values, CHARTS / "examples/cart", "shop")
     charts.conform(objects)
@@ -53,19 +57,23 @@ def test_the_example_would_be_taken():
 
 
 def test_alerts_are_those_of_the_folder(everything: list[dict]):
-    """The PrometheusRule has infra/alerts/cluster.yaml, word for word; metrics carry the cluster's name."""
+    """The PrometheusRule is a literal copy of infra/alerts/cluster.yaml.
+
+    Metrics carry the cluster's name.
+    """
     rule = one(everything, "PrometheusRule", "spillway-cluster")
     assert rule["spec"] == yaml.safe_load((cluster_chart.ROOT / "infra/alerts/cluster.yaml").read_text())
     for monitor in (o for o in everything if o["kind"] == "ServiceMonitor"):
         (endpoint,) = monitor["spec"]["endpoints"]
         assert endpoint["relabelings"] == [
             {"action": "replace", "targetLabel": "cluster", "replacement": "west"},
-            {"action": "labeldrop", "regex": "service"},  # of the Service: metrics have a label of that name
+            # the Service's label; metrics have a label of that name
+            {"action": "labeldrop", "regex": "service"},
         ]
 
 
 def test_the_package_is_whole(everything: list[dict], tmp_path: Path):
-    """Away from the repository, where its symbolic links led, the packaged chart renders the same."""
+    """The packaged chart renders the same outside the repository, without its symbolic links."""
     done = helm("package", str(CHART), "--destination", str(tmp_path))
     assert done.returncode == 0, done.stderr
     (packaged,) = tmp_path.glob("*.tgz")
@@ -84,7 +92,10 @@ def without(path: str) -> dict:
 
 @pytest.mark.parametrize("path", ["cluster.name", "image.registry", "collector.kafka.brokers"])
 def test_what_has_no_default_is_asked_for(path: str):
-    """Without the cluster's name, the registry or the brokers nothing is rendered, and the message names the value."""
+    """Nothing is rendered without the cluster's name, the registry or the brokers.
+
+    The message names the missing value.
+    """
     done = helm("template", "release", str(CHART), values=without(path))
     assert done.returncode != 0
     assert "/" + path.replace(".", "/") in done.stderr
@@ -113,7 +124,10 @@ def test_what_has_no_default_is_asked_for(path: str):
     ids=str,
 )
 def test_wrong_values_are_refused(wrong: dict):
-    """A misspelt key, a name that YAML takes for something else, and what a program would refuse later."""
+    """Misspelt keys are refused, and so are names that YAML reads as another type.
+
+    So is every value that a program would refuse later.
+    """
     for key in REQUIRED:
         wrong = {key: REQUIRED[key] | wrong.get(key, {})} | {k: v for k, v in wrong.items() if k != key}
     if "kafka" in wrong["collector"]:
@@ -124,7 +138,7 @@ def test_wrong_values_are_refused(wrong: dict):
 
 
 def test_pods_are_confined(everything: list[dict]):
-    """No pod runs as root, writes to its image, gains privileges, or mounts a token that it does not use."""
+    """No pod runs as root, writes to its image, gains privileges, or mounts an unused token."""
     found = pods(everything)
     assert set(found) == {"spillway-relay", "spillway-collector", "spillway-agent"}
     for name, pod in found.items():
@@ -142,7 +156,10 @@ def test_pods_are_confined(everything: list[dict]):
 
 
 def test_nothing_makes_or_holds_a_secret(everything: list[dict]):
-    """The chart refers to Secrets and makes none; no variable called a password or key holds one."""
+    """The chart refers to Secrets and makes none.
+
+    No variable that is named like a password or key contains one.
+    """
     assert not [o for o in everything if o["kind"] == "Secret"]
     for pod in pods(everything).values():
         for variable in pod["containers"][0]["env"]:
@@ -151,7 +168,7 @@ def test_nothing_makes_or_holds_a_secret(everything: list[dict]):
 
 
 def test_the_relay_may_read_endpointslices_and_nothing_else(everything: list[dict]):
-    """Its rights are those that the relay's own tests run it with, once for each namespace."""
+    """The relay's rights are those with which its own tests run it, once per namespace."""
     (allowed,) = [
         document["rules"]
         for document in yaml.safe_load_all(
@@ -169,7 +186,7 @@ def test_the_relay_may_read_endpointslices_and_nothing_else(everything: list[dic
 
 
 def test_what_is_not_said_is_denied(everything: list[dict]):
-    """Every pod falls under the default policy, and beyond it only these ports are open."""
+    """Every pod is subject to the default policy, and only these ports are open beyond it."""
     policies = {o["metadata"]["name"]: o["spec"] for o in everything if o["kind"] == "NetworkPolicy"}
     default = policies["spillway-cluster-default-deny"]
     assert default["policyTypes"] == ["Ingress", "Egress"] and "ingress" not in default
@@ -189,7 +206,11 @@ def test_what_is_not_said_is_denied(everything: list[dict]):
 
 
 def test_a_managed_server_is_trusted_by_what_is_said_for_it():
-    """A key of the ConfigMap, or the images' root certificates, which need no ConfigMap; by default its ca.crt."""
+    """By default the authority is ca.crt.
+
+    Values can name another key of the ConfigMap, or the images' root certificates, which need no
+    ConfigMap.
+    """
     for trust, wanted in (
         ({}, ("/etc/spillway-secrets/trust/ca.crt", "/etc/spillway/trust/ca.crt")),
         ({"kafka": "system", "nats": "nats.crt"}, ("system", "/etc/spillway/trust/nats.crt")),
@@ -208,7 +229,10 @@ def test_a_managed_server_is_trusted_by_what_is_said_for_it():
 
 
 def test_the_collector_is_told_of_the_token_endpoint_and_may_reach_it():
-    """With OAUTHBEARER: system roots check the endpoint by default; values set its authorities, ports and addresses."""
+    """With OAUTHBEARER the endpoint is checked with the system's roots by default.
+
+    Values set its authorities, ports and addresses.
+    """
     oauth = {"sasl": "OAUTHBEARER", "oauth": {"tokenUrl": "https://login.example/token", "scope": "kafka"}}
     values = REQUIRED | {"collector": {"kafka": REQUIRED["collector"]["kafka"] | oauth}}
     kafka = {"ports": [{"port": 9093}, {"port": 9094}]}
@@ -231,7 +255,7 @@ def test_the_collector_is_told_of_the_token_endpoint_and_may_reach_it():
 
 
 def test_the_collectors_ports_to_kafka_may_be_said():
-    """Where brokers advertise other ports than those of the addresses that are given."""
+    """The values name the ports of brokers that advertise others than those of their addresses."""
     [policy] = [
         o["spec"]
         for o in render(REQUIRED | {"networkPolicy": {"kafkaPorts": [9194, 9092]}})
@@ -241,7 +265,7 @@ def test_the_collectors_ports_to_kafka_may_be_said():
 
 
 def test_selectors_find_their_pods(everything: list[dict]):
-    """Every Service, budget, policy and autoscaler of the chart is about pods or workloads that it has."""
+    """Every Service, budget, policy and autoscaler refers to pods or workloads of the chart."""
     sets = [o for o in everything if o["kind"] in {"StatefulSet", "DaemonSet"}]
     labels = [o["spec"]["template"]["metadata"]["labels"] for o in sets]
     for o in everything:
@@ -265,14 +289,17 @@ def test_selectors_find_their_pods(everything: list[dict]):
 
 
 def test_new_credentials_roll_the_pods(everything: list[dict]):
-    """The hash of the environment's secrets is an annotation of every pod."""
+    """Every pod has an annotation with the hash of the environment's secrets."""
     for name in ("spillway-relay", "spillway-collector"):
         template = one(everything, "StatefulSet", name)["spec"]["template"]
         assert template["metadata"]["annotations"]["spillway.dev/credentials-revision"] == "abc"
 
 
 def test_a_certificate_names_its_cluster_and_service(everything: list[dict]):
-    """cert-manager issues the identity that the relay asks of the pod's Envoy, into the Secret that the pod mounts."""
+    """cert-manager issues the identity that the relay requires of the pod's Envoy.
+
+    It writes it into the Secret that the pod mounts.
+    """
     certificate = one(everything, "Certificate", "spillway-envoy-cart")["spec"]
     (relay,) = pods(everything)["spillway-relay"]["containers"]
     pattern = next(v["value"] for v in relay["env"] if v["name"] == "SPILLWAY_XDS_IDENTITY")
@@ -286,7 +313,10 @@ def test_a_certificate_names_its_cluster_and_service(everything: list[dict]):
 
 
 def sample_ratios(objects: list[dict]) -> dict[str, list[float]]:
-    """What filters are told, by service: inbound and outbound, of the bootstrap and of the WasmPlugins."""
+    """Returns the sampling ratios that filters get, by service: inbound, then outbound.
+
+    They come from the bootstraps and the WasmPlugins.
+    """
     told = [o["spec"]["pluginConfig"] for o in objects if o["kind"] == "WasmPlugin"]
     for config_map in (o for o in objects if o["kind"] == "ConfigMap" and "envoy.yaml" in o["data"]):
         listeners = yaml.safe_load(config_map["data"]["envoy.yaml"])["static_resources"]["listeners"]
@@ -303,7 +333,10 @@ def http_filters(listener: dict) -> list[dict]:
 
 
 def sampled(**sampling: object) -> dict:
-    """An application in each of three namespaces, in two of them with sidecars, in one with the filter in Istio's."""
+    """Returns values with one application in each of three namespaces.
+
+    Two have sidecars, and one has the filter in Istio's proxies.
+    """
     applications = [CART, CART | {"service": "pay", "namespace": "pay"}]
     values = copy.deepcopy(ISTIO) | {"sidecar": {"applications": applications}, "sampling": sampling}
     values["istio"]["namespaces"] = ["mesh"]
@@ -313,8 +346,10 @@ def sampled(**sampling: object) -> dict:
 
 
 def test_one_value_says_how_many_traces_every_filter_keeps():
-    """Both directions of sidecars and of WasmPlugins; a namespace's own value goes before it, 0 too. Every trace, where
-    nothing is said."""
+    """The value applies to both directions of sidecars and WasmPlugins.
+
+    A namespace's own value overrides it, also 0. Without values every trace is kept.
+    """
     assert sample_ratios(render(sampled())) == dict.fromkeys(("cart", "pay", "gate"), [1, 1])
     every = sample_ratios(render(sampled(ratio=0.25)))
     assert every == dict.fromkeys(("cart", "pay", "gate"), [0.25, 0.25])
@@ -323,7 +358,7 @@ def test_one_value_says_how_many_traces_every_filter_keeps():
 
 
 def test_a_namespace_without_a_filter_is_refused_by_name():
-    """A misspelt one would leave the cost as it is, and nobody would know."""
+    """A misspelt namespace would leave its costs unchanged without any notice."""
     done = helm("template", "release", str(CHART), values=sampled(namespaces={"shpo": 0.5}))
     assert done.returncode != 0
     assert "sampling.namespaces: shpo: no entry of" in done.stderr
@@ -341,7 +376,7 @@ def leaves(values: dict, prefix: str = "") -> dict[str, Any]:
 
 
 def test_the_readme_tells_every_value_and_its_default():
-    """The table has exactly the values of values.yaml, with the defaults that they have there."""
+    """The table has exactly the values of values.yaml, with their defaults."""
     rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \|", (CHART / "README.md").read_text(), re.MULTILINE)
     known = leaves(yaml.safe_load((CHART / "values.yaml").read_text()))
     assert dict(rows) == {name: json.dumps(value) for name, value in known.items()}

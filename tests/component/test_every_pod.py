@@ -1,4 +1,7 @@
-"""Every pod of both charts with all features on: workloads, jobs, tests, and what operators make of custom resources."""
+"""Every pod of both charts with all features on.
+
+Pods come from workloads, jobs, tests, and operators that act on custom resources.
+"""
 
 import copy
 from collections.abc import Iterator
@@ -24,7 +27,9 @@ GLOBAL: dict[str, Any] = {
     "streams": {"autoscaling": {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"}},
     "bundled": {server: {"enabled": True} for server in ("kafka", "clickhouse", "nats", "redis")},
 }
-_ISTIO = yaml.safe_load((ROOT / "rule-publisher/relay/testdata/istio/values.yaml").read_text())["istio"]
+_ISTIO = yaml.safe_load((ROOT / "rule-publisher/relay/featuretests/testdata/istio/values.yaml").read_text())[
+    "istio"
+]
 ALL = {"spillway-global": GLOBAL, "spillway-cluster": cluster_chart.EVERYTHING | {"istio": _ISTIO}}
 OPERATED = {"ClickHouseInstallation", "ClickHouseKeeperInstallation", "Kafka", "KafkaNodePool"}
 RECOMMENDED = {
@@ -40,14 +45,17 @@ def objects(request: pytest.FixtureRequest) -> list[dict]:
 
 
 def test_all_kinds_of_pods_are_looked_at(objects: list[dict]):
-    """Those of every workload, and of every resource that an operator makes pods of."""
+    """The test sees pods of every workload and of every resource that an operator acts on."""
     seen = {who for who, _ in charts.every_pod(objects)}
     makers = {charts.name(o) for o in objects if o["kind"] in charts.WORKLOADS | OPERATED | {"Pod"}}
     assert seen == makers and len(seen) >= 3
 
 
 def test_every_pod_has_the_labels_of_the_chart_and_of_its_user(objects: list[dict]):
-    """app.kubernetes.io/... (Strimzi gives its pods those itself), `commonLabels` and `podLabels`."""
+    """The labels are app.kubernetes.io/..., `commonLabels` and `podLabels`.
+
+    Strimzi sets app.kubernetes.io/... on its pods itself.
+    """
     for who, template in charts.every_pod(objects):
         labels = template["metadata"]["labels"]
         assert labels.items() >= (SAID["commonLabels"] | SAID["podLabels"]).items(), who
@@ -55,8 +63,10 @@ def test_every_pod_has_the_labels_of_the_chart_and_of_its_user(objects: list[dic
 
 
 def test_every_container_is_confined(objects: list[dict]):
-    """No root, no writing to the image, no more privileges, no capabilities, the runtime's seccomp profile; of
-    init containers and sidecars too."""
+    """Containers have no root user, no writable image, no privileges and no capabilities.
+
+    They use the runtime's seccomp profile. This includes init containers and sidecars.
+    """
     found = [
         problem for who, pod in charts.every_pod(objects) for problem in charts.unconfined(who, pod["spec"])
     ]
@@ -66,13 +76,16 @@ def test_every_container_is_confined(objects: list[dict]):
 
 
 def granted(objects: list[dict]) -> set[str]:
-    """Accounts that have rights at the API server."""
+    """Returns the accounts that have rights at the API server."""
     bindings = [o for o in objects if o["kind"] in ("RoleBinding", "ClusterRoleBinding")]
     return {subject["name"] for binding in bindings for subject in binding["subjects"]}
 
 
 def test_every_pod_runs_as_an_account_of_its_own(objects: list[dict]):
-    """The chart makes it, with the annotations of the user; a pod has a token only when its account has rights."""
+    """The chart makes the account, with the user's annotations.
+
+    A pod has a token only if its account has rights.
+    """
     accounts = charts.of(objects, "ServiceAccount")
     used = set()
     for who, template in charts.every_pod(objects):
@@ -90,7 +103,10 @@ def test_every_pod_runs_as_an_account_of_its_own(objects: list[dict]):
 
 
 def annotations_of_strimzi(objects: list[dict]) -> Iterator[dict]:
-    """Of the accounts of brokers, of the user operator and of the exporter, which Strimzi makes."""
+    """Yields annotations of the accounts that Strimzi makes.
+
+    They are for brokers, the user operator and the exporter.
+    """
     for kafka in charts.of(objects, "Kafka").values():
         for part in (kafka["spec"]["kafka"], kafka["spec"]["entityOperator"], kafka["spec"]["kafkaExporter"]):
             yield part["template"]["serviceAccount"]["metadata"]["annotations"]
@@ -109,7 +125,7 @@ def annotations_of_strimzi(objects: list[dict]) -> Iterator[dict]:
     ],
 )
 def test_an_account_has_annotations_of_its_own_workload(chart: str, workload: str, path: str):
-    """They go before those of all accounts, and are on no other."""
+    """These annotations override those of all accounts and are on no other account."""
     values = copy.deepcopy(ALL[chart] | SAID)
     place = values
     for part in path.split("."):

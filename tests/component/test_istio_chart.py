@@ -1,5 +1,9 @@
-"""The chart's objects for Istio: what the relay's test with a real Envoy is made of, and the filter as Istio would put it
-into a sidecar. rule-publisher/relay/istio_test.go runs the EnvoyFilter."""
+"""The chart's objects for Istio.
+
+They are the input of the relay's test with a real Envoy, which runs the EnvoyFilter
+(rule-publisher/relay/featuretests/istio_test.go). The filter is tested as Istio would install it in
+a sidecar.
+"""
 
 import json
 import subprocess
@@ -13,8 +17,8 @@ from spillway_lab.testing.servers import ROOT, Server, free_port, running
 from test_sidecar import ENVOY, HOST, WASM, Counts, answers, get
 
 pytestmark = pytest.mark.component
-REQUESTS = 200  # on each side
-TESTDATA = ROOT / "rule-publisher/relay/testdata/istio"
+REQUESTS = 200  # number of requests on each side
+TESTDATA = ROOT / "rule-publisher/relay/featuretests/testdata/istio"
 VALUES = yaml.safe_load((TESTDATA / "values.yaml").read_text())
 _PACKAGE = "type.googleapis.com/envoy.extensions.filters"
 
@@ -25,14 +29,21 @@ def objects() -> list[dict]:
 
 
 def test_the_relays_test_runs_what_the_chart_renders(objects: list[dict]):
-    """testdata/istio/envoyfilter.yaml is `helm template … --show-only templates/istio/envoyfilter.yaml` of its values."""
+    """The kept file is the output of helm for its values.
+
+    The command is `helm template … --show-only templates/istio/envoyfilter.yaml`, and the file is
+    testdata/istio/envoyfilter.yaml.
+    """
     for kept in filter(None, yaml.safe_load_all((TESTDATA / "envoyfilter.yaml").read_text())):
         made = one(objects, "EnvoyFilter", kept["metadata"]["name"])
         assert kept["spec"] == made["spec"], f"stale: render {TESTDATA}/envoyfilter.yaml again"
 
 
 def test_the_relay_is_told_whom_it_lets_in(objects: list[dict]):
-    """The namespaces of the mesh, by the mesh's trust domain; relay and collector trust its root as well as their own."""
+    """The relay accepts the namespaces of the mesh, by the mesh's trust domain.
+
+    Relay and collector trust the mesh's root as well as their own.
+    """
     for name, variable in (
         ("spillway-relay", "SPILLWAY_XDS_CLIENT_CA"),
         ("spillway-collector", "SPILLWAY_OTLP_TLS_CLIENT_CA"),
@@ -48,8 +59,12 @@ def test_the_relay_is_told_whom_it_lets_in(objects: list[dict]):
 
 
 def sidecar(plugins: list[dict], folder: Path, ports: tuple[int, ...] = (0, 0), admin: int = 0) -> Path:
-    """A bootstrap with a listener per plugin, which has the filter as istiod builds it of a WasmPlugin
-    (pilot/pkg/model/extensions.go): configuration as JSON in a StringValue, no vm_id, pluginName as root id."""
+    """Writes a bootstrap with one listener per plugin and returns its path.
+
+    Each listener has the filter as istiod derives it from a WasmPlugin
+    (pilot/pkg/model/extensions.go): configuration as JSON in a StringValue, no vm_id, and
+    pluginName as root id.
+    """
     listeners = []
     for plugin, port in zip(plugins, ports, strict=True):
         spec = plugin["spec"]
@@ -101,7 +116,10 @@ def validate(path: Path) -> subprocess.CompletedProcess:
 
 
 def test_the_filter_takes_what_a_wasmplugin_says(objects: list[dict], tmp_path: Path):
-    """Both directions' pluginConfig, in the real Envoy; one that says less is refused, so it was read."""
+    """A real Envoy accepts the pluginConfig of both directions.
+
+    It refuses one that lacks a field, so the filter did read it.
+    """
     plugins = [o for o in objects if o["kind"] == "WasmPlugin"]
     sides = {p["spec"]["match"][0]["mode"]: p["spec"]["pluginConfig"]["direction"] for p in plugins}
     assert sides == {"CLIENT": "outbound", "SERVER": "inbound"}
@@ -116,8 +134,11 @@ def test_the_filter_takes_what_a_wasmplugin_says(objects: list[dict], tmp_path: 
 
 
 def test_half_of_the_traces_are_sampled(tmp_path: Path):
-    """What helm renders for a namespace with a ratio of its own, run by the real Envoy: of the requests on both sides,
-    each of which begins a trace, half leave a span, and all are arrivals."""
+    """A real Envoy runs what helm renders for a namespace with its own ratio.
+
+    Each request on both sides begins a trace. Half of the requests leave a span, and all count as
+    arrivals.
+    """
     values = VALUES | {"sampling": {"ratio": 1, "namespaces": {"shop": 0.5}}}
     plugins = [o for o in render(values) if o["kind"] == "WasmPlugin"]
     ports, admin = (free_port(), free_port()), free_port()
@@ -153,8 +174,11 @@ FILE = {"url": "https://files.example/filter.wasm", "sha256": "ab" * 32}
     ids=["a tag alone", "half a digest", "a sum of the module beside a digest", "a file without its sum"],
 )
 def test_a_module_that_is_not_pinned_is_refused(changes: dict, complaint: str):
-    """An address alone could become other code. Of an image Istio compares `sha256` with the manifest's digest: the
-    module's own sum never fits, the filter is left out, and requests go on as if nothing had happened."""
+    """The code behind an address alone could change.
+
+    For an image, Istio compares `sha256` with the manifest's digest. The module's own sum never
+    matches it, so the filter would be left out and requests would go on without any notice.
+    """
     chart = str(cluster_chart.CHARTS / "spillway-cluster")
     done = cluster_chart.helm("template", "r", chart, values=with_filter(**changes))
     assert done.returncode != 0
@@ -162,8 +186,10 @@ def test_a_module_that_is_not_pinned_is_refused(changes: dict, complaint: str):
 
 
 def test_a_wasmplugin_is_pinned_by_digest_or_by_sum():
-    """An image by its manifest's digest and no sum, with what it takes to pull it; a file by the module's sum. Both fail
-    open: no request fails because of the filter."""
+    """An image is pinned by its manifest's digest without a sum, and has its pull settings.
+
+    A file is pinned by the module's sum. Both fail open, so no request fails because of the filter.
+    """
     image = with_filter(imagePullPolicy="Always", imagePullSecret="registry")
     for values, wanted in (
         (image, {"url": VALUES["istio"]["filter"]["url"], "imagePullPolicy": "Always", "imagePullSecret": "registry"}),
@@ -178,7 +204,10 @@ def test_a_wasmplugin_is_pinned_by_digest_or_by_sum():
 
 
 def test_workloads_are_selected_by_their_own_labels():
-    """Those of the entry, for the filter and for the relay's routes; without them `app`. Only what is named is patched."""
+    """The filter and the relay's routes use the labels of the entry, or else `app`.
+
+    Only named workloads are patched.
+    """
     labels = {"app.kubernetes.io/name": "gate", "track": "canary"}
     values = with_filter(services=[{"service": "gate", "namespace": "shop", "edge": True, "labels": labels}])
     values["istio"]["routes"]["workloads"] = [
@@ -212,7 +241,7 @@ def test_a_workload_outside_the_mesh_is_refused_by_name():
     "key, name", [("destinations", "'cart' is there twice"), ("workloads", "'shop/gate' is there twice")]
 )
 def test_what_would_be_two_objects_of_one_name_is_refused(key: str, name: str):
-    """Of two clusters or EnvoyFilters with one name the mesh keeps one, and says nothing."""
+    """Of two clusters or EnvoyFilters with the same name the mesh keeps one without any notice."""
     values = with_filter()
     values["istio"]["routes"] |= {
         "workloads": [{"service": "gate", "namespace": "shop"}],
@@ -225,7 +254,10 @@ def test_what_would_be_two_objects_of_one_name_is_refused(key: str, name: str):
 
 
 def test_prometheus_knows_which_services_should_send():
-    """One series for each service with the filter, which SpillwayFilterSilent compares with what comes."""
+    """There is one series for each service with the filter.
+
+    SpillwayFilterSilent compares it with the telemetry that arrives.
+    """
     values = VALUES | {"monitoring": {"prometheusRules": True}}
     found = render(values)
     groups = {

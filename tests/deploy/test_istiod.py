@@ -1,6 +1,9 @@
-"""The chart's objects for Istio as real istiods take them: a real API server holds them to Istio's own definitions, and a
-real Envoy, which asks istiod as a sidecar does, shows what became of them. Routes that then come from the relay are
-shown by rule-publisher/relay/istio_test.go."""
+"""The chart's objects for Istio, as real istiods process them.
+
+A real API server validates them against Istio's own definitions. A real Envoy, which asks istiod as
+a sidecar does, shows the result. Routes that then come from the relay are tested by
+rule-publisher/relay/featuretests/istio_test.go.
+"""
 
 import json
 import os
@@ -23,15 +26,15 @@ from spillway_lab.testing.waiting import eventually
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
 
 CHART = ROOT / "infra/helm/spillway-cluster"
-VALUES = ROOT / "rule-publisher/relay/testdata/istio/values.yaml"
+VALUES = ROOT / "rule-publisher/relay/featuretests/testdata/istio/values.yaml"
 ENVOY = ROOT / ".spillway/venv/bin/envoy"
-# Istio's own filters are not in Envoy's own build, which stands in for Istio's.
+# Istio's own filters are not in the standard build of Envoy, which replaces Istio's build here.
 WITHOUT_OWN_FILTERS = {"PILOT_ENABLE_METADATA_EXCHANGE": "false", "PILOT_ENABLE_ALPN_FILTER": "false"}
 SERVICES = {"gate": 8081, "shop": 8080, "ledger": 9090}
 PLUGINS = ("spillway-gate-outbound", "spillway-gate-inbound")
 BEHIND = [f"envoy.filters.http.{name}" for name in ("grpc_stats", "fault", "cors", "router")]
 HOST = "shop.shop.svc.cluster.local"
-# What users have before Spillway: a timeout, and an answer of their own.
+# Objects that users have before Spillway: a timeout, and a direct response.
 VIRTUAL_SERVICE = {
     "apiVersion": "networking.istio.io/v1",
     "kind": "VirtualService",
@@ -48,7 +51,7 @@ _MANAGER = "HttpConnectionManager"
 
 
 class Release(NamedTuple):
-    """An istiod to test: its program, the version of its sidecars, and variables for its environment."""
+    """An istiod to test: its program, its sidecars' version, and variables for its environment."""
 
     name: str
     program: str
@@ -60,7 +63,7 @@ RELEASES = (
     Release("1.31", "pilot-discovery", "1.31.0", {}),
     # Istio's master while 1.30 was being developed.
     Release("1.30", "pilot-discovery-1.30", "1.30.0", {}),
-    # The same with what Istio's profile compatibility-version-1.29 sets.
+    # The same, with the setting of Istio's profile compatibility-version-1.29.
     Release(
         "1.30-as-1.29",
         "pilot-discovery-1.30",
@@ -71,7 +74,7 @@ RELEASES = (
 
 
 class Istiod(NamedTuple):
-    """An istiod that runs: its port for sidecars, in clear, and their version."""
+    """A running istiod: its cleartext port for sidecars, and their version."""
 
     port: int
     version: str
@@ -118,7 +121,10 @@ def release(request: pytest.FixtureRequest) -> Release:
 
 @pytest.fixture(scope="module")
 def mesh(make_region: Callable[[str], Region], release: Release) -> Region:
-    """A cluster with Istio's definitions, an application, and the chart's objects for Istio, all of which it takes."""
+    """A cluster with Istio's definitions, an application, and the chart's objects for Istio.
+
+    The API server accepts all of them.
+    """
     region = make_region("istio-" + release.name.replace(".", "-"))
     for namespace in ("istio-system", "shop"):
         region.kubectl("create", "namespace", namespace)
@@ -162,7 +168,10 @@ def istiod(mesh: Region, release: Release, tmp_path_factory: pytest.TempPathFact
 
 
 def bootstrap(name: str, address: str, istiod: Istiod, agent: int, admin: int) -> dict[str, Any]:
-    """As Istio's agent writes it, as far as this matters: who asks, and whom."""
+    """Returns the parts that matter here of the bootstrap that Istio's agent writes.
+
+    They are the sidecar's identity and the servers that it asks.
+    """
 
     def static(name: str, port: int) -> dict[str, Any]:
         socket = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
@@ -223,7 +232,7 @@ class Sidecar:
         return self.get(f"/config_dump?resource={kind}").json().get("configs", [])
 
     def listeners(self) -> dict[str, dict]:
-        """By name, also those that wait for something."""
+        """Listeners by name, including those that are still warming."""
         states = {one["name"]: one for one in self.resources("dynamic_listeners")}
         assert not [one for one in states.values() if "error_state" in one], states
         return {
@@ -236,7 +245,7 @@ class Sidecar:
         return {one["cluster"]["name"]: one["cluster"] for one in found}
 
     def routes(self) -> dict[str, dict]:
-        """By name: the virtual hosts of each configuration."""
+        """Virtual hosts of each route configuration, by its name."""
         found = self.resources("dynamic_route_configs")
         return {
             one["route_config"]["name"]: {host["name"]: host for host in one["route_config"]["virtual_hosts"]}
@@ -258,7 +267,7 @@ def agent_secrets(port: int, folder: Path) -> Server:
 
 @pytest.fixture(scope="module")
 def sidecar(mesh: Region, istiod: Istiod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
-    """Of gate, which the values name: its calls go by the relay's routes."""
+    """The sidecar of gate. The values name gate, so its calls use the relay's routes."""
     with sidecar_of("gate", mesh, istiod, tmp_path_factory.mktemp("gate")) as one:
         yield one
 
@@ -293,7 +302,7 @@ def managers(listener: dict) -> list[dict]:
 
 
 def test_envoy_refuses_nothing_of_it(sidecar: Sidecar):
-    """Every listener and cluster that istiod makes with our patches is one that Envoy takes."""
+    """Envoy accepts every listener and cluster that istiod builds with our patches."""
     stats = sidecar.get("/stats?filter=update_(rejected|success)$").text
     counts = dict(line.rsplit(": ", 1) for line in stats.splitlines())
     for kind in ("listener_manager.lds", "cluster_manager.cds"):
@@ -301,7 +310,7 @@ def test_envoy_refuses_nothing_of_it(sidecar: Sidecar):
 
 
 def test_only_the_listener_of_ours_asks_the_relay(sidecar: Sidecar):
-    """Listeners of ports keep Istio's routes, which are patched; ours has the relay's."""
+    """The listeners of ports keep Istio's routes, which are patched. Ours has the relay's."""
     sources = {
         name: {
             (one["rds"]["route_config_name"], "spillway-xds" in json.dumps(one["rds"]["config_source"]))
@@ -317,13 +326,15 @@ def test_only_the_listener_of_ours_asks_the_relay(sidecar: Sidecar):
 
 
 def test_a_destination_is_called_by_every_name_and_keeps_its_virtual_service(sidecar: Sidecar):
-    """istiod's own host has all names; its routes lead to the relay's, with the timeout that they had. Its own answers,
-    other services and unknown hosts are as before."""
+    """istiod's own host has all names, and its routes lead to the relay's with their old timeout.
+
+    Its direct responses, other services and unknown hosts are unchanged.
+    """
     eventually(lambda: "8080" in sidecar.routes(), "routes of 8080")
     hosts = sidecar.routes()["8080"]
     host = hosts[f"{HOST}:8080"]
     names = ("shop", "shop.shop", "shop.shop.svc", HOST)
-    assert set(names) <= set(host["domains"])  # Envoy leaves the port out of the comparison
+    assert set(names) <= set(host["domains"])  # Envoy ignores the port in the comparison
     gone, rest = host["routes"]
     assert gone["direct_response"]["status"] == 410
     assert (rest["route"]["cluster"], rest["route"]["timeout"]) == ("spillway|shop", "3s")
@@ -337,7 +348,10 @@ def test_a_destination_is_called_by_every_name_and_keeps_its_virtual_service(sid
 def test_a_workload_that_is_not_named_is_left_alone(
     mesh: Region, istiod: Istiod, tmp_path_factory: pytest.TempPathFactory
 ):
-    """The first step is one workload: sidecars beside it have the way to the collector, and nothing else."""
+    """The first step covers one workload.
+
+    Other sidecars only get the cluster of the collector.
+    """
     with sidecar_of("ledger", mesh, istiod, tmp_path_factory.mktemp("ledger")) as ledger:
         eventually(lambda: "8080" in ledger.routes(), "routes of 8080")
         assert "spillway" not in json.dumps(ledger.routes())
@@ -346,7 +360,7 @@ def test_a_workload_that_is_not_named_is_left_alone(
 
 
 def test_destinations_and_servers_are_there(sidecar: Sidecar):
-    """The ways to relay and collector, and every destination of the relay's routes, are clusters of the sidecar."""
+    """Relay, collector and every destination of the relay's routes are clusters of the sidecar."""
     filters = [one["spec"]["configPatches"] for one in rendered() if one["kind"] == "EnvoyFilter"]
     patches = [patch for patches in filters for patch in patches]
     wanted = {one["patch"]["value"]["name"] for one in patches if one["applyTo"] == "CLUSTER"}
@@ -355,8 +369,10 @@ def test_destinations_and_servers_are_there(sidecar: Sidecar):
 
 
 def test_the_filter_is_beside_the_relays_routes_and_not_before_them(sidecar: Sidecar):
-    """istiod answers to one of the two names that the listener asks for, the one that its own listeners have. The route
-    that leads there switches off that very name."""
+    """The listener asks for two filter names, and istiod answers the one of its own listeners.
+
+    The route that leads to our listener disables exactly that name.
+    """
     [manager] = managers(sidecar.listeners()["spillway-outbound"])
     ours = [one["name"] for one in manager["http_filters"] if "config_discovery" in one]
     [istios] = {
@@ -378,8 +394,10 @@ def test_the_filter_is_beside_the_relays_routes_and_not_before_them(sidecar: Sid
 def test_the_filter_comes_after_every_other_extension_in_its_direction(
     sidecar: Sidecar, listener: str, side: str
 ):
-    """Each side of the pod has the plugin of that side and of no other; behind it are only filters of Istio's own that
-    are always there."""
+    """Each side of the pod has only its own plugin.
+
+    After it come only those of Istio's own filters that are always there.
+    """
     of_ours = set()
     for manager in managers(sidecar.listeners()[listener]):
         names = [one["name"] for one in manager["http_filters"]]

@@ -1,0 +1,106 @@
+package featuretests
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/testkit"
+)
+
+// regexLimit is Envoy's runtime key for how large a regular expression may be. Every outbound route
+// table has one, in its retry policies: an Envoy with a limit of 1 refuses each that it does not have yet.
+const regexLimit = "re2.max_program_size.error_level"
+
+// startFickleEnvoy whose limit can be changed while it runs.
+func startFickleEnvoy(t *testing.T, relayPort, appPort int) (e *testkit.Envoy, limit func(int)) {
+	t.Helper()
+	folder := t.TempDir()
+	// Envoy reads the folder anew when a link to it is renamed to this name.
+	link := filepath.Join(folder, "runtime")
+	limit = func(size int) {
+		version := filepath.Join(folder, "limit-"+strconv.Itoa(size))
+		must(t, os.MkdirAll(filepath.Join(version, "envoy"), 0o700))
+		must(t, os.WriteFile(filepath.Join(version, "envoy", regexLimit), []byte(strconv.Itoa(size)), 0o600))
+		must(t, os.Symlink(version, link+".new"))
+		must(t, os.Rename(link+".new", link))
+	}
+	limit(100)
+	runtime := "\nlayered_runtime: {layers: [{name: disk, disk_layer: {symlink_root: " + link + ", subdirectory: envoy}}]}\n"
+	return testkit.StartEnvoy(t, bootstrap(t, "DELTA_GRPC", relayPort, appPort)+runtime).Live(), limit
+}
+
+// forBoth is a ruleset whose rule is the same for gate and till.
+func forBoth(version uint64, weights ...uint32) *spillwayv1.Ruleset {
+	set := ruleset(version, time.Minute, weights...)
+	till := proto.CloneOf(set.Rules[0])
+	till.SourceService = "till"
+	set.Rules = append(set.Rules, till)
+	return set
+}
+
+// A real Envoy refuses a version: the relay reports its words, goes back to the version before for this
+// service, also for an Envoy of it that comes later, and on with the next; another service has the refused
+// one. The refusal costs no request.
+func TestRealEnvoyRefusesAVersion(t *testing.T) {
+	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), 1)
+	r := startRelay(t, conf)
+	e, limit := startFickleEnvoy(t, portOf(t, r.XDSAddr()), north)
+	till := newDelta(t, at(r), node("till", "a"))
+	go acceptAll(till)
+	inForce := func(service string, version uint64) func() bool {
+		return func() bool { return r.status().InForce[service] == version }
+	}
+	p.put(forBoth(1, 4000, 6000))
+	eventually(t, "version 1 is in force", inForce("gate", 1))
+	requests := keepAsking(t, e)
+	limit(1)
+	eventually(t, "Envoy has the limit", func() bool { return strings.Contains(e.Get("/runtime"), `"final_value": "1"`) })
+
+	p.put(forBoth(2, 3000, 7000))
+	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+		return a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK && a.GetEnvoy() == "north/gate/test" && a.GetRulesetVersion() == 2 &&
+			a.GetTypeUrl() == serve.RouteType && strings.Contains(a.GetDetail(), "max program size")
+	})
+	eventually(t, "version 2 is in force at the other service", inForce("till", 2))
+	late := newDelta(t, at(r), node("gate", "late"))
+	if got := weights(t, boot(t, late), "shop", "shop GET /items/{id}"); got["shop|north"] != 4000 || got["shop|south"] != 6000 {
+		t.Errorf("an Envoy that comes later gets %v, want the weights of version 1", got)
+	}
+	if !weightsAre(e, 4000, 6000) {
+		t.Error("Envoy does not have version 1's weights")
+	}
+
+	limit(100)
+	eventually(t, "Envoy has the limit", func() bool { return strings.Contains(e.Get("/runtime"), `"final_value": "100"`) })
+	p.put(forBoth(3, 2000, 8000))
+	eventually(t, "version 3 is in the config dump", func() bool { return weightsAre(e, 2000, 8000) })
+	if nacks := r.Counters().Get(count.AnswersRefused); nacks != 1 {
+		t.Errorf("Envoy refused %d times, want once", nacks)
+	}
+	if asked, failed := requests(); failed != 0 || asked == 0 {
+		t.Errorf("%d of %d requests failed", failed, asked)
+	}
+}
+
+// acceptAll asks for everything and accepts it until the stream ends.
+func acceptAll(c client) {
+	c.subscribe(serve.ClusterType)
+	c.subscribe(serve.RouteType, routeTables...)
+	for {
+		select {
+		case u := <-c.updates():
+			c.answer(u, "")
+		case <-c.failed():
+			return
+		}
+	}
+}

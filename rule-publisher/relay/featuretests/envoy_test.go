@@ -1,0 +1,206 @@
+package featuretests
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/relay"
+	"spillway.dev/relay/internal/testkit"
+)
+
+// startEnvoy with the ADS variant, DELTA_GRPC or GRPC, until it serves.
+func startEnvoy(t *testing.T, variant string, relayPort, appPort int) *testkit.Envoy {
+	t.Helper()
+	return startEnvoyUnready(t, variant, relayPort, appPort).Live()
+}
+
+// startEnvoyUnready until its admin page is there.
+func startEnvoyUnready(t *testing.T, variant string, relayPort, appPort int) *testkit.Envoy {
+	t.Helper()
+	return testkit.StartEnvoy(t, bootstrap(t, variant, relayPort, appPort))
+}
+
+// bootstrap of north's gate.
+func bootstrap(t *testing.T, variant string, relayPort, appPort int) string {
+	t.Helper()
+	folder := t.TempDir()
+	template, err := os.ReadFile("testdata/bootstrap.yaml")
+	must(t, err)
+	pair := authority.Envoy("north", "gate")
+	for name, content := range map[string][]byte{"envoy.crt": pair.Cert, "envoy.key": pair.Key, "ca.crt": authority.PEM} {
+		must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
+	}
+	return strings.NewReplacer("RELAY_PORT", strconv.Itoa(relayPort), "APP_PORT", strconv.Itoa(appPort),
+		"API_TYPE", variant, "FOLDER", folder).Replace(string(template))
+}
+
+// shop has a backend in north and one in south, which answer with these names; in far it is where it is said to be.
+func shop(t *testing.T, server *natsserver.Server, far int) (p *publisher, conf relay.Config, north int) {
+	t.Helper()
+	_, north = backend(t, "north", 0)
+	_, south := backend(t, "south", 0)
+	conf = testConfig(t, server.ClientURL())
+	writeEndpoints(t, conf, north, south, far)
+	return newPublisher(t, server), conf, north
+}
+
+// writeEndpoints of shop in three clusters.
+func writeEndpoints(t *testing.T, conf relay.Config, north, south, far int) {
+	t.Helper()
+	must(t, os.WriteFile(conf.Endpoints, fmt.Appendf(nil, `
+cluster: north
+services:
+  - {service: shop, cluster: north, addresses: ["127.0.0.1:%d"]}
+  - {service: shop, cluster: south, addresses: ["127.0.0.1:%d"]}
+  - {service: shop, cluster: far, addresses: ["127.0.0.1:%d"]}
+`, north, south, far), 0o600))
+}
+
+// A real Envoy starts with NATS absent, takes a ruleset's weights and the next one's, acknowledges
+// both, and keeps its routes when the relay is gone.
+func TestRealEnvoyFollowsRulesets(t *testing.T) {
+	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
+		t.Run(variant, func(t *testing.T) {
+			_, far := backend(t, "far", 0)
+			server := startNATS(t, t.TempDir(), 0)
+			p, conf, north := shop(t, server, far)
+			r := startRelay(t, conf)
+			e := startEnvoy(t, variant, portOf(t, r.XDSAddr()), north)
+			if got := e.Shares(20, "shop", "/items/7"); got["north"] != 20 {
+				t.Errorf("local-first went to %v", got)
+			}
+			p.put(ruleset(11, time.Minute, 0, 10000))
+			eventually(t, "version 11 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 11`) })
+			if got := e.Shares(20, "shop:8080", "/items/7?q=1"); got["south"] != 20 {
+				t.Errorf("version 11 went to %v", got)
+			}
+			if got := e.Shares(20, "shop", "/other/path"); got["north"] != 20 {
+				t.Errorf("the catch-all went to %v", got)
+			}
+			p.put(ruleset(12, time.Minute, 2500, 5000, 2500))
+			p.ack(func(a *spillwayv1.Acknowledgement) bool {
+				return a.GetRulesetVersion() == 12 && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK && a.GetEnvoy() == "north/gate/test"
+			})
+			if !e.RoutesSay(`"weight": 2500`) || !e.RoutesSay(`"input_window": "w12"`) {
+				t.Error("version 12 is not in the config dump")
+			}
+			r.stop()
+			if got := e.Shares(400, "shop", "/items/7"); got["north"] < 50 || got["south"] < 130 || got["far"] < 50 {
+				t.Errorf("without a relay, weights 2500, 5000, 2500 gave %v", got)
+			}
+			if nacks := r.Counters().Get(count.AnswersRefused); nacks != 0 {
+				t.Errorf("Envoy refused %d answers", nacks)
+			}
+		})
+	}
+}
+
+// When a destination dies, no request fails: it goes to the next cluster by round-trip time, and
+// back when the destination is alive again. Refusals (503) move nothing.
+func TestRealEnvoyFailsOver(t *testing.T) {
+	_, north := backend(t, "north", 0)
+	southServer, south := backend(t, "south", testkit.FreePort(t)) // it comes back there
+	_, far := backend(t, "far", 0)
+	server := startNATS(t, t.TempDir(), 0)
+	p := newPublisher(t, server)
+	conf := testConfig(t, server.ClientURL())
+	writeEndpoints(t, conf, north, south, far)
+	r := startRelay(t, conf)
+	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
+	p.put(ruleset(1, time.Minute, 0, 10000))
+	eventually(t, "version 1 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 1`) })
+	if got := e.Shares(20, "shop", "/items/7"); got["south"] != 20 {
+		t.Fatalf("went to %v", got)
+	}
+	for range 20 {
+		e.Call("outbound", "shop", "GET", "/overloaded")
+	}
+	if got := e.Shares(20, "shop", "/items/7"); got["south"] != 20 {
+		t.Errorf("after refusals went to %v", got)
+	}
+	must(t, southServer.Close())
+	if got := e.Shares(100, "shop", "/items/7"); got["north"] != 100 {
+		t.Errorf("with south dead went to %v, want north, the nearest other", got)
+	}
+	backend(t, "south", south)
+	eventually(t, "south is used again", func() bool { return e.Shares(1, "shop", "/items/7")["south"] == 1 })
+}
+
+// An endpoint of another cluster that is removed gets no request from then on, although it still answers checks; one
+// that is new takes over without a failed request.
+func TestRealEnvoyLeavesARemovedEndpoint(t *testing.T) {
+	_, far := backend(t, "far", 0)
+	_, moved := backend(t, "moved", 0)
+	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), far)
+	r := startRelay(t, conf)
+	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
+	p.put(ruleset(1, time.Minute, 0, 10000))
+	eventually(t, "version 1 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 1`) })
+	if e.Shares(20, "shop", "/items/7")["south"] != 20 || e.Stat("cluster.shop|south.health_check.healthy") != 1 {
+		t.Fatal("south is not in use, or not checked")
+	}
+	writeEndpoints(t, conf, north, moved, far)
+	eventually(t, "the new endpoint is used", func() bool { return e.Shares(1, "shop", "/items/7")["moved"] == 1 })
+	if got := e.Shares(40, "shop", "/items/7"); got["moved"] != 40 {
+		t.Errorf("went to %v, want only the new endpoint", got)
+	}
+	if n := e.Stat("cluster.shop|south.membership_total"); n != 3 {
+		t.Errorf("the cluster has %d endpoints, want 3", n)
+	}
+}
+
+// Templates of every form that the relay lets through are accepted by Envoy, and the most specific
+// one names the route; what Envoy would refuse is skipped and does no harm.
+func TestRealEnvoyTakesHostileTemplates(t *testing.T) {
+	_, north := backend(t, "north", 0)
+	server := startNATS(t, t.TempDir(), 0)
+	p := newPublisher(t, server)
+	conf := testConfig(t, server.ClientURL())
+	writeEndpoints(t, conf, north, 1, 2)
+	r := startRelay(t, conf)
+	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
+	rs := ruleset(1, time.Minute, 10000)
+	for _, path := range []string{"/", "/a", "/a/", "/{a}", "/a/{my-id}", "/{x}/{x}", "/{a}/{b}/{c}/{d}/{e}/{f}/{g}",
+		"/{a_variable_with_a_long_name}/z", "/v{version}/{id}.json", "/a.b-c_d~e!$&'()+,;:@=", "/p%20q", "/v{a}/v{b}/v{c}/v{d}/v{e}/v{f}",
+		"//", "/a//b", "/ü", "/*", "/**", "/{a}{b}", "/{", "/}", "/{}", "no", "", "/" + strings.Repeat("a", 300), "/{a=*}", "/x{y}"} {
+		rs.TrafficClasses = append(rs.TrafficClasses, &spillwayv1.TrafficClass{Service: "shop", Method: "GET", PathTemplate: path})
+	}
+	for _, method := range []string{"", "get", "GET X"} {
+		rs.TrafficClasses = append(rs.TrafficClasses, &spillwayv1.TrafficClass{Service: "shop", Method: method, PathTemplate: "/m"})
+	}
+	p.put(rs)
+	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+		if a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK {
+			t.Errorf("Envoy refuses: %s", a.GetDetail())
+		}
+		return a.GetRulesetVersion() == 1 && strings.HasSuffix(a.GetTypeUrl(), "RouteConfiguration")
+	})
+	if got := e.Shares(5, "shop", "/v1/7.json"); got["north"] != 5 {
+		t.Errorf("went to %v", got)
+	}
+	if skipped := r.Counters().Get(count.ClassesSkipped); skipped < 15 {
+		t.Errorf("%d classes were skipped", skipped)
+	}
+}
+
+// The inbound route table leads to the application.
+func TestRealEnvoyInbound(t *testing.T) {
+	var calls atomic.Int32
+	_, app := testkit.BackendOf(t, 0, func(http.ResponseWriter, *http.Request) { calls.Add(1) })
+	conf := testConfig(t, "nats://127.0.0.1:1")
+	r := startRelay(t, conf)
+	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), app)
+	if got := e.Call("inbound", "anything", "POST", "/x"); got.Status != 200 || calls.Load() != 1 {
+		t.Errorf("status %d, %d calls", got.Status, calls.Load())
+	}
+}

@@ -1,0 +1,361 @@
+package featuretests
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	manager "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"sigs.k8s.io/yaml"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/identity"
+	"spillway.dev/relay/internal/identity/identitytest"
+	"spillway.dev/relay/internal/relay"
+	"spillway.dev/relay/internal/testkit"
+)
+
+const meshURI = "spiffe://cluster.local/ns/shop/sa/"
+
+// patch of an EnvoyFilter.
+type patch struct {
+	ApplyTo string
+	Match   struct {
+		RouteConfiguration struct {
+			Vhost struct {
+				Name  string
+				Route struct{ Action, Name string }
+			}
+		}
+	}
+	Patch struct {
+		Operation string
+		Value     map[string]any
+	}
+}
+
+// patches of the chart's EnvoyFilters, with the relay at the port, its authority, and Istio's configuration of extensions
+// and the socket of the health check in the folder.
+func patches(t *testing.T, relayPort int, folder string) []patch {
+	t.Helper()
+	content, err := os.ReadFile("testdata/istio/envoyfilter.yaml")
+	must(t, err)
+	text := strings.NewReplacer("RELAY_AUTHORITY", strings.ReplaceAll(string(authority.PEM), "\n", `\n`),
+		"spillway-relay.spillway.svc.cluster.local, port_value: 18000", fmt.Sprintf("127.0.0.1, port_value: %d", relayPort),
+		"@spillway-ready", folder+"/ready", "ads: {}, initial_fetch_timeout: 0s", "path_config_source: {path: "+folder+"/extensions.json}").
+		Replace(string(content))
+	var all []patch
+	for _, document := range strings.Split(text, "\n---\n") {
+		var filter struct {
+			Spec struct{ ConfigPatches []patch }
+		}
+		must(t, yaml.Unmarshal([]byte(document), &filter))
+		all = append(all, filter.Spec.ConfigPatches...)
+	}
+	return all
+}
+
+// startSidecar is an Envoy that starts as Istio's do, whose agent has the certificate, with the EnvoyFilters
+// merged in as istiod does: clusters and listeners added, routes merged as protobuf.
+func startSidecar(t *testing.T, mesh *identitytest.Authority, uri string, relayPort int) *testkit.Envoy {
+	t.Helper()
+	folder := t.TempDir()
+	serveSecrets(t, filepath.Join(folder, "socket"), mesh, mesh.Issue(uri, time.Hour, x509.ExtKeyUsageClientAuth))
+	outbound := &manager.HttpConnectionManager{}
+	fromYAML(t, "testdata/istio/manager.yaml", outbound)
+	clusters, listeners := istiosClusters(t), []any{}
+	for _, p := range patches(t, relayPort, folder) {
+		switch p.ApplyTo + " " + p.Patch.Operation {
+		case "CLUSTER ADD":
+			p.Patch.Value["@type"] = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+			clusters = append(clusters, p.Patch.Value)
+		case "LISTENER ADD":
+			p.Patch.Value["@type"] = "type.googleapis.com/envoy.config.listener.v3.Listener"
+			listeners = append(listeners, p.Patch.Value)
+		case "HTTP_ROUTE MERGE":
+			mergeRoutes(t, outbound.GetRouteConfig(), p)
+		default:
+			t.Fatalf("%s %s: the test knows nothing of it", p.ApplyTo, p.Patch.Operation)
+		}
+	}
+	write(t, filepath.Join(folder, "extensions.json"), []any{seen})
+	write(t, filepath.Join(folder, "clusters.json"), clusters)
+	write(t, filepath.Join(folder, "listeners.json"), append(listeners, listenerOf(t, outbound)))
+	bootstrap, err := os.ReadFile("testdata/istio/bootstrap.yaml")
+	must(t, err)
+	return testkit.StartEnvoy(t, strings.ReplaceAll(string(bootstrap), "FOLDER", folder)).Live()
+}
+
+// mergeRoutes does what istiod does with a patch of routes (pilot/pkg/networking/core/envoyfilter/rc_patch.go).
+func mergeRoutes(t *testing.T, config *route.RouteConfiguration, p patch) {
+	t.Helper()
+	merged := 0
+	for _, host := range config.GetVirtualHosts() {
+		if host.GetName() != p.Match.RouteConfiguration.Vhost.Name {
+			continue
+		}
+		for _, r := range host.GetRoutes() {
+			wanted := p.Match.RouteConfiguration.Vhost.Route
+			if r.GetRoute() == nil || wanted.Action != "ROUTE" || (wanted.Name != "" && wanted.Name != r.GetName()) {
+				continue
+			}
+			value := &route.Route{}
+			encoded, err := yaml.Marshal(p.Patch.Value)
+			must(t, err)
+			encoded, err = yaml.YAMLToJSON(encoded)
+			must(t, err)
+			must(t, protojson.Unmarshal(encoded, value))
+			proto.Merge(r, value)
+			merged++
+		}
+	}
+	if merged == 0 {
+		t.Fatalf("no route of %s", p.Match.RouteConfiguration.Vhost.Name)
+	}
+}
+
+// istiosClusters are those that the routes of testdata/istio/manager.yaml lead to, each with a backend of its own in clear.
+func istiosClusters(t *testing.T) []any {
+	t.Helper()
+	var all []any
+	for name, answer := range map[string]string{"outbound|8080||shop.shop.svc.cluster.local": "istio",
+		"outbound|8080||ledger.shop.svc.cluster.local": "ledger", "PassthroughCluster": "passthrough"} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, answer) //nolint:errcheck // the asker is gone
+		}))
+		t.Cleanup(server.Close)
+		address := map[string]any{"address": "127.0.0.1", "port_value": server.Listener.Addr().(*net.TCPAddr).Port}
+		endpoint := map[string]any{"endpoint": map[string]any{"address": map[string]any{"socket_address": address}}}
+		all = append(all, map[string]any{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": name, "type": "STATIC",
+			"load_assignment": map[string]any{"cluster_name": name, "endpoints": []any{map[string]any{"lb_endpoints": []any{endpoint}}}}})
+	}
+	return all
+}
+
+// seen is what the test's istiod gives under the filter's name: it counts requests whose route has the relay's metadata.
+var seen = map[string]any{"@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
+	"name": "extensions.istio.io/trafficextension/shop.spillway-gate-outbound~istio-translated-wasmplugin",
+	"typed_config": map[string]any{"@type": "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC", "shadow_rules_stat_prefix": "seen",
+		"shadow_rules": map[string]any{"policies": map[string]any{"relay": map[string]any{
+			"principals": []any{map[string]any{"any": true}},
+			"permissions": []any{map[string]any{"sourced_metadata": map[string]any{"metadata_source": "ROUTE", "metadata_matcher": map[string]any{
+				"filter": "spillway", "path": []any{map[string]any{"key": "ruleset_version"}}, "value": map[string]any{"present_match": true}}}}},
+		}}}}}
+
+// fromYAML reads a file into a message.
+func fromYAML(t *testing.T, path string, into proto.Message) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	must(t, err)
+	var value any
+	must(t, yaml.Unmarshal(content, &value))
+	fromValue(t, value, into)
+}
+
+// fromValue takes what a typed_config says.
+func fromValue(t *testing.T, value any, into proto.Message) {
+	t.Helper()
+	encoded, err := yaml.Marshal(value)
+	must(t, err)
+	encoded, err = yaml.YAMLToJSON(encoded)
+	must(t, err)
+	packed := &anypb.Any{}
+	must(t, protojson.Unmarshal(encoded, packed))
+	must(t, packed.UnmarshalTo(into))
+}
+
+func listenerOf(t *testing.T, outbound *manager.HttpConnectionManager) any {
+	t.Helper()
+	packed, err := anypb.New(outbound)
+	must(t, err)
+	encoded, err := protojson.Marshal(&listener.Filter{Name: "envoy.filters.network.http_connection_manager",
+		ConfigType: &listener.Filter_TypedConfig{TypedConfig: packed}})
+	must(t, err)
+	var filter any
+	must(t, yaml.Unmarshal(encoded, &filter))
+	return map[string]any{"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "outbound",
+		"address":       map[string]any{"socket_address": map[string]any{"address": "127.0.0.1", "port_value": 0}},
+		"filter_chains": []any{map[string]any{"filters": []any{filter}}}}
+}
+
+func write(t *testing.T, path string, resources []any) {
+	t.Helper()
+	encoded, err := yaml.Marshal(map[string]any{"resources": resources})
+	must(t, err)
+	encoded, err = yaml.YAMLToJSON(encoded)
+	must(t, err)
+	must(t, os.WriteFile(path, encoded, 0o600))
+}
+
+// meshBackend answers with its name to whoever shows a certificate of the mesh, and shows shop's.
+func meshBackend(t *testing.T, mesh *identitytest.Authority, name string) int {
+	t.Helper()
+	shown := mesh.Issue(meshURI+"shop", time.Hour, x509.ExtKeyUsageServerAuth)
+	pair, err := tls.X509KeyPair(shown.Cert, shown.Key)
+	must(t, err)
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(mesh.PEM)
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS.ServerName != "outbound_.8080_._.shop.shop.svc.cluster.local" {
+			http.Error(w, r.TLS.ServerName, http.StatusMisdirectedRequest)
+			return
+		}
+		answer := name
+		switch r.URL.Path {
+		case "/slow":
+			time.Sleep(time.Second)
+		case "/host":
+			answer = r.Host
+		}
+		io.WriteString(w, answer) //nolint:errcheck // the asker is gone
+	})}
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
+	go server.Serve(tls.NewListener(plain, config)) //nolint:errcheck // closed by the test
+	t.Cleanup(func() { server.Close() })
+	return plain.Addr().(*net.TCPAddr).Port
+}
+
+// meshRelay lets the mesh's sidecars of namespace shop in.
+func meshRelay(t *testing.T, conf relay.Config, mesh *identitytest.Authority) *running {
+	t.Helper()
+	var err error
+	conf.Mesh, err = identity.ParseMesh(meshURI + "{service}")
+	must(t, err)
+	must(t, os.WriteFile(conf.XDS.ClientCA, append(authority.PEM, mesh.PEM...), 0o600))
+	return startRelay(t, conf)
+}
+
+// sidecarOf gate in a mesh with shop in three clusters, and the relay and the publisher behind it.
+func sidecarOf(t *testing.T, uri string) (*testkit.Envoy, *running, *publisher) {
+	t.Helper()
+	mesh := identitytest.NewAuthority()
+	server := startNATS(t, t.TempDir(), 0)
+	conf := testConfig(t, server.ClientURL())
+	writeEndpoints(t, conf, meshBackend(t, mesh, "north"), meshBackend(t, mesh, "south"), meshBackend(t, mesh, "far"))
+	p := newPublisher(t, server)
+	r := meshRelay(t, conf, mesh)
+	return startSidecar(t, mesh, uri, portOf(t, r.XDSAddr())), r, p
+}
+
+func relayed(e *testkit.Envoy) func() bool {
+	return func() bool { return e.Call("outbound", "shop", "GET", "/items/7").Body == "north" }
+}
+
+// A real Envoy that is a sidecar of Istio, with the chart's EnvoyFilters merged in, splits requests by the ruleset over
+// the mesh's own mutual TLS, is placed and acknowledges by the name that its certificate gives it, and keeps
+// its routes when the relay is gone.
+func TestRealSidecarOfIstioFollowsRulesets(t *testing.T) {
+	e, r, p := sidecarOf(t, meshURI+"gate")
+	eventually(t, "routes and endpoints", relayed(e))
+	if got := e.Shares(20, "shop", "/items/7"); got["north"] != 20 {
+		t.Errorf("local-first went to %v", got)
+	}
+	p.put(ruleset(12, time.Minute, 2500, 5000, 2500))
+	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+		return a.GetRulesetVersion() == 12 && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK &&
+			a.GetEnvoy() == "north/gate/gate-7d9f-x2x.shop"
+	})
+	eventually(t, "the weights are in the config dump", func() bool { return e.RoutesSay(`"weight": 2500`) })
+	if placed := r.status().Placed; placed["gate"] != 1 || len(placed) != 1 {
+		t.Errorf("placed %v, want one gate", placed)
+	}
+	r.stop()
+	if got := e.Shares(400, "shop:8080", "/items/7"); got["north"] < 50 || got["south"] < 130 || got["far"] < 50 {
+		t.Errorf("weights 2500, 5000, 2500 gave %v", got)
+	}
+}
+
+// Every name that Istio has for a service gets the relay's routes, and the service sees the name that its caller used.
+// What Spillway does not know, goes where Istio sends it.
+func TestASidecarCallsByAnyNameAndUnknownHostsStayIstios(t *testing.T) {
+	e, _, _ := sidecarOf(t, meshURI+"gate")
+	eventually(t, "routes and endpoints", relayed(e))
+	for _, name := range []string{"shop", "shop.shop", "shop.shop.svc", "shop.shop.svc.cluster.local"} {
+		for _, host := range []string{name, name + ":8080"} {
+			if got := e.Call("outbound", host, "GET", "/items/7"); got.Body != "north" {
+				t.Errorf("%s: %d %s", host, got.Status, got.Body)
+			}
+			if got := e.Call("outbound", host, "GET", "/host"); got.Body != host {
+				t.Errorf("%s was told to shop as %s", host, got.Body)
+			}
+		}
+	}
+	for host, answer := range map[string]string{"ledger": "ledger", "ledger.shop.svc.cluster.local:8080": "ledger",
+		"api.example.com": "passthrough", "shop.other.svc.cluster.local:8080": "passthrough"} {
+		if got := e.Call("outbound", host, "GET", "/items/7"); got.Body != answer {
+			t.Errorf("%s: %d %s, want %s", host, got.Status, got.Body, answer)
+		}
+	}
+}
+
+// The timeout of a VirtualService ends a request that the relay's routes would let last, and its own answers stay.
+func TestAVirtualServiceOfASidecarKeepsItsTimeouts(t *testing.T) {
+	e, _, _ := sidecarOf(t, meshURI+"gate")
+	eventually(t, "routes and endpoints", relayed(e))
+	if got := e.Call("outbound", "shop", "GET", "/slow"); got.Status != http.StatusGatewayTimeout || got.Took > 900*time.Millisecond {
+		t.Errorf("status %d after %v, want 504 after 200 ms", got.Status, got.Took)
+	}
+	if got := e.Call("outbound", "shop", "GET", "/gone"); got.Status != http.StatusGone {
+		t.Errorf("status %d, want 410", got.Status)
+	}
+}
+
+// The filter sees the relay's routes, whose version its spans carry, and does not run a second time before them.
+func TestTheFilterOfASidecarIsBesideTheRelaysRoutes(t *testing.T) {
+	e, _, p := sidecarOf(t, meshURI+"gate")
+	eventually(t, "routes and endpoints", relayed(e))
+	p.put(ruleset(12, time.Minute, 10000, 0, 0))
+	eventually(t, "version 12", func() bool { return e.RoutesSay(`"ruleset_version": 12`) })
+	before := e.Stat("http.spillway-outbound.rbac.seen.shadow_allowed")
+	e.Shares(5, "shop", "/items/7")
+	if after := e.Stat("http.spillway-outbound.rbac.seen.shadow_allowed"); after != max(before, 0)+5 {
+		t.Errorf("seen beside the relay's routes: %d, then %d; want 5 more", before, after)
+	}
+	for host, want := range map[string]string{"shop": "", "ledger": "istio"} {
+		if got := filterOf(t, e, host); got != want {
+			t.Errorf("%s: Istio's listener ran the filter: %q, want %q", host, got, want)
+		}
+	}
+}
+
+// filterOf is what the stand-in for the filter in Istio's own listener says.
+func filterOf(t *testing.T, e *testkit.Envoy, host string) string {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, "http://"+e.Listener("outbound")+"/items/7", nil)
+	must(t, err)
+	request.Host = host
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	response.Body.Close()
+	return response.Header.Get("x-filter-of")
+}
+
+// A sidecar of a namespace that is not let in gets no routes, whatever its node says, and calls go as Istio sends them.
+func TestASidecarOfAnotherNamespaceIsRefused(t *testing.T) {
+	e, r, _ := sidecarOf(t, "spiffe://cluster.local/ns/other/sa/gate")
+	eventually(t, "the sidecar is refused", func() bool { return r.status().Counters["streams_refused_identity"] >= 1 })
+	if got := e.Call("outbound", "shop", "GET", "/items/7"); got.Status != http.StatusOK || got.Body != "istio" {
+		t.Errorf("%d %s, want Istio's own cluster: no routes of the relay", got.Status, got.Body)
+	}
+	if connected := r.status().Envoys; len(connected) != 0 {
+		t.Errorf("connected %v, want nobody", connected)
+	}
+}

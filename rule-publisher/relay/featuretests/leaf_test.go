@@ -1,0 +1,213 @@
+package featuretests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"spillway.dev/contracts/names"
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/source"
+	"spillway.dev/relay/internal/testkit"
+)
+
+const natsFiles = "../../../infra/nats"
+
+// leafWorld has addresses for the global region's NATS server and for its standby, and runs the leaf node of cluster north.
+// Every server has a file of infra/nats as it is.
+type leafWorld struct {
+	t         *testing.T
+	ca        string
+	leafPorts map[string]int // for leaf nodes, by region
+	ports     map[string]int // for everybody else
+	leaf      *natsserver.Server
+}
+
+func newLeafWorld(t *testing.T) *leafWorld {
+	t.Helper()
+	folder, pair := t.TempDir(), authority.Issue("", time.Hour)
+	w := &leafWorld{t: t, ca: filepath.Join(folder, "ca.crt"), leafPorts: map[string]int{}, ports: map[string]int{}}
+	certificate, key := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	for path, content := range map[string][]byte{w.ca: authority.PEM, certificate: pair.Cert, key: pair.Key} {
+		must(t, os.WriteFile(path, content, 0o600))
+	}
+	for _, region := range []string{"hub", "standby"} {
+		w.ports[region], w.leafPorts[region] = testkit.FreePort(t), testkit.FreePort(t)
+		t.Setenv("NATS_"+strings.ToUpper(region)+"_URL", fmt.Sprintf("tls://relay-north:of-north@localhost:%d", w.leafPorts[region]))
+	}
+	for variable, value := range map[string]string{"NATS_RELAY_NORTH_PASSWORD": "of-north", "NATS_LEAF_NAME": "leaf-north",
+		"NATS_HUB_CA": w.ca, "NATS_HUB_CERT": certificate, "NATS_HUB_KEY": key, "NATS_LEAF_CERT": certificate, "NATS_LEAF_KEY": key} {
+		t.Setenv(variable, value)
+	}
+	w.leaf = startConfigured(t, "leaf.conf", testkit.FreePort(t))
+	return w
+}
+
+// start the hub or the standby; the leaf is connected to it when this returns.
+func (w *leafWorld) start(region, dataFolder string) *natsserver.Server {
+	w.t.Helper()
+	w.t.Setenv("NATS_DATA_DIR", dataFolder)
+	w.t.Setenv("NATS_LEAF_LISTEN", fmt.Sprintf("127.0.0.1:%d", w.leafPorts[region]))
+	server := startConfigured(w.t, "hub.conf", w.ports[region])
+	eventually(w.t, "the leaf is connected to "+region, func() bool { return server.NumLeafNodes() == 1 })
+	return server
+}
+
+func (w *leafWorld) stop(server *natsserver.Server) {
+	w.t.Helper()
+	server.Shutdown()
+	server.WaitForShutdown()
+	eventually(w.t, "the leaf is alone", func() bool { return w.leaf.NumLeafNodes() == 0 })
+}
+
+// relay that knows the leaf and nothing else.
+func (w *leafWorld) relay() *running {
+	w.t.Helper()
+	conf := testConfig(w.t, "")
+	conf.NATS = source.NATS{URL: w.leafURL("relay-north", "of-north"), CA: w.ca}
+	return startRelay(w.t, conf)
+}
+
+func (w *leafWorld) leafURL(user, password string) string {
+	return fmt.Sprintf("tls://%s:%s@localhost:%s", user, password, w.leaf.Addr().String()[len("127.0.0.1:"):])
+}
+
+// startConfigured runs NATS with a file of infra/nats. Its users are the relay of north, rendered as spillway_lab does, and
+// `anybody`, who may do everything.
+func startConfigured(t *testing.T, file string, port int) *natsserver.Server {
+	t.Helper()
+	t.Setenv("NATS_LISTEN", fmt.Sprintf("127.0.0.1:%d", port))
+	t.Setenv("NATS_MONITOR_LISTEN", testkit.FreeAddress(t))
+	relay, err := os.ReadFile(filepath.Join(natsFiles, "users/relay.conf"))
+	must(t, err)
+	values := strings.NewReplacer("@CLUSTER@", "north", "@USER@", "relay-north", "@PASSWORD@", "NATS_RELAY_NORTH_PASSWORD",
+		"@INBOX@", strings.ReplaceAll(names.NatsInboxRelay, "{cluster}", "north"))
+	folder := t.TempDir()
+	users := fmt.Sprintf("users: [\n{\n%s\n}\n{user: anybody, password: secret}\n]\n", values.Replace(string(relay)))
+	must(t, os.WriteFile(filepath.Join(folder, "users.conf"), []byte(users), 0o600))
+	for _, name := range []string{"nats.conf", file} {
+		text, err := os.ReadFile(filepath.Join(natsFiles, name))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(folder, name), text, 0o600))
+	}
+	options, err := natsserver.ProcessConfigFile(filepath.Join(folder, file))
+	must(t, err)
+	options.NoSigs, options.NoLog = true, true
+	server, err := natsserver.NewServer(options)
+	must(t, err)
+	server.Start()
+	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
+	if !server.ReadyForConnections(patience) {
+		t.Fatalf("%s: NATS does not start", file)
+	}
+	return server
+}
+
+func acknowledges(version uint64) func(*spillwayv1.Acknowledgement) bool {
+	return func(a *spillwayv1.Acknowledgement) bool {
+		return a.GetRulesetVersion() == version && a.GetTypeUrl() == serve.RouteType && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK
+	}
+}
+
+// A relay that knows only its cluster's leaf node works fully: it hears of rulesets, and its acknowledgements and heartbeats
+// arrive. While the hub is away it stays connected and serves on, and what Envoys answer meanwhile is stored later.
+func TestARelayAtALeafNodeOutlivesTheHub(t *testing.T) {
+	w, data := newLeafWorld(t), t.TempDir()
+	hub := w.start("hub", data)
+	p, r := newPublisherAt(t, natsURL(hub, "anybody", "secret")), w.relay()
+	begin := time.Now()
+	for version := uint64(1); version <= 4; version++ {
+		p.put(ruleset(version, time.Hour, 5000, 5000))
+		eventually(t, "the next version", func() bool { return r.status().ServedVersion == version })
+	}
+	// Without a word of the writes, three of the four would each wait for the look that comes every 5 s.
+	if took := time.Since(begin); took > 12*time.Second {
+		t.Errorf("four versions took %s: rulesets are found, not heard of", took)
+	}
+	c := newDelta(t, at(r), node("gate", "a"))
+	boot(t, c)
+	p.ack(acknowledges(4))
+	p.reports("spillway.heartbeats.north", func([]byte) bool { return true })
+
+	w.stop(hub)
+	late := newDelta(t, at(r), node("gate", "b"))
+	boot(t, late)
+	eventually(t, "its answers wait", func() bool { return r.status().AcksWaiting > 0 })
+	if page := r.status(); page.ServedVersion != 4 || !page.NatsConnected {
+		t.Errorf("without the hub: version %d, connected %v", page.ServedVersion, page.NatsConnected)
+	}
+
+	p = newPublisherAt(t, natsURL(w.start("hub", data), "anybody", "secret"))
+	p.put(ruleset(5, time.Hour, 2000, 8000))
+	expect(t, c, map[string]uint32{"shop|north": 2000, "shop|south": 8000})
+	p.ack(acknowledges(5))
+	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+		return strings.HasSuffix(a.GetEnvoy(), "/b") && acknowledges(4)(a)
+	})
+	if errs := r.status().Counters["nats_errors"]; errs != 0 {
+		t.Errorf("NATS refused %d things", errs)
+	}
+}
+
+// When the hub is lost for good, the leaf finds the standby, which starts empty. The relay takes nothing of it that is
+// not above what it took of the hub, and then what is.
+func TestARelayAtALeafNodeFollowsTheStandby(t *testing.T) {
+	w := newLeafWorld(t)
+	hub := w.start("hub", t.TempDir())
+	p, r := newPublisherAt(t, natsURL(hub, "anybody", "secret")), w.relay()
+	p.put(ruleset(5, time.Hour, 5000, 5000))
+	eventually(t, "the hub's version", func() bool { return r.status().ServedVersion == 5 })
+	w.stop(hub)
+	p = newPublisherAt(t, natsURL(w.start("standby", t.TempDir()), "anybody", "secret"))
+	p.put(ruleset(4, time.Hour, 9000, 1000))
+	r.counted("rulesets_replayed", 1)
+	p.put(ruleset(6, time.Hour, 2000, 8000))
+	eventually(t, "the standby's version", func() bool { return r.status().ServedVersion == 6 })
+}
+
+// Whoever is at the leaf, and whatever users it has, the hub takes and gives what the cluster's relay may, and nothing else.
+func TestALeafNodeMayNotMoreThanItsClustersRelay(t *testing.T) {
+	w := newLeafWorld(t)
+	hub := w.start("hub", t.TempDir())
+	above, err := nats.Connect(natsURL(hub, "anybody", "secret"))
+	must(t, err)
+	t.Cleanup(above.Close)
+	below, err := nats.Connect(w.leafURL("anybody", "secret"), nats.RootCAs(w.ca))
+	must(t, err)
+	t.Cleanup(below.Close)
+	passes := func(from, to *nats.Conn, last string, before ...string) {
+		t.Helper()
+		heard := make(chan *nats.Msg, 64)
+		for _, subject := range append(before, last) {
+			subscription, err := to.ChanSubscribe(subject, heard)
+			must(t, err)
+			defer subscription.Unsubscribe() //nolint:errcheck // the connection ends with the test
+		}
+		must(t, to.Flush())
+		var got *nats.Msg
+		eventually(t, last+" passes", func() bool {
+			for _, subject := range append(before, last) {
+				must(t, from.Publish(subject, nil))
+			}
+			select {
+			case got = <-heard:
+				return true
+			case <-time.After(100 * time.Millisecond):
+				return false
+			}
+		})
+		if got.Subject != last {
+			t.Errorf("%s passes", got.Subject)
+		}
+	}
+	passes(below, above, "spillway.heartbeats.north", "spillway.heartbeats.south", "spillway.proposals.optimizer",
+		"$KV.spillway_rulesets.north", "$JS.API.STREAM.INFO.KV_spillway_rulesets")
+	passes(above, below, "$KV.spillway_rulesets.north", "$KV.spillway_rulesets.south", "spillway.acks.north", "_INBOX_RELAY_south.x")
+}

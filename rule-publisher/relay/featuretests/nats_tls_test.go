@@ -1,0 +1,91 @@
+package featuretests
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+
+	"spillway.dev/relay/internal/identity/identitytest"
+	"spillway.dev/relay/internal/relay"
+	"spillway.dev/relay/internal/source"
+	"spillway.dev/relay/internal/testkit"
+)
+
+// startTLSNATS runs NATS that takes TLS connections only, from holders of the authority's certificates.
+func startTLSNATS(t *testing.T, signer *identitytest.Authority, port int) string {
+	t.Helper()
+	pair := signer.Issue("", time.Hour)
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	must(t, err)
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(signer.PEM)
+	server := startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: port, TLS: true, TLSVerify: true,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: clients, MinVersion: tls.VersionTLS12,
+			ClientAuth: tls.RequireAndVerifyClientCert}})
+	return "tls://localhost:" + server.Addr().String()[len("127.0.0.1:"):]
+}
+
+// Over tls:// the relay connects with its authority and client certificate; a server of another
+// authority, or one that wants a certificate which the relay lacks, is not talked to, and the relay
+// serves all the same, without being ready.
+func TestNATSOverTLS(t *testing.T) {
+	folder := t.TempDir()
+	pair := authority.Issue("", time.Hour)
+	files := source.NATS{CA: filepath.Join(folder, "ca.crt"), Cert: filepath.Join(folder, "nats.crt"), Key: filepath.Join(folder, "nats.key")}
+	for path, content := range map[string][]byte{files.CA: authority.PEM, files.Cert: pair.Cert, files.Key: pair.Key} {
+		must(t, os.WriteFile(path, content, 0o600))
+	}
+	stranger, strangers := identitytest.NewAuthority(), filepath.Join(folder, "strangers.crt")
+	must(t, os.WriteFile(strangers, stranger.PEM, 0o600))
+	ours := startTLSNATS(t, authority, natsserver.RANDOM_PORT)
+	foreign := startTLSNATS(t, stranger, natsserver.RANDOM_PORT)
+	for _, test := range []struct {
+		name      string
+		to        source.NATS
+		connected bool
+	}{
+		{"ours", source.NATS{URL: ours, CA: files.CA, Cert: files.Cert, Key: files.Key}, true},
+		{"no client certificate", source.NATS{URL: ours, CA: files.CA}, false},
+		{"the machine's roots", source.NATS{URL: ours, CA: source.System, Cert: files.Cert, Key: files.Key}, true},
+		{"an authority that the machine does not know", source.NATS{URL: foreign, CA: source.System, Cert: files.Cert, Key: files.Key}, false},
+		{"an authority that only the machine knows", source.NATS{URL: ours, CA: strangers, Cert: files.Cert, Key: files.Key}, false},
+		{"another authority", source.NATS{URL: foreign, CA: files.CA, Cert: files.Cert, Key: files.Key}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			conf := testConfig(t, "")
+			conf.NATS = test.to
+			r := startRelay(t, conf)
+			eventually(t, "ready, or refused", func() bool {
+				refused := strings.Contains(r.NotReady(r.Started().Add(relay.ColdStart+time.Minute)), "NATS refuses this relay")
+				return (r.answers("/readyz") == 200) == test.connected && refused != test.connected
+			})
+			if got := r.status().NatsConnected; got != test.connected {
+				t.Errorf("connected: %v, want %v", got, test.connected)
+			}
+			boot(t, newDelta(t, at(r), node("gate", "a")))
+		})
+	}
+}
+
+// A server that was away when the relay started, and then wants a certificate which the relay lacks, is known to refuse it:
+// TLS 1.3 says so after the handshake.
+func TestNATSThatComesLateAndRefuses(t *testing.T) {
+	port, ca := testkit.FreePort(t), filepath.Join(t.TempDir(), "ca.crt")
+	must(t, os.WriteFile(ca, authority.PEM, 0o600))
+	conf := testConfig(t, "")
+	conf.NATS = source.NATS{URL: "tls://localhost:" + strconv.Itoa(port), CA: ca}
+	r := startRelay(t, conf)
+	if refusal := r.status().NatsRefusal; refusal != "" {
+		t.Errorf("a server that is away refuses nobody: %q", refusal)
+	}
+	startTLSNATS(t, authority, port)
+	eventually(t, "the refusal is known", func() bool { return r.status().NatsRefusal != "" })
+}

@@ -1,0 +1,183 @@
+package featuretests
+
+import (
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"spillway.dev/contracts/names"
+	"spillway.dev/relay/internal/serve"
+)
+
+// recorder is an Envoy as far as clusters go: it asks for the endpoints of those that it has, counts a
+// cluster as usable from its endpoints on, forgets both when the cluster goes, and finds routes to what
+// it cannot use, at their arrival or later.
+type recorder struct {
+	t         *testing.T
+	c         client
+	clusters  map[string]bool
+	endpoints map[string]bool // of clusters that it has
+	asked     []string        // whose endpoints it asks for
+	routes    *route.RouteConfiguration
+	routed    int
+	left      int // clusters that went
+}
+
+func newRecorder(t *testing.T, c client) *recorder {
+	return &recorder{t: t, c: c, clusters: map[string]bool{}, endpoints: map[string]bool{}}
+}
+
+// take one response, answer it, and ask for what follows from it.
+func (r *recorder) take(u update) {
+	r.t.Helper()
+	if _, whole := r.c.(*sotwClient); whole && u.typeURL == serve.ClusterType {
+		r.clusters = map[string]bool{}
+	}
+	if u.typeURL == serve.ClusterType {
+		for _, name := range u.removed {
+			delete(r.clusters, name)
+		}
+	}
+	r.read(u)
+	r.c.answer(u, "")
+	if u.typeURL == serve.ClusterType {
+		r.askForEndpoints()
+	}
+	r.check(u.version)
+}
+
+func (r *recorder) read(u update) {
+	r.t.Helper()
+	for _, packed := range u.resources {
+		message, err := packed.UnmarshalNew()
+		must(r.t, err)
+		switch resource := message.(type) {
+		case *cluster.Cluster:
+			r.clusters[resource.GetName()] = true
+		case *endpoint.ClusterLoadAssignment:
+			r.endpoints[resource.GetClusterName()] = r.clusters[resource.GetClusterName()]
+		case *route.RouteConfiguration:
+			if resource.GetName() == names.XdsOutboundRoute {
+				r.routes = resource
+			}
+		}
+	}
+}
+
+// askForEndpoints of exactly the clusters that there are.
+func (r *recorder) askForEndpoints() {
+	r.t.Helper()
+	now := slices.Sorted(maps.Keys(r.clusters))
+	added, gone := without(now, r.asked), without(r.asked, now)
+	r.asked = now
+	for _, name := range gone {
+		delete(r.endpoints, name)
+	}
+	r.left += len(gone)
+	switch c := r.c.(type) {
+	case *sotwClient:
+		if len(added)+len(gone) > 0 {
+			c.subscribe(serve.EndpointType, now...)
+		}
+	case *deltaClient:
+		if len(added) > 0 {
+			c.subscribe(serve.EndpointType, added...)
+		}
+		if len(gone) > 0 {
+			must(r.t, c.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: serve.EndpointType, ResourceNamesUnsubscribe: gone}))
+		}
+	}
+}
+
+func without(names, others []string) (out []string) {
+	for _, name := range names {
+		if !slices.Contains(others, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (r *recorder) check(version string) {
+	r.t.Helper()
+	for _, host := range r.routes.GetVirtualHosts() {
+		for _, one := range host.GetRoutes() {
+			for _, w := range one.GetRoute().GetWeightedClusters().GetClusters() {
+				r.routed++
+				if !r.clusters[w.GetName()] || !r.endpoints[w.GetName()] {
+					r.t.Errorf("version %s routes to %s; clusters %v, endpoints %v", version, w.GetName(), r.clusters, r.endpoints)
+				}
+			}
+		}
+	}
+}
+
+// Whatever changes (rules name a new destination, clusters lose and regain their endpoints), clusters and
+// their endpoints reach an Envoy before the routes that name them, and leave after those that did.
+func TestRoutesNeverNameWhatAnEnvoyHasNot(t *testing.T) {
+	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
+		server := startNATS(t, t.TempDir(), 0)
+		p := newPublisher(t, server)
+		conf := testConfig(t, server.ClientURL())
+		r := startRelay(t, conf)
+		c := open(t, r, "a")
+		rec := newRecorder(t, c)
+		c.subscribe(serve.ClusterType)
+		rec.follow(serve.EndpointType)
+		c.subscribe(serve.RouteType, names.XdsInboundRoute, names.XdsOutboundRoute)
+		rec.follow(serve.RouteType)
+		random := rand.New(rand.NewPCG(1, 1))
+		for version := range uint64(12) {
+			endpoints := testEndpoints
+			if random.IntN(2) == 0 {
+				endpoints = strings.Replace(endpoints, `  - {service: shop, cluster: far, addresses: ["127.0.0.1:9103"]}`+"\n", "", 1)
+			}
+			if random.IntN(2) == 0 {
+				endpoints = strings.Replace(endpoints, `  - {service: shop, cluster: north, addresses: ["127.0.0.1:9101"]}`+"\n", "", 1)
+			}
+			must(t, os.WriteFile(conf.Endpoints, []byte(endpoints), 0o600))
+			p.put(ruleset(version+1, time.Minute, uint32(version)*500, 9000-uint32(version)*500, 1000))
+			rec.quiet(700 * time.Millisecond)
+		}
+		rec.quiet(4 * time.Second)
+		if rec.routed < 50 || rec.left == 0 {
+			t.Errorf("only %d routes were seen, %d clusters went", rec.routed, rec.left)
+		}
+	})
+}
+
+// follow responses until one of the type has come.
+func (r *recorder) follow(typeURL string) {
+	r.t.Helper()
+	for {
+		u := next(r.t, r.c)
+		r.take(u)
+		if u.typeURL == typeURL {
+			return
+		}
+	}
+}
+
+// quiet follows responses until none has come for the time given.
+func (r *recorder) quiet(silence time.Duration) {
+	r.t.Helper()
+	for {
+		select {
+		case u := <-r.c.updates():
+			r.take(u)
+		case err := <-r.c.failed():
+			r.t.Fatal(err)
+		case <-time.After(silence):
+			return
+		}
+	}
+}

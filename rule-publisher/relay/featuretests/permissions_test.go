@@ -1,0 +1,181 @@
+package featuretests
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"spillway.dev/contracts/names"
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/source"
+)
+
+// relayUser is all that a relay may do; infra/nats/nats.conf says the same.
+func relayUser(cluster string) *natsserver.User {
+	key := "$KV." + names.NatsBucketRulesets + "." + cluster
+	fill := func(name string) string { return strings.ReplaceAll(name, "{cluster}", cluster) }
+	return &natsserver.User{Username: source.User(cluster), Password: "of-" + cluster, Permissions: &natsserver.Permissions{
+		Publish: &natsserver.SubjectPermission{Allow: []string{fill(names.NatsSubjectAcks), fill(names.NatsSubjectHeartbeats),
+			"$JS.API.DIRECT.GET.KV_" + names.NatsBucketRulesets + "." + key}},
+		Subscribe: &natsserver.SubjectPermission{Allow: []string{key, fill(names.NatsInboxRelay) + ".>"}},
+	}}
+}
+
+// startGuardedNATS runs NATS with two relays' users and the publisher, who may do everything.
+func startGuardedNATS(t *testing.T) (server *natsserver.Server, admin string) {
+	t.Helper()
+	server = startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, Users: []*natsserver.User{
+		relayUser("north"), relayUser("south"), {Username: "publisher", Password: "secret"}}})
+	return server, natsURL(server, "publisher", "secret")
+}
+
+func natsURL(server *natsserver.Server, user, password string) string {
+	return strings.Replace(server.ClientURL(), "nats://", "nats://"+user+":"+password+"@", 1)
+}
+
+// With its own few permissions a relay works fully: it takes the ruleset that is there, hears of the
+// next, and its acknowledgements and heartbeats arrive; the server refuses it nothing.
+func TestRelayWorksWithItsOwnPermissions(t *testing.T) {
+	server, admin := startGuardedNATS(t)
+	p := newPublisherAt(t, admin)
+	p.put(ruleset(1, time.Minute, 5000, 5000))
+	conf := testConfig(t, natsURL(server, "relay-north", "of-north"))
+	r := startRelay(t, conf)
+	c := newDelta(t, at(r), node("gate", "a"))
+	eventually(t, "version 1 is served", func() bool { return r.status().ServedVersion == 1 })
+	boot(t, c)
+	p.put(ruleset(2, time.Minute, 4000, 6000))
+	expect(t, c, map[string]uint32{"shop|north": 4000, "shop|south": 6000})
+	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+		return a.GetRulesetVersion() == 2 && a.GetTypeUrl() == serve.RouteType && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK
+	})
+	p.reports("spillway.heartbeats.north", func([]byte) bool { return true })
+	if errs := r.status().Counters["nats_errors"]; errs != 0 {
+		t.Errorf("NATS refused %d things", errs)
+	}
+}
+
+// Whatever else a relay's credentials are tried for is refused by the server: other clusters' keys
+// and inboxes, every write, every consumer, every other subject.
+func TestRelayMayNothingElse(t *testing.T) {
+	server, admin := startGuardedNATS(t)
+	p := newPublisherAt(t, admin)
+	p.put(ruleset(1, time.Minute, 10000))
+	_, err := p.bucket.Put(t.Context(), "south", []byte("of south"))
+	must(t, err)
+	south := dialNATS(t, natsURL(server, "relay-south", "of-south"))
+	stream, consumers := "KV_"+names.NatsBucketRulesets, "$JS.API.CONSUMER."
+	get := "$JS.API.DIRECT.GET." + stream
+	for _, denied := range []struct{ subject, body string }{
+		{get + ".$KV.spillway_rulesets.north", ""},
+		{get + ".$KV.spillway_rulesets.>", ""},
+		{get, `{"last_by_subj":"$KV.spillway_rulesets.north"}`},
+		{get, `{"multi_last":["$KV.spillway_rulesets.>"]}`},
+		{"$JS.API.STREAM.MSG.GET." + stream, `{"last_by_subj":"$KV.spillway_rulesets.north"}`},
+		{"$JS.API.STREAM.INFO." + stream, ""},
+		{"$JS.API.STREAM.PURGE." + stream, ""},
+		{"$JS.API.STREAM.MSG.DELETE." + stream, `{"seq":1}`},
+		{"$JS.API.STREAM.NAMES", ""},
+		{"$JS.API.INFO", ""},
+		{consumers + "CREATE." + stream + ".mine.$KV.spillway_rulesets.south", `{}`},
+		{consumers + "CREATE." + stream, `{}`},
+		{consumers + "NAMES." + stream, ""},
+		{consumers + "INFO." + stream + ".relay-north", ""},
+		{consumers + "MSG.NEXT." + stream + ".relay-north", ""},
+		{consumers + "DELETE." + stream + ".relay-north", ""},
+		{"$KV.spillway_rulesets.south", "x"},
+		{"$KV.spillway_rulesets.north", "x"},
+		{"spillway.acks.north", "x"},
+		{"spillway.heartbeats.north", "x"},
+		{"spillway.proposals.optimizer", "x"},
+		{"_INBOX_RELAY_north.x", "x"},
+	} {
+		if why := south.publishRefused(denied.subject, denied.body); !strings.Contains(why, "Permissions Violation for Publish to") {
+			t.Errorf("publishing to %s: %q, want a refusal", denied.subject, why)
+		}
+	}
+	for _, denied := range []string{"$KV.spillway_rulesets.north", "$KV.>", ">", "_INBOX.>", "_INBOX_RELAY_north.>", "*.>",
+		"spillway.acks.south", "spillway.acks.north", "$JS.>", "$SYS.>"} {
+		if why := south.subscribeRefused(denied); !strings.Contains(why, "Permissions Violation for Subscription to") {
+			t.Errorf("listening to %s: %q, want a refusal", denied, why)
+		}
+	}
+	// The one request that is permitted cannot be bent by its content to tell of other keys.
+	own := get + ".$KV.spillway_rulesets.south"
+	for _, body := range []string{"", `{"last_by_subj":"$KV.spillway_rulesets.north"}`, `{"multi_last":["$KV.spillway_rulesets.>"]}`,
+		`{"seq":1}`, `{"next_by_subj":"$KV.spillway_rulesets.north"}`} {
+		answer, err := south.conn.Request(own, []byte(body), patience)
+		must(t, err)
+		if body == "" && string(answer.Data) != "of south" || body != "" && answer.Header.Get("Status") != "408" {
+			t.Errorf("%s %s: %q %v", own, body, answer.Data, answer.Header)
+		}
+	}
+}
+
+// With a user that may not read the key the relay serves local-first, says why, and becomes ready all the same.
+func TestRelayWithoutItsPermissions(t *testing.T) {
+	server, admin := startGuardedNATS(t)
+	p := newPublisherAt(t, admin)
+	p.put(ruleset(1, time.Minute, 5000, 5000))
+	r := startRelay(t, testConfig(t, natsURL(server, "relay-south", "of-south")))
+	eventually(t, "the refusal is counted", func() bool { return r.status().Counters["nats_errors"] > 0 })
+	boot(t, newDelta(t, at(r), node("gate", "a")))
+	if status := r.status(); status.ServedVersion != 0 || !status.NatsConnected {
+		t.Errorf("status %+v", status)
+	}
+}
+
+// natsClient is a connection whose refusals can be waited for.
+type natsClient struct {
+	t       *testing.T
+	conn    *nats.Conn
+	refusal atomic.Pointer[string]
+}
+
+func dialNATS(t *testing.T, url string) *natsClient {
+	t.Helper()
+	c := &natsClient{t: t}
+	conn, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX_RELAY_south"),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			text := err.Error()
+			c.refusal.Store(&text)
+		}))
+	must(t, err)
+	t.Cleanup(conn.Close)
+	c.conn = conn
+	return c
+}
+
+func (c *natsClient) publishRefused(subject, body string) string {
+	must(c.t, c.conn.PublishRequest(subject, "_INBOX_RELAY_south.reply", []byte(body)))
+	return c.settle()
+}
+
+func (c *natsClient) subscribeRefused(subject string) string {
+	subscription, err := c.conn.SubscribeSync(subject)
+	must(c.t, err)
+	defer subscription.Unsubscribe() //nolint:errcheck // the server has refused it
+	return c.settle()
+}
+
+// settle waits until the server has handled everything sent, and gives its refusal, if any.
+func (c *natsClient) settle() string {
+	c.t.Helper()
+	if err := c.conn.Flush(); err != nil && !errors.Is(err, nats.ErrPermissionViolation) {
+		c.t.Fatal(err)
+	}
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		if text := c.refusal.Swap(nil); text != nil {
+			return *text
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return ""
+}

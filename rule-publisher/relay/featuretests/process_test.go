@@ -1,0 +1,114 @@
+package featuretests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"spillway.dev/relay/internal/relay"
+	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/testkit"
+)
+
+// TestMain lets the test binary be the relay itself, as a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv("SPILLWAY_TEST_AS_RELAY") != "" {
+		relay.Main()
+		return
+	}
+	os.Exit(run(m))
+}
+
+// run gives the machine of the tests a root certificate: the tests' authority. Go reads them once per process.
+func run(m *testing.M) int {
+	folder, err := os.MkdirTemp("", "roots")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "roots.crt")
+	if err := os.WriteFile(file, authority.PEM, 0o600); err != nil {
+		panic(err)
+	}
+	os.Setenv("SSL_CERT_FILE", file)
+	os.Setenv("SSL_CERT_DIR", folder)
+	return m.Run()
+}
+
+func relayProcess(env ...string) (*exec.Cmd, *bytes.Buffer) {
+	command := exec.Command(os.Args[0])
+	command.Env = append([]string{"SPILLWAY_TEST_AS_RELAY=1"}, env...)
+	out := &bytes.Buffer{}
+	command.Stderr = out
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return command, out
+}
+
+// A wrong configuration, or a file with an unknown cluster, ends the process with 64 and names the key.
+func TestWrongConfigurationExits64(t *testing.T) {
+	conf := testConfig(t, "nats://127.0.0.1:1")
+	must(t, os.WriteFile(conf.Endpoints, []byte(strings.Replace(testEndpoints, "cluster: far", "cluster: mars", 1)), 0o600))
+	unknownKey := testConfig(t, "nats://127.0.0.1:1")
+	must(t, os.WriteFile(unknownKey.Topology, []byte(testTopology+"\nclustres: []\n"), 0o600))
+	for want, env := range map[string][]string{
+		"SPILLWAY_CLUSTER: not set": nil,
+		`endpoints services[0].cluster: unknown cluster "mars"; clusters: far, north, south`: environment(conf),
+		`unknown field "clustres"`: environment(unknownKey),
+	} {
+		command, out := relayProcess(env...)
+		var exit *exec.ExitError
+		if err := command.Run(); !errors.As(err, &exit) || exit.ExitCode() != relay.ExitUsage {
+			t.Errorf("%s: %v, want exit code %d", want, err, relay.ExitUsage)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("missing: %s\nin: %s", want, out)
+		}
+	}
+}
+
+func environment(conf relay.Config) []string {
+	return []string{"SPILLWAY_CLUSTER=" + conf.Cluster, "SPILLWAY_RELAY=" + conf.Relay, "SPILLWAY_NATS_URL=" + conf.NATS.URL, "SPILLWAY_XDS_LISTEN=" + conf.XDSListen,
+		"SPILLWAY_HEALTH_LISTEN=" + conf.HealthListen, "SPILLWAY_STATE_DIR=" + conf.StateDir,
+		"SPILLWAY_XDS_CERT=" + conf.XDS.Cert, "SPILLWAY_XDS_KEY=" + conf.XDS.Key, "SPILLWAY_XDS_CLIENT_CA=" + conf.XDS.ClientCA,
+		"SPILLWAY_XDS_IDENTITY=" + string(conf.Identity), "SPILLWAY_RULESET_KEYS=" + conf.RulesetKeys,
+		"SPILLWAY_TOPOLOGY=" + conf.Topology, "SPILLWAY_ENDPOINTS=" + conf.Endpoints}
+}
+
+// SIGTERM ends the process with 0, also with an Envoy connected and NATS away; its logs are
+// JSON and never show the password.
+func TestSigtermEndsCleanly(t *testing.T) {
+	conf := testConfig(t, "nats://relay-north:hunter2@127.0.0.1:1")
+	conf.XDSListen = testkit.FreeAddress(t)
+	command, out := relayProcess(append(environment(conf), "SPILLWAY_LOG_LEVEL=debug")...)
+	must(t, command.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	c := newDelta(t, &dialer{address: conf.XDSListen}, node("gate", "a"))
+	c.subscribe(serve.ClusterType)
+	next(t, c)
+	must(t, command.Process.Signal(syscall.SIGTERM))
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	case <-time.After(patience):
+		command.Process.Kill() //nolint:errcheck // it may have ended
+		t.Fatal("still there")
+	}
+	for line := range strings.Lines(out.String()) {
+		if !json.Valid([]byte(line)) || strings.Contains(line, "hunter2") {
+			t.Errorf("log line %s", line)
+		}
+	}
+	if !strings.Contains(out.String(), `"msg":"draining"`) {
+		t.Errorf("the end is not logged: %s", out)
+	}
+}

@@ -1,0 +1,203 @@
+package featuretests
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/signing"
+	"spillway.dev/relay/internal/signing/signingtest"
+	"spillway.dev/relay/internal/testkit"
+)
+
+// payload of a ruleset that would move everything.
+func payload(t *testing.T, version uint64, lasting time.Duration, weights ...uint32) []byte {
+	t.Helper()
+	value, err := proto.Marshal(ruleset(version, lasting, weights...))
+	must(t, err)
+	return value
+}
+
+// Someone with every right on NATS writes the cluster's key: whatever a key that the relay does not trust
+// signed, nobody signed, was signed for another cluster, was in force before or has expired changes
+// nothing in a real Envoy, is counted by its reason and reported as a NACK. The publisher's next is taken.
+func TestRealEnvoyIsNotMovedByWhoeverWritesToTheBus(t *testing.T) {
+	server := startNATS(t, t.TempDir(), 0)
+	p, conf, north := shop(t, server, 1)
+	r := startRelay(t, conf)
+	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
+	before := publisherKey.Sign("north", payload(t, 1, time.Hour, 1000, 9000))
+	p.putSigned(before)
+	eventually(t, "version 1 is in force", func() bool { return weightsAre(e, 1000, 9000) })
+	p.put(ruleset(2, time.Hour, 6000, 4000))
+	eventually(t, "version 2 is in force", func() bool { return weightsAre(e, 6000, 4000) })
+	away, stranger := payload(t, 3, time.Hour, 0, 10000), signingtest.NewKey()
+	good := publisherKey.Sign("north", away)
+	posing := stranger.Sign("north", away)
+	posing.KeyID = publisherKey.ID
+	for _, attack := range []struct {
+		name    string
+		value   signing.Value
+		counter count.Counter
+		detail  string
+	}{
+		{"unsigned", signing.Value{Payload: away}, count.RulesetsUnsigned, "not signed"},
+		{"another key", stranger.Sign("north", away), count.RulesetsUnknownKey, "trusted: " + publisherKey.ID},
+		{"another key in the publisher's name", posing, count.RulesetsBadSignature, "the signature is not of this value"},
+		{"a genuine signature of something else", signing.Value{Payload: away, Signature: before.Signature, KeyID: before.KeyID}, count.RulesetsBadSignature, "the signature is not of this value"},
+		{"one byte changed", signing.Value{Payload: append([]byte{away[0] ^ 1}, away[1:]...), Signature: good.Signature, KeyID: good.KeyID}, count.RulesetsBadSignature, "the signature is not of this value"},
+		{"south's", publisherKey.Sign("south", away), count.RulesetsOtherCluster, "signed for another cluster: south"},
+		{"the one before", before, count.RulesetsReplayed, "version: 1; version 2 was taken before"},
+		{"an expired one", publisherKey.Sign("north", payload(t, 3, -time.Minute, 0, 10000)), count.RulesetsStale, "is over"},
+		{"one that would keep out all after it", publisherKey.Sign("north", payload(t, 1<<53, time.Hour, 0, 10000)), count.RulesetsRefused, "ahead of this relay's clock"},
+	} {
+		t.Run(attack.name, func(t *testing.T) {
+			p.t = t
+			counted := r.Counters().Get(attack.counter)
+			p.putSigned(attack.value)
+			eventually(t, attack.counter.String()+" is counted", func() bool { return r.Counters().Get(attack.counter) == counted+1 })
+			p.ack(func(a *spillwayv1.Acknowledgement) bool {
+				return a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK && a.GetEnvoy() == "north/relay" && strings.Contains(a.GetDetail(), attack.detail)
+			})
+			if !weightsAre(e, 6000, 4000) || r.status().ServedVersion != 2 {
+				t.Errorf("version %d is served", r.status().ServedVersion)
+			}
+		})
+	}
+	p.t = t
+	if taken := r.Counters().Get(count.RulesetsTaken); taken != 2 {
+		t.Errorf("%d rulesets were taken", taken)
+	}
+	p.put(ruleset(3, time.Hour, 3000, 7000))
+	eventually(t, "the publisher's next is in force", func() bool { return weightsAre(e, 3000, 7000) })
+}
+
+// Keys are rotated while rulesets go on: the new one is added, the publisher signs by it, the old one is
+// dropped, after which it signs nothing that counts. A bad file changes nothing and is counted, and a
+// publisher that switched too early is heard as soon as its key is there.
+func TestKeysAreRotatedWithoutDowntime(t *testing.T) {
+	server := startNATS(t, t.TempDir(), 0)
+	p, conf, north := shop(t, server, 1)
+	r := startRelay(t, conf)
+	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
+	requests := keepAsking(t, e)
+	version := uint64(0)
+	inForce := func(key *signingtest.Key, what string) {
+		t.Helper()
+		version++
+		share := uint32(version * 1000)
+		p.putSigned(key.Sign("north", payload(t, version, time.Hour, share, 10000-share)))
+		eventually(t, what, func() bool { return weightsAre(e, int(share), int(10000-share)) })
+	}
+	inForce(publisherKey, "a ruleset of the old key, at first")
+	next := signingtest.NewKey()
+	testkit.Replace(t, conf.RulesetKeys, "rubbish")
+	r.counted("ruleset_keys_refused", 1)
+	inForce(publisherKey, "a ruleset of the old key, with a bad file")
+
+	early := next.Sign("north", payload(t, version+1, time.Hour, 9000, 1000))
+	p.putSigned(early)
+	r.counted("rulesets_unknown_key", 1)
+	testkit.Replace(t, conf.RulesetKeys, string(publisherKey.PEM)+string(next.PEM))
+	eventually(t, "what came before its key", func() bool { return weightsAre(e, 9000, 1000) })
+	version++
+	inForce(publisherKey, "a ruleset of the old key, beside the new one")
+	inForce(next, "a ruleset of the new key")
+	testkit.Replace(t, conf.RulesetKeys, string(next.PEM))
+	r.counted("ruleset_keys_taken", 2)
+	p.putSigned(publisherKey.Sign("north", payload(t, version+1, time.Hour, 0, 10000)))
+	r.counted("rulesets_unknown_key", 2)
+	inForce(next, "a ruleset of the new key, alone")
+	if asked, failed := requests(); failed != 0 || asked == 0 {
+		t.Errorf("%d of %d requests failed", failed, asked)
+	}
+}
+
+// After a restart the relay goes on from its disk: what is there is verified as if it came over NATS, and
+// its version is the floor, also when its key was dropped meanwhile or it has expired.
+func TestARestartForgetsNeitherFloorNorKeys(t *testing.T) {
+	server := startNATS(t, t.TempDir(), 0)
+	p, conf := newPublisher(t, server), testConfig(t, server.ClientURL())
+	r := startRelay(t, conf)
+	p.put(ruleset(7, 10*time.Second, 5000, 5000))
+	r.counted("rulesets_taken", 1)
+	kept(t, conf)
+	r.stop()
+	older := publisherKey.Sign("north", payload(t, 6, time.Hour, 0, 10000))
+	p.putSigned(older)
+
+	r = startRelay(t, conf)
+	r.counted("rulesets_replayed", 1)
+	eventually(t, "version 7 has expired", func() bool { return r.status().ServedVersion == 0 })
+	p.putSigned(older)
+	r.counted("rulesets_replayed", 2)
+	r.stop()
+
+	next := signingtest.NewKey()
+	must(t, os.WriteFile(conf.RulesetKeys, next.PEM, 0o600))
+	p.putSigned(next.Sign("north", payload(t, 6, time.Hour, 0, 10000)))
+	r = startRelay(t, conf)
+	r.counted("rulesets_replayed", 1)
+	if status := r.status(); status.Counters["state_errors"] != 1 || status.KnownVersion != 7 || status.ServedVersion != 0 {
+		t.Errorf("status %+v", status)
+	}
+	// The publisher has signed what was in force again: the same version, verified now.
+	p.putSigned(next.Sign("north", payload(t, 7, time.Hour, 5000, 5000)))
+	r.counted("rulesets_taken", 1)
+	r.stop()
+}
+
+// What is in force and is signed again by another key is kept with the new signature: the old key can be
+// dropped and the relay restarted without NATS.
+func TestASecondSignatureIsKept(t *testing.T) {
+	server := startNATS(t, t.TempDir(), 0)
+	p, conf := newPublisher(t, server), testConfig(t, server.ClientURL())
+	next, same := signingtest.NewKey(), payload(t, 1, time.Hour, 5000, 5000)
+	must(t, os.WriteFile(conf.RulesetKeys, append(append([]byte{}, publisherKey.PEM...), next.PEM...), 0o600))
+	r := startRelay(t, conf)
+	p.putSigned(publisherKey.Sign("north", same))
+	r.counted("rulesets_taken", 1)
+	p.putSigned(next.Sign("north", same))
+	r.counted("rulesets_duplicate", 1)
+	r.stop()
+	server.Shutdown()
+	must(t, os.WriteFile(conf.RulesetKeys, next.PEM, 0o600))
+	if status := startRelay(t, conf).status(); status.ServedVersion != 1 {
+		t.Errorf("status %+v", status)
+	}
+}
+
+// A relay without state takes nothing that has expired, however well it is signed, and takes the next.
+func TestAFreshRelayTakesNothingExpired(t *testing.T) {
+	server := startNATS(t, t.TempDir(), 0)
+	p := newPublisher(t, server)
+	p.put(ruleset(5, -time.Second, 0, 10000))
+	r := startRelay(t, testConfig(t, server.ClientURL()))
+	r.counted("rulesets_stale", 1)
+	if status := r.status(); status.KnownVersion != 0 {
+		t.Errorf("status %+v", status)
+	}
+	p.put(ruleset(6, time.Minute, 5000, 5000))
+	r.counted("rulesets_taken", 1)
+}
+
+// Versions of a publisher follow the clock: what a relay took as an enormous number fits Envoy's metadata.
+func TestVersionsThatAreTimes(t *testing.T) {
+	server := startNATS(t, t.TempDir(), 0)
+	p, conf, north := shop(t, server, 1)
+	r := startRelay(t, conf)
+	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
+	version := uint64(time.Now().UnixMilli())
+	p.put(ruleset(version, time.Hour, 6000, 4000))
+	eventually(t, "it is in force", func() bool { return weightsAre(e, 6000, 4000) })
+	dump := strings.Join(strings.Fields(e.Get("/config_dump?resource=dynamic_route_configs")), "")
+	if want := fmt.Sprintf(`"ruleset_version":%d`, version); !strings.Contains(dump, want) {
+		t.Errorf("%s is missing in %s", want, dump)
+	}
+}

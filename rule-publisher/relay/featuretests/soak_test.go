@@ -1,0 +1,223 @@
+package featuretests
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"spillway.dev/relay/internal/relay"
+	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/testkit"
+)
+
+// soakVersions in the tests; SPILLWAY_SOAK_VERSIONS overrides it. A day has 5 760 (one in 15 s).
+const soakVersions = 300
+
+// few goroutines are those of one Envoy that is just coming or going.
+const few = 8
+
+// footprint is what must not grow: goroutines, and in MB the heap that the collector next works at
+// (live heap and what stands in proportion to it) and resident memory.
+type footprint struct{ goroutines, nextGC, rss float64 }
+
+// A day's worth of ruleset versions, as fast as they are taken, leaves the relay's process as it was:
+// some change weights, some change nothing, some are broken, some are refused by Envoys; endpoints
+// change, Envoys reconnect, services come and go. Every service has been there before the first version, and
+// after 10 % everything else that can happen has happened, so what is there then may vary (garbage awaits
+// collection up to GOGC, a stream's goroutines its end) but not grow: by 15 % and 4 MB, and a few
+// goroutines, from 10 % to 100 %. Keeping each version's routes, some KB, would cost tens of MB over a day's
+// versions, and a goroutine that each stream or version leaves behind, hundreds.
+func TestSoak(t *testing.T) {
+	versions := soakVersions
+	if text := os.Getenv("SPILLWAY_SOAK_VERSIONS"); text != "" {
+		number, err := strconv.Atoi(text)
+		must(t, err)
+		versions = number
+	}
+	s := newSoak(t)
+	var marks [3]footprint
+	for version := 1; version <= versions; version++ {
+		s.step(version)
+		for i, at := range []int{versions / 10, versions / 2, versions} {
+			if version == at {
+				marks[i] = s.footprint()
+				t.Logf("after %d versions: %.0f goroutines, heap target %.1f MB, resident %.1f MB", version, marks[i].goroutines, marks[i].nextGC, marks[i].rss)
+			}
+		}
+	}
+	limit := func(before float64) float64 { return before*1.15 + 4 }
+	for _, later := range marks[1:] {
+		if later.goroutines > marks[0].goroutines+few || later.nextGC > limit(marks[0].nextGC) || later.rss > limit(marks[0].rss) {
+			t.Errorf("from %+v to %+v", marks[0], later)
+		}
+	}
+}
+
+type soak struct {
+	t       *testing.T
+	p       *publisher
+	conf    relay.Config
+	envoys  map[string]*soakEnvoy // by service
+	strange int                   // the service that comes and goes
+}
+
+func newSoak(t *testing.T) *soak {
+	server := startNATS(t, t.TempDir(), 0)
+	conf := testConfig(t, server.ClientURL())
+	conf.XDSListen, conf.HealthListen = testkit.FreeAddress(t), testkit.FreeAddress(t)
+	command, out := relayProcess(environment(conf)...)
+	must(t, command.Start())
+	t.Cleanup(func() {
+		command.Process.Kill() //nolint:errcheck // its end is all we want
+		command.Wait()         //nolint:errcheck // killed
+		if t.Failed() {
+			t.Logf("the relay's log ends:\n%s", out.Bytes()[max(0, out.Len()-3000):])
+		}
+	})
+	s := &soak{t: t, p: newPublisher(t, server), conf: conf, envoys: map[string]*soakEnvoy{}}
+	eventually(t, "the relay answers", func() bool { return s.status().Cluster != "" })
+	for i := range 10 {
+		s.connect([]string{"gate", "shop", "stock"}[i%3] + "/" + strconv.Itoa(i))
+	}
+	for i := range strangers {
+		s.connect(stranger(i))
+		if i > 0 {
+			s.disconnect(stranger(i))
+		}
+	}
+	return s
+}
+
+// step publishes one version, or something that is none, and does what goes with it.
+func (s *soak) step(version int) {
+	share := uint32(version/2%9+1) * 1000 // every other version is a renewal
+	s.p.put(ruleset(uint64(version), time.Hour, share, 10000-share))
+	eventually(s.t, fmt.Sprintf("version %d is served", version), func() bool { return s.status().ServedVersion == uint64(version) })
+	if version%7 == 0 {
+		s.p.putBytes([]byte(strings.Repeat("\xff", version)))
+	}
+	if version%10 == 0 { // a service comes, and the one before it goes
+		s.disconnect(stranger(s.strange))
+		s.strange = (s.strange + 1) % strangers
+		s.connect(stranger(s.strange))
+	}
+	if version%15 == 0 {
+		s.disconnect("gate/0")
+		s.connect("gate/0")
+	}
+	if version%20 == 0 {
+		far := fmt.Sprintf("127.0.0.1:%d", 9103+version/20%50)
+		testkit.Replace(s.t, s.conf.Endpoints, strings.Replace(testEndpoints, "127.0.0.1:9103", far, 1))
+	}
+}
+
+func (s *soak) status() (page relay.StatusPage) {
+	response, err := http.Get("http://" + s.conf.HealthListen + "/status")
+	if err != nil {
+		return page
+	}
+	defer response.Body.Close()
+	must(s.t, json.NewDecoder(response.Body).Decode(&page))
+	return page
+}
+
+// footprint is the least of several readings while nothing happens.
+func (s *soak) footprint() (least footprint) {
+	for i := range 5 {
+		time.Sleep(300 * time.Millisecond)
+		m := s.metrics()
+		now := footprint{m["go_goroutines"], m["go_memstats_next_gc_bytes"] / 1e6, m["process_resident_memory_bytes"] / 1e6}
+		if now.goroutines == 0 || now.nextGC == 0 || now.rss == 0 {
+			s.t.Fatalf("metrics lack one of %+v", now)
+		}
+		if i == 0 {
+			least = now
+		}
+		least = footprint{min(least.goroutines, now.goroutines), min(least.nextGC, now.nextGC), min(least.rss, now.rss)}
+	}
+	return least
+}
+
+func (s *soak) metrics() map[string]float64 {
+	response, err := http.Get("http://" + s.conf.HealthListen + "/metrics")
+	must(s.t, err)
+	defer response.Body.Close()
+	out := map[string]float64{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if name, text, ok := strings.Cut(lines.Text(), " "); ok {
+			out[name], _ = strconv.ParseFloat(text, 64)
+		}
+	}
+	return out
+}
+
+// soakEnvoy is a delta stream with a connection of its own; it refuses every 50th routes that it gets.
+type soakEnvoy struct {
+	conn   *grpc.ClientConn
+	cancel context.CancelFunc
+}
+
+// strangers are the services that come and go in turn.
+const strangers = 20
+
+func stranger(i int) string { return fmt.Sprintf("service-%d/x", i) }
+
+// connect an Envoy and wait until it has routes.
+func (s *soak) connect(name string) {
+	service, pod, _ := strings.Cut(name, "/")
+	n := node(service, pod)
+	conn, err := grpc.NewClient(s.conf.XDSListen, grpc.WithTransportCredentials(credentials.NewTLS(authority.ClientTLS(authority.Envoy("north", service)))))
+	must(s.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	must(s.t, err)
+	s.envoys[name] = &soakEnvoy{conn, cancel}
+	s.t.Cleanup(func() { s.disconnect(name) })
+	must(s.t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: n, TypeUrl: serve.ClusterType}))
+	must(s.t, stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: serve.RouteType, ResourceNamesSubscribe: routeTables}))
+	got := make(chan struct{}, 1)
+	go func() {
+		for routes := 0; ; {
+			response, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			answer := &discovery.DeltaDiscoveryRequest{TypeUrl: response.GetTypeUrl(), ResponseNonce: response.GetNonce()}
+			if response.GetTypeUrl() == serve.RouteType {
+				if routes++; routes%50 == 0 {
+					answer.ErrorDetail = &rpcstatus.Status{Code: 13, Message: "the soak test refuses this"}
+				}
+				select {
+				case got <- struct{}{}:
+				default:
+				}
+			}
+			stream.Send(answer) //nolint:errcheck // Recv tells
+		}
+	}()
+	select {
+	case <-got:
+	case <-time.After(patience):
+		s.t.Fatalf("%s gets no routes", name)
+	}
+}
+
+func (s *soak) disconnect(name string) {
+	if e := s.envoys[name]; e != nil {
+		e.cancel()
+		e.conn.Close()
+		delete(s.envoys, name)
+	}
+}

@@ -1,0 +1,71 @@
+package featuretests
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/relay"
+	"spillway.dev/relay/internal/testkit"
+)
+
+// timeouts are the clusters that an Envoy gave up waiting for the endpoints of, and used as they were.
+func timeouts(e *testkit.Envoy) (out []string) {
+	for line := range strings.Lines(e.Get("/stats?filter=init_fetch_timeout")) {
+		if !strings.HasSuffix(strings.TrimSpace(line), ": 0") {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}
+
+// writeTopology with another round-trip time to south.
+func writeTopology(t *testing.T, conf relay.Config, rtt string) {
+	t.Helper()
+	must(t, os.WriteFile(conf.Topology+".new", []byte(strings.Replace(testTopology, "rtt_ms: 20", rtt, 1)), 0o600))
+	must(t, os.Rename(conf.Topology+".new", conf.Topology))
+}
+
+// inUse waits until Envoy uses a cluster with the time for a connection, and waits for no other.
+func inUse(t *testing.T, e *testkit.Envoy, timeout string) {
+	t.Helper()
+	eventually(t, "clusters with a connect_timeout of "+timeout+" are in use", func() bool {
+		active := e.Get("/config_dump?resource=dynamic_active_clusters")
+		return strings.Contains(active, `"connect_timeout": "`+timeout+`"`) && e.Stat("cluster_manager.warming_clusters") == 0
+	})
+}
+
+// A cluster that changes (its round-trip time did, the order of clusters did not) and whose endpoints do not is in use at once: Envoy,
+// which waits for the endpoints of a changed cluster for 15 s, is told them again.
+func TestRealEnvoyUsesAChangedClusterAtOnce(t *testing.T) {
+	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
+		t.Run(variant, func(t *testing.T) {
+			p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), 1)
+			conf.XDSListen = testkit.FreeAddress(t)
+			r := startRelay(t, conf)
+			e := startEnvoy(t, variant, portOf(t, r.XDSAddr()), north)
+			p.put(ruleset(1, time.Minute, 0, 10000))
+			eventually(t, "version 1 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 1`) })
+
+			writeTopology(t, conf, "rtt_ms: 60")
+			inUse(t, e, "0.620s")
+			// Another relay takes over, which sees the cluster still farther away.
+			r.stop()
+			writeTopology(t, conf, "rtt_ms: 70")
+			r = startRelay(t, conf)
+			boot(t, newDelta(t, at(r), node("gate", "other"))) // the service is known when Envoy comes
+			inUse(t, e, "0.640s")
+			if late := timeouts(e); len(late) != 0 {
+				t.Errorf("Envoy waited for endpoints in vain: %v", late)
+			}
+			if got := e.Shares(20, "shop", "/items/7"); got["south"] != 20 {
+				t.Errorf("calls went to %v", got)
+			}
+			if nacks := r.Counters().Get(count.AnswersRefused); nacks != 0 {
+				t.Errorf("Envoy refused %d answers", nacks)
+			}
+		})
+	}
+}

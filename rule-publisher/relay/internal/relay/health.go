@@ -1,0 +1,84 @@
+package relay
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// ColdStart is how long a relay that has no ruleset in force waits for the word of NATS before it says that it
+// is ready. Envoys without routes answer nobody: local-first is better, however long NATS is away.
+const ColdStart = 5 * time.Second
+
+// RefusedStart is how long it waits where NATS refuses it: longer than a rollout may take (600 s), so that a
+// wrong password ends the rollout and not the service of the relays of before.
+const RefusedStart = 15 * time.Minute
+
+// StatusPage is what GET /status answers.
+type StatusPage struct {
+	Cluster       string            `json:"cluster"`
+	ServedVersion uint64            `json:"served_version"` // 0: local-first
+	KnownVersion  uint64            `json:"known_version"`
+	InputWindow   string            `json:"input_window"`
+	ExpiresAt     *time.Time        `json:"expires_at"`
+	Envoys        map[string]int    `json:"envoys"`   // connected, by service
+	Placed        map[string]int    `json:"placed"`   // of these, that hold what they accepted
+	InForce       map[string]uint64 `json:"in_force"` // by service: lowest ruleset version at one of its Envoys; 0: none
+	NatsConnected bool              `json:"nats_connected"`
+	NatsRefusal   string            `json:"nats_refusal,omitempty"` // why NATS refuses this relay
+	AcksWaiting   int               `json:"acknowledgements_waiting"`
+	Certificate   time.Time         `json:"certificate_expires_at"`
+	Counters      map[string]uint64 `json:"counters"` // those that are not 0
+}
+
+// healthHandler serves /healthz (alive: 200 as soon as xDS is listened for, also while draining),
+// /readyz, /status and /metrics.
+func (r *Relay) healthHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if reason := r.NotReady(time.Now()); reason != "" {
+			http.Error(w, reason, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(r.statusPage()) //nolint:errcheck // the asker is gone
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// NotReady says why no Envoy should come now; "" when what it would be served is true: a ruleset from
+// NATS or disk that has not expired, or local-first because NATS said that there is none, or has said
+// nothing, or only refused, for long.
+func (r *Relay) NotReady(now time.Time) string {
+	if r.draining.Load() {
+		return "draining"
+	}
+	why, until := "NATS has not said yet which is in force", r.started.Add(ColdStart)
+	if refusal := r.refusal.Reason(); refusal != "" {
+		why, until = "NATS refuses this relay: "+refusal, r.started.Add(RefusedStart)
+	}
+	if r.loop.Status().Version != 0 || r.rulesets.Answered() || now.After(until) {
+		return ""
+	}
+	return fmt.Sprintf("no ruleset on disk that is still good, and %s; local-first from %s on", why, until.Format(time.RFC3339))
+}
+
+func (r *Relay) statusPage() StatusPage {
+	status := r.loop.Status()
+	page := StatusPage{Cluster: r.conf.Cluster, ServedVersion: status.Version, KnownVersion: status.KnownVersion,
+		InputWindow: status.InputWindow, Envoys: r.streams.Connected(), Placed: r.streams.Placed(), InForce: r.loop.InForce(),
+		NatsConnected: r.conn.IsConnected(), NatsRefusal: r.refusal.Reason(), AcksWaiting: r.acks.Waiting(), Certificate: r.keeper.NotAfter(),
+		Counters: r.counters.All()}
+	if status.KnownVersion != 0 {
+		page.ExpiresAt = &status.ExpiresAt
+	}
+	return page
+}

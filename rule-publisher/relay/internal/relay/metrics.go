@@ -1,0 +1,93 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"spillway.dev/relay/internal/serve"
+)
+
+// metrics are what GET /metrics answers: the counters, what is true at the moment of asking, and the
+// times from a push to its acceptance.
+type metrics struct {
+	registry  *prometheus.Registry
+	pushToAck prometheus.Histogram
+}
+
+func newMetrics(r *Relay) *metrics {
+	m := &metrics{registry: prometheus.NewPedanticRegistry(), pushToAck: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "spillway_relay_push_to_ack_seconds",
+		Help:    "Time from sending a version of a resource type to an Envoy until that Envoy accepted it.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+	})}
+	m.registry.MustRegister(r.counters, m.pushToAck, gauges{r},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func gauge(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("spillway_relay_"+name, help, labels, nil)
+}
+
+var (
+	readyGauge       = gauge("ready", "1 when /readyz is 200.")
+	servedGauge      = gauge("served_ruleset_version", "Version of the ruleset that is served; 0: local-first.")
+	knownGauge       = gauge("known_ruleset_version", "Highest version of a ruleset ever taken, also when it has expired; 0: none.")
+	expiryGauge      = gauge("ruleset_expiry_timestamp_seconds", "When the newest ruleset expires (Unix time); absent without one.")
+	natsGauge        = gauge("nats_connected", "1 when connected to NATS.")
+	acksGauge        = gauge("acknowledgements_waiting", "Answers of Envoys that NATS has not stored yet.")
+	certificateGauge = gauge("certificate_expiry_timestamp_seconds", "When the relay's own certificate expires (Unix time).")
+	envoysGauge      = gauge("envoys", "Envoys with an open stream.", "service")
+	placedGauge      = gauge("envoys_placed", "Envoys with an open stream that hold resources which they accepted.", "service")
+	resourcesGauge   = gauge("snapshot_resources", "Resources that Envoys of the service are served.", "service", "type")
+)
+
+var typeLabels = map[string]string{serve.ClusterType: "cluster", serve.EndpointType: "endpoint", serve.RouteType: "route"}
+
+// gauges reads the relay's parts at each scrape.
+type gauges struct{ *Relay }
+
+// Describe implements prometheus.Collector.
+func (g gauges) Describe(out chan<- *prometheus.Desc) {
+	for _, description := range []*prometheus.Desc{readyGauge, servedGauge, knownGauge, expiryGauge, natsGauge, acksGauge,
+		certificateGauge, envoysGauge, placedGauge, resourcesGauge} {
+		out <- description
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g gauges) Collect(out chan<- prometheus.Metric) {
+	set := func(description *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
+	}
+	status := g.loop.Status()
+	set(readyGauge, truth(g.NotReady(time.Now()) == ""))
+	set(servedGauge, float64(status.Version))
+	set(knownGauge, float64(status.KnownVersion))
+	if !status.ExpiresAt.IsZero() {
+		set(expiryGauge, float64(status.ExpiresAt.UnixMilli())/1000)
+	}
+	set(natsGauge, truth(g.conn.IsConnected()))
+	set(acksGauge, float64(g.acks.Waiting()))
+	set(certificateGauge, float64(g.keeper.NotAfter().Unix()))
+	for service, envoys := range g.streams.Connected() {
+		set(envoysGauge, float64(envoys), service)
+	}
+	for service, envoys := range g.streams.Placed() {
+		set(placedGauge, float64(envoys), service)
+	}
+	for service, sizes := range g.cache.Sizes() {
+		for typeURL, label := range typeLabels {
+			set(resourcesGauge, float64(sizes[typeURL]), service, label)
+		}
+	}
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,208 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/control"
+	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/discovery"
+	"spillway.dev/relay/internal/identity"
+	"spillway.dev/relay/internal/report"
+	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/signing"
+	"spillway.dev/relay/internal/source"
+	"spillway.dev/relay/internal/state"
+	"spillway.dev/relay/internal/table"
+)
+
+const (
+	filesEvery = time.Second // of certificates and ruleset keys
+	sayEvery   = 10 * time.Second
+	// An end takes at most these two and half a second for connections that do not close.
+	DrainOver = 2500 * time.Millisecond // streams end spread over this time
+	flushFor  = time.Second             // then what waits for NATS gets this time
+	saveFor   = 200 * time.Millisecond  // and the newest ruleset, on a disk that stalls
+)
+
+// Relay is the wiring: every part, and nothing that thinks.
+type Relay struct {
+	conf      Config
+	log       *slog.Logger
+	counters  *count.Counters
+	endpoints *discovery.Directory
+	store     *state.Store
+	saves     state.Later[signed]
+	keeper    *identity.Keeper
+	keys      *signing.Keeper
+	rekeyed   chan struct{} // the keys have changed
+	conn      *nats.Conn
+	refusal   source.Refusal // of NATS
+	acks      *report.Acks
+	cache     *serve.Cache
+	loop      *control.Loop
+	rulesets  *source.Rulesets
+	streams   *serve.Streams
+	metrics   *metrics
+	xds       *serve.Server
+	listener  net.Listener // of xDS
+	health    net.Listener
+
+	life     context.Context // ends after the draining, not before
+	end      context.CancelFunc
+	started  time.Time
+	draining atomic.Bool
+}
+
+// New reads files and disk state and opens the listeners. NATS may be away.
+func New(conf Config, log *slog.Logger) (made *Relay, err error) {
+	r := &Relay{conf: conf, log: log, counters: &count.Counters{}, started: time.Now(), cache: serve.NewCache(), rekeyed: make(chan struct{}, 1)}
+	r.life, r.end = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.abandon())
+		}
+	}()
+	var network *table.Network
+	var err2, err3, err4 error
+	r.keeper, err = identity.NewKeeper(conf.XDS)
+	r.keys, err4 = signing.NewKeeper(conf.RulesetKeys)
+	if r.store, err2 = state.Open(conf.StateDir, conf.Cluster); err2 == nil {
+		r.endpoints = &discovery.Directory{Cluster: conf.Cluster, Store: r.store, Counters: r.counters, Log: log,
+			Files: &source.Files{Topology: conf.Topology, Endpoints: conf.Endpoints}}
+		network, err3 = r.endpoints.Open(r.life)
+	}
+	if err = errors.Join(err, err4, err2, err3); err != nil {
+		return nil, err
+	}
+	if r.listener, err = net.Listen("tcp", conf.XDSListen); err != nil {
+		return nil, err
+	}
+	if r.health, err = net.Listen("tcp", conf.HealthListen); err != nil {
+		return nil, err
+	}
+	if r.conn, err = source.Connect(conf.NATS, conf.Cluster, &r.refusal, r.counters, log); err != nil {
+		return nil, err
+	}
+	if r.acks, err = report.NewAcks(r.conn, conf.Cluster, r.keptAcks(), r.forgetAcks, r.counters, log); err != nil {
+		return nil, err
+	}
+	r.assemble(network)
+	return r, nil
+}
+
+// XDSAddr returns host:port where xDS is served.
+func (r *Relay) XDSAddr() string { return r.listener.Addr().String() }
+
+// HealthAddr returns host:port of health, status and metrics.
+func (r *Relay) HealthAddr() string { return r.health.Addr().String() }
+
+// Started returns when the process began; readiness counts from there.
+func (r *Relay) Started() time.Time { return r.started }
+
+// Counters returns everything that the relay has counted.
+func (r *Relay) Counters() *count.Counters { return r.counters }
+
+// Answered reports whether NATS has told which ruleset is in force, or that there is none.
+func (r *Relay) Answered() bool { return r.rulesets.Answered() }
+
+// abandon what a start that failed has opened.
+func (r *Relay) abandon() (err error) {
+	r.end()
+	for _, listener := range []net.Listener{r.listener, r.health} {
+		if listener != nil {
+			err = errors.Join(err, listener.Close())
+		}
+	}
+	if r.conn != nil {
+		r.conn.Close()
+	}
+	return err
+}
+
+// assemble the parts that think.
+func (r *Relay) assemble(network *table.Network) {
+	r.metrics = newMetrics(r)
+	r.saves.Write = r.save
+	r.loop = control.NewLoop(r.life, control.Ports{Cache: r.cache, Keys: r.keys.Keys,
+		Save: func(value signing.Value, version uint64) { r.saves.Put(signed{value, version}) },
+		Hold: r.conf.Hold, Acknowledge: r.acks.Put, Counters: r.counters, Log: r.log}, network, r.kept(network.Clusters))
+	r.rulesets = &source.Rulesets{Conn: r.conn, Refusal: &r.refusal, Cluster: r.conf.Cluster, Log: r.log,
+		Taken: func(value signing.Value) { r.loop.Ruleset(value) }, Again: r.rekeyed}
+	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Mesh: r.conf.Mesh, Observer: r.loop.Observer(),
+		Counters: r.counters, Log: r.log, PushToAck: r.metrics.pushToAck}
+	r.xds = serve.NewServer(r.cache, r.streams, r.keeper.TLS(), r.handshakeRefused())
+}
+
+// handshakeRefused counts each and says one of them from time to time: a whole mesh whose
+// certificates have expired knocks without pause.
+func (r *Relay) handshakeRefused() func(net.Addr, error) {
+	var quietUntil atomic.Int64
+	return func(from net.Addr, err error) {
+		r.counters.Add(count.TLSHandshakesRefused)
+		now, until := time.Now(), quietUntil.Load()
+		if now.UnixNano() > until && quietUntil.CompareAndSwap(until, now.Add(sayEvery).UnixNano()) {
+			r.log.Warn("connections to xDS are refused, this one for", "from", from.String(), "error", err)
+		}
+	}
+}
+
+// Run serves until the context ends or a server fails; then drain.
+func (r *Relay) Run(asked context.Context) error {
+	ctx, stop := context.WithCancelCause(asked)
+	defer stop(nil)
+	health := &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: r.healthHandler()}
+	var serving, reporting sync.WaitGroup
+	serving.Go(func() { r.loop.Run(r.life) })
+	serving.Go(func() { r.rulesets.Run(r.life) })
+	serving.Go(func() { r.endpoints.Run(r.life, func(n *table.Network) { r.loop.Network(n) }) })
+	serving.Go(func() { r.keeper.Watch(r.life, filesEvery, r.counters, r.log) })
+	serving.Go(func() { r.keys.Watch(r.life, filesEvery, r.counters, r.log, r.judgeAgain) })
+	serving.Go(func() { stop(r.xds.Serve(r.listener)) })
+	serving.Go(func() { stop(health.Serve(r.health)) })
+	// Not while draining: the Envoys that leave are still there, and come to another relay.
+	serving.Go(func() { report.Heartbeats(ctx, r.conn, r.counters, r.conf.Cluster, r.heartbeat) })
+	reports, endReports := context.WithCancel(context.Background())
+	reporting.Go(func() { r.acks.Run(reports, flushFor) })
+	reporting.Go(func() { r.keepWaitingAcks(ctx) })
+	r.log.Info("serving", "xds", r.listener.Addr().String(), "health", r.health.Addr().String())
+	<-ctx.Done()
+	r.draining.Store(true)
+	r.log.Info("draining", "envoys", r.streams.Connected())
+	r.xds.Drain(DrainOver)
+	endReports()
+	reporting.Wait()
+	r.keepAcks()
+	r.end()
+	health.Close() //nolint:errcheck // going anyway
+	serving.Wait()
+	if !r.saves.Wait(saveFor) {
+		r.log.Warn("the disk does not take the newest ruleset; the next start has an older one")
+	}
+	r.conn.Close()
+	if asked.Err() != nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// judgeAgain what the key holds: a key that had to come first may be there now.
+func (r *Relay) judgeAgain() {
+	select {
+	case r.rekeyed <- struct{}{}:
+	default: // one is waiting; it will do for both
+	}
+}
+
+func (r *Relay) heartbeat(now time.Time) *spillwayv1.Heartbeat {
+	return report.NewHeartbeat(r.conf.Cluster, r.conf.Relay, r.loop.Status().Version, r.conf.Hold, r.streams.PlacedEnvoys(), now)
+}
