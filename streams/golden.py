@@ -28,10 +28,11 @@ from spillway_streams.recorded.otlp import otlp_request
 GOLDEN = Path(__file__).resolve().parents[1] / "contracts" / "golden"
 GENERATOR = GOLDEN.parent / "generate" / "golden_spans.py"
 BOARD_S, GRAPH_S = 5, 30
-READ_MS = 1_767_225_640_000  # soon after the spans
+READ_MS = 1_767_225_640_000  # Unix ms, soon after the spans
 
 
 def calls_document(spans: dict) -> dict:
+    """Returns the calls and edges of a document of spans."""
     partition = Partition(first_offset=0, log_start=True, partitions=1)
     rejected = partition.add(otlp_request(spans).SerializeToString(), 0, timestamp_ms=READ_MS)
     partition.advance(READ_MS + offline.HORIZON_MS)
@@ -48,7 +49,7 @@ def calls_document(spans: dict) -> dict:
 
 
 def _rows(schema: columns.Schema, batch: columns.Columns) -> list[dict]:
-    """Rows as ClickHouse returns them in JSON: times as text, NULL for what is absent."""
+    """Returns rows as ClickHouse returns them in JSON: times as text, NULL for absent values."""
     lists = columns.to_clickhouse(schema, batch)
     rows = [dict(zip(schema, row, strict=True)) for row in zip(*lists, strict=True)]
     for row in rows:
@@ -57,7 +58,7 @@ def _rows(schema: columns.Schema, batch: columns.Columns) -> list[dict]:
 
 
 def batch(schema: columns.Schema, rows: list[dict]) -> columns.Columns:
-    """The inverse of _rows."""
+    """Returns the columns of rows; the inverse of _rows."""
     values = []
     for row in rows:
         at = datetime.fromisoformat(row["started_at"]).replace(tzinfo=UTC)
@@ -68,6 +69,7 @@ def batch(schema: columns.Schema, rows: list[dict]) -> columns.Columns:
 
 
 def model_document(document: dict) -> dict:
+    """Returns the model and the boards that follow from a document of calls and edges."""
     calls, edges = batch(columns.CALLS, document["calls"]), batch(columns.EDGES, document["edges"])
     counters, cpu = Counters(), CpuTable(3600)
     table = LoadTable(3600, counters)
@@ -81,7 +83,7 @@ def model_document(document: dict) -> dict:
     hot.add(boards.arrivals_of(calls), end)
     times = dict.fromkeys(hot.times.clusters(), float(end))
     own_ms = table.own_ms(end - BOARD_S, end)
-    # One sample per second and cluster is all that this small chain has.
+    # This small chain has only one sample per second and cluster.
     curves, capacities = Modeller(Options(min_samples=1)).fit(table, reported_cpu(), end * 1000)
     pairs = graph.network_times(end - GRAPH_S, end, end * 1000)
     return {
@@ -96,7 +98,10 @@ def model_document(document: dict) -> dict:
 
 
 def reported_cpu() -> CpuTable:
-    """What pods of the services that the spans were made from would have reported; one span a second tells no capacity."""
+    """Returns the CPU use that the pods of the generator's services would have reported.
+
+    One span a second alone does not show a capacity.
+    """
     spec = importlib.util.spec_from_file_location("golden_spans", GENERATOR)
     source = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(source)
@@ -104,7 +109,7 @@ def reported_cpu() -> CpuTable:
     for second in range(source.SECONDS):
         for cluster in source.RATES:
             for service, capacity in source.CAPACITY_RPS.items():
-                # What is refused at once costs nothing.
+                # Requests that are refused at once cost nothing.
                 refused = service == source.SERVICES[-1] and (cluster, second) in source.FAILED
                 use = 0.0 if refused else source.rate(cluster, second) / capacity
                 cpu.add([Point(source.START_S + second, cluster, service, f"{service}-0", use)])
@@ -112,13 +117,13 @@ def reported_cpu() -> CpuTable:
 
 
 def documents(folder: Path) -> dict[str, dict]:
-    """The derived links by file name, each from the one before."""
+    """Returns the derived links by file name, each computed from the previous one."""
     calls = calls_document(json.loads((folder / "1_spans.json").read_text()))
     return {"2_calls.json": calls, "3_model.json": model_document(json.loads(json.dumps(calls)))}
 
 
 def _text(document: dict) -> str:
-    """Two levels of keys, then one row per line."""
+    """Formats a document: two levels of keys, then one row per line."""
     parts = []
     for name, value in document.items():
         if isinstance(value, list):

@@ -28,6 +28,7 @@ _TIMEOUT_S = 1800.0
 
 @contextmanager
 def admit(folder: Path, kafka: str) -> Iterator[Watch]:
+    """Runs the job `admit` for one cluster. Yields a watch on its process."""
     port = free_port()
     server = Server(
         url=f"http://127.0.0.1:{port}",
@@ -50,6 +51,7 @@ def admit(folder: Path, kafka: str) -> Iterator[Watch]:
 
 
 def measure(spans: int, folder: Path) -> dict:
+    """Admits a backlog of so many spans. Returns what that cost."""
     with kafka_process(folder) as kafka:
         broker.create(kafka.url, {names.KAFKA_TOPIC_OTLP_SPANS: PARTITIONS, "otlp_metrics.west": PARTITIONS})
         truth = backlog.fill(kafka.url, 4 * PARTITIONS, 1000.0, TOPIC)

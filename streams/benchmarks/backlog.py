@@ -1,4 +1,4 @@
-"""otlp_spans of a real broker, filled before anything reads it."""
+"""Fills otlp_spans of a real broker before anything reads it."""
 
 import asyncio
 import itertools
@@ -23,17 +23,20 @@ OUTPUTS = (
     names.KAFKA_TOPIC_NETWORK,
     names.KAFKA_TOPIC_DEAD_LETTERS,
 )
-# The newest message is so old that it is no news for the load board: a backlog.
+# Age of the newest message. It is too old to be news for the load board, so the log is a backlog.
 _AGE_S = 60.0
 
 
 def fill(kafka: str, count: int, rate: float, topic: str = TOPIC) -> spans.Truth:
-    """Writes so many spans. The log's timestamps are those of a steady `rate` (spans/s, all partitions) that ended a
-    minute ago: written as fast as it goes, the log would be of a rate that nobody has, and traces would overlap so.
+    """Writes `count` spans, and returns what must come out of them.
+
+    The log's timestamps are those of a steady `rate` (spans/s over all partitions) that ended a
+    minute ago. Spans are written as fast as possible. With the time of writing as timestamp, the
+    log would have a rate that nobody has, and traces would overlap accordingly.
     """
     broker.create(kafka, {topic: PARTITIONS}, message_timestamp_type="CreateTime")
     truth = asyncio.run(_fill(kafka, count, rate, topic))
-    # What is in the log keeps its timestamps; the jobs ask for topics with the broker's clock.
+    # Messages in the log keep their timestamps. The jobs require topics that the broker stamps.
     broker.alter(kafka, topic, message_timestamp_type="LogAppendTime")
     return truth
 
@@ -62,7 +65,10 @@ async def _fill(kafka: str, count: int, rate: float, topic: str) -> spans.Truth:
 
 
 def again(kafka: str, groups: list[str]) -> None:
-    """As if nobody had read it: what was computed is gone, and the groups begin at the beginning."""
+    """Resets the broker to the state before anybody read the backlog.
+
+    Deletes the topics that were computed, and rewinds the groups to the beginning.
+    """
     broker.delete(kafka, OUTPUTS)
     for group in groups:
         broker.rewind(kafka, group, TOPIC)

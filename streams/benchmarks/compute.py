@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _work(messages: list[spans.Message], began_ms: int) -> tuple[int, int]:
-    """Rows of calls and edges, and of arrivals."""
+    """Returns the number of rows of calls and edges, and the number of rows of arrivals."""
     engine = spillway_native.Partition(first_offset=0, log_start=True, partitions=PARTITIONS)
     rows = hot = 0
     for offset, message in enumerate(messages):
@@ -57,7 +57,7 @@ def _closed(engine: spillway_native.Partition) -> int:
 
 
 def _read(batch: spillway_native.Batch) -> int:
-    """Every column's buffer is asked for, as the wires do."""
+    """Asks for every column's buffer, as the wire formats do. Returns the number of rows."""
     for name in batch.columns:
         batch.column(name)
     return batch.rows

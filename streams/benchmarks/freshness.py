@@ -28,7 +28,7 @@ _GIVE_UP_S = 30.0
 
 
 class Watcher:
-    """Which batches the board has not shown yet, and how long the others took."""
+    """Knows which batches the board has not shown yet, and how long the others took."""
 
     def __init__(self, redis: str) -> None:
         self._redis = Redis.from_url(redis)
@@ -39,10 +39,12 @@ class Watcher:
         self.rps: dict[str, float] = {}
 
     def sent(self, class_id: str, ended_s: float) -> None:
+        """Notes a batch that is about to be sent. `ended_s`: Unix seconds."""
         with self._lock:
             self._waiting[class_id].append(ended_s)
 
     def look(self) -> None:
+        """Reads the board, and notes the batches that it shows."""
         board, now = self._redis.hgetall(self._key), time.time()
         for name, text in board.items():
             entry, class_id = LoadBoardEntry.from_json(text), name.decode()
@@ -54,12 +56,17 @@ class Watcher:
             self.took_s += [now - ended for ended in shown]
 
     def left(self) -> int:
+        """Returns how many batches the board has not shown yet."""
         with self._lock:
             return sum(map(len, self._waiting.values()))
 
 
 def phase(redis: str, send: Callable[[bytes, int], None], seconds: float, warm_up_s: float) -> dict:
-    """One way in: the distribution of seconds from end to board, and how many never came."""
+    """Measures one way in.
+
+    Returns the distribution of seconds from the end of a batch to the board, and how many batches
+    never came.
+    """
     for kept, length in ((False, warm_up_s), (True, seconds)):
         watcher = Watcher(redis)
         sender = threading.Thread(target=live.load, args=(send, watcher.sent, length), daemon=True)
@@ -74,7 +81,7 @@ def phase(redis: str, send: Callable[[bytes, int], None], seconds: float, warm_u
             time.sleep(_POLL_S)
     if not watcher.took_s:
         raise RuntimeError("no batch ever came to the board")
-    # What never came was given this long.
+    # Batches that never came count with the time that they were given.
     found = sorted(watcher.took_s + [_GIVE_UP_S] * watcher.left())
     return {
         "p50_s": round(statistics.median(found), 3),

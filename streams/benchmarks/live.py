@@ -1,4 +1,4 @@
-"""Spans that end now, the two ways in for them, and what they pass through."""
+"""Makes spans that end now, sends them in two ways, and runs what they pass through."""
 
 import asyncio
 import os
@@ -37,7 +37,10 @@ class Urls(NamedTuple):
 
 
 def batch(class_id: str, ended_ns: int) -> bytes:
-    """Requests of one service, each a trace, that all ended at this moment."""
+    """Returns OTLP requests of one service, each a trace of its own.
+
+    All of them ended at `ended_ns` (Unix nanoseconds).
+    """
     service = class_id.split(" ", 1)[0]
     request = ExportTraceServiceRequest()
     resource_spans = request.resource_spans.add()
@@ -75,25 +78,34 @@ def _attributes(fields: dict[str, str | int | float]) -> list[KeyValue]:
 
 
 def load(send: Callable[[bytes, int], None], sent: Callable[[str, float], None], seconds: float) -> None:
-    """Batches of the classes in turn, one every _PERIOD_S; `sent` is told of each before it goes."""
+    """Sends batches of the classes in turn, one every _PERIOD_S.
+
+    `sent` is called with each batch before it is sent.
+    """
     began = time.monotonic()
     for n in range(int(seconds / _PERIOD_S)):
         time.sleep(max(began + n * _PERIOD_S - time.monotonic(), 0))
         ended_ns = time.time_ns()
-        # Whole microseconds: finer is in no table and on no board.
+        # Whole microseconds, because tables and boards hold nothing finer.
         ended_ns -= ended_ns % 1000
         sent(CLASSES[n % len(CLASSES)], ended_ns / 1e9)
         send(batch(CLASSES[n % len(CLASSES)], ended_ns), n)
 
 
 def to_collector(address: str) -> Callable[[bytes, int], None]:
-    """As a proxy sends: OTLP over gRPC, not waiting for the answer before the next."""
+    """Returns a function that sends as a proxy does.
+
+    It uses OTLP over gRPC, and does not wait for the answer before the next batch.
+    """
     export = grpc.insecure_channel(address).unary_unary(_EXPORT)
     return lambda payload, _: export.future(payload, timeout=30, wait_for_ready=True)
 
 
 def to_kafka(kafka: str, stack: ExitStack) -> Callable[[bytes, int], None]:
-    """As a collector sends, but at once; partitions in turn."""
+    """Returns a function that sends as a collector does, but at once.
+
+    It writes to the partitions in turn.
+    """
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
 
@@ -115,7 +127,7 @@ def to_kafka(kafka: str, stack: ExitStack) -> Callable[[bytes, int], None]:
 
 
 def make_topics(urls: Urls) -> None:
-    """As in production, before anything reads or writes."""
+    """Creates the topics as in production, before anything reads or writes them."""
     command = [
         sys.executable,
         "-m",
@@ -130,7 +142,7 @@ def make_topics(urls: Urls) -> None:
 
 @contextmanager
 def job(name: str, folder: Path, urls: Urls) -> Iterator[None]:
-    """A job with the settings that it has without being told any."""
+    """Runs a job with its default settings."""
     port = free_port()
     environment = {
         "SPILLWAY_KAFKA": urls.kafka,
@@ -148,7 +160,7 @@ def job(name: str, folder: Path, urls: Urls) -> Iterator[None]:
 
 @contextmanager
 def collector(folder: Path, kafka: str) -> Iterator[str]:
-    """A gateway with the configuration of production; gives its OTLP/gRPC address."""
+    """Runs a gateway with the configuration of production. Yields its OTLP/gRPC address."""
     ports = {name: free_port() for name in ("OTLP_GRPC", "OTLP_HTTP", "HEALTH")}
     environment = {f"SPILLWAY_{name}_LISTEN": f"127.0.0.1:{port}" for name, port in ports.items()}
     environment |= {

@@ -1,4 +1,4 @@
-"""A process of which CPU time and memory are watched."""
+"""Watches the CPU time and the memory of a process."""
 
 import threading
 from dataclasses import dataclass, field
@@ -11,7 +11,10 @@ _PERIOD_S = 0.25
 
 @dataclass
 class Watch:
-    """One running process; `rss_mb` grows by a sample every quarter of a second until `stop`."""
+    """One running process.
+
+    `rss_mb` gets a sample every quarter of a second until `stop`.
+    """
 
     name: str
     server: Server
@@ -42,12 +45,16 @@ class Watch:
                 return
 
     def stop(self) -> None:
+        """Ends the sampling and stops the process."""
         self._over.set()
         self._thread.join()
         self.server.stop()
 
     def quarters_mb(self) -> list[int]:
-        """The largest resident set in each quarter of the time: flat when the later ones are alike."""
+        """Returns the largest resident set (MB) in each quarter of the time.
+
+        Memory is flat when the later quarters are alike.
+        """
         n = len(self.rss_mb)
         bounds = [n * i // 4 for i in range(5)]
         return [round(max(self.rss_mb[a:b], default=0)) for a, b in zip(bounds, bounds[1:], strict=False)]

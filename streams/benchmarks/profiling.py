@@ -1,4 +1,7 @@
-"""Where a job's time goes: py-spy's samples of its stacks (Python and native), written as a table of functions."""
+"""Where a job's time goes, as a table of functions.
+
+The table is made from py-spy's samples of the job's stacks (Python and native).
+"""
 
 import contextlib
 import signal
@@ -9,13 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-# Run by uv, which brings it at its first use: nothing but this needs it.
+# uv installs and runs py-spy at its first use, because nothing else needs it.
 _PY_SPY = ("-m", "uv", "tool", "run", "--quiet", "py-spy@0.4.3")
 _TOP = 40
 
 
 def recorder(target: Path) -> Callable[[int], AbstractContextManager[None]]:
-    """Makes a context that samples the process with the given id, and leaves the table in `target`."""
+    """Returns a function that makes a context.
+
+    The context samples the process with the given id, and writes the table to `target`.
+    """
 
     @contextmanager
     def record(pid: int) -> Iterator[None]:
@@ -35,7 +41,10 @@ def recorder(target: Path) -> Callable[[int], AbstractContextManager[None]]:
 
 
 def table(samples: str) -> str:
-    """Lines of `frame;frame;frame count` -> share of the samples in a function itself, and with what it calls."""
+    """Turns lines of `frame;frame;frame count` into a table of functions.
+
+    For each function it gives the share of samples in the function itself, and with what it calls.
+    """
     own: Counter[str] = Counter()
     below: Counter[str] = Counter()
     for line in samples.splitlines():

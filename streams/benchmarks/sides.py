@@ -1,5 +1,8 @@
-"""The two that are measured on one backlog: our jobs until their rows are in ClickHouse, and the collector's Kafka
-receiver into its spanmetrics connector until it has read everything."""
+"""The two sides that are measured on one backlog.
+
+One is our jobs, until their rows are in ClickHouse. The other is the collector's Kafka receiver
+with its spanmetrics connector, until it has read everything.
+"""
 
 import subprocess
 import sys
@@ -22,7 +25,7 @@ from spillway_lab.testing.waiting import eventually
 JOBS = ("exclusive", "classify", "curves", "graph")
 _COLLECTOR = ROOT / "collectors" / "benchmarks" / "spanmetrics"
 _TIMEOUT_S = 3_600.0
-# What tells that a job has stored everything: the spans' number, to the last one.
+# Queries for how many spans a job has stored. The job is done when these are all of them.
 _STORED = {
     "exclusive": "SELECT (SELECT count() FROM calls) + (SELECT count() FROM edges)",
     "curves": "SELECT toUInt64(sum(arrivals)) FROM load_parts",
@@ -32,18 +35,27 @@ _EXACT = "SELECT uniqExact(trace_id, span_id), count() FROM {} FINAL"
 
 
 class Streams:
-    """Our jobs, each a process, with a ClickHouse of their own; `kafka` is shared with what they are compared to."""
+    """Our jobs, one process each, with a ClickHouse of their own.
+
+    `kafka` is shared with the side that they are compared to.
+    """
 
     def __init__(self, folder: Path, kafka: str, jobs: tuple[str, ...]) -> None:
         self._folder, self._kafka, self._jobs = folder, kafka, jobs
 
     def start_up(self) -> dict[str, float]:
-        """CPU seconds that each job takes until it is ready, before there is anything to read."""
+        """Returns the CPU seconds that each job takes until it is ready.
+
+        There is nothing to read at that time.
+        """
         with self._running() as (watches, _):
             return {name: watch.cpu_s() for name, watch in watches.items()}
 
     def run(self, truth: Truth, before: dict[str, float], profile=None) -> dict:
-        """From the start until the last row is stored; `before`: start_up(), which is not counted."""
+        """Runs the jobs until the last row is stored. Returns what was measured.
+
+        `before`: the result of start_up(), which is subtracted.
+        """
         wanted = {"exclusive": truth.calls + truth.edges, "curves": truth.calls, "graph": truth.edges}
         backlog.again(self._kafka, [f"spillway-{job}" for job in self._jobs])
         began = time.perf_counter()
@@ -80,7 +92,7 @@ class Streams:
         if job in _STORED:
             [(stored,)] = client.execute(_STORED[job])
             return stored >= wanted[job]
-        if "exclusive" in left:  # and writes more for it to read
+        if "exclusive" in left:  # `exclusive` still writes more for it to read
             return False
         topics = (names.KAFKA_TOPIC_CALLS, names.KAFKA_TOPIC_EDGES)
         return all(broker.lag(self._kafka, f"spillway-{job}", topic) == 0 for topic in topics)
@@ -119,13 +131,13 @@ def _job(name: str, folder: Path, kafka: str, clickhouse: str, redis: str) -> Se
             "SPILLWAY_STATE_DIR": str(folder / name),
             "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
             "SPILLWAY_TOPIC_PARTITIONS": str(PARTITIONS),
-            "SPILLWAY_ACCEPT_UNADMITTED": "true",  # messages of the backlog are of several clusters
+            "SPILLWAY_ACCEPT_UNADMITTED": "true",  # the backlog has several clusters
         },
     )
 
 
 class Spanmetrics:
-    """The collector that reads the same topic into metrics."""
+    """The collector, which turns the same topic into metrics."""
 
     _GROUP = "spanmetrics"
 
@@ -136,12 +148,15 @@ class Spanmetrics:
         subprocess.run([str(_COLLECTOR / "build"), str(self._program)], check=True)
 
     def start_up(self) -> float:
-        """CPU seconds until it is ready."""
+        """Returns the CPU seconds that the collector takes until it is ready."""
         with self._running() as watch:
             return watch.cpu_s()
 
     def run(self, truth: Truth, before: float) -> dict:
-        """Until the last message is acknowledged."""
+        """Runs the collector until the last message is acknowledged. Returns what was measured.
+
+        `before`: the result of start_up(), which is subtracted.
+        """
         broker.rewind(self._kafka, self._GROUP, backlog.TOPIC)
         began = time.perf_counter()
         with self._running() as watch:

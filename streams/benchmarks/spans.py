@@ -1,8 +1,9 @@
-"""Messages of otlp_spans as collectors write them, by the million: templates, filled in with numpy. Pure.
+"""Messages of otlp_spans as collectors write them, by the million. Pure.
 
-A message is what one collector batch leaves for one partition: about 1 000 spans grouped by the proxy that made
-them, of traces that are spread over several messages, because every proxy sends when its own batch is due.
-Times are those of a live system with a steady rate: the log's time goes on by 1 s per `rate` spans.
+They are made of templates that are filled in with numpy. A message is what one collector batch
+leaves for one partition: about 1 000 spans, grouped by the proxy that made them. Traces are spread
+over several messages, because every proxy sends when its own batch is due. Times are those of a
+live system with a steady rate: log time advances by 1 s per `rate` spans.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from spillway_contracts import names
 MESSAGE_SPANS = 1_000
 _BLOCK_MESSAGES = 24
 _VARIANTS = 24
-# A proxy's batch waits so long at the most, the collector's 200 ms among it.
+# A proxy's batch waits at most this long, including 200 ms in the collector.
 _SENDING_US = 400_000
 _SCOPE = wire.sized(1, wire.sized(1, b"spillway-filter") + wire.sized(2, b"0.1.0"))
 _HOLES = {"trace_id": 16, "span_id": 8, "parent_id": 8, "start": 8, "end": 8, "number": 6}
@@ -28,12 +29,12 @@ class Message:
 
     value: bytes
     spans: int
-    at_us: int  # log time since the log's beginning
+    at_us: int  # log time since the log's beginning, microseconds
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What must come out: every server span is a call, every client span an edge."""
+    """What must come out: every server span is a call, every client span is an edge."""
 
     spans: int = 0
     calls: int = 0
@@ -50,7 +51,10 @@ class Truth:
 
 
 class Shop:
-    """The templates of all requests as arrays, one row per span; the spans of a trace are neighbours."""
+    """The templates of all requests as arrays, one row per span.
+
+    The spans of a trace are neighbours.
+    """
 
     def __init__(self, seed: int = 1) -> None:
         found = templates.traces(seed, _VARIANTS)
@@ -77,7 +81,10 @@ def _resource(service: str, cluster: str) -> bytes:
 
 
 class Partition:
-    """The endless log of one partition of otlp_spans; `rate` is its spans per second of log time."""
+    """The endless log of one partition of otlp_spans.
+
+    `rate`: spans per second of log time.
+    """
 
     def __init__(self, shop: Shop, seed: int, epoch_us: int, rate: float) -> None:
         self._shop, self._epoch_us, self._rate = shop, epoch_us, rate
@@ -86,7 +93,7 @@ class Partition:
         self.truth = Truth()
 
     def messages(self, spans: int) -> Iterator[Message]:
-        """So many spans or a few more: traces are whole."""
+        """Yields messages with `spans` spans or a few more, because traces are kept whole."""
         target = self.truth.spans + spans
         while self.truth.spans < target:
             left = target - self.truth.spans
@@ -109,7 +116,7 @@ class Partition:
         return list(self._pack(filled[order], row[order], message, ends.astype(np.int64)))
 
     def _fill(self, row: np.ndarray, trace: np.ndarray, begin: np.ndarray, started: np.ndarray) -> np.ndarray:
-        """The spans' bytes, uint8 (n, longest)."""
+        """Returns the bytes of the spans, uint8 of shape (n, longest)."""
         shop, dice, n = self._shop, self._dice, len(row)
         span_id = dice.integers(1, 2**63, size=n).astype(">u8")
         digits = dice.integers(0, 10, size=(n, _HOLES["number"]), dtype=np.uint8) + ord("0")
@@ -131,7 +138,10 @@ class Partition:
     def _order(
         self, row: np.ndarray, trace: np.ndarray, started: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Spans in order of message, sender and arrival; and the message of each in that order."""
+        """Returns the order of the spans, and the message of each span in that order.
+
+        Spans are ordered by message, sender and arrival.
+        """
         arrival = started[trace] + self._shop.end_us[row] + self._dice.uniform(0, _SENDING_US, len(row))
         rank = np.empty(len(row), dtype=np.int64)
         rank[np.argsort(arrival)] = np.arange(len(row))
@@ -156,5 +166,5 @@ class Partition:
 
 
 def _bytes(numbers: np.ndarray) -> np.ndarray:
-    """uint8 (n, 8) of an array of 8-byte numbers."""
+    """Returns an array of 8-byte numbers as uint8 of shape (n, 8)."""
     return np.ascontiguousarray(numbers).view(np.uint8).reshape(-1, 8)

@@ -23,7 +23,7 @@ _SIDES = ("streams", "compute", "collector")
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, list[dict]]:
-    """Every side's results, a round each."""
+    """Returns the results of every side, one per round."""
     found: dict[str, list[dict]] = {side: [] for side in _SIDES if side not in arguments.without}
     with kafka_process(folder) as kafka:
         streams = sides.Streams(folder, kafka.url, tuple(arguments.jobs))
@@ -55,7 +55,11 @@ def _compute(arguments: argparse.Namespace) -> dict:
 
 
 def summary(found: dict[str, list[dict]]) -> dict:
-    """Medians; the least and the most of each rate; ratios of neighbouring runs."""
+    """Returns the results in short.
+
+    These are medians, the least and the greatest value of each rate, and ratios of neighbouring
+    runs.
+    """
     result: dict = {"benchmark": "streams"}
     keys = {side: f"{side}_spans_per_s_core" for side in found} | {"streams": "spans_per_s_core"}
     for side, runs in found.items():
@@ -89,6 +93,7 @@ def _streams(runs: list[dict]) -> dict:
 
 
 def table(result: dict) -> str:
+    """Returns the summary as a table for people."""
     rows = [
         ("end to end, job exclusive", "spans_per_s_core", "streams_spread"),
         ("compute alone", "compute_spans_per_s_core", "compute_spread"),

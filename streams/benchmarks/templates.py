@@ -1,6 +1,7 @@
-"""The spans of a shop's requests as the filter encodes them, with holes where ids, times and the path's number go. Pure.
+"""The spans of a shop's requests as the filter encodes them, with holes to be filled in. Pure.
 
-Attributes and their order are those of wasm/core/src/otlp (arrival.rs, then ending.rs), about 600 bytes a span.
+The holes are for ids, times and the number in the path. Attributes and their order are those of
+wasm/core/src/otlp (arrival.rs, then ending.rs), about 600 bytes a span.
 """
 
 import random
@@ -18,7 +19,7 @@ _REMOTE_SHARE = 0.2
 
 
 class Visit(NamedTuple):
-    """One request to a service, and the requests that it makes, one after the other."""
+    """One request to a service, and the requests that it makes one after the other."""
 
     service: str
     method: str
@@ -40,15 +41,18 @@ REQUESTS = (
 
 @dataclass(frozen=True)
 class Template:
-    """One span: its bytes as a field of ScopeSpans, and where the holes are (-1: none)."""
+    """One span: its bytes as a field of ScopeSpans, and the positions of its holes.
+
+    `holes` maps the name of a hole to its first byte. A hole that the span does not have is absent.
+    """
 
     encoded: bytes
     holes: dict[str, int]
     sender: tuple[str, str]  # service and cluster of the proxy that makes it
     inbound: bool
-    start_us: int  # since the trace's beginning
+    start_us: int  # since the beginning of the trace, microseconds
     end_us: int
-    parent: int  # position in its trace, -1: the root
+    parent: int  # position of the parent in the trace; -1 for the root
 
 
 @dataclass
@@ -57,7 +61,7 @@ class _Writer:
     holes: dict[str, int] = field(default_factory=dict)
 
     def hole(self, name: str, encoded: bytes, width: int) -> None:
-        """Appends a field whose last `width` bytes are to be filled in."""
+        """Appends a field whose last `width` bytes will be filled in."""
         self.out += encoded
         self.holes[name] = len(self.out) - width
 
@@ -66,7 +70,10 @@ class _Writer:
 
 
 def traces(seed: int, variants: int) -> list[list[Template]]:
-    """`variants` of every kind of request: durations, places and outcomes differ, the ids are filled in later."""
+    """Returns `variants` traces of every kind of request.
+
+    Durations, places and outcomes differ. The ids are filled in later.
+    """
     dice = random.Random(seed)
     return [_trace(dice, request) for request in REQUESTS for _ in range(variants)]
 
@@ -81,7 +88,10 @@ def _serve(
     dice: random.Random, visit: Visit, cluster: str, caller: tuple[str, str] | None, parent: int, start_us: int,
     found: list[Template],
 ) -> tuple[int, bool]:  # fmt: skip
-    """Appends the inbound span and all below it; its duration and whether it failed."""
+    """Appends the inbound span and all spans below it.
+
+    Returns the span's duration in microseconds, and whether it failed.
+    """
     position = len(found)
     found.append(None)  # type: ignore[arg-type]
     now = start_us + dice.randrange(300, 4_000)
@@ -96,7 +106,7 @@ def _call(
     dice: random.Random, visit: Visit, called: Visit, cluster: str, parent: int, start_us: int,
     found: list[Template],
 ) -> int:  # fmt: skip
-    """Appends the outbound span and all below it; its duration."""
+    """Appends the outbound span and all spans below it. Returns its duration in microseconds."""
     remote = dice.random() < _REMOTE_SHARE
     there = dice.choice([name for name in CLUSTERS if name != cluster]) if remote else cluster
     network_us = dice.randrange(20_000, 40_000) if remote else dice.randrange(150, 900)

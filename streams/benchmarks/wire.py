@@ -1,9 +1,13 @@
-"""Protobuf as the filter writes it (wasm/core/src/otlp/wire.rs): fields in any order, lengths known before. Pure."""
+"""Protobuf as the filter writes it (wasm/core/src/otlp/wire.rs). Pure.
+
+Fields may have any order, and lengths are known before the content is written.
+"""
 
 import struct
 
 
 def varint(number: int) -> bytes:
+    """Encodes a number that is not negative as a varint."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -13,25 +17,27 @@ def varint(number: int) -> bytes:
 
 
 def sized(tag: int, content: bytes) -> bytes:
-    """A length-delimited field."""
+    """Encodes a length-delimited field."""
     return varint(tag << 3 | 2) + varint(len(content)) + content
 
 
 def number(tag: int, value: int) -> bytes:
-    """A varint field."""
+    """Encodes a varint field."""
     return varint(tag << 3) + varint(value)
 
 
 def fixed64(tag: int, value: int) -> bytes:
+    """Encodes a field of 8 bytes."""
     return varint(tag << 3 | 1) + struct.pack("<Q", value)
 
 
 def fixed32(tag: int, value: int) -> bytes:
+    """Encodes a field of 4 bytes."""
     return varint(tag << 3 | 5) + struct.pack("<I", value)
 
 
 def attribute(tag: int, key: str, value: str | int | float) -> bytes:
-    """A KeyValue as field `tag`."""
+    """Encodes a KeyValue as field `tag`."""
     if isinstance(value, str):
         content = sized(1, value.encode())
     elif isinstance(value, int):

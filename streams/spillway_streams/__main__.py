@@ -1,6 +1,13 @@
-"""python -m spillway_streams admit|exclusive|classify|curves|graph, topics --file FILE, acls --file FILE,
-model --traces FILE..., or classes
-list|pin|unpin|explain"""
+"""Command line of this package: one subcommand per job and per tool.
+
+    python -m spillway_streams admit|exclusive|classify|curves|graph
+    python -m spillway_streams topics --file FILE
+    python -m spillway_streams acls --file FILE
+    python -m spillway_streams model --traces FILE...
+    python -m spillway_streams classes list|pin|unpin|explain
+
+Jobs run until they are stopped; the other commands run once.
+"""
 
 import argparse
 import asyncio
@@ -18,7 +25,8 @@ from spillway_streams.process import allocators, cluster_topics, config, health,
 from spillway_streams.process.counters import Counters
 from spillway_streams.topics import declared, topics
 
-# Jobs are modules of spillway_streams.jobs. Only the one that runs is imported: statistics are 200 MB.
+# Each job is a module of spillway_streams.jobs. Only the job that runs is imported, because the
+# statistics libraries take 200 MB.
 JOBS = {
     "admit": (
         config.AdmitSettings,
@@ -42,6 +50,7 @@ TOOLS = {
 
 
 def main() -> int:
+    """Parses the command line and runs the chosen job or tool. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m spillway_streams")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (_, about) in JOBS.items():

@@ -1,4 +1,4 @@
-"""Rows as columns: Arrow messages, ClickHouse's native blocks, and the positions that make them exactly once.
+"""Rows as columns: Arrow messages, ClickHouse blocks, and positions for exactly-once processing.
 
-No I/O, and no meaning of the rows: that is for `load`, `graph` and `classes`.
+Nothing here does I/O or knows what the rows mean. The meaning is in `load`, `graph` and `classes`.
 """

@@ -1,7 +1,8 @@
-"""Batches of rows as columns, and their two wires: Arrow IPC and ClickHouse.
+"""Batches of rows as columns, and their two wire formats: Arrow IPC and ClickHouse.
 
-A `Columns` value is a dict from column name to a one-dimensional array; all have one length.
-Column names are those of the ClickHouse tables (contracts/clickhouse). In memory, as from_ipc gives them:
+A `Columns` value is a dict from column name to a one-dimensional array. All arrays have the same
+length. Column names are those of the ClickHouse tables (contracts/clickhouse). `from_ipc` returns
+these arrays:
 
     kind    array                       Arrow                        ClickHouse
     time    int64, microseconds UTC     timestamp[us, UTC]           DateTime64(6)
@@ -82,14 +83,15 @@ EDGES: Schema = {
     "trace_spans": "u64",
 }
 
-# Sums of the server spans that ended in one second; all f64 are sums over adjusted counts, but `samples` of spans.
+# Sums over the server spans that ended in one second. The f64 columns are weighted with adjusted
+# counts, except `samples`, which counts spans.
 ARRIVALS: Schema = {
     "at": "i64",  # Unix second of the end
-    "newest_us": "i64",  # newest end in it, Unix microseconds
+    "newest_us": "i64",  # newest end within that second, Unix microseconds
     "cluster": "str",
     "service": "str",
     "class": "str",
-    "entry": "bool",  # no service called
+    "entry": "bool",  # whether a user made the calls, not a service
 } | dict.fromkeys(
     (
         "calls", "failed", "ok", "duration_ok_ms", "stamped", "in_flight", "rate", "class_stamped",
@@ -98,7 +100,8 @@ ARRIVALS: Schema = {
     "f64",
 )  # fmt: skip
 
-# Sums of the calls between two clusters that started in one second and fell in one bucket of the log histogram.
+# Sums over the calls between two clusters that started in one second and fell into one bucket of
+# the log histogram.
 NETWORK: Schema = {
     "at": "i64",
     "source_cluster": "str",
@@ -137,16 +140,18 @@ ARROW = {
     "f64": pa.float64(),
     "bool": pa.bool_(),
 }
-# In the caller's thread: Arrow's pool takes longer, and 25 switches of context, for a batch of any size that jobs send.
+# Compress in the caller's thread. For every batch size that jobs send, Arrow's thread pool takes
+# longer and costs 25 context switches.
 _IPC = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 def length(batch: Columns) -> int:
+    """Returns the number of rows."""
     return len(next(iter(batch.values()))) if batch else 0
 
 
 def from_rows(schema: Schema, rows: Sequence[tuple[Any, ...]]) -> Columns:
-    """Rows in the schema's order -> columns; no rows give empty columns."""
+    """Turns rows in the schema's order into columns. No rows give empty columns."""
     values = [*zip(*rows, strict=True)] if rows else [()] * len(schema)
     return {
         name: Strings.of(column) if kind == "str" else np.array(column, dtype=_DTYPES[kind])
@@ -155,6 +160,7 @@ def from_rows(schema: Schema, rows: Sequence[tuple[Any, ...]]) -> Columns:
 
 
 def concat(schema: Schema, batches: Iterable[Columns]) -> Columns:
+    """Joins batches of the schema into one. No batches give empty columns."""
     parts = list(batches)
     if not parts:
         return from_rows(schema, [])
@@ -165,26 +171,28 @@ def concat(schema: Schema, batches: Iterable[Columns]) -> Columns:
 
 
 def take(batch: Columns, which: np.ndarray) -> Columns:
-    """The rows that `which` (indices or a mask) names."""
+    """Returns the rows that `which` selects (indices or a mask)."""
     return {name: column[which] for name, column in batch.items()}
 
 
 def sort(batch: Columns, *names: str) -> Columns:
-    """Rows ordered by the named columns, the first one being the most significant."""
+    """Returns the rows ordered by the named columns, the first being the most significant."""
     return take(batch, np.lexsort([np.asarray(batch[name]) for name in reversed(names)]))
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
+    """Returns the Arrow schema. Only columns of kind `opt` are nullable."""
     return pa.schema([pa.field(name, ARROW[kind], nullable=kind == "opt") for name, kind in schema.items()])
 
 
 def to_ipc(schema: Schema, batch: Columns) -> bytes:
-    """One Arrow IPC stream holding one record batch, LZ4 compressed."""
+    """Returns one Arrow IPC stream with one record batch, LZ4 compressed."""
     arrays = [to_arrow(kind, batch[name]) for name, kind in schema.items()]
     return write(pa.record_batch(arrays, schema=arrow_schema(schema)))
 
 
 def write(batch: pa.RecordBatch) -> bytes:
+    """Returns a record batch as an Arrow IPC stream, LZ4 compressed."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_IPC) as writer:
         writer.write_batch(batch)
@@ -192,7 +200,10 @@ def write(batch: pa.RecordBatch) -> bytes:
 
 
 def to_arrow(kind: str, column: Any) -> pa.Array:
-    """From the column's own memory: pyarrow's general way costs more, and imports pandas where there is one."""
+    """Returns an Arrow array made from the column's own memory.
+
+    pyarrow's general conversion costs more, and imports pandas where it is installed.
+    """
     if kind == "str":
         used = column.compact()
         return pa.DictionaryArray.from_arrays(_buffered(pa.int32(), used.codes), texts(used.values))
@@ -209,7 +220,7 @@ def to_arrow(kind: str, column: Any) -> pa.Array:
 
 
 def texts(values: Sequence[str]) -> pa.Array:
-    """Strings as an Arrow array."""
+    """Returns strings as an Arrow array."""
     encoded = [value.encode() for value in values]
     offsets = np.zeros(len(encoded) + 1, dtype=np.int32)
     np.cumsum([len(value) for value in encoded], out=offsets[1:])
@@ -222,8 +233,12 @@ def _buffered(kind: pa.DataType, column: np.ndarray, valid: pa.Buffer | None = N
 
 
 def from_ipc(schema: Schema, payload: bytes, only: Collection[str] | None = None) -> Columns:
-    """The inverse of to_ipc; with `only`, just these columns (the others cost nothing). Text may also come as plain
-    strings. ColumnsError says which column is missing or of another type, or what else is wrong with the payload."""
+    """Returns the columns of an Arrow IPC stream; the inverse of to_ipc.
+
+    With `only`, returns just these columns; the others cost nothing. Text may also come as plain
+    strings. Raises ColumnsError that says which column is missing or of another type, or what else
+    is wrong with the payload.
+    """
     wanted = {name: kind for name, kind in schema.items() if only is None or name in only}
     try:
         with pa.ipc.open_stream(payload) as stream:
@@ -231,7 +246,8 @@ def from_ipc(schema: Schema, payload: bytes, only: Collection[str] | None = None
         included = [i for i, name in enumerate(present) if name in wanted]
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=included)
         table = pa.ipc.open_stream(payload, options=options).read_all()
-        # Offsets and indices of strangers are not believed: reading behind a buffer's end would end the process.
+        # Offsets and indices of a payload are not trusted: reading past the end of a buffer would
+        # crash the process.
         table.validate(full=True)
         table = table.unify_dictionaries().combine_chunks()
         return {name: _from_arrow(name, kind, table) for name, kind in wanted.items()}
@@ -284,7 +300,10 @@ def _strings(name: str, column: pa.ChunkedArray) -> Strings:
 
 
 def to_clickhouse(schema: Schema, batch: Columns) -> list[list[Any]]:
-    """Column lists for clickhouse-driver's columnar insert; times stay whole microseconds."""
+    """Returns lists of values for clickhouse-driver's columnar insert.
+
+    Times stay integers in microseconds.
+    """
     lists = []
     for name, kind in schema.items():
         values = batch[name].tolist()

@@ -1,7 +1,8 @@
-"""What a batch of arrivals covers: a range of offsets of its source, and the log time that it has reached. Pure.
+"""What a batch of arrivals covers: offsets of its source, and the log time reached. Pure.
 
-`exclusive` sends a mark with every batch of arrivals, and without rows when there are none. Readers therefore know
-that a silent source has nothing to say, that it is behind, or that some of its messages were never counted.
+`exclusive` sends a mark with every batch of arrivals, and a mark without rows when there are no
+arrivals. From marks a reader knows whether a silent source has nothing to report, is behind, or has
+messages that were never counted.
 """
 
 import json
@@ -12,21 +13,24 @@ from spillway_contracts import names
 
 from spillway_streams import StreamsError
 
-HOT_MS = 10_000  # arrivals of older messages are not counted
+HOT_MS = 10_000  # arrivals in messages older than this are not counted
 MAX_CLUSTERS = 1000
 _MAX_SOURCES = 2**16
-_CLUSTER_S = 120.0  # of log time without spans: a mark no longer names the cluster
+_CLUSTER_S = 120.0  # log time without spans after which a mark no longer names a cluster
 
 
 class MarkError(StreamsError):
-    """A header that is no mark."""
+    """A mark header that cannot be read, or whose values are impossible."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Offsets first <= o < next of partition `source` (of `sources` partitions of otlp_spans) are counted. `clock`: log
-    time up to which the source has been read, Unix seconds. `newest`: the newest end of a call by cluster, Unix
-    seconds."""
+    """What one batch of arrivals covers.
+
+    The offsets first <= o < next of partition `source` are counted. `sources`: number of partitions
+    of otlp_spans. `clock`: log time up to which the source has been read, Unix seconds. `newest`:
+    newest end of a call by cluster, Unix seconds.
+    """
 
     source: int
     sources: int
@@ -43,7 +47,10 @@ class Mark:
 
 
 def from_headers(headers: Iterable | Mapping | None) -> Mark | None:
-    """The mark of a message; None when it has none, as of version 0.1.0. Raises MarkError for what is none."""
+    """Returns the mark of a message; None when it has none, like messages of version 0.1.0.
+
+    Raises MarkError when the header is not a valid mark.
+    """
     text = dict(headers or {}).get(names.KAFKA_HEADER_MARK)
     if text is None:
         return None
@@ -63,19 +70,26 @@ def from_headers(headers: Iterable | Mapping | None) -> Mark | None:
 
 
 class Coverage:
-    """What a worker has counted of one partition of otlp_spans since it began, or since it last had to skip some."""
+    """What a worker has counted of one partition of otlp_spans.
+
+    Covers the time since the worker began, or since it last had to skip messages.
+    """
 
     def __init__(self) -> None:
-        self._begin: int | None = None  # the first offset that is counted, without a gap from there on
+        self._begin: int | None = None  # first offset that is counted; there is no gap after it
         self._next = 0
         self._clock = 0.0
         self._newest: dict[str, float] = {}
         self._marked: dict[
             int, int
-        ] = {}  # by partition of the arrivals: the offset that its marks have reached
+        ] = {}  # by partition of the arrivals: the source offset that its marks have reached
 
     def took(self, offset: int, timestamp: float, is_counted: bool) -> None:
-        """A message was read; timestamp: its log time in Unix seconds."""
+        """Notes that a message was read.
+
+        `timestamp`: its log time in Unix seconds. `is_counted`: False for a message that is too old
+        to be counted (HOT_MS).
+        """
         if not is_counted:
             self._begin, self._marked = None, {}
         elif self._begin is None:
@@ -84,7 +98,10 @@ class Coverage:
         self._clock = max(self._clock, timestamp)
 
     def idle(self, next_offset: int, clock: float) -> None:
-        """There was nothing to read at this log time: `next_offset` is the log's end."""
+        """Notes that there was nothing to read.
+
+        `next_offset`: the end of the log. `clock`: log time in Unix seconds.
+        """
         if self._begin is None:
             self._begin = self._next = next_offset
         if self._next <= next_offset:
@@ -92,15 +109,19 @@ class Coverage:
             self._clock = max(self._clock, clock)
 
     def saw(self, ends: Mapping[str, float]) -> None:
-        """Calls ended; ends: the newest by cluster, Unix seconds."""
+        """Notes that calls ended. `ends`: the newest end by cluster, Unix seconds."""
         for cluster, end in ends.items():
-            # A clock that is ahead of the broker's must not claim what is not known yet.
+            # A host whose clock is ahead of the broker's must not claim a time that is not known
+            # yet.
             end = min(end, self._clock)
             if cluster in self._newest or len(self._newest) < MAX_CLUSTERS:
                 self._newest[cluster] = max(end, self._newest.get(cluster, end))
 
     def mark(self, source: int, sources: int, partition: int) -> Mark | None:
-        """The mark for the next message to a partition of the arrivals; None while nothing is counted yet."""
+        """Returns the mark for the next message to a partition of the arrivals.
+
+        Returns None while nothing is counted yet.
+        """
         if self._begin is None:
             return None
         self._newest = {c: end for c, end in self._newest.items() if end > self._clock - _CLUSTER_S}

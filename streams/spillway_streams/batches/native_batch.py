@@ -1,4 +1,7 @@
-"""Rows that the native module made -> Arrow messages and ClickHouse columns, without an object per row."""
+"""Turns rows made by the native module into Arrow messages and ClickHouse columns.
+
+No Python object is created per row.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,8 +20,11 @@ _DTYPES = {"i64": "<i8", "u64": "<i8", "f64": "<f8", "bool": "?", "str": "<i4", 
 
 
 def read(schema: Schema, batch: "Batch") -> Columns:
-    """Columns of the schema over the batch's own memory: numbers as numpy arrays (u64 as int64), text as Strings that
-    share one dictionary, ids as uint8 of shape (n, digits)."""
+    """Returns the columns of the schema as arrays over the batch's own memory.
+
+    Numbers are numpy arrays (u64 as int64). Text columns are Strings that share one dictionary. Ids
+    are uint8 of shape (n, digits).
+    """
     found: Columns = {}
     dictionary = batch.dictionary
     for name in schema:
@@ -33,7 +39,10 @@ def read(schema: Schema, batch: "Batch") -> Columns:
 
 
 def messages(schema: Schema, batch: "Batch", rows: Columns) -> Iterator[tuple[int, int, bytes]]:
-    """(sequence, partition, Arrow IPC stream) of each slice of the batch whose columns `rows` are."""
+    """Yields (sequence, partition, Arrow IPC stream) for each slice of the batch.
+
+    `rows`: the columns of the batch, as `read` returns them.
+    """
     arrow = columns.arrow_schema(schema)
     for sequence, partition, first, end in batch.slices:
         arrays = [_array(kind, rows[name][first:end]) for name, kind in schema.items()]
@@ -51,7 +60,10 @@ def _array(kind: str, column: Any) -> pa.Array:
 
 
 def as_python(schema: Schema, rows: Columns) -> Columns:
-    """The same columns as columns.from_ipc gives them: ids as objects of str, '' where there is none."""
+    """Returns the same columns in the form of columns.from_ipc.
+
+    Ids become objects of str, with '' for an absent id.
+    """
     return {
         name: np.array([bytes(row).rstrip(b"\0").decode() for row in rows[name]], dtype=object)
         if kind == "id"

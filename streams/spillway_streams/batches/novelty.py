@@ -1,10 +1,15 @@
-"""Which rows are worth storing when most say what was said before."""
+"""Selects the rows worth storing, when most rows repeat what is already stored."""
 
 from collections.abc import Callable
 
 
 class Novelty:
-    """Which rows say something new: values that moved by more than a share, or nothing for a while."""
+    """Selects rows that say something new.
+
+    A row is new when one of its `values` moved by more than `share` (relative; text: changed at
+    all) since the last row kept under its name, or when that row is `ms` milliseconds old.
+    `identity` and `values` are positions in a row: `identity` makes up the name.
+    """
 
     def __init__(
         self, identity: tuple[int, ...], values: tuple[int, ...], share: float = 0.01, ms: int = 30_000
@@ -13,7 +18,7 @@ class Novelty:
         self._last: dict[tuple, tuple] = {}
 
     def keep(self, rows: list[tuple]) -> list[tuple]:
-        """Rows (their first value is their time in ms) worth storing."""
+        """Returns the rows that are worth storing. The first value of a row is its time in ms."""
         kept = []
         for row in rows:
             name = tuple(row[i] for i in self._identity)
@@ -23,7 +28,11 @@ class Novelty:
         return kept
 
     def forget(self, now_ms: int, is_gone: Callable[[tuple], bool] = lambda _: False) -> None:
-        """Names without a row for so long that the next one is news anyway, and whose last row is gone."""
+        """Forgets names that need not be remembered.
+
+        These are names whose last kept row is so old that the next row is kept anyway, and names
+        whose last kept row is gone (`is_gone`).
+        """
         self._last = {
             name: row for name, row in self._last.items() if now_ms - row[0] < self._ms and not is_gone(row)
         }

@@ -1,7 +1,8 @@
-"""Rows of a batch summed per second and key: what is stored of a batch, and what memory is made of. Pure.
+"""Sums of a batch's rows per second and key, called parts. Pure.
 
-A batch's parts are a function of the batch alone, so a batch that comes again replaces its own parts, and a
-second is the sum of its parts whatever order the batches came in.
+Parts are what is stored of a batch, and what memory is rebuilt from. They are a function of the
+batch alone, so a repeated batch replaces its own parts. A second is the sum of its parts, in
+whatever order the batches came.
 """
 
 from collections.abc import Sequence
@@ -12,15 +13,19 @@ import numpy as np
 from spillway_streams import StreamsError
 from spillway_streams.batches.strings import Strings
 
-# Of one sum in one batch: squares of hours, each for a million requests, come to 1e24. Seconds can be added up for ever.
+# Upper limit of one sum in one batch. Squares of hours, each weighted with a million requests, come
+# to 1e24. Sums within this limit can be added for ever without overflow.
 MOST = 1e30
-_DENSE = 4  # a numbering with at most so many holes per row is cheaper to count through than to sort
+_DENSE = 4  # up to this many possible codes per row, counting is cheaper than sorting
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Sums (n, k) per second `at` (n,) and key; `key` (n,) indexes `keys`, which are distinct. Rows are ordered
-    by key and second; each pair of the two occurs once."""
+    """Sums of shape (n, k) per second and key.
+
+    `at` (n,): Unix seconds. `key` (n,): index into `keys`, which are distinct. Rows are ordered by
+    key, then by second. Each pair of key and second occurs once.
+    """
 
     at: np.ndarray
     key: np.ndarray
@@ -31,17 +36,20 @@ class Parts:
         return len(self.at)
 
     def columns(self) -> list[np.ndarray | Strings]:
-        """at, then one column per element of the keys, then one per sum, for a columnar insert."""
+        """Returns the columns for a columnar insert.
+
+        These are `at`, then one column per element of the keys, then one per sum.
+        """
         named = [column_of(values) for values in zip(*self.keys, strict=True)]
         return [self.at, *(column[self.key] for column in named), *self.sums.T]
 
 
 class AbsurdRows(StreamsError):
-    """Rows that decode but cannot be true: one of them would spoil every sum that it is part of."""
+    """Rows that decode but cannot be true. One of them would spoil every sum that includes it."""
 
 
 def checked(parts: Parts) -> Parts:
-    """Raises AbsurdRows when a sum is no number, negative or beyond MOST."""
+    """Returns the parts. Raises AbsurdRows when a sum is not a number, negative or above MOST."""
     wrong = np.argwhere(~((parts.sums >= 0) & (parts.sums <= MOST)))
     if len(wrong):
         row, column = wrong[0]
@@ -53,13 +61,16 @@ def checked(parts: Parts) -> Parts:
 
 
 def column_of(values: Sequence) -> np.ndarray | Strings:
+    """Returns text as Strings, and other values as a numpy array."""
     return Strings.of(values) if values and isinstance(values[0], str) else np.array(values)
 
 
 def fold(at: np.ndarray, by: Sequence[Strings | np.ndarray], terms: Sequence[np.ndarray]) -> Parts:
-    """Sums of each of `terms`, any numbers (rows,), over the rows that share a second `at`, int64 (rows,), and the
-    values of all columns in `by`. No Python work per row. Raises AbsurdRows when a second is no Unix second of 1970 to
-    2105."""
+    """Sums each of `terms` over the rows that share a second and the values of all columns in `by`.
+
+    `at`: seconds, int64 (rows,). `terms`: numbers, each (rows,). Does no Python work per row.
+    Raises AbsurdRows when a second is not a Unix second in 0..2^32 - 1 (1970 to 2106).
+    """
     rows = len(at)
     if not rows:
         return Parts(np.empty(0, np.int64), np.empty(0, np.int64), [], np.empty((0, len(terms))))
@@ -88,7 +99,7 @@ def _codes(column: Strings | np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _compact(code: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers below `size` that occur, ascending, and each row's place among them."""
+    """Returns the numbers below `size` that occur, ascending, and each row's place among them."""
     if size > _DENSE * len(code) + 1024:
         return np.unique(code, return_inverse=True)
     seen = np.zeros(size, bool)

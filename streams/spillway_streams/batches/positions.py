@@ -1,8 +1,9 @@
-"""Which batch a message is, and which of them have been taken. Pure.
+"""Identifies the batch that a message carries, and remembers which batches have been taken. Pure.
 
-A batch of a topic partition is identified by the partition of otlp_spans that it was computed from and a
-sequence that rises within it. Its writer repeats it unchanged after a crash, so whatever is not above the last
-one taken is a repeat.
+A batch in a topic partition is identified by its source and its sequence. The source is the
+partition of otlp_spans that the batch was computed from. The sequence rises within the source.
+After a crash the writer repeats batches unchanged, so a sequence that is not above the last one
+taken marks a repeat.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,15 +15,18 @@ from spillway_streams import StreamsError
 
 POSITIONS = ("job", "topic", "partition", "source", "sequence")
 TICK_MS, CHUNK_BITS = 500, 10
-_AHEAD_S = 3600  # a clock may be wrong, but a sequence from far ahead would silence its source until then
+# Tolerated clock error. A sequence from further ahead would silence its source until then.
+_AHEAD_S = 3600
 _MAX = {names.KAFKA_HEADER_SOURCE: 2**16 - 1, names.KAFKA_HEADER_SEQUENCE: 2**63 - 1}
 
 
 class HeaderError(StreamsError):
-    """A message whose headers do not say which batch it is."""
+    """A message whose headers do not identify its batch."""
 
 
 class Batch(NamedTuple):
+    """Identity of a batch: the partition that carries it, its source, and its sequence."""
+
     topic: str
     partition: int
     source: int
@@ -30,9 +34,10 @@ class Batch(NamedTuple):
 
 
 def identify(topic: str, partition: int, headers: Iterable | Mapping | None, timestamp: float) -> Batch:
-    """The batch that a message's headers name; timestamp: Unix seconds at which the broker took it.
+    """Returns the batch that a message's headers name.
 
-    Raises HeaderError with the header, its value and what is allowed.
+    `timestamp`: Unix seconds at which the broker received the message. Raises HeaderError with the
+    header, its value and what is allowed.
     """
     found = dict(headers or {})
     source, sequence = (_number(found, name) for name in _MAX)
@@ -45,7 +50,7 @@ def identify(topic: str, partition: int, headers: Iterable | Mapping | None, tim
 
 
 def source_of(headers: Iterable | Mapping | None) -> int:
-    """The source that a message's headers name. Raises HeaderError."""
+    """Returns the source that a message's headers name. Raises HeaderError."""
     return _number(dict(headers or {}), names.KAFKA_HEADER_SOURCE)
 
 
@@ -63,11 +68,11 @@ class Positions:
     """The last sequence taken per (topic, partition, source)."""
 
     def __init__(self, rows: Iterable[tuple[str, int, int, int]] = ()) -> None:
-        """rows: topic, partition, source, sequence, as stored."""
+        """`rows`: topic, partition, source and sequence, as stored."""
         self._last = {(topic, partition, source): sequence for topic, partition, source, sequence in rows}
 
     def take(self, batch: Batch) -> bool:
-        """Whether the batch is new; then it is taken."""
+        """Takes the batch if it is new. Returns whether it was."""
         place = batch[:3]
         if batch.sequence <= self._last.get(place, -1):
             return False
@@ -76,7 +81,11 @@ class Positions:
 
 
 def rows(job: str, batches: Iterable[Batch]) -> list[tuple]:
-    """What to store once these batches' parts are: rows in the order of POSITIONS, the last of each place."""
+    """Returns the rows to store once the parts of these batches are stored.
+
+    Rows are in the order of POSITIONS. For each topic partition and source they hold the highest
+    sequence.
+    """
     last: dict[tuple, int] = {}
     for batch in batches:
         last[batch[:3]] = max(last.get(batch[:3], 0), batch.sequence)

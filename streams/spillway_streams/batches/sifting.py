@@ -1,4 +1,4 @@
-"""Rows that a table never takes, found among those that it takes: the rest of an INSERT must not wait for them."""
+"""Finds the rows that a table never accepts, so that the other rows of an INSERT can be stored."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -8,12 +8,12 @@ import numpy as np
 
 from spillway_streams import StreamsError
 
-# Columns by name (numpy arrays, Strings), or rows, or a function that makes rows.
+# Columns by name (numpy arrays, Strings), or rows, or a function that returns rows.
 Block = dict[str, Any] | Sequence[tuple] | Callable[[], Sequence[tuple]]
-# Told of refused rows: their table, why, how many, and the rows as JSON lines.
+# Called with refused rows: their table, the reason, their number, and the rows as JSON lines.
 Refused = Callable[[str, str, int, bytes], Awaitable[None]]
-_MAX_TRIES = 1000  # of one INSERT: 50 bad rows of 100 000 are found
-_MAX_ROWS = 500  # of one letter, about a tenth of a megabyte
+_MAX_TRIES = 1000  # attempts per INSERT; enough to find 50 bad rows among 100 000
+_MAX_ROWS = 500  # rows per dead letter, about 0.1 MB
 
 
 class RefusedRows(StreamsError):
@@ -27,8 +27,12 @@ async def insert(
     put: Callable[[list[Block]], Awaitable[None]],
     refused: Refused,
 ) -> None:
-    """Gives all blocks to `put` at once. Where it raises RefusedRows: each block alone, then halves, down to the row;
-    after so many tries that bad rows are no accident, what is refused is told of with the rows beside it."""
+    """Passes all blocks to `put` at once, and isolates the rows that it refuses.
+
+    When `put` raises RefusedRows, each block is tried alone, then its halves, down to single rows.
+    Bad rows that use up _MAX_TRIES attempts are no accident: from then on a refused block goes to
+    `refused` whole, with the good rows in it.
+    """
     waiting, tries = [blocks], 0
     while waiting:
         some = waiting.pop()
@@ -50,7 +54,7 @@ async def insert(
 
 
 def length(block: Block) -> int:
-    """Rows of a block."""
+    """Returns the number of rows of a block."""
     if isinstance(block, dict):
         return len(next(iter(block.values())))
     return len(block() if callable(block) else block)
@@ -60,7 +64,7 @@ def _cut(block: Block, first: int, end: int) -> Block:
     if isinstance(block, dict):
         return {name: column[first:end] for name, column in block.items()}
     if callable(block):
-        return lambda: block()[first:end]  # made anew at each attempt, as the whole is
+        return lambda: block()[first:end]  # made anew at each attempt, like the whole block
     return block[first:end]
 
 
@@ -74,6 +78,6 @@ def _lines(names: Sequence[str], block: Block) -> Iterator[bytes]:
 
 
 def _plain(column: Any) -> list:
-    if isinstance(column, np.ndarray) and column.ndim == 2:  # ids
+    if isinstance(column, np.ndarray) and column.ndim == 2:  # ids, as fixed-width text
         return [bytes(row).rstrip(b"\0").decode("latin-1") for row in column]
     return column.tolist() if hasattr(column, "tolist") else list(column)

@@ -1,4 +1,4 @@
-"""Columns of text as numbers: how batches carry services, clusters and classes."""
+"""Columns of text as integer codes. Batches carry services, clusters and classes in this form."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -7,10 +7,12 @@ import numpy as np
 
 
 class Strings:
-    """A column of text: `codes`, int32 of shape (n,), index `values`, a list of distinct strings.
+    """A column of text.
 
-    Group by `codes` and look names up once per group. Elsewhere it acts like an array of str: indices and masks
-    take rows (the values stay), `==` gives a mask, numpy functions see an array of objects.
+    `codes`, int32 of shape (n,), are indices into `values`, a list of distinct strings. Group rows
+    by `codes` and look names up once per group. Otherwise the column acts like an array of str:
+    indices and masks select rows (the values stay), `==` returns a mask, and numpy functions see an
+    array of objects.
     """
 
     __slots__ = ("codes", "values")
@@ -21,23 +23,28 @@ class Strings:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Strings":
+        """Returns a column of these texts; values are in order of first occurrence."""
         known: dict[str, int] = {}
         codes = np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int32)
         return cls(codes, list(known))
 
     @classmethod
     def concat(cls, parts: Sequence["Strings"]) -> "Strings":
+        """Joins columns into one with a common list of values."""
         known: dict[str, int] = {}
         codes = [part.renumber(known) for part in parts]
         return cls(np.concatenate(codes) if codes else np.empty(0, np.int32), list(known))
 
     def renumber(self, known: dict[str, int]) -> np.ndarray:
-        """Codes, int32 (n,), in a numbering that several batches share; values it lacks are added to it."""
+        """Returns codes, int32 (n,), in the numbering `known`, which several batches share.
+
+        Values that `known` lacks are added to it.
+        """
         table = np.array([known.setdefault(value, len(known)) for value in self.values], dtype=np.int32)
         return table[self.codes] if len(table) else self.codes
 
     def compact(self) -> "Strings":
-        """The same texts with only the values that occur."""
+        """Returns the same texts, with only the values that occur."""
         used = np.zeros(len(self.values), dtype=bool)
         used[self.codes] = True
         kept = np.flatnonzero(used)

@@ -1,9 +1,9 @@
-"""What Redis holds for seconds: load and demand, from sums of what just ended. Pure.
+"""The boards that Redis holds for seconds: load and demand of the calls that just ended. Pure.
 
-A call is counted when it ends, so slow ones are not missing from the newest seconds. Proxies and workers hand
-over what ended up to about a second before: the rate is therefore counted over whole seconds that are `settle`
-old, while latency, failures and requests in flight, which are means, include the running second. Each cluster's
-entries are as of its own time (event_times.py).
+A call is counted when it ends, so slow calls are not missing from the newest seconds. Proxies and
+workers deliver what ended up to about a second before. The rate is therefore counted over whole
+seconds that are at least `settle` old. Latency, failures and requests in flight are means, so they
+include the running second. Each cluster's entries are as of its own time (event_times.py).
 """
 
 import math
@@ -26,7 +26,7 @@ from spillway_streams.process.counters import Counters
 
 _SUMS = ("calls", "failed", "ok", "duration_ok_ms", "stamped", "in_flight", "samples")
 _CALLS, _FAILED, _OK, _DURATION, _STAMPED, _IN_FLIGHT, _SAMPLES = range(7)
-MAX_SERIES = 1000  # classes of one Envoy
+MAX_SERIES = 1000  # largest number of classes of one Envoy
 ARRIVAL_COLUMNS = frozenset({"at", "newest_us", "cluster", "service", "class", "entry", *_SUMS})
 Board = dict[str, dict[str, LoadBoardEntry]]
 Demand = dict[str, dict[str, DemandEntry]]
@@ -35,7 +35,7 @@ Totals = dict[tuple, np.ndarray]  # (cluster, service, class, entry) -> _SUMS
 
 
 class Came(NamedTuple):
-    """What came of a service per second: spans, whatever they stand for, and the requests that they stand for."""
+    """What arrived of a service per second: spans, and the requests that these spans stand for."""
 
     spans: float
     requests: float
@@ -43,11 +43,11 @@ class Came(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """Whole seconds that a rate covers, and how old they are at least."""
+    """The whole seconds that a rate covers, and their minimum age in seconds."""
 
     seconds: int = 5
     settle: float = 1.0
-    late: int = 60  # how far a cluster may be behind the others
+    late: int = 60  # seconds that a cluster may lag behind the others
 
     @property
     def memory(self) -> int:
@@ -55,7 +55,7 @@ class Window:
 
 
 class HotTable:
-    """Sums per second of the end, of one topic partition: at most `max_keys` classes."""
+    """Sums of one topic partition by the second in which calls ended, of `max_keys` classes."""
 
     def __init__(self, window: Window, max_keys: int, counters: Counters) -> None:
         self.window = window
@@ -65,8 +65,12 @@ class HotTable:
         self._counters = counters
 
     def add(self, arrivals: Columns, taken: float, source: int = 0, mark: Mark | None = None) -> None:
-        """Folds a batch (columns.ARRIVALS) of a source that the broker took at Unix second `taken`. Nothing ends
-        later than that: a clock that is ahead must not make all others look old. `mark`: what the batch covers."""
+        """Adds a batch (columns.ARRIVALS) of a source.
+
+        `taken`: the Unix second at which the broker took it. Later ends are moved to `taken`: a
+        clock that is ahead must not make all other clusters look old. `mark`: the mark of the
+        batch, which states what it covers.
+        """
         share = self.times.take(mark) if mark else 1.0
         sums = [arrivals[name] for name in _SUMS]
         good = np.logical_and.reduce(
@@ -86,7 +90,7 @@ class HotTable:
         self._recent.add(fold(at, by, [share * arrivals[name] for name in _SUMS]))
 
     def due(self) -> dict[str, float]:
-        """The time up to which each cluster is known, of those whose window misses nothing."""
+        """Returns cluster -> time up to which it is known, for clusters with a complete window."""
         complete, _ = self.times.complete_from()
         found = {cluster: self.times.at(cluster) for cluster in self.times.clusters()}
         return {
@@ -97,17 +101,17 @@ class HotTable:
         return math.floor(at - self.window.settle) - self.window.seconds
 
     def means(self, times: Times) -> Totals:
-        """Sums over each cluster's window and its running second."""
+        """Returns the sums over each cluster's window and its running second."""
         seconds = {cluster: math.floor(at) for cluster, at in times.items()}
         return self._totals({cluster: (at - self.window.seconds, at + 1) for cluster, at in seconds.items()})
 
     def counts(self, times: Times) -> Totals:
-        """The same over the whole seconds that a rate is taken from."""
+        """Returns the sums over the whole seconds that a rate is taken from."""
         begins = {cluster: self._begin(at) for cluster, at in times.items()}
         return self._totals({cluster: (at, at + self.window.seconds) for cluster, at in begins.items()})
 
     def came(self, times: Times) -> dict[tuple[str, str], Came]:
-        """By (cluster, service)."""
+        """Returns what arrived per second, by (cluster, service)."""
         found: dict[tuple[str, str], Came] = {}
         for (cluster, service, *_), row in self.counts(times).items():
             spans, requests = found.get((cluster, service), (0.0, 0.0))
@@ -118,7 +122,7 @@ class HotTable:
         return found
 
     def _totals(self, spans: Mapping[str, tuple[int, int]]) -> Totals:
-        """Sums over the seconds first <= s < end that are given for each cluster."""
+        """Returns the sums over the seconds first <= s < end that are given for each cluster."""
         clusters: dict[tuple[int, int], set[str]] = defaultdict(set)
         for cluster, span in spans.items():
             clusters[span].add(cluster)
@@ -129,7 +133,7 @@ class HotTable:
 
 
 def newest_ends(arrivals: Columns) -> dict[str, float]:
-    """The newest end of a call, Unix seconds, by cluster, of columns.ARRIVALS."""
+    """Returns the newest end of a call by cluster (Unix seconds), from columns.ARRIVALS."""
     clusters = arrivals["cluster"]
     newest = np.full(len(clusters.values), -np.inf)
     np.maximum.at(newest, clusters.codes, arrivals["newest_us"] / 1e6)
@@ -138,10 +142,11 @@ def newest_ends(arrivals: Columns) -> dict[str, float]:
 
 
 def load_board(hot: HotTable, own_ms: Mapping[tuple[str, str], float], cpu: CpuTable, times: Times) -> Board:
-    """cluster -> class -> entry as of the cluster's time; silent classes are left out.
+    """Returns cluster -> class -> entry as of the cluster's time. Silent classes are left out.
 
-    own_ms: (cluster, class) -> mean exclusive time, which is known once traces are whole, so a few seconds
-    older; before the first trace of a class the whole duration stands in for it, the most that it can be.
+    `own_ms`: (cluster, class) -> mean exclusive time. It is known once traces are complete, so it
+    is a few seconds older. Before the first trace of a class, the whole duration stands in for it:
+    the exclusive time cannot be longer.
     """
     found = hot.means(times)
     services = {(cluster, class_id): service for cluster, service, class_id, _ in found}
@@ -164,7 +169,10 @@ def load_board(hot: HotTable, own_ms: Mapping[tuple[str, str], float], cpu: CpuT
 
 
 def demand_board(hot: HotTable, times: Times) -> Demand:
-    """cluster -> class -> demand as of the cluster's time of the calls that nobody among us made."""
+    """Returns cluster -> class -> demand as of the cluster's time.
+
+    Demand is calls whose caller is not a service of the mesh.
+    """
     rates = _by_class(hot.counts(times), entries_only=True)
     board: Demand = {}
     for (cluster, class_id), sums in _by_class(hot.means(times), entries_only=True).items():
@@ -178,7 +186,10 @@ def demand_board(hot: HotTable, times: Times) -> Demand:
 
 
 def arrivals_of(calls: Columns) -> Columns:
-    """columns.ARRIVALS of finished calls, one row each, as `exclusive` sums them before their traces close."""
+    """Returns columns.ARRIVALS of finished calls, one row for each call.
+
+    `exclusive` sums calls in the same way before their traces are complete.
+    """
     end_us = calls["started_at"] + calls["duration_us"]
     weight, good = calls["adjusted_count"], np.where(calls["failed"], 0.0, calls["adjusted_count"])
     stamped = np.where(calls["in_flight"] > 0, weight, 0.0)

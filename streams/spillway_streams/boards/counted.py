@@ -1,7 +1,8 @@
-"""Boards whose rates are those of the proxies' own counters, where these are whole. Pure.
+"""Boards whose rates come from the proxies' own counters, where these are complete. Pure.
 
-Counters say how many requests there were, spans how long they took. Where Envoys of a service that are connected send no
-counters, and its spans are not whole either, its entries stay as they were: it is unknown.
+Counters show how many requests there were, spans how long they took. A service is unknown when some
+of its connected Envoys send no counters and its spans are not complete either. Its entries then
+keep their last values.
 """
 
 import math
@@ -20,19 +21,22 @@ from spillway_streams.process.counters import Counters
 
 E = TypeVar("E", LoadBoardEntry, DemandEntry)
 Place = tuple[str, str]  # cluster, service
-_WHOLE = 0.9  # of the requests before: spans of all Envoys come
-_DEVIATIONS = 4.0  # of the difference of two counts: chance does not reach it
-_MORE_SPANS, _MORE_RPS = 1.25, 2.0  # than the counters: some Envoys send no totals
+_WHOLE = 0.9  # share of the previous requests from which on spans of all Envoys must be arriving
+_DEVIATIONS = 4.0  # standard deviations of the difference of two counts: chance stays below
+_MORE_SPANS, _MORE_RPS = 1.25, 2.0  # more spans than counters by this: some Envoys send no totals
 _NOTHING = Came(0.0, 0.0)
 
 
 class CountedBoards(Generic[E]):
-    """What the last board of counters was; `entries_only`: rates of requests that nobody among us made."""
+    """Replaces the rates of boards by counted ones, and keeps the last counted entries.
+
+    `entries_only`: count only requests whose caller is not a service of the mesh.
+    """
 
     def __init__(self, entries_only: bool, counters: Counters) -> None:
         self._entries_only, self._counters = entries_only, counters
         self._last: dict[Place, dict[str, E]] = {}
-        self.known: dict[Place, float] = {}  # by counters, up to when
+        self.known: dict[Place, float] = {}  # by counters -> up to when
         self.unknown: dict[Place, UnknownEntry] = {}
 
     def apply(
@@ -43,8 +47,11 @@ class CountedBoards(Generic[E]):
         now: float,
         connected: Callable[[str, str], int | None] = lambda *_: None,
     ) -> dict[str, dict[str, E]]:
-        """boards: cluster -> class -> entry, from spans; spans: what came of each service; connected: Envoys of a
-        (cluster, service), None where that is not known. Returns the boards to show."""
+        """Returns the boards to show.
+
+        `boards`: cluster -> class -> entry, from spans; `spans`: what arrived of each service;
+        `connected`: number of Envoys of a (cluster, service), None where it is unknown.
+        """
         self.known, self.unknown = {}, {}
         of: dict[Place, dict[str, E]] = defaultdict(dict)
         for cluster, entries in boards.items():
@@ -82,8 +89,12 @@ class CountedBoards(Generic[E]):
 
 
 def _are_whole(came: Came, counted: Counted, seconds: int) -> bool:
-    """Whether spans of all Envoys come, though some send no counters: nearly as many requests as before, and more than
-    the Envoys that go on have counted by what no chance makes. A span that stands for many says little."""
+    """Whether spans of all Envoys arrive, although some Envoys send no counters.
+
+    Two conditions must hold. The spans stand for nearly as many requests as before. They also stand
+    for more requests than the Envoys that still send have counted, by more than chance explains.
+    Chance is larger where one span stands for many requests.
+    """
     requests, spans = came.requests * seconds, came.spans * seconds
     if not spans or came.requests < _WHOLE * counted.total or counted.going == math.inf:
         return False
@@ -99,15 +110,17 @@ def statements(
     present: Iterable[Place],
     is_idle: Callable[[Place], bool],
 ) -> Unknown:
-    """What is known now of each of these services, and what is not: cluster -> service -> up to when, and why not, '' for
-    what is known.
+    """Returns cluster -> service -> up to when it is known, and the reason if it is not known.
 
-    found: what spans leave unknown (held.unknown); times: up to when spans are known of each cluster; seen: services that
-    spans have shown; present: all that a statement is needed of; is_idle: whether one of which nothing comes
-    has no requests (uncounted.py).
+    `found`: what spans leave unknown (held.unknown); `times`: up to when spans of each cluster are
+    known; `seen`: services that spans have shown; `present`: the services that need a statement;
+    `is_idle`: whether a service without any telemetry has no requests (uncounted.py). The reason is
+    '' for a known service.
 
-    A cluster that is unknown as a whole is said service by service, each by the partition that has it: other partitions,
-    and other workers, may know other services of it by counters."""
+    If a whole cluster is unknown, each of its services gets a statement, from the partition that
+    has the service. Other partitions, and other workers, may know other services of that cluster by
+    their counters.
+    """
     left: Unknown = defaultdict(dict)
     for cluster, service in present:
         place, fields = (cluster, service), found.get(cluster, {})
@@ -128,9 +141,12 @@ def statements(
 def by_span_class(
     rates: Mapping[str, float], entries: Mapping[str, E], means: Iterable[str]
 ) -> dict[str, float]:
-    """Rates by the classes that spans have. Class rules rename some after the proxy has counted them, and requests
-    without a class get one here: what is counted under a class that no span has belongs to the classes that no counter
-    has, in proportion to their spans."""
+    """Returns the rates by the classes that spans have.
+
+    Class rules rename some classes after the proxy has counted them, and requests without a class
+    get one here. Counts under a class that no span has are therefore distributed over the classes
+    that no counter has, in proportion to their spans.
+    """
     renamed = {class_id: entry.rps for class_id, entry in entries.items() if class_id not in rates}
     whole = sum(renamed.values())
     if not whole:

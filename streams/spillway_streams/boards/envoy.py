@@ -1,8 +1,9 @@
 """Requests of one Envoy by second of log time, from its cumulative counters. Pure.
 
-Of the Envoy's own clock only the order of its reports and the time between them are taken, and not even these where
-counters show that the clock was set back: they only rise within one life of the process. Reports that were held up, and
-come at once, are so of the seconds in which they were made.
+Of the Envoy's own clock, only the order of its reports and the time between them are used. Even
+these are not used where counters show that the clock was set back: within one life of the process,
+counters only rise. Reports that were delayed and arrive together still count in the seconds in
+which they were made.
 """
 
 import math
@@ -14,17 +15,19 @@ from spillway_streams.process.counters import Counters
 
 _MEMORY_S = 15
 _NEW_S = 5.0  # counters that began so recently began at zero
-_MOST_RPS = 1e6  # of one Envoy and class: more is no count
-_SET_BACK_S = 3.0  # of log time: reports that go on for so long, none newer among them, are of a clock that was set back
-_PAST = 4
+_MOST_RPS = 1e6  # of one Envoy and class: a higher rate is not a valid count
+# Seconds of log time. If reports continue for so long without a newer one by their clock, the clock
+# was set back.
+_SET_BACK_S = 3.0
+_PAST = 4  # previous lives that are remembered
 _DRIFT = 1e-3  # seconds per second that an Envoy's clock may lose against the broker's
 
-Series = tuple[str, bool]  # class id ('' for none), whether nobody among us made the call
+Series = tuple[str, bool]  # class id ('' for none), whether the caller is outside the mesh
 Counts = dict[Series, int]
 
 
 class Report(NamedTuple):
-    """What one Envoy says at one time."""
+    """The counters of one Envoy at one time."""
 
     cluster: str
     service: str
@@ -35,7 +38,10 @@ class Report(NamedTuple):
 
 
 class _Doubt(NamedTuple):
-    """Reports that are not newer by their clock: of which life, the newest, and the log time of the first."""
+    """Reports that are not newer by their clock.
+
+    `began_ns`: start of their life; `sent_ns`: time of the newest; `since`: log time of the first.
+    """
 
     began_ns: int
     sent_ns: int
@@ -44,22 +50,24 @@ class _Doubt(NamedTuple):
 
 @dataclass(eq=False)
 class Envoy:
-    sent_ns: int  # the newest of this life
+    """The state of one Envoy: its newest counters, and its requests by second of log time."""
+
+    sent_ns: int  # time of the newest report of this life
     began_ns: int
-    since: float  # log time from which on its requests are known
-    at: float  # log time up to which its newest report is
-    heard: float  # log time of its newest report
-    delay_s: float  # log time less its own, of the report that was held up least
+    since: float  # log time since which its requests are known
+    at: float  # log time that its newest report covers up to
+    heard: float  # log time at which its newest report arrived
+    delay_s: float  # log time minus the Envoy's own time, of the report with the least delay
     counts: Counts
     counters: Counters
     by_second: dict[int, dict[Series, float]] = field(default_factory=lambda: defaultdict(dict))
-    past: dict[int, int] = field(default_factory=dict)  # by when other lives began, the newest report of each
+    past: dict[int, int] = field(default_factory=dict)  # begin of a past life -> its newest report
     doubt: _Doubt | None = None
     is_set_back: bool = False
 
     @classmethod
     def first(cls, report: Report, counts: Counts, taken: float, counters: Counters) -> "Envoy":
-        """Of its first report, which the broker took at `taken`."""
+        """Returns the state after an Envoy's first report, which the broker took at `taken`."""
         is_new = 0 <= report.sent_ns - report.began_ns < _NEW_S * 1e9
         since = -math.inf if is_new else taken
         delay_s = taken - report.sent_ns / 1e9
@@ -69,9 +77,10 @@ class Envoy:
         return envoy
 
     def take(self, report: Report, counts: Counts, taken: float) -> None:
-        """Takes a further report, unless it is a repeat."""
+        """Adds a further report, unless it is a repeat."""
         heard = self.past.get(report.began_ns)
-        # No restart begins earlier, nor again: whoever says so may be right, if nothing else is heard of this Envoy.
+        # A restart never begins earlier, nor at a begin seen before. A report that claims so is
+        # taken only if no newer report of this Envoy arrives meanwhile.
         is_newer = heard is None and (report.began_ns, report.sent_ns) > (self.began_ns, self.sent_ns)
         is_repeat = heard is not None and report.sent_ns <= heard
         if is_repeat or not (is_newer or self._goes_on(report, counts, taken)):
@@ -89,8 +98,11 @@ class Envoy:
         self._next(report, counts, report.sent_ns / 1e9 + self.delay_s)
 
     def _goes_on(self, report: Report, counts: Counts, taken: float) -> bool:
-        """Whether a report that is not newer by its clock is newer all the same. Of this life, its counters have grown,
-        or they stand still and reports go on. Of a life that is not known yet, reports go on."""
+        """Whether a report is new although it is not newer by its clock.
+
+        A report of the current life is new if its counters have grown, or if they stand still and
+        reports continue. A report of another life is new if reports of that life continue.
+        """
         if report.began_ns == self.began_ns:
             if any(counts.get(series, 0) < count for series, count in self.counts.items()):
                 return False
@@ -104,7 +116,7 @@ class Envoy:
         return taken - doubt.since >= _SET_BACK_S
 
     def _next(self, report: Report, counts: Counts, at: float) -> None:
-        """at: log time up to which the report is."""
+        """Adds the counts of a new report. `at`: log time that the report covers up to."""
         is_reset = report.began_ns != self.began_ns
         before = {} if is_reset else self.counts
         if is_reset:
@@ -112,7 +124,7 @@ class Envoy:
             self.past.pop(report.began_ns, None)
             self.past = dict([*self.past.items(), (self.began_ns, self.sent_ns)][-_PAST:])
         grown = {series: count - before.get(series, 0) for series, count in counts.items()}
-        if report.began_ns < self.began_ns:  # how much of it is new is not known
+        if report.began_ns < self.began_ns:  # it is unknown how much of the counts is new
             self.since, grown = at, {}
         elif any(count < 0 for count in grown.values()):
             self.counters.add("rejected_totals: a counter went back")
@@ -137,7 +149,7 @@ class Envoy:
                     sums[series] = sums.get(series, 0.0) + count * part
 
     def total(self, first: int, end: int) -> dict[Series, float]:
-        """Requests of the seconds first <= s < end."""
+        """Returns the requests of the seconds first <= s < end."""
         found: dict[Series, float] = defaultdict(float)
         for second in range(first, end):
             for series, count in self.by_second.get(second, {}).items():

@@ -1,7 +1,7 @@
 """How far the calls of all sources have come, in their own time. Pure.
 
-The slowest source that still brings calls sets the time, so that a backlog which is read one
-partition after the other does not run ahead of itself. One that has been silent is left out.
+The slowest source that still brings calls determines the time. A backlog that is read one partition
+after the other therefore does not run ahead of itself. A source that has been silent is left out.
 """
 
 from collections.abc import Hashable
@@ -10,13 +10,13 @@ SILENT_S = 5.0
 
 
 class Watermark:
-    """Unix seconds of event time; `wall` is any monotonic clock in seconds."""
+    """Event time in Unix seconds. `wall` is any monotonic clock in seconds."""
 
     def __init__(self) -> None:
         self._newest: dict[Hashable, tuple[int, float]] = {}
 
     def note(self, source: Hashable, newest: int, wall: float) -> None:
-        """A source brought calls, the newest of which started in this second."""
+        """Notes that a source brought calls, the newest of which started in this second."""
         before = self._newest.get(source, (newest, wall))[0]
         self._newest[source] = (max(before, newest), wall)
 
@@ -24,7 +24,10 @@ class Watermark:
         self._newest.pop(source, None)
 
     def now(self, wall: float) -> int | None:
-        """The second that the slowest active source is in; None while there was none."""
+        """Returns the second that the slowest active source has reached.
+
+        If no source is active, returns the newest second of all; None if there was never a source.
+        """
         active = [newest for newest, seen in self._newest.values() if wall - seen <= SILENT_S]
         if active:
             return min(active)

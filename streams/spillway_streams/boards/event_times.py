@@ -1,8 +1,9 @@
 """How far the arrivals of each cluster are known, in the cluster's own time. Pure.
 
-Every source (a partition of otlp_spans) says by its marks up to which log time it has been read. A cluster is known up
-to the newest call that had ended when the slowest source was there: a source that is away stops all clusters, a cluster
-that is silent or late stops only itself. Nothing is assumed of what has not been reported.
+Marks of every source (a partition of otlp_spans) state up to which log time it has been read. A
+cluster is known up to the newest call that had ended when the slowest source was at that time. A
+missing source therefore stops all clusters, and a silent or late cluster stops only itself. Nothing
+is assumed about what has not been reported.
 """
 
 import math
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from spillway_streams.batches.marks import MAX_CLUSTERS, Mark
 from spillway_streams.process.counters import Counters
 
-_UNMARKED_S = 5.0  # a source of version 0.1.0 sends no marks: it is left out once it is silent
+_UNMARKED_S = 5.0  # a source of version 0.1.0 sends no marks; silent for longer, it is left out
 _FRONTIERS = 256
 _RECREATED_S = 60.0
 
@@ -20,27 +21,33 @@ _RECREATED_S = 60.0
 class _Source:
     next: int
     clock: float
-    since: float  # log time from which on nothing is missing
+    since: float  # log time since which nothing is missing
     is_marked: bool
 
 
 class EventTimes:
-    """Sources and clusters as one partition of the arrivals shows them."""
+    """Sources and clusters, as one partition of the arrivals shows them."""
 
     def __init__(self, slack: float, counters: Counters) -> None:
-        """slack: seconds that the slowest source may be behind a call that counts as known; a rate leaves out as
-        many."""
+        """slack: seconds that the slowest source may lag behind a call that counts as known.
+
+        Rates leave out as many seconds.
+        """
         self._slack, self._counters = slack, counters
-        self._count = 0  # partitions of otlp_spans; 0: no source has said yet
+        self._count = 0  # partitions of otlp_spans; 0: no source has reported the number yet
         self._sources: dict[int, _Source] = {}
-        self._frontiers: dict[str, list[tuple[float, float]]] = {}  # (log time, newest end), both rising
+        # Cluster -> (log time, newest end), both rising.
+        self._frontiers: dict[str, list[tuple[float, float]]] = {}
 
     def take(self, mark: Mark) -> float:
-        """Notes a mark. Returns the share of its rows that is new: a successor repeats what its predecessor sent."""
+        """Notes a mark. Returns the share of its rows that is new.
+
+        A worker that takes over repeats rows that its predecessor sent.
+        """
         self._count = max(self._count, mark.sources)
         share, source = 1.0, self._sources.get(mark.source)
         if source and mark.next < source.next and mark.clock > source.clock + _RECREATED_S:
-            source = None  # the topic was made anew
+            source = None  # the topic was created anew
         if source is None or not source.is_marked:
             since = -math.inf if mark.first == 0 else mark.clock
             self._sources[mark.source] = _Source(mark.next, mark.clock, since, True)
@@ -57,8 +64,11 @@ class EventTimes:
         return share
 
     def take_unmarked(self, source: int, clock: float, newest: dict[str, float]) -> None:
-        """Notes a batch of version 0.1.0, which the broker took at `clock`. Of a source that sends marks it is part
-        of a batch whose last message has the mark."""
+        """Notes a batch without a mark, which the broker took at `clock`.
+
+        A source of version 0.1.0 sends no marks. If the source does send marks, the batch is part
+        of a larger one whose last message has the mark, and is ignored here.
+        """
         known = self._sources.setdefault(source, _Source(0, clock, -math.inf, False))
         if known.is_marked:
             return
@@ -84,8 +94,10 @@ class EventTimes:
         return list(self._frontiers)
 
     def behind(self) -> tuple[float, list[int]]:
-        """The log time that all sources have reached, and the sources that are there and no further. -inf while one
-        of them has never been heard of."""
+        """Returns the log time that all sources have reached, and the sources that are no further.
+
+        -inf while a source has never reported.
+        """
         newest = max((source.clock for source in self._sources.values()), default=-math.inf)
         clocks = {n: source.clock for n, source in self._sources.items() if self._counts(source, newest)}
         clocks |= {n: -math.inf for n in range(self._count) if n not in self._sources}
@@ -96,7 +108,7 @@ class EventTimes:
         return source.is_marked or newest - source.clock <= _UNMARKED_S
 
     def at(self, cluster: str) -> float | None:
-        """The cluster's time up to which its arrivals are known; None when nothing is."""
+        """Returns the time up to which the cluster's arrivals are known; None if none are."""
         reached, _ = self.behind()
         frontier = self._frontiers.get(cluster, [])
         passed = sum(clock <= reached + self._slack for clock, _ in frontier)
@@ -106,11 +118,14 @@ class EventTimes:
         return frontier[0][1]
 
     def heard(self, cluster: str) -> float:
-        """Log time at which the cluster's newest call came."""
+        """Returns the log time at which the cluster's newest call arrived."""
         return self._frontiers[cluster][-1][0]
 
     def complete_from(self) -> tuple[float, list[int]]:
-        """Log time from which on no source misses anything, and the sources that missed something before."""
+        """Returns the log time since which no source misses anything.
+
+        Also returns the sources that missed something before that time.
+        """
         since = max((source.since for source in self._sources.values()), default=-math.inf)
         return since, sorted(n for n, source in self._sources.items() if source.since == since)
 

@@ -1,7 +1,8 @@
-"""The boards of one partition of the arrivals: last known values, and what is not known now. Pure.
+"""The boards of one partition of the arrivals: last known values, and what is unknown now. Pure.
 
-A cluster's entries are computed anew whenever its time has moved on, and stay as they are until then: their `at` says
-of when they are. What is not known is said, for as long as it is remembered.
+A cluster's entries are computed again whenever its time has advanced. Until then they stay
+unchanged, and their `at` is the time that they belong to. What is unknown is stated as long as the
+cluster is remembered.
 """
 
 import math
@@ -18,7 +19,7 @@ Unknown = dict[str, dict[str, UnknownEntry]]
 
 
 class Held(Generic[E]):
-    """cluster -> its time, and its entries of then."""
+    """The time of each cluster, and its entries at that time."""
 
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, E]] = {}
@@ -27,7 +28,7 @@ class Held(Generic[E]):
         self._moved: dict[str, float] = {}
 
     def services(self) -> set[tuple[str, str]]:
-        """(cluster, service) that were called, by whomever, as far as each cluster is known."""
+        """Returns each (cluster, service) that was called, as far as the cluster is known."""
         shown = {
             (c, class_id.partition(" ")[0]) for c, entries in self.entries.items() for class_id in entries
         }
@@ -41,8 +42,11 @@ class Held(Generic[E]):
         hold_s: float,
         is_placed: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """Computes what is due (`make`). Forgets clusters whose time has not moved for `hold_s`, except those that
-        still have Envoys (`is_placed`). now: Unix seconds."""
+        """Computes the entries that are due (`make`), and forgets silent clusters.
+
+        A cluster is silent when its time has not advanced for `hold_s`; it is kept while it still
+        has Envoys (`is_placed`). `now`: Unix seconds.
+        """
         due = {cluster: at for cluster, at in hot.due().items() if at != self.times.get(cluster)}
         if due:
             made = make(due)
@@ -64,7 +68,10 @@ class Held(Generic[E]):
 
 
 def unknown(held: Held, hot: HotTable, now: float, after_s: float) -> Unknown:
-    """What has not been known for `after_s` seconds: cluster -> service, or the whole cluster -> since when and why."""
+    """Returns what has been unknown for more than `after_s` seconds.
+
+    The result is cluster -> service, or the whole cluster -> since when, and why.
+    """
     reached, sources = hot.times.behind()
     found: Unknown = {}
     for cluster in {*hot.times.clusters(), *held.times}:

@@ -1,7 +1,7 @@
-"""How many Envoys of each service the relays of a cluster have connected: whose counters are to come. Pure.
+"""Number of Envoys of each service that are connected to a cluster's relays. Pure.
 
-Only the placement says that an Envoy has left. An Envoy is expected to send counters once it has been connected for
-SETTLED_S.
+These are the Envoys that are expected to send counters, once they have been connected for
+SETTLED_S. Only the placement can show that an Envoy has left.
 """
 
 from collections.abc import Mapping
@@ -17,19 +17,21 @@ SETTLED_S = 10.0
 
 class _Count(NamedTuple):
     settled: int
-    risen_at: float | None = None  # since when there are more
+    risen_at: float | None = None  # time since which more than `settled` are connected
 
 
 class Placement:
-    """As of the newest heartbeat of each cluster."""
+    """The connected Envoys by the newest heartbeat of each cluster."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._counts: dict[str, dict[str, _Count]] = {}  # cluster -> service
 
     def take(self, texts: Mapping[str, bytes | None], now: float) -> None:
-        """texts: JSON of Heartbeat by cluster, None where there is none; other clusters are forgotten. now: Unix
-        seconds."""
+        """Takes the newest heartbeats. Clusters that are not among them are forgotten.
+
+        `texts`: cluster -> JSON of Heartbeat, None where there is none; `now`: Unix seconds.
+        """
         found, absent = {}, _Count(0)
         for cluster, text in texts.items():
             counts, before = self._parsed(cluster, text), self._counts.get(cluster)
@@ -47,13 +49,13 @@ class Placement:
             heartbeat = json_format.Parse(text, Heartbeat(), ignore_unknown_fields=True)
         except (json_format.ParseError, UnicodeDecodeError):
             heartbeat = Heartbeat()
-        if heartbeat.cluster != cluster:  # also of a JSON that is no heartbeat
+        if heartbeat.cluster != cluster:  # true also for JSON that is not a heartbeat
             self._counters.add("placement_unreadable")
             return None
         return {one.service: one.connected_envoys for one in heartbeat.services if one.connected_envoys}
 
     def connected(self, cluster: str, service: str) -> int | None:
-        """Envoys whose counters are to come; None: no relay of the cluster reports."""
+        """Returns how many Envoys should send counters; None if no relay of the cluster reports."""
         counts = self._counts.get(cluster)
         return None if counts is None else counts.get(service, _Count(0)).settled
 
@@ -66,7 +68,7 @@ class Placement:
         return cluster in self._counts
 
     def services(self) -> list[tuple[str, str]]:
-        """(cluster, service) that heartbeats name."""
+        """Returns each (cluster, service) that heartbeats name."""
         return [(cluster, service) for cluster, counts in self._counts.items() for service in counts]
 
     def names(self, cluster: str) -> bool:

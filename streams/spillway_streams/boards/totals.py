@@ -1,8 +1,8 @@
-"""Requests as the proxies' own counters have them: totals that each Envoy sends every second. Pure.
+"""Requests by the proxies' own counters: totals that each Envoy sends every second. Pure.
 
-Counters are cumulative, so a lost message is in the next one, and zero is a figure, not an absence. They are placed in
-log time: no clock but the broker's is believed. How many spans there are, and what one of them claims to stand for,
-changes none of them.
+Counters are cumulative, so the next message makes up for a lost one, and zero is a value rather
+than an absence. They are placed in log time: only the broker's clock is trusted. The number of
+spans, and the number of requests that a span claims to stand for, do not affect them.
 """
 
 import math
@@ -19,14 +19,19 @@ from spillway_streams.boards.envoy import Counts, Envoy, Report, Series
 from spillway_streams.load.attributes import CLUSTER, PayloadError, attributes_of, text
 from spillway_streams.process.counters import Counters
 
-SILENT_S = 5.0  # of log time: an Envoy's totals have stopped
-_FORGET_S = 3600.0  # after that an Envoy that is silent is forgotten where no placement is known
+SILENT_S = 5.0  # seconds of log time after which an Envoy's totals count as stopped
+_FORGET_S = 3600.0  # a silent Envoy is forgotten after this time where no placement is known
 
 
 def decode(payload: bytes, counters: Counters, cluster: str | None = None) -> list[Report]:
-    """Totals of one ExportMetricsServiceRequest; other metrics are passed over. Raises PayloadError when it does not
-    decode. `cluster`: all are of this cluster, and claims to be of another are counted; None: of the cluster that they
-    name. Reports without identity, and points that are no cumulative count, are counted by reason."""
+    """Returns the totals of one ExportMetricsServiceRequest. Other metrics are skipped.
+
+    `cluster`: the cluster that all reports belong to. A resource that names another cluster is
+    counted. None: each report belongs to the cluster that it names.
+
+    Raises PayloadError when the payload does not decode. Reports that lack cluster, service or
+    instance, and points that are not a cumulative count, are counted by reason.
+    """
     try:
         request = ExportMetricsServiceRequest.FromString(payload)
     except DecodeError as error:
@@ -34,7 +39,7 @@ def decode(payload: bytes, counters: Counters, cluster: str | None = None) -> li
     reports = []
     for resource_metrics in request.resource_metrics:
         metrics = [metric for scope in resource_metrics.scope_metrics for metric in scope.metrics]
-        # The account of spans is there also before the first request.
+        # The count of spans is present even before the first request.
         if not any(
             metric.name in (names.OTEL_METRIC_REQUESTS, names.OTEL_METRIC_SPANS) for metric in metrics
         ):
@@ -72,9 +77,12 @@ def _count(counts: dict[Series, int], point, began_ns: int, counters: Counters) 
 
 @dataclass(frozen=True)
 class Counted:
-    """Requests per second of one service in one cluster, as of log time `at`. `missing`: '' or why it is not whole;
-    `rates` are then those of when it last was, none where it never was (`at` is 0), and `going` is the sum of what the
-    Envoys that go on have (infinite while it is not known)."""
+    """Requests per second of one service in one cluster, at log time `at`.
+
+    `missing`: '' or the reason why the counters are incomplete. If they are, `rates` are those of
+    the last time when they were complete. If they never were, `rates` is empty and `at` is 0.
+    `going`: total rate of the Envoys that still send, infinite while it is unknown.
+    """
 
     at: float
     rates: dict[Series, float]
@@ -86,6 +94,7 @@ class Counted:
         return sum(self.rates.values())
 
     def by_class(self, entries_only: bool) -> dict[str, float]:
+        """Returns the rates by class id; `entries_only`: of callers outside the mesh only."""
         found: dict[str, float] = defaultdict(float)
         for (class_id, is_entry), rate in self.rates.items():
             if is_entry or not entries_only:
@@ -94,19 +103,22 @@ class Counted:
 
 
 class TotalsTable:
-    """The newest seconds of at most `max_envoys` Envoys of each cluster. In a cluster with more, the service that has the
-    most makes room, by the one of its Envoys that is silent for longest."""
+    """The newest seconds of at most `max_envoys` Envoys of each cluster.
+
+    In a cluster with more Envoys, the service with the most Envoys loses the one that has been
+    silent for longest.
+    """
 
     def __init__(self, seconds: int, max_envoys: int, max_series: int, counters: Counters) -> None:
-        """seconds: that a rate covers; max_series: of one Envoy."""
+        """seconds: length of the window of a rate; max_series: bound on classes of one Envoy."""
         self._seconds, self._max_envoys, self._max_series = seconds, max_envoys, max_series
         self._counters = counters
         self._envoys: dict[tuple[str, str], dict[str, Envoy]] = {}
         self._sizes: dict[str, int] = {}  # Envoys by cluster
-        self._whole: dict[tuple[str, str], Counted] = {}  # the last one
+        self._whole: dict[tuple[str, str], Counted] = {}  # the last complete one
 
     def add(self, reports: Iterable[Report], taken: float) -> None:
-        """Takes what the broker took at Unix second `taken`."""
+        """Adds reports that the broker took at Unix second `taken`."""
         for report in reports:
             place, counts = (report.cluster, report.service), self._bounded(report.counts)
             if known := self._envoys.get(place, {}).get(report.instance):
@@ -123,7 +135,7 @@ class TotalsTable:
         return dict(sorted(counts.items(), key=lambda item: -item[1])[: self._max_series])
 
     def _makes_room(self, cluster: str) -> bool:
-        """False: for a further cluster there is none."""
+        """Drops an Envoy of a full cluster. Returns False if there is no room for a new cluster."""
         if cluster not in self._sizes and len(self._sizes) >= MAX_CLUSTERS:
             self._counters.add("beyond_memory: totals: clusters")
             return False
@@ -147,18 +159,21 @@ class TotalsTable:
         return place in self._envoys
 
     def services(self) -> list[tuple[str, str]]:
-        """(cluster, service) of which there are totals."""
+        """Returns each (cluster, service) that has totals."""
         return list(self._envoys)
 
     @property
     def seconds(self) -> int:
-        """That a rate covers."""
+        """Number of seconds that a rate covers."""
         return self._seconds
 
     def counted(self, cluster: str, service: str, now: float, connected: int | None) -> Counted | None:
-        """Rates over the last whole seconds that all Envoys of the service have reported; None when they have not sent
-        for long enough yet, or there are none of these. connected: as many Envoys there are, whichever they are; None:
-        that is not known, and the silent ones are taken for still there. now: Unix seconds."""
+        """Returns the rates over the last whole seconds that all Envoys of the service reported.
+
+        `connected`: number of Envoys that exist, whichever they are. None: the number is unknown,
+        and silent Envoys are assumed to exist still. `now`: Unix seconds. Returns None when there
+        are no Envoys, or when they have not sent for long enough yet.
+        """
         place = cluster, service
         envoys = self._envoys.get(place)
         if not envoys:
@@ -181,14 +196,14 @@ class TotalsTable:
         return sum(now - envoy.heard <= SILENT_S + _FORGET_S for envoy in self._envoys[place].values())
 
     def _drop(self, place: tuple[str, str], n: int) -> None:
-        """Forgets the n Envoys that are silent for longest."""
+        """Forgets the n Envoys that have been silent for longest."""
         envoys = self._envoys[place]
         for name in sorted(envoys, key=lambda name: envoys[name].heard)[:n]:
             self._remove(place, name)
             self._counters.add("totals_of_an_envoy_forgotten")
 
     def _sum(self, envoys: list[Envoy]) -> Counted | None:
-        """None when one of them is not known for long enough, or there is none."""
+        """Adds up the Envoys' rates; None if one is not known for long enough, or there is none."""
         at = min((envoy.at for envoy in envoys), default=0.0)
         first, end = math.floor(at) - self._seconds, math.floor(at)
         if not envoys or any(envoy.since > first for envoy in envoys):
@@ -202,6 +217,6 @@ class TotalsTable:
 
 
 def _missing(going: int, expected: int, ages: list[float]) -> str:
-    """ages: seconds since the newest report of each Envoy that is known."""
+    """Returns the reason. `ages`: seconds since the newest report of each known Envoy."""
     of = f"counters of {expected - going} of {expected} Envoys"
     return f"{of} stopped {max(ages):.0f} s ago" if max(ages) > SILENT_S else f"{of} do not come"

@@ -1,8 +1,8 @@
-"""Services whose proxies have never sent counters: whether they are idle when no spans of them come either. Pure.
+"""Services whose proxies have never sent counters: whether silence of them means idle. Pure.
 
-Beside services that send counters, such a one is without our filter, or with one whose exports have never got through.
-Nothing tells these apart, so its silence is unknown for HOLD_S, and no requests from then on. Once spans of it have
-come, spans judge it.
+In a cluster where other services send counters, such a service may lack our filter, or its filter's
+exports may never have arrived. Nothing distinguishes the two. Its silence is therefore unknown for
+HOLD_S, and means no requests after that. Once spans of it have arrived, spans decide.
 """
 
 import logging
@@ -17,20 +17,23 @@ log = logging.getLogger("spillway.uncounted")
 
 
 class Uncounted:
-    """Of the services that heartbeats name, over all partitions of this worker."""
+    """The services that heartbeats name, over all partitions of this worker."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
-        self._counting: set[str] = set()  # clusters
-        self._sent: set[Place] = set()  # counters, ever since it has Envoys
-        self._since: dict[Place, float] = {}  # placed, and has sent none
+        self._counting: set[str] = set()  # clusters in which some service sends counters
+        self._sent: set[Place] = set()  # has sent counters at some time since it has Envoys
+        self._since: dict[Place, float] = {}  # placed, and has sent no counters -> since when
         self._by_spans: set[Place] = set()
 
     def take(
         self, placement: Placement, sending: Collection[Place], owns: Callable[[str], bool], now: float
     ) -> None:
-        """sending: of which there are counters; owns: services of this worker's partitions; now: Unix seconds. Only
-        a heartbeat that leaves a service out makes it forgotten."""
+        """Updates the state.
+
+        `sending`: services that have counters; `owns`: whether a service is in this worker's
+        partitions; `now`: Unix seconds. A service is forgotten only when a heartbeat leaves it out.
+        """
         placed = set(placement.services())
         stays = {*placed, *(place for place in (*self._sent, *self._since) if not placement.said(place[0]))}
         self._sent = (self._sent & stays) | (placed & set(sending))
@@ -46,9 +49,9 @@ class Uncounted:
                 )
 
     def heard(self, places: Collection[Place]) -> None:
-        """Spans of these have come."""
+        """Notes that spans of these services have arrived."""
         self._by_spans |= self._since.keys() & set(places)
 
     def is_idle(self, place: Place) -> bool:
-        """Whether it has no requests when neither counters nor spans of it come."""
+        """Whether the service has no requests when neither counters nor spans of it arrive."""
         return place not in self._sent and (place[0] not in self._counting or place in self._by_spans)

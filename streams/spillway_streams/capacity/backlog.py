@@ -1,8 +1,9 @@
-"""A pod's capacity from a queue that grows: more requests come than leave. Pure.
+"""A pod's capacity from a growing queue: more requests arrive than leave. Pure.
 
-Calls are counted in the second in which they arrive, also when they leave much later. A request that arrives at t
-leaves at t + W(t), so n requests that arrive within d seconds, while the latency W rises by w, leave within d + w: the
-pod completed n / (d + w) per second. While a queue grows, that is all that the pod can do, whatever limits it.
+Calls are counted in the second in which they arrive, even when they leave much later. A request
+that arrives at t leaves at t + W(t). If n requests arrive within d seconds while the latency W
+rises by w, they leave within d + w seconds: the pod completed n / (d + w) per second. While a queue
+grows, the pod cannot do more, whatever limits it.
 """
 
 import numpy as np
@@ -12,16 +13,20 @@ from spillway_streams.load import rates
 
 SPAN_S = 8  # seconds of arrivals whose departures are counted
 GROWTH = 0.05  # seconds of latency per second of arrivals
-_QUEUED = 3.0  # times the quiet latency, all the time: work is always waiting
+_QUEUED = 3.0  # times the quiet latency: from there on, work is waiting all the time
 _REQUESTS = 30
-_USUAL = 0.9  # of the rates at which nothing waits
+_USUAL = 0.9  # share of the usual rate without a queue that counts as the pod's usual work
 _LEAST_GROWTH = 0.05
-_BEYOND = 1.15  # served later, without a queue: the limit is over
+_BEYOND = 1.15  # times the limit, served later without a queue: the limit no longer holds
 
 
 def from_backlog(at: np.ndarray, arrived: np.ndarray, latency: np.ndarray) -> Capacity | None:
-    """From seconds `at` (n,): arrivals per second at one pod (baseline class), and mean exclusive time, ms, 0 where
-    unknown. None when no queue grew, or when more was served after it had."""
+    """Returns the capacity that growing queues show.
+
+    `at`: seconds (n,); `arrived`: arrivals per second at one pod (baseline class); `latency`: mean
+    exclusive time, ms, 0 where unknown. None when no queue grew, or when the pod served more after
+    it had grown.
+    """
     known = latency > 0
     at, arrived, latency = at[known], arrived[known], latency[known] / 1000
     if len(at) <= MIN_SECONDS:
@@ -50,8 +55,10 @@ def from_backlog(at: np.ndarray, arrived: np.ndarray, latency: np.ndarray) -> Ca
 
 
 def overloaded(at: np.ndarray, rate: np.ndarray, latency: np.ndarray) -> np.ndarray:
-    """Seconds (n,) in which a queue grows or is worked off although the pod completes as much as it ever did: more came
-    than it can do, and nothing is known of a change."""
+    """Seconds (n,) in which a queue grows or drains while the pod completes its usual rate.
+
+    More arrived than the pod can do; that is not evidence of a change of the pod.
+    """
     if not (latency > 0).any():
         return np.zeros(len(at), bool)
     wait = rates.moving_mean(at, latency / 1000)

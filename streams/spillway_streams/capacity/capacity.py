@@ -1,8 +1,9 @@
 """Requests per second at which one pod of a service saturates. Pure.
 
-From CPU use where pods report it: SLATE's CU (App. E), (CPU high - CPU low) / (load high - load low), taken over all
-seconds by a robust line instead of two of them; the capacity is the load at 100 %. Else from the latency itself
-(saturation.py). All loads are of one pod, so that a service that is scaled out or in keeps what is known of it.
+Where pods report CPU use, the capacity comes from it. SLATE's CU (App. E) is the slope
+(CPU high - CPU low) / (load high - load low). Here a robust line over all seconds replaces the two
+points, and the capacity is the load at 100 %. Without CPU use, the capacity comes from the latency
+(saturation.py). All loads are per pod, so that scaling a service keeps what is known of it.
 """
 
 from collections.abc import Mapping
@@ -14,40 +15,44 @@ from spillway_streams.load import rates
 
 SATURATED = 0.97
 MIN_SECONDS = 10
-MIN_SPREAD = 0.25  # of the loads seen, relative to the highest: narrower ranges give no slope
+MIN_SPREAD = 0.25  # range of the loads over the highest load: a narrower range gives no slope
 _MAX_IDLE = 0.5
 _LEAST = 3  # seconds
 _LEAST_USE = 0.005
-_LEAST_RISE = 0.02  # of CPU use over the loads seen: less is told from what else a pod does by chance only
+_LEAST_RISE = 0.02  # of CPU use over the loads: a smaller rise may come from other work of the pod
 _ITERATIONS = 15
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """rps of the service's baseline class with `pods` pods, the newest count; source as in the table capacities."""
+    """A capacity in requests per second of the service's baseline class, served by `pods` pods.
+
+    `pods` is the newest count. `source` has the values of the table capacities.
+    """
 
     rps: float
     source: str
     reason: str
     pods: float = 1.0
-    counted: int = 0  # pods that served at the newest second; 0: unknown, `pods` is a guess
-    se: float = 0.0  # of rps
-    high: float = 0.0  # upper end of what the data allow (2.5 % of a chance to be above); 0: rps + 2 se
+    counted: int = 0  # pods that served in the newest second; 0: unknown, and `pods` is a guess
+    se: float = 0.0  # standard error of rps
+    high: float = 0.0  # upper bound that the data allow (exceeded with 2.5 %); 0: rps + 2 se
     evidence: str = "cpu"  # cpu, latency, refusals or queue
-    weak: bool = False  # little more than a guess
-    assumed: bool = False  # taken over from another cluster: not to learn from
-    others: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # all evidence: rps, se
-    changed_at: int = 0  # Unix second from which on it is this; 0: as long as is remembered
+    weak: bool = False  # hardly better than a guess
+    assumed: bool = False  # copied from another cluster: curves must not be learned with it
+    # Every kind of evidence -> (rps, se).
+    others: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    changed_at: int = 0  # Unix second since which it holds; 0: for as long as data are kept
     before: "Capacity | None" = None  # of one pod, before the change
-    disagreement: float = 1.0  # the highest evidence over this, where chance does not explain it
+    disagreement: float = 1.0  # highest evidence over this one, where chance does not explain it
 
     @property
     def most(self) -> float:
-        """rps that the data still allow."""
+        """Highest rps that the data still allow."""
         return self.high or self.rps + 2 * self.se
 
     def times(self, pods: float, counted: int, why: str) -> "Capacity":
-        """Of so many pods, where this is of one."""
+        """Returns the capacity of so many pods, from that of one pod."""
         others = {name: (rps * pods, se * pods) for name, (rps, se) in self.others.items()}
         return replace(
             self, rps=self.rps * pods, se=self.se * pods, high=self.high * pods, pods=pods, counted=counted,
@@ -56,10 +61,14 @@ class Capacity:
 
 
 def from_cpu(load: np.ndarray, use: np.ndarray, growth: np.ndarray | None = None) -> Capacity | None:
-    """From seconds (n,) with the rate that one pod served (baseline class) and its share of CPU used, both means over
-    the same few seconds: work is often done in a later second than it came in. `growth` (n,): by how many seconds the
-    latency rose in each: what came in is not done while a queue grows. None when they do not tell, as where
-    CPU use does not follow the load."""
+    """Returns the capacity from CPU use; None when the data do not determine it.
+
+    `load`: rate that one pod served (baseline class); `use`: its share of CPU used. Both have shape
+    (n,) and are means over the same few seconds, because work is often done in a later second than
+    that of its arrival. `growth` (n,): seconds by which the latency rose in each second. While a
+    queue grows, not all that arrived was done. One reason for None is CPU use that does not follow
+    the load.
+    """
     if len(load) < _LEAST or load.sum() <= 0:
         return None
     below, full = (use < SATURATED) & (load > 0), use >= SATURATED
@@ -81,8 +90,10 @@ def from_cpu(load: np.ndarray, use: np.ndarray, growth: np.ndarray | None = None
 
 
 def proportional(load: np.ndarray, use: np.ndarray, why: str) -> Capacity | None:
-    """As if a pod did nothing but to serve: at most too low, where CPU is what runs out. None where hardly any is
-    used."""
+    """Returns the capacity of a pod whose whole CPU use is due to requests.
+
+    Where CPU is the limit, the value can only be too low. None where hardly any CPU is used.
+    """
     if not len(load) or load.sum() <= 0 or use.mean() < _LEAST_USE:
         return None
     return Capacity(float(load.sum() / use.sum()), "cpu", f"{_seen(load)}: {why}, taken as proportional")
@@ -94,9 +105,12 @@ def _seen(load: np.ndarray) -> str:
 
 
 def line(load: np.ndarray, use: np.ndarray) -> tuple[float, float, float]:
-    """Slope (CPU share per rps), CPU share at no load, 0 to 0.5, and the slope's standard error. What a second's work
-    scatters by grows with the root of its amount, so seconds weigh by 1 / use; seconds that are far off (a deployment,
-    garbage collection) pull by soft L1."""
+    """Fits a robust line of CPU use over load.
+
+    Returns the slope (CPU share per rps), the CPU share at no load (0 to 0.5), and the standard
+    error of the slope. The scatter of a second's work grows with the root of its amount, so seconds
+    have weight 1 / use. Distant seconds (a deployment, garbage collection) count by soft L1.
+    """
     design = np.stack([load, np.ones_like(load)], axis=1)
     variance = np.maximum(use, 0.02)
     weight = 1 / variance
@@ -107,7 +121,7 @@ def line(load: np.ndarray, use: np.ndarray) -> tuple[float, float, float]:
         scale = max(1.5 * float(np.median(np.abs(error))), 1e-6)
         weight = 1 / variance / np.sqrt(1 + (error / scale) ** 2)
     normal = (design.T * weight) @ design
-    # Seconds share what lies in the window of both.
+    # Neighbouring seconds are not independent: they share what lies in both of their windows.
     chance = rates.WIDTHS[0] * np.sum(weight * error**2 * variance) / len(load)
     return slope, idle, float(np.sqrt(chance * np.linalg.pinv(normal)[0, 0]))
 

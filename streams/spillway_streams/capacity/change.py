@@ -1,9 +1,10 @@
-"""When a pod last became slower or faster: a change of its latency, or of the CPU use that a request costs. Pure.
+"""When a pod last became slower or faster: a change of latency or of CPU use per request. Pure.
 
-A generalised likelihood ratio test over all points of change. Seconds are averaged over blocks of BLOCK_S, and compared
-only with blocks of about the same load, because latency rises with load by itself. Values are logarithms, so that a
-change is a factor. The test is a function of what is recorded: it keeps no state, and a restart finds the same change.
-A pod that became slower is believed after SLOWER blocks, one that became faster after FASTER ones.
+A generalised likelihood ratio test over all points of change. Seconds are averaged over blocks of
+BLOCK_S. Blocks are compared only with blocks of about the same load, because latency rises with
+load by itself. Values are logarithms, so a change is a factor. The test is a function of the
+recorded data. It keeps no state, and a restarted process finds the same change. A pod counts as
+slower after SLOWER blocks, and as faster after FASTER blocks.
 """
 
 from dataclasses import dataclass
@@ -13,18 +14,19 @@ import numpy as np
 BLOCK_S = 10
 SLOWER, FASTER = 2, 12  # blocks after a change
 BEFORE = 6  # blocks before it
-_SCATTER = 0.05  # of the logarithm: the least that blocks are taken to differ by
-_LENGTHS = (
-    36,
-    72,
-    144,
-)  # newest blocks: in all of them, an older change hides a newer one that takes it back
+_SCATTER = 0.05  # lower bound on the standard deviation of blocks, of the logarithm
+# Numbers of newest blocks to search. Over all blocks, an older change hides a newer one that
+# reverts it.
+_LENGTHS = (36, 72, 144)
 
 
 @dataclass(frozen=True)
 class Test:
-    """What counts as a change: the least factor of the values, and how many standard errors of their difference. `bin`:
-    width of what is about the same load, of its logarithm."""
+    """What counts as a change of a value.
+
+    `factor`: the smallest factor; `errors`: the smallest number of standard errors of the
+    difference; `bin`: range of the logarithm of load within which loads count as about the same.
+    """
 
     factor: float
     errors: float
@@ -36,8 +38,11 @@ CPU = Test(1.5, 8.0, 0.8)
 
 
 def last(at: np.ndarray, load: np.ndarray, value: np.ndarray, test: Test) -> tuple[int, float] | None:
-    """From seconds `at` (n,), ascending: the first second after the newest change, and the factor by which the values
-    changed. `load`: requests per second; `value`: latency, or CPU use per request; seconds where one is 0 are left out."""
+    """Finds the newest change: the first second after it, and the factor of the values.
+
+    `at`: seconds (n,), ascending; `load`: requests per second; `value`: latency, or CPU use per
+    request. Seconds in which load or value is 0 are left out. None when there is no change.
+    """
     known = (load > 0) & (value > 0)
     blocks = _Blocks.of(at[known], load[known], value[known], test.bin)
     n = len(blocks.at)
@@ -51,7 +56,7 @@ def last(at: np.ndarray, load: np.ndarray, value: np.ndarray, test: Test) -> tup
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Start (blocks,), bin of load, and mean logarithm of the values beyond that of their load."""
+    """Start (blocks,), bin of load, and mean of the logarithm of the values."""
 
     at: np.ndarray
     bin: np.ndarray

@@ -1,8 +1,9 @@
-"""Which capacity holds when CPU use, latency, refusals and growing queues tell different ones. Pure.
+"""Which capacity holds when CPU use, latency, refusals and growing queues disagree. Pure.
 
-A pod can do no more than the scarcest of what it needs. CPU use knows the processor alone and is exact about it; latency
-knows every queue and is rough; what is completed while a queue grows, or requests are refused, is the limit itself, but is
-seen in overload alone. So CPU use goes first, unless another evidence is lower by more than the errors of both explain.
+A pod can do no more than its scarcest resource allows. CPU use covers only the processor, and is
+exact about it. Latency covers every queue, and is rough. The rate completed while a queue grows, or
+while requests are refused, is the limit itself, but it is seen in overload only. CPU use therefore
+decides, unless other evidence is lower by more than the errors of both explain.
 """
 
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from dataclasses import replace
 
 from spillway_streams.capacity.capacity import Capacity
 
-MARGIN = 0.1  # relative: forms of queues differ by so much from real ones
+MARGIN = 0.1  # relative: real queues differ by so much from the forms that are fitted
 
 
 def weigh(
@@ -20,8 +21,12 @@ def weigh(
     proportional: Capacity | None,
     no_cpu: str,
 ) -> Capacity | None:
-    """The decisive one with the values of all. `proportional`: to CPU use that does not follow the load, which goes
-    before a latency that hardly tells anything; `no_cpu`: why there is none from CPU."""
+    """Returns the decisive capacity, with the values of all kinds of evidence.
+
+    `proportional`: capacity from CPU use that does not follow the load. It is preferred to a
+    latency that is hardly better than a guess. `no_cpu`: why there is no capacity from CPU use.
+    None when nothing decides.
+    """
     direct = latency if queue is None or (latency is not None and _below(latency, queue)) else queue
     use = cpu
     if use is None and (direct is None or direct.weak):

@@ -1,13 +1,15 @@
 """Outliers among the seconds of a class in one cluster: forged spans, or a clock that jumped. Pure.
 
-too long   The mean latency is far above the usual one, and calls that arrived later left earlier. A queue that is served
-           in order keeps the order of arrivals (Lindley 1952): its latency may jump up within a second, but then falls
-           by at most one second per second. A second without neighbours has no queue at all.
-too fast   Far more calls than usual, answered faster than usual. More load makes no queue shorter, and forged calls
-           must be many to move a mean.
+too long   The mean latency is far above the usual one, and calls that arrived later left earlier. A
+           queue that is served in order keeps the order of arrivals (Lindley 1952). Its latency may
+           jump up within a second, but then falls by at most one second per second. A second
+           without neighbours has no queue at all.
+too fast   Far more calls than usual, answered faster than usual. More load makes no queue shorter,
+           and forged calls must be many to move a mean.
 
-Real services break both rules: they have several workers, several pods, caches and timeouts. Therefore only what is
-rare is an outlier. A state that lasts, and what recurs, counts as any other second.
+Real services break both rules: they have several workers, several pods, caches and timeouts. Only
+what is rare is therefore an outlier. A lasting state, and a recurring one, counts like any other
+second.
 """
 
 from dataclasses import dataclass, replace
@@ -18,25 +20,23 @@ from spillway_streams.load import rates
 from spillway_streams.load.load import Sum, ratio
 from spillway_streams.load.load_rates import Seconds
 
-RUN_S = 30  # a longer run is a state that lasts
-RECURS, WITHIN_S = 4, 450  # in so many spells of RUN_S, at most so far away: what recurs
-AROUND_S = 21  # what stands for an outlier is a mean over so many seconds
+RUN_S = 30  # seconds: a longer run is a lasting state
+RECURS, WITHIN_S = 4, 450  # a state recurs if it is in so many spells of RUN_S within this distance
+AROUND_S = 21  # an outlier is replaced by a mean over so many seconds
 _NEAR_S, _FAR = 10, 4  # seconds between calls that may share a queue; times the usual gap
 _BLOCK, _BLOCKS = 60, 5  # rows in a block; blocks that define what is usual
-_LEAST = 30  # rows that define what is usual, at least
+_LEAST = 30  # smallest number of rows that define what is usual
 _LONGER, _FASTER = 4.0, 1.35  # times the median latency
 _LONG_ERRORS, _FAST_ERRORS, _COUNT_ERRORS = 6.0, 2.0, 6.0  # standard deviations of one second
-_ABSURD = 2.0  # times as many calls as chance explains: then chance does not explain their latency either
+_ABSURD = 2.0  # times the calls that chance explains: chance then cannot explain the latency either
 _EARLIER_S = 1.0  # a later arrival must have left earlier by so much
-_MAD, _TENTH = (
-    1.4826,
-    1.2816,
-)  # standard deviations of a normal distribution: per MAD, and of its first decile
+# Standard deviations of a normal distribution, per MAD, and between median and first decile.
+_MAD, _TENTH = 1.4826, 1.2816
 
 
 @dataclass(frozen=True)
 class Outliers:
-    """Seconds and classes of each kind, bool (n, classes)."""
+    """Seconds and classes of each kind of outlier, bool (n, classes)."""
 
     long: np.ndarray
     fast: np.ndarray
@@ -47,6 +47,7 @@ class Outliers:
 
 
 def find(seconds: Seconds) -> Outliers:
+    """Finds the outliers of every class that has samples in at least _LEAST seconds."""
     found = Outliers(*np.zeros((2, *seconds.sums.shape[:2]), bool))
     alone = _alone(seconds.at)
     for k in range(seconds.sums.shape[1]):
@@ -58,8 +59,10 @@ def find(seconds: Seconds) -> Outliers:
 
 
 def without(seconds: Seconds, found: Outliers) -> Seconds:
-    """The same seconds with means of those around them: all sums where calls are too fast, latency alone
-    where they are too long."""
+    """Returns the same seconds with outliers replaced by means of the seconds around them.
+
+    Where calls are too fast, all sums are replaced. Where they are too long, only latency is.
+    """
     if not found.all.any():
         return seconds
     sums = seconds.sums.copy()
@@ -77,7 +80,7 @@ def without(seconds: Seconds, found: Outliers) -> Seconds:
 
 
 def _alone(at: np.ndarray) -> np.ndarray:
-    """Seconds (n,) without another near them, in a service that usually has one."""
+    """Seconds (n,) far from any other, in a service whose seconds are usually close together."""
     gaps = np.diff(at)
     usual = float(np.quantile(gaps, 0.9, method="lower")) if len(gaps) else 0.0
     nearest = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
@@ -85,7 +88,10 @@ def _alone(at: np.ndarray) -> np.ndarray:
 
 
 def _of_class(at: np.ndarray, sums: np.ndarray, alone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """at: (n,), ascending; sums: (n, len(Sum)), all with samples. Which are too long, and which too fast, (n,)."""
+    """Returns which seconds of one class are too long, and which are too fast, each (n,).
+
+    `at`: (n,), ascending; `sums`: (n, len(Sum)). Every second must have samples.
+    """
     ms = np.maximum(ratio(sums[:, Sum.EXCLUSIVE], sums[:, Sum.OK]), 1e-6)
     level, scatter, busy = _usual(np.log(ms), sums[:, Sum.OK])
     above = np.log(ms) - level
@@ -101,8 +107,11 @@ def _of_class(at: np.ndarray, sums: np.ndarray, alone: np.ndarray) -> tuple[np.n
 
 
 def _usual(log_ms: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the rows around each, (n,): median of the logarithm of latency, its standard deviation, and the upper quartile
-    of the counts. Rows of one block share theirs."""
+    """What is usual around each row: three arrays of shape (n,).
+
+    The median of the logarithm of latency, its standard deviation, and the upper quartile of the
+    counts. Rows of one block share the values.
+    """
     n = len(log_ms)
     size = min(_BLOCK * _BLOCKS, n)
     first = np.clip((np.arange(-(-n // _BLOCK)) - _BLOCKS // 2) * _BLOCK, 0, n - size)
@@ -117,15 +126,15 @@ def _usual(log_ms: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _rare(at: np.ndarray, found: np.ndarray, ms: np.ndarray) -> np.ndarray:
-    """Those found (n,) in short runs that do not recur."""
+    """Keeps those of `found` (n,) that are in short runs and do not recur."""
     first = np.flatnonzero(found & ~np.append(False, found[:-1]))
     last = np.flatnonzero(found & ~np.append(found[1:], False))
     length = at[last] - at[first] + 1
-    # Rows of a rare class follow each other at any distance: only seconds that are near make a run.
+    # Rows of a rare class may lie far apart: only seconds that are near each other make a run.
     dense = (last > first) & (length <= 2 * (last - first + 1))
     kept = found.copy()
     for a, b, seconds in zip(first[dense], last[dense], length[dense], strict=True):
-        # A queue takes as long to drain as its requests wait.
+        # Draining a queue takes as long as its requests wait.
         if seconds > max(RUN_S, np.median(ms[a : b + 1]) / 1000):
             kept[a : b + 1] = False
     rows = np.flatnonzero(kept)

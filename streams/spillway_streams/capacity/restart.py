@@ -1,7 +1,7 @@
-"""A capacity after a change: evidence from before it no longer counts. Pure.
+"""A capacity after a change of the pod: earlier evidence no longer counts. Pure.
 
-A change that made a pod slower must not give it the capacity of something else that did not change: where other evidence
-than CPU use was decisive, CPU use alone does not raise it again.
+A pod that became slower must not get a higher capacity from evidence that the change did not touch.
+Where evidence other than CPU use was decisive, CPU use alone does not raise the capacity again.
 """
 
 from dataclasses import replace
@@ -12,8 +12,11 @@ from spillway_streams.capacity.capacity import Capacity
 
 
 def after(before: Capacity | None, found: Capacity | None, factor: float, slowed: float) -> Capacity | None:
-    """What holds now. `found`: from the seconds since the change; `factor`: by which latency or CPU use per request
-    changed; `slowed`: rps per pod as `slower` tells them, for want of anything better."""
+    """Returns the capacity that holds now.
+
+    `found`: from the seconds since the change; `factor`: by which latency or CPU use per request
+    changed; `slowed`: rps per pod by `slower`, used when there is nothing better.
+    """
     if before is None:
         return found
     by_cpu = before.evidence == "cpu" or (before.disagreement <= 1 and "cpu" in before.others)
@@ -28,16 +31,23 @@ def after(before: Capacity | None, found: Capacity | None, factor: float, slowed
 
 
 def slower(rps: float, load: tuple[float, float], wait_s: tuple[float, float], completed: float) -> float:
-    """A pod's rps after a change, from those before: `load` (requests per second) and `wait_s` (latency) before and after
-    it. The queue is taken for that of one worker, whose latency is s / (1 - u): it is slower by the s that explains both.
-    It did at least what was completed."""
+    """Returns a pod's rps after a change, from its rps before.
+
+    `load`: requests per second before and after the change; `wait_s`: latency before and after. The
+    queue is taken as that of one worker, whose latency is s / (1 - u). The factor on s that
+    explains both latencies is how much slower the pod is. `completed`: rps that it has completed
+    since; the result is no lower.
+    """
     own = wait_s[0] * max(1 - load[0] / rps, 0.0)
     s = wait_s[1] / max(own + wait_s[1] * load[1] / rps, 1e-12)
     return max(rps / max(s, 1e-12), completed)
 
 
 def completed(arrived: np.ndarray, latency_ms: np.ndarray) -> float:
-    """Requests per second that left, of those that arrived in consecutive seconds (n,)."""
+    """Returns how many requests per second left, of those that arrived.
+
+    `arrived`, `latency_ms`: of consecutive seconds, (n,).
+    """
     if len(arrived) < 2:
         return 0.0
     edge = max(min(len(arrived) // 4, 5), 1)

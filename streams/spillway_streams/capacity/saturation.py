@@ -1,11 +1,13 @@
 """A pod's capacity from its latency, where no CPU use is reported. Pure.
 
-Under a queue of c workers a request waits in proportion to u^(sqrt(2 (c + 1)) - 1) / (1 - u) (Sakasegawa 1977), first
-in, first out, so that classes which share the queue wait alike and differ in their own time only. How busy the
-busiest seconds were, and how many workers there are, is not known: every pair of a grid is fitted, and the answer is
-their mean, weighted by how well each explains the data; so is what waits are scaled by, around an M/M/c queue with
-the own time of its requests. A form with c = 1 alone would put the capacity of a pod with
-many workers too low, because its latency stays flat for longer and then rises faster.
+In a queue of c workers, a request waits in proportion to u^(sqrt(2 (c + 1)) - 1) / (1 - u)
+(Sakasegawa 1977). The queue is first in, first out, so classes that share it wait alike and differ
+in their own time only. The utilisation of the busiest seconds and the number of workers are
+unknown. Every pair of a grid is therefore fitted, and the answer is their mean, weighted by how
+well each pair explains the data. The scale of the waits is a third such unknown; the grid is
+centred on that of an M/M/c queue whose service time is the requests' own time. A form with c = 1
+alone would put the capacity of a pod with many workers too low, because its latency stays flat for
+longer and then rises faster.
 """
 
 from dataclasses import dataclass
@@ -19,21 +21,20 @@ from spillway_streams.curves.fit import Points
 from spillway_streams.load.rates import WIDTHS, moving_mean
 
 WORKERS = (1, 2, 4, 8, 16)
-BUSIEST = np.linspace(0.2, 0.985, 158)  # utilisation of the busiest bin: all taken as equally likely
-FACTOR_SD = 0.7  # of the logarithm of the next
-FACTORS = np.exp(
-    np.linspace(-2, 2, 21) * FACTOR_SD
-)  # waits in units of an M/M/c queue's: 0.5 if work is constant
-REFUSING = 0.05  # share of failed calls from which on a second is not one of a queue at rest
-MODEL_ERROR = 0.01  # relative: this form is closer to a queue than the one of fit.py
+BUSIEST = np.linspace(0.2, 0.985, 158)  # utilisation of the busiest bin: all equally likely
+FACTOR_SD = 0.7  # standard deviation of the logarithm of FACTORS
+# Waits in units of those of an M/M/c queue; 0.5 if all requests take the same time.
+FACTORS = np.exp(np.linspace(-2, 2, 21) * FACTOR_SD)
+REFUSING = 0.05  # share of failed calls above which a second is not that of a queue in steady state
+MODEL_ERROR = 0.01  # relative: this form is closer to a queue than that of fit.py
 _BINS = 12
-_REQUESTS = 50  # within the widest window at the highest rate
-_WEAK = 0.1  # standard deviation of the utilisation of the busiest bin
+_REQUESTS = 50  # in the widest window at the highest rate: with fewer, no capacity is ruled out
+_WEAK = 0.1  # standard deviation of the busiest bin's utilisation: above, the answer is weak
 
 
 @dataclass(frozen=True)
 class _Bins:
-    """Rate per bin (n,); mean latency and its weight, (n, classes)."""
+    """Rate per bin (n,); mean latency and its weight, both (n, classes)."""
 
     rate: np.ndarray
     latency: np.ndarray
@@ -48,11 +49,14 @@ def from_latency(
     latency: np.ndarray,
     samples: np.ndarray,
 ) -> Capacity | None:
-    """From seconds `at` (n,): the rate that arrives at one pod and the rate that it serves (baseline class), the
-    share that fails, and by class (n, classes) mean exclusive time (ms) and samples. None when the rates seen are too
-    alike to tell."""
+    """Returns the capacity from latency; None when the rates are too similar to determine it.
+
+    Per second `at` (n,): `rate` that arrives at one pod and rate `served` by it (baseline class),
+    and the share `failed`. Per class (n, classes): `latency`, the mean exclusive time (ms), and
+    `samples`.
+    """
     share = moving_mean(at, failed)
-    # Some services always answer a part of their requests with errors: that is no overload.
+    # Some services always answer a part of their requests with errors: that is not overload.
     refusing = share > REFUSING + 2 * np.percentile(share, 10) if len(share) else share > 0
     found = _refused(rate, served, refusing, latency, samples)
     if found:
@@ -72,7 +76,8 @@ def from_latency(
     reason = f"latency at {low:.1f} to {high:.1f} rps, the highest {u:.0%} +/- {sd:.0%} busy"
     weak = sd > _WEAK
     reason += "; the data tell it weakly" if weak else ""
-    # Rates of a quiet service are off by chance, and its latency is that of single requests: nothing is ruled out.
+    # Rates of a quiet service are off by chance, and its latency is that of few requests, so no
+    # capacity is ruled out.
     high = top / least if top * WIDTHS[-1] >= _REQUESTS else np.inf
     return Capacity(top / u, "curve", reason, se=top / u * sd / u, high=high, evidence="latency", weak=weak)
 
@@ -80,8 +85,11 @@ def from_latency(
 def _refused(
     rate: np.ndarray, served: np.ndarray, refusing: np.ndarray, latency: np.ndarray, samples: np.ndarray
 ) -> Capacity | None:
-    """What is served while more is refused, if that is the most that ever was and latency has risen: errors of
-    another kind come at any load."""
+    """Returns the rate served while requests are refused; None when that is not a limit.
+
+    It is a limit if it is about the highest rate ever served, more arrived, and latency has risen.
+    Errors without these signs are of another kind and occur at any load.
+    """
     if refusing.sum() < MIN_SECONDS or (~refusing).sum() < MIN_SECONDS:
         return None
     limit = float(np.median(served[refusing]))
@@ -97,7 +105,10 @@ def _refused(
 
 
 def _binned(at: np.ndarray, rate: np.ndarray, latency: np.ndarray, samples: np.ndarray) -> _Bins:
-    """Bins of equally many seconds; weights as in fit.py, with latency over that of the quietest bins as stretch."""
+    """Bins of equally many seconds.
+
+    Weights are as in fit.py. The stretch there is here the latency over that of the quietest bins.
+    """
     edges = np.unique(np.quantile(rate, np.linspace(0, 1, _BINS + 1)[1:-1]))
     bins, n = np.searchsorted(edges, rate, side="right"), len(edges) + 1
     seconds = np.bincount(bins, minlength=n)
@@ -118,7 +129,7 @@ def _binned(at: np.ndarray, rate: np.ndarray, latency: np.ndarray, samples: np.n
             points = Points(np.maximum(y / quiet, 1), y, 0 * y, count[seen, k], seconds[seen], own, own, sums)
             variance = fit.scatter(points, y) + y**2 / count[seen, k] + (MODEL_ERROR * y) ** 2
             weight[seen, k] = 1 / np.maximum(variance, 1e-18)
-    # Classes of one second met the same queue, so they tell of it once, not once each.
+    # Classes of one second were in the same queue, so together they are one observation of it.
     weight *= count / np.maximum(count.sum(axis=1, keepdims=True), 1e-12)
     kept = weight.sum(axis=1) > 0
     rates = np.bincount(bins, rate, n) / np.maximum(seconds, 1)
@@ -126,11 +137,15 @@ def _binned(at: np.ndarray, rate: np.ndarray, latency: np.ndarray, samples: np.n
 
 
 def _busiest(bins: _Bins) -> tuple[float, float, float]:
-    """Mean and standard deviation of the utilisation of the busiest bin, and what it is above of with 97.5 %."""
+    """Returns mean and standard deviation of the busiest bin's utilisation, and its lower bound.
+
+    The utilisation is above the bound with a probability of 97.5 %.
+    """
     u = bins.rate / bins.rate.max() * BUSIEST[:, None]
     power = np.sqrt(2 * (np.array(WORKERS) + 1)) - 1
     wait = u[None] ** power[:, None, None] / (1 - u[None])
-    # In units of what c workers with the own time of the class wait: latency = own * (1 + wait * factor).
+    # In units of the wait at c workers with the class's own time:
+    # latency = own * (1 + wait * factor).
     wait = (wait / np.array(WORKERS)[:, None, None]).reshape(-1, len(bins.rate))
     cost = _costs(wait, bins)
     spare = max(int((bins.weight > 0).sum()) - bins.weight.shape[1] - 3, 1)
@@ -144,8 +159,10 @@ def _busiest(bins: _Bins) -> tuple[float, float, float]:
 
 
 def _costs(wait: np.ndarray, bins: _Bins) -> np.ndarray:
-    """Weighted squared error of latency = own time of the class + mean own time * factor * wait, for each row of
-    `wait` and each of FACTORS."""
+    """Weighted squared error for each row of `wait` and each of FACTORS.
+
+    The model is latency = own time of the class + mean own time * factor * wait.
+    """
     total = bins.weight.sum(axis=0)
     seen = total > 0
     weight, latency, total = bins.weight[:, seen], bins.latency[:, seen], total[seen]
@@ -153,7 +170,8 @@ def _costs(wait: np.ndarray, bins: _Bins) -> np.ndarray:
     y = latency - level
     by_bin, by_y = weight.sum(axis=1), (weight * y).sum(axis=1)
     class_mean = wait @ weight / total
-    wait_y = (wait @ by_y)[:, None]  # y sums to 0 within a class, so its mean wait does not matter
+    # y sums to 0 within a class, so the mean wait of the class does not matter.
+    wait_y = (wait @ by_y)[:, None]
     wait_wait = (wait**2 @ by_bin - class_mean**2 @ total)[:, None]
     mean_level, mean_wait = level @ total / total.sum(), (class_mean @ total / total.sum())[:, None]
     scale = FACTORS * mean_level / (1 + FACTORS * mean_wait)

@@ -1,5 +1,6 @@
-"""Traffic classes that are just enough: learned, merged, bounded, flagged, pinned (SLATE 4.2).
+"""Traffic classes, no more than needed: learned, merged, bounded, flagged and pinned (SLATE 4.2).
 
-Pure: samples of calls in, rules and findings out. `jobs/classify.py` feeds it, the job `exclusive` applies the
-rules (streams/native/core/src/classes.rs), `cli.py` is the operator's hand.
+Pure: samples of calls are the input, rules and findings the output. `jobs/classify.py` supplies the
+samples. The job `exclusive` applies the rules (streams/native/core/src/classes.rs). Operators use
+`commands/classes.py`.
 """

@@ -1,24 +1,33 @@
-"""Bounded cardinality: when a service has too many classes, the most asked-for ones are named and the rest is
-`/other`, for a lease. When it ends everything is seen again for a moment, so that what became frequent gets in.
+"""Bounded cardinality: when a service has too many classes, only the most requested keep a name.
+
+All other classes become `/other` for the time of a lease. When the lease ends, all classes are
+observed again for a moment, so that a class that has become frequent can get a name.
 """
 
 from collections.abc import Mapping
 
 from spillway_streams.classes.memory import ClassMemory
 
-_LOYALTY = 1.25  # a class that was named needs less to stay than a new one to get in
+_LOYALTY = 1.25  # factor on the rate of a class that has a name, so that names change less often
 Key = tuple[str, str]  # method, template
 
 
 def rates(live: Mapping[Key, ClassMemory], opened: float, now: float) -> dict[Key, float]:
-    """Requests per second. Classes that were seen through the lease are known for as long as they are remembered,
-    new ones since all was seen again (`opened`): seconds of one clock, as is `now`."""
+    """Returns requests per second by class.
+
+    Classes that were observed during the lease are measured since they were first remembered. New
+    classes are measured since all were observed again (`opened`). `opened` and `now`: seconds of
+    one clock.
+    """
     since = max([opened, *([min(kept.since for kept in live.values())] if live else [])])
     return {key: kept.requests / max(now - min(kept.since, since), 1.0) for key, kept in live.items()}
 
 
 def most_asked(asked: Mapping[Key, float], named_before: set[str], at_most: int) -> set[str]:
-    """The templates to name: as many as make at most this many classes, since each is named for all methods."""
+    """Returns the templates to name, the most requested first.
+
+    Each template is named for all of its methods; together they make at most `at_most` classes.
+    """
     total: dict[str, float] = {}
     methods: dict[str, int] = {}
     for (_, template), rate in asked.items():

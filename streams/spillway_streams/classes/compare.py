@@ -1,7 +1,7 @@
-"""Whether two classes behave alike: exclusive time at equal load, and the calls they make.
+"""Whether two classes behave alike: exclusive time at equal load, and the calls that they make.
 
-Both answers have an effect size with confidence bounds: millions of samples do not make everything different,
-and few samples do not make everything alike.
+Both answers have an effect size with confidence bounds. Millions of samples therefore do not make
+every pair different, and few samples do not make every pair alike.
 """
 
 from dataclasses import dataclass, replace
@@ -24,20 +24,21 @@ _SLOT_S = 30
 
 @dataclass(frozen=True)
 class Stratum:
-    """The calls of one class that met the same load: ms, weight shape (n,)."""
+    """The calls of one class at the same load: ms and weight, shape (n,)."""
 
     ms: np.ndarray
     weight: np.ndarray
-    effective: float  # samples
+    effective: float  # effective number of samples
     mean: float
     variance: float
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """What is known of a class's calls that succeeded, and of the calls that they made.
+    """The calls of a class that succeeded, and the calls that they made.
 
-    ms, stratum, weight: shape (n,). children: callee -> (calls per request, standard error).
+    `ms`, `stratum`, `weight`: shape (n,). `children`: callee -> (calls per request, its standard
+    error).
     """
 
     ms: np.ndarray
@@ -52,7 +53,7 @@ class Sampled:
 
     @cached_property
     def strata(self) -> dict[int, Stratum]:
-        """Those with enough calls, by load; a class is compared with many others."""
+        """The strata with enough calls, by load. Cached: a class is compared with many others."""
         order = np.argsort(self.stratum, kind="stable")
         found, first = np.unique(self.stratum[order], return_index=True)
         groups = np.split(order, first[1:]) if len(found) else []
@@ -71,19 +72,23 @@ def _stratum(ms: np.ndarray, weight: np.ndarray) -> Stratum:
 
 @dataclass(frozen=True)
 class Comparison:
-    distance: float  # largest difference of the distribution functions of exclusive time, over strata of load
+    """Differences of two classes, each with its error and its p-value under equality."""
+
+    # Largest difference of the distribution functions of exclusive time, over strata of load.
+    distance: float
     distance_error: float
-    statistic: float  # distance / distance_error: Kolmogorov's law when nothing differs
+    statistic: float  # distance / distance_error: follows Kolmogorov's law if nothing differs
     p_value: float
-    ratio: float  # of the mean exclusive times, second over first
+    ratio: float  # of the mean exclusive times: second over first
     ratio_error: float  # standard error of its logarithm
     child_difference: float  # largest difference of calls per request
     child_error: float
     child_statistic: float
     child_p_value: float  # Bonferroni over callees
-    samples: int  # effective, of the smaller one
+    samples: int  # effective number of the class with fewer samples
 
     def verdict(self, options: Options) -> str:
+        """Returns ALIKE or DIFFERENT if the data show it, else UNSURE."""
         alike = (
             self.distance + _KOLMOGOROV * self.distance_error < options.max_distance
             and abs(np.log(self.ratio)) + _Z * self.ratio_error < np.log(options.max_ratio)
@@ -97,7 +102,7 @@ class Comparison:
         return DIFFERENT if far else UNSURE
 
     def farness(self, options: Options) -> float:
-        """Effects in units of what is allowed; below 1 they are small."""
+        """Returns the largest effect in units of its allowed maximum; below 1 all are small."""
         return max(
             self.distance / options.max_distance,
             abs(float(np.log(self.ratio))) / float(np.log(options.max_ratio)),
@@ -106,7 +111,7 @@ class Comparison:
 
 
 def sampled(memory: ClassMemory) -> Sampled:
-    """The samples of both generations."""
+    """Returns the samples of both generations."""
     parts, weights = [], []
     for generation in (memory.now, memory.before):
         rows = generation.calls.rows()
@@ -121,7 +126,7 @@ def sampled(memory: ClassMemory) -> Sampled:
 
 
 def pooled(members: list[Sampled]) -> Sampled:
-    """Several classes that are alike, as one; their children are those of the largest."""
+    """Returns classes that are alike as one class, with the children of the largest one."""
     largest = max(members, key=lambda member: member.traces)
     return Sampled(
         np.concatenate([member.ms for member in members]),
@@ -133,14 +138,18 @@ def pooled(members: list[Sampled]) -> Sampled:
 
 
 def strata(rows: np.ndarray) -> np.ndarray:
-    """Calls that met the same load: one cluster and, within a factor of 1.4, as many requests inside; where the
-    proxy did not stamp that, the same half minute."""
+    """Returns the stratum of each call: calls in one stratum had the same load.
+
+    They were served in the same cluster with the same number of requests in flight, within a factor
+    of 1.4. Where the proxy did not stamp that number, they were served in the same half minute.
+    """
     inside = np.maximum(rows["in_flight"], 1.0)
     load = np.where(rows["in_flight"] > 0, np.round(2 * np.log2(inside)), 64 + rows["at"] // _SLOT_S)
     return (rows["cluster"].astype("i8") << 40) | load.astype("i8")
 
 
 def compare(first: Sampled, second: Sampled) -> Comparison:
+    """Compares two classes over the strata that both have enough calls in."""
     shares = _shares(first, second)
     total = sum(shares.values())
     common = {
@@ -165,7 +174,7 @@ def compare(first: Sampled, second: Sampled) -> Comparison:
 
 
 def _shares(first: Sampled, second: Sampled) -> dict[int, float]:
-    """Harmonic size n m / (n + m) of each stratum that both have enough of."""
+    """Returns the harmonic size n m / (n + m) of each stratum that both have enough calls in."""
     shares = {}
     for load in sorted(first.strata.keys() & second.strata.keys()):
         n, m = first.strata[load].effective, second.strata[load].effective
@@ -174,7 +183,7 @@ def _shares(first: Sampled, second: Sampled) -> dict[int, float]:
 
 
 def _mass(one: Sampled, shares: dict[int, float]) -> tuple[np.ndarray, np.ndarray]:
-    """(times, masses that sum to 1, each stratum having its share)."""
+    """Returns times, and masses that sum to 1. The masses of a stratum sum to its share."""
     values, masses = [], []
     total = sum(shares.values())
     for load, share in shares.items():
@@ -185,8 +194,11 @@ def _mass(one: Sampled, shares: dict[int, float]) -> tuple[np.ndarray, np.ndarra
 
 
 def _distance(first: Sampled, second: Sampled, shares: dict[int, float]) -> float:
-    """sup |F - G| of the stratified distribution functions. With n m / (n + m) as shares its variance is at most
-    that of one two-sample comparison of their sum, as F (1 - F) is concave."""
+    """Returns sup |F - G| of the stratified distribution functions.
+
+    With n m / (n + m) as shares, its variance is at most that of one two-sample comparison of their
+    sum, because F (1 - F) is concave.
+    """
     (x, p), (y, q) = _mass(first, shares), _mass(second, shares)
     values, masses = np.concatenate([x, y]), np.concatenate([p, -q])
     order = np.argsort(values, kind="stable")
@@ -196,7 +208,7 @@ def _distance(first: Sampled, second: Sampled, shares: dict[int, float]) -> floa
 
 
 def _ratio(first: Sampled, second: Sampled, shares: dict[int, float]) -> tuple[float, float]:
-    """Ratio of the stratified means, and the standard error of its logarithm."""
+    """Returns the ratio of the stratified means, and the standard error of its logarithm."""
     means, errors = [], []
     total = sum(shares.values())
     for one in (first, second):
@@ -216,7 +228,7 @@ def _with_children(found: Comparison, first: Sampled, second: Sampled) -> Compar
         return found
     nothing = (0.0, 0.0)
     worst = (0.0, 0.0)
-    floor = 1 / np.array([first.traces, second.traces])  # what never varied may yet
+    floor = 1 / np.array([first.traces, second.traces])  # what has never varied may still vary
     bound, strongest = -1.0, 0.0
     for callee in callees:
         (a, se_a), (b, se_b) = first.children.get(callee, nothing), second.children.get(callee, nothing)
@@ -235,7 +247,10 @@ def _with_children(found: Comparison, first: Sampled, second: Sampled) -> Compar
 
 
 def _children(memory: ClassMemory) -> tuple[dict[int, tuple[float, float]], int]:
-    """Calls per request by callee, as ratios over traces whose calls and children are both in the sample."""
+    """Returns calls per request by callee, with standard errors, and the number of traces.
+
+    They are ratios over traces whose calls and children are both in the sample.
+    """
     requests, calls, traces = [], [], 0
     for generation in (memory.now, memory.before):
         limit = generation.both

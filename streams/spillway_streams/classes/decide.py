@@ -1,4 +1,4 @@
-"""One service's decision: what its memory and the rules in force say -> new rules, and findings."""
+"""The decision about one service: new rules and findings from its memory and the rules in force."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,18 +13,25 @@ from spillway_streams.classes.view import Key, View
 
 
 class Decider:
-    """Remembers between decisions only how often in a row something was so, and when a class was last asked for."""
+    """Decides about services.
+
+    Between decisions it remembers only how often in a row a condition held, where comparisons
+    continue, and when a class was last requested.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._streaks: dict[str, _Streaks] = {}  # by service
-        self._resume: dict[Key, int] = {}  # (service, method) -> comparisons that turns had before
+        self._resume: dict[Key, int] = {}  # (service, method) -> seed to continue comparisons with
         self._asked_at: dict[str, dict[Key, int]] = {}  # by service
 
     def decide(
         self, service: str, memory: ServiceMemory, names: Names, history: list[Rule], now_ms: int
     ) -> tuple[list[Rule], list[Finding]]:
-        """history: all rules of the service, also those that are scheduled."""
+        """Returns the new rules and the findings.
+
+        `history`: all rules of the service, including the scheduled ones.
+        """
         view = self._view(service, memory, names, history, now_ms)
         streaks = self._streaks[service] = _Streaks(self._streaks.get(service))
         written = self._learn(view)
@@ -37,6 +44,7 @@ class Decider:
         return written, describe.findings(view, nearest, tests, self._options)
 
     def forget(self, services: Iterable[str]) -> None:
+        """Drops what is remembered of these services."""
         gone = set(services)
         self._resume = {key: n for key, n in self._resume.items() if key[0] not in gone}
         for service in gone:
@@ -54,7 +62,7 @@ class Decider:
         return view
 
     def _learn(self, view: View) -> list[Rule]:
-        """Templates that no rule names yet."""
+        """Returns rules for templates that no rule names yet."""
         by_method: dict[str, list[learn.Seen]] = {}
         for (method, template), kept in view.live.items():
             rule = view.rule((method, template))
@@ -81,7 +89,7 @@ class Decider:
         return written
 
     def _tested(self, view: View) -> list[Key]:
-        """Classes with enough calls, the most asked for first, that no operator spoke about."""
+        """Returns the classes with enough calls, the most requested first, without pinned ones."""
         keys = [key for key in view.live if key[1] != pattern.OTHER and not view.is_pinned(key)]
         keys.sort(key=lambda key: (-view.live[key].requests, key))
         for key in keys:
@@ -115,8 +123,11 @@ class Decider:
         return written, nearest, tests
 
     def _unmerge(self, view: View, tested: list[Key], streaks: "_Streaks") -> list[Rule]:
-        """A merged class that has two clear modes again is taken apart: its rules end, and requests that Envoys
-        still take for it go to /other until their route tables forget it."""
+        """Splits a merged class that has two clear modes again.
+
+        Its rules end. Requests that Envoys still count under the class go to /other, until their
+        route tables drop it.
+        """
         written = []
         for key in tested:
             makers = view.makers(key, rules.MERGED)
@@ -138,7 +149,10 @@ class Decider:
         return written
 
     def _retire(self, view: View) -> list[Rule]:
-        """Learned rules whose class nobody asked for in a long time that this process has watched."""
+        """Ends rules of the job whose class had no request in a long time.
+
+        Only the time that this process has observed counts.
+        """
         written, limit = [], self._options.retire_after
         made = [rule for rule in view.in_force if rule.kind in (rules.LEARNED, rules.MERGED)]
         before = self._asked_at.pop(view.service, {})
@@ -152,7 +166,10 @@ class Decider:
         return written
 
     def _bound(self, view: View, written: list[Rule], opened_ms: int) -> list[Rule]:
-        """opened_ms: when a lease ended, or will."""
+        """Names the most requested classes and bounds the rest, if there are too many classes.
+
+        `opened_ms`: when the last lease ended, or will end.
+        """
         if view.now_ms < opened_ms + self._options.look * 1000:
             return []
         ahead = sorted([*view.in_force, *(r for r in written if r.becomes)], key=lambda rule: rule.order)
@@ -170,8 +187,11 @@ class Decider:
         return self._lease(view, keep, named, f"{count} classes, at most {most}: ")
 
     def _lease(self, view: View, keep: set[str], named: dict[str, Rule], reason: str) -> list[Rule]:
-        """Rules that name the most asked-for templates, of any method: no other rule of the job has that key, so
-        none ends another. The rest goes to /other for the lease."""
+        """Returns rules that name the most requested templates, and send the rest to /other.
+
+        The rules are of any method. No other rule of the job has that key, so they end no other
+        rule. The rest stays in /other for the time of the lease.
+        """
         written = [
             view.write("", template, template, rules.BOUNDED, reason + "one of the most asked for")
             for template in sorted(keep - named.keys())
@@ -186,8 +206,10 @@ class Decider:
 
 
 class _Streaks:
-    """How many decisions in a row something of a service was so, this one included; what was not so in the last one
-    begins anew."""
+    """How many decisions in a row a condition of a service held, including this one.
+
+    A condition that did not hold in the last decision starts again.
+    """
 
     def __init__(self, last: "_Streaks | None") -> None:
         self._before = last._now if last else {}
@@ -198,18 +220,22 @@ class _Streaks:
         return self._now[key]
 
     def pending(self, *kind: str) -> set[tuple]:
-        """The rest of the keys that begin so, as of the last decision."""
+        """Returns what follows `kind` in the keys that begin with it, as of the last decision."""
         return {key[len(kind) :] for key in self._before if key[: len(kind)] == kind}
 
 
 def _opened_ms(history: list[Rule]) -> int:
-    """When the newest lease ends, in unix milliseconds; 0 if there never was one."""
+    """Returns when the newest lease ends, in Unix milliseconds; 0 if there never was one."""
     ends = (rule.effective_from for rule in history if not rule.template and rule.kind == rules.RETIRED)
     return max(ends, default=0)
 
 
 def _merged(view: View, method: str, one: merge.Merge) -> list[Rule]:
-    """The class's own template and, as rules are applied once, every pattern that makes it."""
+    """Returns the rules of a merge.
+
+    One is for the class's own template. Rules are applied only once, so every pattern that makes
+    the class gets a rule as well.
+    """
     makers = view.makers((method, one.template), rules.MERGED, rules.LEARNED)
     comparison = one.comparison
     reason = (

@@ -1,4 +1,4 @@
-"""What is said about a service's classes: modes, what would split them, who is nearest, why each is there."""
+"""Describes a service's classes: modes, what would split them, nearest class, reason for each."""
 
 from dataclasses import replace
 
@@ -17,14 +17,17 @@ _MOST_CALLEES = 20
 
 
 def look(view: View, tested: list[Key], options: Options) -> None:
-    """Fills in the modes of each class tested."""
+    """Computes the modes of each tested class."""
     for key in tested:
         one = view.samples[key]
         view.modes[key] = modes.find(one.ms, one.stratum, one.weight, options)
 
 
 def findings(view: View, nearest: dict[Key, merge.Nearest], tests: int, options: Options) -> list[Finding]:
-    """One for each class of the service, in order; what they say rests on p-values that are corrected."""
+    """Returns one finding for each class of the service, in order.
+
+    Findings use p-values corrected for `tests` comparisons.
+    """
     keys = sorted(nearest)
     p_values = merge.holm([nearest[key].comparison.p_value for key in keys], tests)
     child_p_values = merge.holm([nearest[key].comparison.child_p_value for key in keys], tests)
@@ -63,7 +66,7 @@ def _basis(view: View, key: Key) -> Finding:
 
 
 def _quantiles(one: Sampled) -> list[float]:
-    """Median and 99th percentile of the requests that the samples stand for."""
+    """Returns median and 99th percentile of the requests that the samples stand for."""
     return np.quantile(one.ms, (0.5, 0.99), weights=one.weight, method="inverted_cdf").tolist()
 
 
@@ -116,7 +119,10 @@ def _beside(near: merge.Nearest | None, options: Options) -> tuple[str, str]:
 
 
 def _split(view: View, key: Key, seen: modes.Modes, options: Options) -> split.Split:
-    """Of the traces whose calls are in the sample with all that they called."""
+    """Finds the attribute that separates the modes.
+
+    Only traces are used whose calls are in the sample together with all calls that they made.
+    """
     generations = (view.live[key].now, view.live[key].before)
     rows = [generation.calls.rows() for generation in generations]
     whole = np.concatenate([r["key"] < g.both for r, g in zip(rows, generations, strict=True)])
@@ -134,7 +140,10 @@ def _split(view: View, key: Key, seen: modes.Modes, options: Options) -> split.S
 
 
 def _children(view: View, key: Key, rows: np.ndarray, names: list[str]) -> dict[str, np.ndarray]:
-    """Whether each call's trace has a call to a callee, for the most called ones; adds "called" and "not called"."""
+    """Returns, for each of the most called callees, whether each call's trace calls it.
+
+    Values are codes; "not called" and "called" are appended to `names`.
+    """
     kept = view.live[key]
     children = np.concatenate([generation.children.rows() for generation in (kept.now, kept.before)])
     callees, count = np.unique(children["callee"], return_counts=True)

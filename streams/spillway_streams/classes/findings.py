@@ -1,4 +1,4 @@
-"""What is said about each class: one row of class_findings, written when it changes."""
+"""Findings: one row of class_findings for each class, written when it changes."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -14,7 +14,7 @@ _REPEAT_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Finding:
-    """Columns as in contracts/clickhouse; found_at in unix milliseconds."""
+    """A row, with columns as in contracts/clickhouse. `found_at`: Unix milliseconds."""
 
     found_at: int
     service: str
@@ -49,7 +49,7 @@ SERVICE = COLUMNS.index("service")
 
 
 def novelty() -> Novelty:
-    """Worth a row: a class that is new or is seen differently, and each one every hour."""
+    """Returns the filter that passes classes that are new or changed, and each class every hour."""
     seen = ("verdict", "nearest_class", "split_attribute")
     return Novelty((COLUMNS.index("class"),), tuple(map(COLUMNS.index, seen)), ms=_REPEAT_MS)
 

@@ -1,8 +1,9 @@
-"""Templates learned from what was asked for: a segment position that holds words becomes a variable.
+"""Templates learned from requests: a segment position that holds words becomes a variable.
 
-Numbers and hashes are seen by their form (streams/native/core/src/template.rs); user names and slugs only by
-being many. Among the templates that agree up to a position, a position with many different segments, new ones
-still coming, is one of words; segments with a notable share of the requests stay as they are.
+Numbers and hashes are recognised by their form (streams/native/core/src/template.rs). User names
+and slugs are recognised only because there are many of them. Consider the templates that agree up
+to a position. That position holds words if it has many different segments and new ones keep coming.
+Segments with a notable share of the requests stay literal.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Seen:
-    """One template of one method: its segments, requests (adjusted) and calls that came."""
+    """One template of one method: segments, requests (adjusted) and number of observed calls."""
 
     parts: pattern.Segments
     requests: float
@@ -25,7 +26,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Learned:
-    """A pattern and its class; `words` different templates gave it. An identity keeps a frequent one apart."""
+    """A pattern and its class. `words`: number of different templates that led to it.
+
+    An identity (pattern equal to class) keeps a frequent word as a class of its own.
+    """
 
     pattern: str
     becomes: str
@@ -41,15 +45,20 @@ class _Position:
 
 
 def learn(seen: Iterable[Seen], forgotten: int, known: set[Key], options: Options) -> list[Learned]:
-    """`forgotten`: templates that were dropped for want of room; `known`: positions (the segments before them)
-    that rules in force already take for words, where a few suffice."""
+    """Returns the learned patterns of one method.
+
+    `forgotten`: number of templates that were dropped because memory was full; `known`: positions
+    (the segments before them) that rules in force already treat as words, where a few words are
+    enough.
+    """
     by_length: dict[int, list[Seen]] = {}
     once = 0
     for one in seen:
         by_length.setdefault(len(one.parts), []).append(one)
         once += one.seen == 1
     found: list[Learned] = []
-    scale = 1 + forgotten / max(1, once)  # what was dropped lay where what came once lies
+    # Dropped templates are assumed to be distributed like those that were seen once.
+    scale = 1 + forgotten / max(1, once)
     for group in by_length.values():
         _walk(group, (), scale, known, options, _Position(), False, found)
     return found
@@ -59,7 +68,10 @@ def _walk(
     group: list[Seen], done: Key, scale: float, known: set[Key], options: Options, best: _Position, apart: bool,
     found: list[Learned],
 ) -> None:  # fmt: skip
-    """Depth first over the segments; `apart`: a frequent word of a position of words led here."""
+    """Walks depth first over the segments.
+
+    `apart`: the path contains a frequent word at a position that holds words.
+    """
     position = len(done)
     if position == len(group[0].parts):
         if pattern.ANY in done or apart:
@@ -84,8 +96,11 @@ def _walk(
 
 
 def _unseen(literals: dict[str, list[Seen]], scale: float) -> float:
-    """Good and Turing: the share of requests that meet a new word is that of words met once. `scale`: how many
-    there were for each that is still remembered."""
+    """Estimates the share of requests that meet a new word: the share of words met once.
+
+    This is Good and Turing's estimate. `scale`: number of words met once for each one that is still
+    remembered.
+    """
     counts = [sum(one.seen for one in child) for child in literals.values()]
     total = sum(counts)
     return min(1.0, scale * sum(count == 1 for count in counts) / total) if total else 0.0
@@ -95,7 +110,7 @@ def _are_words(literals: dict[str, list[Seen]], unseen: float, known: bool, opti
     if known:
         return len(literals) >= 2
     if len(literals) > options.classes_per_service:
-        return True  # else most of them would be /other
+        return True  # otherwise most of them would become /other
     seen = sum(one.seen for child in literals.values() for one in child)
     return (
         len(literals) >= options.learn_words
@@ -124,7 +139,7 @@ def _learned(group: list[Seen], done: Key, position: _Position) -> Learned:
 
 
 def known_positions(patterns: Iterable[str]) -> set[Key]:
-    """The positions that rules take for words: what stands before each `*`."""
+    """Returns the positions that rules treat as words: the segments before each `*`."""
     known = set()
     for one in patterns:
         parts = pattern.segments(one)

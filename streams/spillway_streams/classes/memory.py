@@ -1,7 +1,7 @@
-"""What is remembered of each class: how often it was asked for, and samples of calls and of their children.
+"""The memory of each class: how often it was requested, samples of its calls and their children.
 
-Two generations, so that what is remembered is between half of and the whole `memory` seconds old. Bounded per
-service by templates and by sampled rows; what does not fit is counted.
+It has two generations, so it covers between half of `memory` seconds and all of them. Each service
+is bounded in templates and in sampled rows. What exceeds a bound is counted.
 """
 
 from dataclasses import dataclass, field
@@ -23,13 +23,14 @@ _CHILDREN = 4  # sampled child calls per sampled call
 
 
 class Names:
-    """Clusters, services and callee classes as numbers; past the bound a name is 0, as is ''."""
+    """Clusters, services and callee classes as numbers. Beyond the bound a name is 0, like ''."""
 
     def __init__(self) -> None:
         self._codes = {"": 0}
         self.values = [""]
 
     def codes(self, column: Strings) -> np.ndarray:
+        """Returns the number of each row's name, int32 (n,)."""
         return np.array([self._code(value) for value in column.values], "i4")[column.codes]
 
     def _code(self, name: str) -> int:
@@ -43,8 +44,11 @@ class Names:
 
 
 class Generation:
-    """Half a memory of one class. requests and failed are adjusted for sampling, seen is what came `since` (seconds
-    of the memory's clock)."""
+    """Half of a class's memory.
+
+    `requests` and `failed` are adjusted for sampling. `seen`: number of calls observed since
+    `since` (seconds of the memory's clock).
+    """
 
     def __init__(self, k: int, since: float) -> None:
         self.since = since
@@ -55,7 +59,7 @@ class Generation:
 
     @property
     def both(self) -> float:
-        """Traces with a smaller key are in both samples, if at all."""
+        """Key below which every trace is in both samples, if it is in any."""
         return min(self.calls.threshold, self.children.threshold)
 
     def count(self, requests: float, failed: float, seen: int) -> None:
@@ -65,7 +69,7 @@ class Generation:
 
 
 class ClassMemory:
-    """One (method, template) of a service."""
+    """The memory of one (method, template) of a service: this generation and the one before."""
 
     def __init__(self, k: int, since: float) -> None:
         self.now, self.before = Generation(k, since), Generation(k, since)
@@ -96,11 +100,12 @@ class ServiceMemory:
     """All classes of a service, by (method, template)."""
 
     classes: dict[tuple[str, str], ClassMemory] = field(default_factory=dict)
-    evicted: dict[str, int] = field(default_factory=dict)  # templates forgotten for want of room, by method
+    # Method -> number of templates dropped to make room.
+    evicted: dict[str, int] = field(default_factory=dict)
 
 
 class Memory:
-    """Of all services whose calls come to this worker."""
+    """The memory of all services whose calls this worker receives."""
 
     def __init__(self, seconds: float, counters: Counters) -> None:
         self.names = Names()
@@ -112,7 +117,7 @@ class Memory:
         self._classes = 0
 
     def turn(self, now: float) -> None:
-        """Forgets the older generation when it is time; `now` is any clock's seconds."""
+        """Drops the older generation if it is time. `now`: seconds of any clock."""
         self._clock = now
         if self._turned is None:
             self._turned = now
@@ -129,6 +134,7 @@ class Memory:
         self._classes = sum(len(service.classes) for service in self.services.values())
 
     def add_calls(self, batch: Columns) -> None:
+        """Adds a batch of calls: counts all of them, and samples some."""
         column, weight, failed = batch["class"], batch["adjusted_count"], batch["failed"]
         kept, n = [self._class(text) for text in column.values], len(column.values)
         requests = np.bincount(column.codes, weight, n)
@@ -152,6 +158,7 @@ class Memory:
             kept[code].now.calls.offer(group)
 
     def add_edges(self, batch: Columns) -> None:
+        """Adds a batch of edges to the samples of child calls."""
         column = batch["source_class"]
         kept = [self._class(text) for text in column.values]
         traces = sample.hashes(batch["trace_id"])
@@ -182,12 +189,15 @@ class Memory:
         return kept
 
     def _k(self, service: ServiceMemory) -> int:
-        """Sampled calls per class and generation, so that the bounds hold."""
+        """Returns how many calls to sample per class and generation, so that the bounds hold."""
         shares = SERVICE_SAMPLES // (len(service.classes) or 1), WORKER_SAMPLES // (self._classes or 1)
         return max(_LEAST, min(_MOST, *shares))
 
     def _evict(self, service: ServiceMemory) -> None:
-        """The rarest tenth, of which nothing could be learned but that there are many; the rest narrows."""
+        """Drops the rarest tenth of the classes, and narrows the samples of the others.
+
+        Nothing could be learned from those classes except that they are many.
+        """
         ranked = sorted(service.classes, key=lambda key: service.classes[key].requests)
         for key in ranked[: MAX_TEMPLATES // 10]:
             if key[1] != pattern.OTHER:
@@ -200,7 +210,7 @@ class Memory:
 
 
 def _limits(kept: list[ClassMemory | None], name: str) -> np.ndarray:
-    """Per class the keys that its sample still takes; none where there is no class."""
+    """Returns for each class the keys that its sample still accepts: -1 where there is no class."""
     return np.array([-1.0 if one is None else getattr(one.now, name).limit for one in kept])
 
 
@@ -214,7 +224,7 @@ def _rows(
 
 
 def _groups(codes: np.ndarray, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """(code, its rows) for each code."""
+    """Returns (code, its rows) for each code."""
     if not len(rows):
         return []
     order = np.argsort(codes, kind="stable")

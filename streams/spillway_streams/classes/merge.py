@@ -1,7 +1,8 @@
-"""Which classes of one method become one: alike, and expressible as one template that Envoy can match.
+"""Which classes of one method merge: those alike, whose common template Envoy can match.
 
-Only siblings, equal but for one segment, can: their template has a variable there. Envoy takes the most specific
-route first, so siblings that stay apart keep their own. At most one group of siblings can have the template.
+Only siblings, whose templates are equal except for one segment, can merge. Their common template
+has a variable there. Envoy uses the most specific route first, so siblings that do not merge keep
+their own routes. At most one group of siblings can have the common template.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -11,9 +12,9 @@ from spillway_streams.classes import compare, pattern
 from spillway_streams.classes.compare import Comparison, Sampled
 from spillway_streams.classes.options import Options
 
-MAX_COMPARISONS = 400  # of one method; the most asked-for classes come first
+MAX_COMPARISONS = 400  # of one method; the most requested classes come first
 
-Samples = Mapping[str, Sampled]  # template -> what is known of it
+Samples = Mapping[str, Sampled]  # by template
 Pending = Collection[tuple[str, str]]  # (template, target)
 
 
@@ -28,14 +29,17 @@ class Merge:
 
 @dataclass(frozen=True)
 class Nearest:
-    """The class that is most like one."""
+    """The class most similar to a given one, and the comparison of the two."""
 
     template: str
     comparison: Comparison
 
 
 def siblings(templates: list[str]) -> dict[str, list[str]]:
-    """Generic template -> the templates that it would take in, itself included; at least two."""
+    """Returns generic template -> the templates that it would include, at least two.
+
+    The generic template itself may be among them.
+    """
     groups: dict[str, set[str]] = {}
     for template in templates:
         for position in range(len(pattern.segments(template))):
@@ -53,9 +57,12 @@ def siblings(templates: list[str]) -> dict[str, list[str]]:
 def merges(
     templates: list[str], exists: Callable[[str], bool], book: "Book", pending: Pending, turn: int
 ) -> tuple[list[Merge], int]:
-    """templates: of one method, the most asked for first, those that may merge; exists: whether a template is a
-    class already, which then must be one of the group. `pending`: what was found in the last decision; `turn`: which
-    seed's turn it is, as the last decision left it."""
+    """Returns the merges found, and the turn at which the next decision continues.
+
+    `templates`: those of one method that may merge, the most requested first; `exists`: whether a
+    template is already a class, which must then be part of the group; `pending`: what the last
+    decision found; `turn`: the seed at which the last decision stopped.
+    """
     groups = siblings(templates)
     taken: set[str] = set()
     done: dict[str, dict[str, Comparison]] = {}
@@ -63,7 +70,8 @@ def merges(
     turn = turn % len(rest) if rest else 0
     for n, (target, seed) in enumerate([*first, *rest[turn:], *rest[:turn]]):
         if book.is_full:
-            turn += max(1, n - 1 - len(first))  # the one that was cut short comes again, unless it was alone
+            # The seed whose turn was cut short is tried again, unless it was the only one.
+            turn += max(1, n - 1 - len(first))
             break
         if target in done or seed in taken:
             continue
@@ -85,9 +93,12 @@ def merges(
 def _turns(
     groups: dict[str, list[str]], exists: Callable[[str], bool], pending: Pending
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(target, seed) from which clusters are grown: those that the last decision found, so that they can be
-    confirmed; then the most asked-for seed of each group, the second of each, and so on. Where the target is a class
-    only that one can be the seed."""
+    """Returns the (target, seed) pairs from which clusters are grown, in two lists.
+
+    The first holds what the last decision found, so that it can be confirmed. The second holds the
+    most requested seed of each group, then the second of each, and so on. If the target is already
+    a class, only that class can be its seed.
+    """
     seeds = {
         target: [one for one in group if one == target or not exists(target)]
         for target, group in groups.items()
@@ -103,7 +114,10 @@ def _turns(
 
 
 def _grown(seed: str, group: list[str], book: "Book") -> dict[str, Comparison]:
-    """The templates alike to a seed and to each other: their comparison with those before them."""
+    """Returns the templates that are alike to the seed and to each other.
+
+    Each comes with its comparison with the ones before it. Empty if there is no other one.
+    """
     members: dict[str, Comparison] = {}
     for template in group:
         if template != seed:
@@ -114,7 +128,7 @@ def _grown(seed: str, group: list[str], book: "Book") -> dict[str, Comparison]:
 
 
 class Book:
-    """Comparisons made, within a bound."""
+    """The comparisons made, at most MAX_COMPARISONS."""
 
     def __init__(self, samples: Samples, options: Options) -> None:
         self._samples, self.options = samples, options
@@ -127,6 +141,7 @@ class Book:
         return self.used >= MAX_COMPARISONS
 
     def compare(self, template: str, *pool: str) -> Comparison | None:
+        """Compares a class with a pool of classes; None if the bound is reached."""
         key = (template, *pool)
         found = self._made.get(key) or (self._made.get(key[::-1]) if len(pool) == 1 else None)
         if found is None and not self.is_full:
@@ -142,13 +157,16 @@ class Book:
     def _note(self, template: str, other: str, comparison: Comparison) -> None:
         held = self.nearest.get(template)
         if not comparison.distance_error < 1:
-            return  # never at the same load: nothing is known
+            return  # the two were never at the same load: nothing is known
         if held is None or comparison.farness(self.options) < held.comparison.farness(self.options):
             self.nearest[template] = Nearest(other, comparison)
 
 
 def holm(p_values: list[float], tests: int) -> list[float]:
-    """Adjusted for several tests at once (Holm 1979): shape as given; `tests` at least as many as given."""
+    """Adjusts p-values for several tests at once (Holm 1979).
+
+    Returns one value for each p-value. `tests` may be higher than their number.
+    """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted, highest = [1.0] * len(p_values), 0.0
     for rank, index in enumerate(order):

@@ -9,18 +9,21 @@ from spillway_streams.classes.options import Options
 
 _STARTS = (0.15, 0.5, 0.85)
 _ROUNDS = 80
-_LEAST_SPREAD = 0.02  # of the logarithm: clocks count in microseconds
+_LEAST_SPREAD = 0.02  # of the logarithm, because clocks count in microseconds
 _MIN_STRATUM = 10
 
 
 @dataclass(frozen=True)
 class Modes:
-    """One or two modes of exclusive time. `high`: per sample, the probability that it is of the slow one."""
+    """One or two modes of exclusive time.
+
+    `high`: for each sample, the probability that it belongs to the slow mode.
+    """
 
     clear: bool
     separation: float  # Ashman's D
     bic_gain: float
-    valley: float  # density between the modes over that of the lower one
+    valley: float  # lowest density between the modes over that of the lower mode
     low_ms: float
     high_ms: float
     high_share: float
@@ -28,7 +31,10 @@ class Modes:
 
 
 def find(ms: np.ndarray, stratum: np.ndarray, weight: np.ndarray, options: Options) -> Modes:
-    """ms, stratum, weight: shape (n,). Load moves all calls of a stratum alike, so its median is taken out."""
+    """Looks for two modes. `ms`, `stratum`, `weight`: shape (n,).
+
+    Load affects all calls of a stratum alike, so the median of the stratum is subtracted.
+    """
     logs = np.log(np.maximum(ms, 1e-3))
     residual, typical = _centred(logs, stratum), float(np.median(logs)) if len(logs) else 0.0
     if len(ms) < options.min_samples or np.ptp(residual) < _LEAST_SPREAD:
@@ -41,7 +47,7 @@ def find(ms: np.ndarray, stratum: np.ndarray, weight: np.ndarray, options: Optio
     )
     likelihood, (p, low, high, s_low, s_high), posterior = best
     n = share.sum()
-    gain = 2 * (likelihood - _one(residual, share)) - 3 * np.log(n)  # three parameters more
+    gain = 2 * (likelihood - _one(residual, share)) - 3 * np.log(n)  # three additional parameters
     separation = np.sqrt(2) * (high - low) / np.hypot(s_low, s_high)
     valley = _valley(p, low, high, s_low, s_high)
     clear = (
@@ -64,7 +70,7 @@ def find(ms: np.ndarray, stratum: np.ndarray, weight: np.ndarray, options: Optio
 
 
 def _centred(logs: np.ndarray, stratum: np.ndarray) -> np.ndarray:
-    """A stratum too small to know its own median is set against the median of all."""
+    """Subtracts the median of each stratum, or of all samples where a stratum is too small."""
     residual = logs - (np.median(logs) if len(logs) else 0.0)
     for one in np.unique(stratum):
         mine = stratum == one
@@ -78,14 +84,18 @@ def _density(x: np.ndarray, mean: float, spread: float) -> np.ndarray:
 
 
 def _one(x: np.ndarray, share: np.ndarray) -> float:
-    """Log likelihood of one normal."""
+    """Returns the log likelihood of one normal distribution."""
     mean = np.average(x, weights=share)
     spread = max(np.sqrt(np.average((x - mean) ** 2, weights=share)), _LEAST_SPREAD)
     return float((share * np.log(_density(x, mean, spread) + 1e-300)).sum())
 
 
 def _expectation_maximisation(x: np.ndarray, share: np.ndarray, start: float) -> tuple:
-    """(log likelihood, (share of the high one, means, spreads), posterior of the high one)."""
+    """Fits two normal distributions.
+
+    Returns the log likelihood, the parameters (share of the high one, means, spreads), and the
+    posterior probability of the high one.
+    """
     posterior = (x > np.quantile(x, start)).astype("f8")
     before = -np.inf
     for _ in range(_ROUNDS):
@@ -117,7 +127,10 @@ def _maximise(x: np.ndarray, share: np.ndarray, posterior: np.ndarray) -> tuple[
 
 
 def _valley(p: float, low: float, high: float, s_low: float, s_high: float) -> float:
-    """A skewed time also takes two components, but with no valley between them: 1."""
+    """Returns the lowest density between the modes over that of the lower mode.
+
+    A skewed time is also fitted by two components, but without a valley between them: 1.
+    """
     grid = np.linspace(low, high, 200)
     density = p * _density(grid, high, s_high) + (1 - p) * _density(grid, low, s_low)
     between = int(np.argmin(density))

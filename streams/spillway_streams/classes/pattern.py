@@ -1,7 +1,7 @@
-"""Path templates and the patterns that name sets of them.
+"""Path templates, and the patterns that name sets of templates.
 
-A template is what Envoy's `uri_template` takes: literal segments and whole-segment variables. A pattern is a
-template in which a segment `*` stands for any one segment, a variable included.
+A template is what Envoy's `uri_template` accepts: literal segments and whole-segment variables. A
+pattern is a template in which a segment `*` stands for any one segment, including a variable.
 """
 
 import re
@@ -23,7 +23,7 @@ class PatternError(StreamsError):
 
 
 def segments(template: str) -> Segments:
-    """`/a/{id}` -> ("a", "{id}"); the root has none."""
+    """Splits a template: `/a/{id}` -> ("a", "{id}"). The root has no segments."""
     return tuple(template[1:].split("/")) if len(template) > 1 else ()
 
 
@@ -32,7 +32,7 @@ def is_variable(segment: str) -> bool:
 
 
 def assemble(parts: Iterable[str | None]) -> str:
-    """Segments to a template, None being a variable; OTHER when Envoy could not match it."""
+    """Joins segments to a template; None is a variable. OTHER if Envoy could not match it."""
     out, count = [], 0
     for part in parts:
         if part is None:
@@ -44,31 +44,34 @@ def assemble(parts: Iterable[str | None]) -> str:
 
 
 def generic(template: str, position: int) -> str:
-    """The template with a variable at one more position, all of them named anew."""
+    """Returns the template with one more variable, at `position`. All variables get new names."""
     parts: list[str | None] = [None if is_variable(part) else part for part in segments(template)]
     parts[position] = None
     return assemble(parts)
 
 
 def matches(pattern: Sequence[str], template: Sequence[str]) -> bool:
-    """Whether a pattern's segments name a template's."""
+    """Whether a pattern, given as segments, names a template."""
     return len(pattern) == len(template) and all(
         p in (ANY, t) for p, t in zip(pattern, template, strict=True)
     )
 
 
 def covers(template: str, pattern: str) -> bool:
-    """Whether every path of every template that the pattern names is one of the template too.
+    """Whether every path of every template that the pattern names is also a path of the template.
 
-    Envoy routes a class by its one template: requests that a class's template does not match would be counted
-    as the class and routed by the catch-all.
+    Envoy routes a class by its one template. Requests that this template does not match would be
+    counted as the class, but routed by the catch-all.
     """
     whole, part = segments(template), segments(pattern)
     return len(whole) == len(part) and all(is_variable(w) or w == p for w, p in zip(whole, part, strict=True))
 
 
 def check(pattern: str, *, wildcards: bool) -> str:
-    """The pattern itself; PatternError names the segment that cannot be, and what can."""
+    """Returns the pattern if it is valid.
+
+    Raises PatternError, which names the invalid segment and what is allowed.
+    """
     if not pattern.startswith("/") or len(pattern) > MAX_LENGTH:
         raise PatternError(f"{pattern!r}: must begin with '/' and have at most {MAX_LENGTH} characters")
     for part in segments(pattern):

@@ -1,7 +1,8 @@
-"""Class rules: what makes a class of a template, and which rule is in force when.
+"""Class rules: which class a template becomes, and which rule is in force when.
 
-The same language as streams/native/core/src/classes.rs, which applies them. Two layers never touch each other:
-the operator's (pinned, unpinned) and the job's (learned, merged, bounded, retired).
+They mean the same as in streams/native/core/src/classes.rs, which applies them. There are two
+layers, and neither affects the other: the operator's (pinned, unpinned) and the job's (learned,
+merged, bounded, retired).
 """
 
 from collections.abc import Iterable
@@ -11,19 +12,20 @@ from spillway_streams.classes import pattern
 
 PINNED, MERGED, LEARNED, BOUNDED = "pinned", "merged", "learned", "bounded"
 RETIRED, UNPINNED = "retired", "unpinned"
-KINDS = (PINNED, MERGED, LEARNED, BOUNDED, RETIRED, UNPINNED)  # the native module knows these
+KINDS = (PINNED, MERGED, LEARNED, BOUNDED, RETIRED, UNPINNED)  # known to the native module as well
 _RANK = {kind: i for i, kind in enumerate(KINDS)}
 _OPERATOR = (PINNED, UNPINNED)
-# A job `exclusive` decides up to FRESH_MS (8 s, ingest/class_rules.py) past the time at which it read the table, so
-# a rule must be readable that long before it takes effect. It is stamped anew for each attempt to insert it, which
-# takes at most 36 s (connection 3, ping 3, two answers of 15): 44 s. The rest is for clocks that differ.
+# A job `exclusive` uses a table of rules until FRESH_MS (8 s, ingest/class_rules.py) after it was
+# read. A rule must therefore be readable for that long before it takes effect. Each attempt to
+# insert a rule sets its times again, and takes at most 36 s (connection 3, ping 3, two answers of
+# 15). Together this is 44 s. The rest is for clocks that differ.
 DELAY_MS = 60_000
 AUTHOR = "classify"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One row of class_rules; times are unix milliseconds."""
+    """One row of class_rules. Times are Unix milliseconds."""
 
     written_at: int
     effective_from: int
@@ -41,13 +43,17 @@ class Rule:
 
     @property
     def key(self) -> tuple[str, str, str, bool]:
-        """Of several rules with one key the newest counts."""
+        """Identifies a rule: of several rules with one key, the newest one counts."""
         return self.service, self.method, self.template, self.kind in _OPERATOR
 
     @property
     def order(self) -> tuple:
-        """The first match in this order wins: pinned; a named method before any; a template before all; fewer `*`;
-        `*` further to the right; kind; text. What was kept apart from a pattern stays so when the pattern merges."""
+        """Order of precedence: the first rule that matches wins.
+
+        Pinned rules come first. Then a named method precedes any method, and a template precedes
+        all templates. Then come fewer `*`, `*` further to the right, the kind, and the text. A
+        template that was kept apart from a pattern therefore stays apart when the pattern merges.
+        """
         wild = [-i for i, part in enumerate(self.template.split("/")) if part == pattern.ANY]
         return (
             self.kind != PINNED, not self.method, not self.template, len(wild), wild, _RANK[self.kind], self.template,
@@ -55,10 +61,11 @@ class Rule:
 
     @property
     def age(self) -> tuple:
-        """Of two rules with one key the one that is more counts."""
+        """Of two rules with one key, the one with the higher age counts."""
         return self.effective_from, _RANK[self.kind], self.becomes
 
     def names(self, method: str, template: str) -> bool:
+        """Whether the rule applies to a template of a method."""
         if self.method not in ("", method):
             return False
         if not self.template:
@@ -70,13 +77,13 @@ COLUMNS = tuple(field.name for field in fields(Rule))
 
 
 def stamped(rules: Iterable[Rule], now_ms: int) -> list[tuple]:
-    """Rows of rules as if written now; they take effect as long after that as they were to."""
+    """Returns rows of rules as if written now. The delay until they take effect stays the same."""
     later = lambda rule: now_ms + rule.effective_from - rule.written_at  # noqa: E731
     return [astuple(replace(rule, written_at=now_ms, effective_from=later(rule))) for rule in rules]
 
 
 def in_force(rules: Iterable[Rule], at_ms: int) -> list[Rule]:
-    """The rules that count at a moment, in order of precedence."""
+    """Returns the rules that are in force at a moment, in order of precedence."""
     newest: dict[tuple, Rule] = {}
     for rule in rules:
         if rule.effective_from > at_ms:
@@ -89,7 +96,10 @@ def in_force(rules: Iterable[Rule], at_ms: int) -> list[Rule]:
 
 
 def match(rules: Iterable[Rule], method: str, template: str) -> Rule | None:
-    """The rule, of one service's rules in order of precedence, that makes the class of a template."""
+    """Returns the rule that determines the class of a template; None if no rule names it.
+
+    `rules`: of one service, in order of precedence.
+    """
     return next((rule for rule in rules if rule.names(method, template)), None)
 
 

@@ -1,8 +1,9 @@
 """Bounded samples of calls and of the calls that they made, chosen by trace.
 
-The sample of a class is the k rows whose traces have the smallest keys -ln(hash(trace)) / weight: every call
-counts by how many requests it stands for, a call and its children are chosen together, and a repeat changes
-nothing (Efraimidis and Spirakis 2006; Cohen and Kaplan's bottom-k).
+The sample of a class is the k rows whose traces have the smallest keys -ln(hash(trace)) / weight.
+Every call counts by the number of requests that it stands for. A call and its children are chosen
+together. A repeated row changes nothing (Efraimidis and Spirakis 2006; Cohen and Kaplan's
+bottom-k).
 """
 
 import numpy as np
@@ -29,7 +30,7 @@ CHILD = np.dtype([("key", "f8"), ("trace", "u8"), ("span", "u8"), ("callee", "i4
 
 
 def hashes(ids: np.ndarray) -> np.ndarray:
-    """Hex ids (object or bytes) -> well mixed u64, the same in every process."""
+    """Hashes hex ids (object or bytes) to well-mixed uint64, identical in every process."""
     raw = np.ascontiguousarray(np.asarray(ids).astype("S32"))
     words = raw.view("<u8").reshape(len(raw), 4)
     mixed = np.zeros(len(raw), "u8")
@@ -39,7 +40,7 @@ def hashes(ids: np.ndarray) -> np.ndarray:
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
-    """SplitMix64's finaliser."""
+    """The finaliser of SplitMix64."""
     with np.errstate(over="ignore"):
         x = x + np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -48,13 +49,13 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def keys(traces: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The order in which rows are chosen, smallest first."""
+    """Returns the sort key of each row. Rows with the smallest keys are chosen."""
     uniform = (traces >> np.uint64(11)).astype("f8") * 2.0**-53 + 2.0**-54
     return -np.log(uniform) / np.maximum(weights, 1e-9)
 
 
 class BottomK:
-    """The rows with the smallest keys, whole traces, at most k."""
+    """The rows with the smallest keys: whole traces, at most k rows."""
 
     def __init__(self, dtype: np.dtype, k: int) -> None:
         self._k = k
@@ -64,6 +65,7 @@ class BottomK:
         self._threshold = np.inf
 
     def offer(self, rows: np.ndarray) -> None:
+        """Adds the rows whose keys are small enough."""
         chosen = rows[rows["key"] < self._threshold]
         if len(chosen):
             self._new.append(chosen)
@@ -72,23 +74,23 @@ class BottomK:
                 self._settle()
 
     def rows(self) -> np.ndarray:
-        """Ordered by key; each span once."""
+        """Returns the sample ordered by key, with each span once."""
         self._settle()
         return self._rows
 
     @property
     def threshold(self) -> float:
-        """The first key that is not in it; infinite while all are."""
+        """Smallest key that is not in the sample; infinite while all rows are."""
         self._settle()
         return self._threshold
 
     @property
     def limit(self) -> float:
-        """Rows with greater keys are refused at once: no less than the threshold."""
+        """Rows with greater keys are rejected at once. Not below the threshold."""
         return self._threshold
 
     def narrow(self, k: int) -> None:
-        """A smaller sample from now on."""
+        """Reduces the sample to at most k rows from now on."""
         if k < self._k:
             self._k = k
             self._settle()
@@ -104,17 +106,18 @@ class BottomK:
         if len(merged) > self._k:
             self._threshold = float(merged["key"][self._k])
             whole = merged[merged["key"] < self._threshold]
-            merged = whole if len(whole) else merged[: self._k]  # one absurd trace fills all of it
+            # One trace with more than k rows fills the sample alone.
+            merged = whole if len(whole) else merged[: self._k]
         self._rows = merged
 
 
 def weights(rows: np.ndarray, threshold: float) -> np.ndarray:
-    """How many requests each sampled call stands for (Horvitz and Thompson)."""
+    """Returns how many requests each sampled call stands for (Horvitz and Thompson)."""
     weight = rows["weight"].astype("f8")
     return weight if np.isinf(threshold) else weight / -np.expm1(-weight * threshold)
 
 
 def effective(weight: np.ndarray) -> float:
-    """Kish's effective number of samples."""
+    """Returns Kish's effective number of samples."""
     square = float((weight * weight).sum())
     return float(weight.sum()) ** 2 / square if square else 0.0

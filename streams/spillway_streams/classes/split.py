@@ -1,4 +1,4 @@
-"""Which attribute of a call tells in which of two modes it is."""
+"""Which attribute of a call best separates two modes."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from spillway_streams.classes.options import Options
 
-_MAX_VALUES = 50  # of a named attribute; rarer ones count together
+_MAX_VALUES = 50  # of a named attribute; rarer values count together
 _MAX_THRESHOLDS = 64
 
 
@@ -24,7 +24,11 @@ def best(
     names: list[str],
     options: Options,
 ) -> Split:
-    """high: bool (n,); named: attribute -> codes (n,), index into `names`; numeric: attribute -> f64 (n,)."""
+    """Finds the best attribute.
+
+    `high`: whether each call is of the slow mode, bool (n,); `named`: attribute -> codes (n,),
+    which index into `names`; `numeric`: attribute -> float64 (n,).
+    """
     whole = _entropy(high.mean()) if len(high) else 0.0
     if not whole:
         return Split()
@@ -38,14 +42,17 @@ def best(
 
 
 def _entropy(p: np.ndarray | float) -> np.ndarray | float:
-    """Of a coin, in bits."""
+    """Returns the entropy of a coin, in bits."""
     q = np.clip(p, 1e-12, 1 - 1e-12)
     bits = -(q * np.log2(q) + (1 - q) * np.log2(1 - q))
     return float(bits) if np.ndim(bits) == 0 else bits
 
 
 def _by_name(attribute: str, codes: np.ndarray, high: np.ndarray, names: list[str]) -> tuple[float, str, str]:
-    """Mutual information, less what chance alone gives (Miller and Madow), and the value that is most of the slow mode."""
+    """Returns mutual information, less the part by chance (Miller and Madow), attribute and value.
+
+    The value is the one that contributes most to the slow mode.
+    """
     values, index, count = np.unique(codes, return_inverse=True, return_counts=True)
     if len(values) > _MAX_VALUES:
         rare = np.argsort(count)[:-_MAX_VALUES]
@@ -60,7 +67,10 @@ def _by_name(attribute: str, codes: np.ndarray, high: np.ndarray, names: list[st
 
 
 def _by_size(attribute: str, values: np.ndarray, high: np.ndarray) -> tuple[float, str, str]:
-    """The best of some thresholds; having chosen among them costs the bits of a chance gain."""
+    """Returns the best of several thresholds.
+
+    The information is reduced by the bits that a choice among so many gains by chance.
+    """
     thresholds = np.unique(np.quantile(values, np.linspace(0, 1, _MAX_THRESHOLDS + 1)[1:-1], method="lower"))
     n, most = len(high), (0.0, attribute, "")
     for threshold in thresholds:

@@ -1,4 +1,4 @@
-"""class_rules and class_findings: SQL and rows. Values are plain; whoever has a client runs them."""
+"""SQL and rows of class_rules and class_findings. Values are plain: any client can run the SQL."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ _COLUMNS = ", ".join(
     f"toUnixTimestamp64Milli({name}) AS {name}_ms" if name in _TIMES else name for name in rules.COLUMNS
 )
 
-# What is in force or will be: of each key the newest that is effective, and all that are scheduled.
+# Rules in force or scheduled: the newest effective one of each key, and all future ones.
 RULES_SQL = f"""
 SELECT {_COLUMNS}
 FROM class_rules FINAL

@@ -1,4 +1,4 @@
-"""A service as it is decided upon: its classes, the rules in force, and what was computed of them."""
+"""A service as a decision sees it: its classes, the rules in force, and intermediate results."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,10 @@ Key = tuple[str, str]  # method, template
 
 @dataclass
 class View:
-    """live: classes that the rules in force leave as they are; the others are only still remembered."""
+    """The input and intermediate results of one decision.
+
+    `live`: classes that the rules in force leave unchanged. Other classes are only remembered.
+    """
 
     service: str
     now_ms: int
@@ -28,7 +31,7 @@ class View:
         return rules.match(self.in_force, *key)
 
     def is_pinned(self, key: Key) -> bool:
-        """Whether an operator spoke about the class: as what a pin names, or as what it makes."""
+        """Whether an operator decided about the class: a pin names it, or makes it."""
         method, template = key
         return any(
             rule.kind == rules.PINNED
@@ -37,7 +40,7 @@ class View:
         )
 
     def makers(self, key: Key, *kinds: str) -> list[Rule]:
-        """The job's rules that make a class of other templates."""
+        """Returns the job's rules of these kinds that turn other templates into the class."""
         method, template = key
         return [
             rule
@@ -48,5 +51,6 @@ class View:
     def write(
         self, method: str, template: str, becomes: str, kind: str, reason: str, after_s: float = 0.0
     ) -> Rule:
+        """Returns a rule of the job that takes effect `after_s` seconds after DELAY_MS."""
         effective = self.now_ms + rules.DELAY_MS + int(after_s * 1000)
         return Rule(self.now_ms, effective, self.service, method, template, becomes, kind, reason=reason)

@@ -1,4 +1,5 @@
 """Connections: Kafka producers and consumers, ClickHouse, Redis.
 
-Only this room and `topics` talk to servers. It decides nothing about what is sent.
+Jobs talk to servers through this package and `topics`; only jobs/admitted.py opens a consumer of
+its own. Nothing here decides what is sent.
 """

@@ -1,8 +1,8 @@
-"""Redis: boards that expire, written by several workers. Only this file talks to it.
+"""Redis: boards that expire, written by several workers. Only this file talks to Redis.
 
-A worker sets the fields that it owns and removes those that fell silent, also those that a predecessor has left
-behind. What nobody owns is pruned by its age. A board that cannot be written is dropped, the next one is due within a
-second.
+A worker sets the fields that it owns. It removes its fields that fell silent, including those that
+a predecessor left behind. Fields that nobody owns are pruned by age. A board that cannot be written
+is dropped, because the next one is due within a second.
 """
 
 import json
@@ -21,9 +21,10 @@ from spillway_streams.process.counters import Counters
 from spillway_streams.process.health import Status
 
 Entry = LoadBoardEntry | DemandEntry | NetworkEntry | UnknownEntry
-Owns = Callable[[str, str], bool]  # (key, field) -> whether the field is this worker's
+Owns = Callable[[str, str], bool]  # (key, field) -> whether this worker owns or keeps it
 
-# Removes fields that still are what was read: their owner may have come back meanwhile.
+# Removes fields that still have the value that was read. If a value has changed, its owner has come
+# back meanwhile.
 _REMOVE = """
 local removed = 0
 for i = 1, #ARGV, 2 do
@@ -39,6 +40,8 @@ def _nobody(*_: str) -> bool:
 
 
 class Boards:
+    """The boards that this worker writes, and the placements that it reads."""
+
     NAME = "redis"
 
     def __init__(
@@ -50,8 +53,12 @@ class Boards:
         options: Mapping[str, Any] | None = None,
         counters: Counters | None = None,
     ) -> None:
-        """A key expires after `expiry_s` without a write, a field that nobody owns or keeps once it is `hold_s` older
-        than the newest one. `options`: of the connection, beside the url."""
+        """Creates the client.
+
+        `expiry_s`: seconds without a write after which a key expires. `hold_s`: a field that nobody
+        owns or keeps is removed once it is this many seconds older than the newest field.
+        `options`: options of the connection, beside the URL.
+        """
         self._redis = redis_client.connect(url, socket_timeout=2, socket_connect_timeout=2, **(options or {}))
         self._expiry_s, self._hold_s = expiry_s, hold_s
         self._status = status
@@ -61,19 +68,22 @@ class Boards:
         self._pruned_at = 0.0
 
     async def reach(self) -> None:
-        """Nothing to write; only sees whether Redis is there."""
+        """Checks that Redis can be reached, when there is nothing to write."""
         await self._try({})
 
     async def placement(self, clusters: Iterable[str]) -> dict[str, bytes | None]:
-        """By cluster: JSON of Heartbeat, None where no relay reports, or nobody can say. What Redis refuses is counted, and
-        shown as a problem until it no longer does."""
+        """Returns each cluster's Heartbeat as JSON.
+
+        The value is None where no relay reports or Redis cannot be read. Reads that Redis refuses
+        are counted, and shown as a problem until they succeed.
+        """
         keys = {cluster: names.REDIS_KEY_PLACEMENT.format(cluster=cluster) for cluster in clusters}
         try:
             async with self._redis.pipeline(transaction=False) as pipe:
                 for key in keys.values():
                     pipe.get(key)
                 found = await pipe.execute(raise_on_error=False)
-        except (Disconnected, TimedOut, OSError):  # `put` says that Redis is away
+        except (Disconnected, TimedOut, OSError):  # `put` reports that Redis is away
             return dict.fromkeys(keys)
         except RedisError as error:
             found = [error] * len(keys)
@@ -86,16 +96,23 @@ class Boards:
     async def put(
         self, boards: Mapping[str, Mapping[str, Entry]], owns: Owns = _nobody, keeps: Owns = _nobody
     ) -> None:
-        """Sets these fields of each key's hash, and removes those of ours that are not among them any more, all
-        at once, so that no reader sees half a board. `owns`: fields that are ours whoever wrote them; `keeps`: fields
-        that no age makes old."""
+        """Sets these fields of each key's hash, and removes this worker's other fields.
+
+        All changes are made in one transaction, so no reader sees half a board. `owns`: fields that
+        belong to this worker, no matter who wrote them. `keeps`: fields that are never removed for
+        their age.
+        """
         before = self._mine
         silent = {key: mine - set(boards.get(key, ())) for key, mine in before.items()}
-        if await self._try(boards, silent, owns, keeps) and self._mine is before:  # else forgotten meanwhile
+        # If `forget` was called meanwhile, the fields may belong to another worker.
+        if await self._try(boards, silent, owns, keeps) and self._mine is before:
             self._mine = {key: set(entries) for key, entries in boards.items() if entries}
 
     def forget(self) -> None:
-        """Fields may belong to another worker from now on: they are not ours to remove."""
+        """Forgets which fields this worker wrote.
+
+        They may belong to another worker from now on, so this worker must not remove them.
+        """
         self._mine = {}
 
     async def _try(
@@ -135,7 +152,10 @@ class Boards:
             await pipe.execute()
 
     async def _remove_others(self, keys: Iterable[str]) -> None:
-        """Removes keys that are no hashes: nobody can read or write them, and they do not expire."""
+        """Removes keys that are not hashes.
+
+        Nobody can read or write them as boards, and they do not expire.
+        """
         try:
             async with self._redis.pipeline(transaction=False) as pipe:
                 for key in keys:
@@ -145,7 +165,7 @@ class Boards:
                 if isinstance(reply, RedisError):
                     await self._redis.pexpire(key, 0)
         except (RedisError, OSError):
-            pass  # tried again at the next turn
+            pass  # tried again at the next write that fails
 
     async def _prune(self, key: str, current: set[str], owns: Owns, keeps: Owns) -> None:
         fields = await self._redis.hgetall(key)
@@ -164,7 +184,10 @@ class Boards:
 
 
 def stale_fields(fields: Mapping[bytes, bytes], hold_s: float) -> dict[bytes, bytes]:
-    """Fields of a board whose `at` is more than `hold_s` behind the newest one, or cannot be read."""
+    """Returns the fields of a board that are stale.
+
+    Their `at` is more than `hold_s` seconds behind the newest one, or cannot be read.
+    """
     ats = {name: _at(text) for name, text in fields.items()}
     newest = max(ats.values(), default=0.0)
     return {name: fields[name] for name, at in ats.items() if at < newest - hold_s}

@@ -1,6 +1,7 @@
-"""Messages that are worth something only while they are new: a partition without a leader holds up no others.
+"""Sends messages that are worth something only while they are new.
 
-No repetition: a later message is worth more than one that failed.
+A partition without a leader does not hold up the others. Nothing is sent a second time, because a
+later message is worth more than one that failed.
 """
 
 import asyncio
@@ -12,8 +13,11 @@ from spillway_streams.process.counters import Counters
 
 
 class News:
-    """Sends what it is told to each partition, in order. While one does not answer, its newest `kept` batches wait;
-    what is older, or fails, is counted as `arrivals_dropped`."""
+    """Sends messages to each partition in order.
+
+    While a partition does not answer, its newest `kept` batches wait. Older batches and messages
+    that fail are counted as `arrivals_dropped`.
+    """
 
     def __init__(self, sender: Sender, kept: int, counters: Counters) -> None:
         self._sender, self._kept, self._counters = sender, kept, counters
@@ -21,7 +25,10 @@ class News:
         self._sending: dict[int | None, asyncio.Task] = {}
 
     def tell(self, messages: Iterable[Message]) -> None:
-        """One batch to each partition among the messages. Returns at once; sends in tasks of its own."""
+        """Queues one batch for each partition among the messages.
+
+        Returns at once; tasks of this object do the sending.
+        """
         batches: dict[int | None, list[Message]] = {}
         for message in messages:
             batches.setdefault(message.partition, []).append(message)
@@ -34,7 +41,7 @@ class News:
                 self._sending[partition] = asyncio.create_task(self._send(partition))
 
     async def settled(self) -> None:
-        """Until nothing is on its way."""
+        """Waits until nothing is being sent."""
         await asyncio.gather(*self._sending.values())
 
     async def _send(self, partition: int | None) -> None:

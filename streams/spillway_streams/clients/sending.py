@@ -1,7 +1,7 @@
-"""Messages to Kafka: to a named partition, in order, until the brokers have them; and payloads nobody can read.
+"""Sends messages to Kafka, in order per partition, until the brokers have them; also dead letters.
 
-Order needs no idempotent producer: the next message to a partition is sent when the one before is acknowledged
-(`in_order`). A repeat after a lost answer has the same sequence, and readers drop it.
+Order needs no idempotent producer: the next message to a partition is sent once the previous one is
+acknowledged (`in_order`). A repeat after a lost answer has the same sequence, and readers drop it.
 """
 
 import logging
@@ -21,15 +21,17 @@ from spillway_streams.process.health import Status
 
 log = logging.getLogger("spillway.sending")
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
-_HEADERS_ROOM = 4096  # bytes of a record that are not its value
+_HEADERS_ROOM = 4096  # bytes of a record beside its value
 _SMALLEST = 1024
 
 
 class TooLargeError(StreamsError):
-    """A message above the broker's limit: no repetition will get it through."""
+    """A message above the broker's limit. No retry will get it through."""
 
 
 class Message(NamedTuple):
+    """A record to send. Without a partition, the producer chooses one."""
+
     topic: str
     value: bytes
     partition: int | None = None
@@ -43,14 +45,17 @@ class Sender:
         self._app, self._status = app, status
 
     async def send(self, message: Message) -> RecordMetadata:
-        """Where it is, once all in-sync replicas have it, however long that takes; TooLargeError when they refuse it."""
+        """Returns where the record is, once all in-sync replicas have it, however long that takes.
+
+        Raises TooLargeError when the brokers refuse the message for its size.
+        """
         done = await backoff.until_done(lambda: self._attempt(message), health.KAFKA, self._status)
         if isinstance(done, str):
             raise TooLargeError(f"{message.topic}: {len(message.value)} bytes: {done}")
         return done
 
     async def _attempt(self, message: Message) -> RecordMetadata | str:
-        """Where it is, or why the broker will never take it."""
+        """Returns where the record is, or why the broker will never accept it."""
         try:
             return await self.once(message)
         except _TOO_LARGE as error:
@@ -61,13 +66,17 @@ class Sender:
             raise
 
     async def once(self, message: Message) -> RecordMetadata:
-        """One attempt; raises what the client raises."""
+        """Makes one attempt. Raises what the client raises."""
         producer = await self._app.maybe_start_producer()
         topic, value, partition, headers = message
         return await producer.send_and_wait(topic, None, value, partition, None, list(headers))
 
     async def in_order(self, messages: Iterable[Message], letters: "DeadLetters") -> None:
-        """One after the other. What the broker refuses for its size is a dead letter: the rest must go on."""
+        """Sends the messages one after the other.
+
+        A message that the broker refuses for its size becomes a dead letter, so that the others are
+        still sent.
+        """
         for message in messages:
             try:
                 await self.send(message)
@@ -79,7 +88,7 @@ class Sender:
 
 
 class Origin(NamedTuple):
-    """Where a payload was read, or, with offset -1, where it was to be written."""
+    """Where a payload was read or, with offset -1, where it was to be written."""
 
     topic: str
     partition: int
@@ -87,19 +96,25 @@ class Origin(NamedTuple):
 
 
 class DeadLetters:
-    """Payloads that cannot be processed, with the reason and their origin. Counted by kind."""
+    """Sends payloads that cannot be processed, with the reason and their origin.
+
+    Dead letters are counted by kind.
+    """
 
     def __init__(self, sender: Sender, counters: Counters, max_bytes: int) -> None:
         self._sender, self._counters, self._max_bytes = sender, counters, max_bytes
 
     async def refused(self, table: str, reason: str, rows: int, payload: bytes) -> None:
-        """Rows that ClickHouse never takes (sifting.Refused)."""
+        """Sends rows that ClickHouse never accepts (see sifting.Refused)."""
         log.error("%s: %d rows refused: %s", table, rows, reason)
         self._counters.add(f"refused_rows: {table}", rows)
         await self.bury(Origin(table, 0, -1), "refused row", reason, payload)
 
     async def bury(self, origin: Origin, kind: str, reason: str, payload: bytes) -> None:
-        """Never fails: a payload above the broker's limit is cut to it, and says so in a header."""
+        """Sends one dead letter. Never fails.
+
+        A payload above the broker's limit is cut to it, and a header says so.
+        """
         self._counters.add(f"dead_letters: {kind}")
         headers = (
             (names.KAFKA_HEADER_DEAD_LETTER_REASON, reason.encode()[:1000]),

@@ -18,32 +18,36 @@ _SETTINGS = {
     "connect_timeout": 3,
     "send_receive_timeout": 15,
     "sync_request_timeout": 3,
-    # Tables are partitioned by day, and one message may hold any days: a bound would refuse it for ever.
+    # Tables are partitioned by day, and one message may hold rows of any days. With a limit, such a
+    # message would be refused for ever.
     "max_partitions_per_insert_block": 0,
 }
-# What rows alone can cause: text that is no number or date, a size that does not fit, a violated constraint,
-# NULL where none may be, values out of bounds. All else may pass: an outage, a table or a type that a migration has yet
-# to make.
+# Error codes that only the rows can cause: text that is not a number or date, a size that does not
+# fit, a violated constraint, NULL where it is not allowed, values out of bounds. All other errors
+# may pass: an outage, or a table or type that a migration has yet to create.
 _OF_ROWS = frozenset({6, 69, 70, 117, 131, 321, 349, 395, 469})
 _BEFORE_SENDING = (struct.error, OverflowError, UnicodeEncodeError)
 
 
 def connect(url: str) -> Client:
+    """Returns a client for a ClickHouse URL, with the settings of this file."""
     return Client.from_url(
         url + ("&" if "?" in url else "?") + "&".join(f"{k}={v}" for k, v in _SETTINGS.items())
     )
 
 
 class Store:
-    """One connection, used by one task at a time from a thread, renewed after every error. A thread cannot be
-    cancelled: it keeps its connection, and whoever comes next gets another."""
+    """One connection, used from a thread by one task at a time and renewed after every error.
+
+    A thread cannot be cancelled: it keeps its connection, and the next task gets another.
+    """
 
     NAME = "clickhouse"
 
     def __init__(self, url: str, status: Status, counters: Counters | None = None) -> None:
         self._url = url
         self._status = status
-        self._counters = counters  # of the rows that the server has, by table
+        self._counters = counters  # counts the rows that the server has, by table
         self._client: Client | None = None
         self._lock = asyncio.Lock()
 
@@ -54,10 +58,12 @@ class Store:
         rows: Sequence[tuple] | Callable[[], Sequence[tuple]],
         refused: Refused,
     ) -> None:
-        """Inserts rows into a table; returns once the server has them, however long that takes, or `refused` was told
-        of those that it will never take. Rows that are a function are made anew for each attempt.
+        """Inserts rows into a table.
 
-        The same rows may arrive twice when an answer is lost; the tables are made for that.
+        Returns once the server has them, however long that takes, or once `refused` was called with
+        those that it will never accept. If `rows` is a function, it is called anew for each
+        attempt. The same rows may be stored twice when an answer is lost; the tables are made for
+        that.
         """
         if rows:
             sql = f"INSERT INTO {table} ({', '.join(f'`{name}`' for name in names)}) VALUES"
@@ -69,7 +75,10 @@ class Store:
             await self._insert(table, names, [rows], execute, refused)
 
     async def insert_columns(self, table: str, batches: list[dict[str, Any]], refused: Refused) -> None:
-        """As insert, in one INSERT, for batches of numpy arrays and Strings by name: the way for many rows."""
+        """Like `insert`, in one INSERT, for batches of numpy arrays and Strings by name.
+
+        This is the way for many rows.
+        """
         if batches := [batch for batch in batches if batch and len(next(iter(batch.values())))]:
 
             def execute(client: Client, some: list[Block]) -> None:
@@ -93,10 +102,11 @@ class Store:
         await sifting.insert(table, names, list(found), put, refused)
 
     async def select(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple]:
-        """Rows of a query (as columns), repeated until the server answers."""
+        """Returns the result of a query as columns. Repeats it until the server answers."""
         return await self._until_done(lambda client: client.execute(sql, parameters, columnar=True))
 
     async def reach(self) -> None:
+        """Waits until the server answers a query."""
         await self.select("SELECT 1")
 
     async def _until_done(self, work: Any, give_up: type[Exception] | tuple = ()) -> Any:

@@ -1,12 +1,13 @@
-"""Faust's Kafka consumer, made to start exactly where it should, and to commit what a job says.
+"""Faust's Kafka consumer, made to start exactly where it should and to commit what a job decides.
 
-Two things of faust-streaming 0.15 lose messages, and neither can be configured away:
+Two behaviours of faust-streaming 0.15 lose messages, and neither can be configured away:
 
-- After a rebalance its consumer drops what it has fetched and seeks to the committed offsets, but a partition whose
-  committed offset is 0 or absent is not sought (aiokafka's seek_to_committed leaves it out): what was fetched
-  and dropped there is never delivered. Here every partition is sought, explicitly.
-- What it commits is what was acknowledged message by message. A job whose state reaches back needs an offset
-  of its own (`commit`), far behind what it has read.
+- After a rebalance its consumer drops what it has fetched and seeks to the committed offsets. It
+  does not seek partitions whose committed offset is 0 or absent (aiokafka's seek_to_committed
+  leaves them out). What was fetched and dropped there is never delivered. Here every partition is
+  sought explicitly.
+- It commits the offsets of messages that were acknowledged one by one. A job whose state reaches
+  back must commit an offset of its own (`commit_to`), far behind what it has read.
 """
 
 import asyncio
@@ -25,7 +26,10 @@ from spillway_streams.process.lag import Lag
 
 
 def credentials(client: dict[str, Any]) -> OAuthCredentials | SASLCredentials | SSLCredentials | None:
-    """The same as Faust takes it: `client` are keyword arguments for a client of aiokafka."""
+    """Returns a client's credentials in Faust's form; None when it has none.
+
+    `client`: keyword arguments for a client of aiokafka.
+    """
     match client["security_protocol"]:
         case "SASL_SSL" if "sasl_oauth_token_provider" in client:
             return OAuthCredentials(
@@ -45,7 +49,11 @@ def credentials(client: dict[str, Any]) -> OAuthCredentials | SASLCredentials | 
 
 @dataclass(frozen=True)
 class Start:
-    """Where reading of a partition starts. `first` and `end`: of its log; `note`: what was committed with `offset`."""
+    """Where reading of a partition starts.
+
+    `first` and `end`: bounds of the partition's log. `note`: the text that was committed with
+    `offset`.
+    """
 
     offset: int
     first: int
@@ -54,13 +62,16 @@ class Start:
 
     @property
     def is_log_start(self) -> bool:
-        """Nothing that a predecessor of ours has read lies before: also when an operator reset the group (no note)."""
+        """Whether no message before the start was read by a predecessor.
+
+        Also true when an operator has reset the group, because then there is no note.
+        """
         return self.offset == self.first and not self.note
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What the broker said about a partition when it last answered: offset of its end, and when that was (Unix ms)."""
+    """The broker's last answer about a partition: its end offset, and when it came (Unix ms)."""
 
     end: int
     at_ms: int
@@ -70,8 +81,12 @@ Opener = Callable[[TP, Start], int]
 
 
 class _NothingRead(dict):
-    """What Faust takes for the last offset read of a partition. It drops all before that, and goes on noting what is
-    left of a fetch after a seek in the middle of it: what is read again would never come."""
+    """Takes the place of Faust's record of the last offset read per partition; it is always empty.
+
+    Faust drops all messages up to the recorded offset. After a seek in the middle of a fetch, it
+    goes on recording the rest of that fetch. Messages that are read again would then never be
+    delivered.
+    """
 
     def __missing__(self, key: TP) -> None:
         return None
@@ -81,13 +96,19 @@ class _NothingRead(dict):
 
 
 class Consumer(driver.Consumer):
+    """Seeks every assigned partition, and commits the offsets that a job passes."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if self.transport.opener:  # whoever says where to begin says what is taken
+        if self.transport.opener:  # a job that chooses where to begin also decides what is taken
             self._read_offset = _NothingRead()
 
     async def perform_seek(self) -> None:
-        """Called by Faust whenever reading begins anew; all that it had buffered is gone then."""
+        """Seeks every assigned partition to its start.
+
+        Faust calls this whenever reading begins anew. Everything that it had buffered is gone by
+        then.
+        """
         starts = await self._thread.call_thread(self._find_starts)
         opener = self.transport.opener
         offsets = {tp: opener(tp, start) if opener else start.offset for tp, start in starts.items()}
@@ -109,13 +130,16 @@ class Consumer(driver.Consumer):
             offset, note = committed.get(tp, OffsetAndMetadata(-1, ""))
             if (
                 not first[tp] <= offset <= end[tp]
-            ):  # never committed, already deleted, or another topic's of that name
+            ):  # never committed, already deleted, or of an earlier topic of that name
                 offset, note = first[tp], ""
             starts[TP(*tp)] = Start(offset, first[tp], end[tp], note)
         return starts
 
     async def commit_to(self, offsets: dict[TP, tuple[int, str]]) -> bool:
-        """Commits offsets with notes; False when it could not be done now, as during a rebalance."""
+        """Commits offsets with notes.
+
+        Returns False when not all of them can be committed now, as during a rebalance.
+        """
         return await self._thread.call_thread(self._commit_to, offsets)
 
     async def _commit_to(self, offsets: dict[TP, tuple[int, str]]) -> bool:
@@ -132,14 +156,20 @@ class Consumer(driver.Consumer):
         return len(wanted) == len(offsets)
 
     async def reach(self, timeout_s: float) -> dict[TP, int]:
-        """Asks the leaders of all assigned partitions for their ends, without one any broker; raises what the client
-        raises, TimeoutError after this long."""
-        self._thread._ensure_consumer()  # a call to a thread that has not begun would wait for it
+        """Asks the leaders of all assigned partitions for the end offsets.
+
+        Without a partition, asks any broker. Raises what the client raises, and TimeoutError after
+        `timeout_s`.
+        """
+        # Raises if the thread has not started; call_thread would wait for it.
+        self._thread._ensure_consumer()
         return await asyncio.wait_for(self._thread.call_thread(self._reach, timeout_s), timeout_s)
 
     async def _reach(self, timeout_s: float) -> dict[TP, int]:
         consumer = self._thread._ensure_consumer()
-        partitions = consumer.assignment()  # none before it has joined, nor as one worker too many
+        # Empty before the worker has joined the group, and when there are more workers than
+        # partitions.
+        partitions = consumer.assignment()
         if not partitions:
             await asyncio.wait_for(consumer.topics(), timeout_s)
             return {}
@@ -147,10 +177,13 @@ class Consumer(driver.Consumer):
         return {TP(*tp): end for tp, end in ends.items()}
 
     def progress(self, tp: TP) -> Progress | None:
-        """None before the first answer, and when the partition is not (or no longer) ours."""
+        """Returns the broker's last answer about a partition.
+
+        Returns None before the first answer, and when the partition is not assigned to this worker.
+        """
         consumer = self._thread._ensure_consumer()
         try:
-            # In this order: an end that is newer than its time does no harm.
+            # The time is read first: an end that is newer than its time does no harm.
             at_ms, end = consumer.last_poll_timestamp(tp), consumer.highwater(tp)
         except (AssertionError, AttributeError):
             return None
@@ -158,8 +191,11 @@ class Consumer(driver.Consumer):
 
 
 class Transport(driver.Transport):
-    """`opener`, when set, is told of every assigned partition and answers with the offset to read from; `lag`, when
-    set, is told where that is."""
+    """Transport with this file's consumer.
+
+    `opener`, when set, is called with every assigned partition and returns the offset to read from.
+    `lag`, when set, is given these offsets.
+    """
 
     Consumer = Consumer
     opener: Opener | None = None

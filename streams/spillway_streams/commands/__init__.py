@@ -1,4 +1,4 @@
 """Commands that run once: `acls`, `classes`, `model`.
 
-Arguments and printing only; what they do is in the other rooms.
+They only parse arguments and print. The work is done in the other packages.
 """

@@ -1,4 +1,7 @@
-"""python -m spillway_streams acls --file FILE --clusters a,b: creates the rights of all roles, as an administrator."""
+"""`acls --file FILE --clusters a,b`: creates the access rights of all roles, as an administrator.
+
+Run as `python -m spillway_streams acls`.
+"""
 
 import argparse
 import asyncio
@@ -39,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit status: 0 done, 1 the brokers refuse or are away, 64 what was asked for cannot be."""
+    """Returns the exit status.
+
+    0: done. 1: the brokers reject the request or are unreachable. 64: the arguments are invalid.
+    """
     try:
         wanted = acls.read(args.file, cluster_topics.clusters(args.clusters), _principals(args.principals))
     except StreamsError as error:
@@ -70,7 +76,7 @@ def _line(acl: acls.Acl) -> str:
 
 
 def _principals(path: Path | None) -> dict[str, str]:
-    """StreamsError unless the file maps texts to principals."""
+    """Reads user -> principal. Raises StreamsError unless the file maps users to principals."""
     if path is None:
         return {}
     try:

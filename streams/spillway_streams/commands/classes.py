@@ -1,4 +1,7 @@
-"""python -m spillway_streams classes list|pin|unpin|explain: what classes there are and why, and operators' pins."""
+"""`classes list|pin|unpin|explain`: the classes, the reason for each, and operators' pins.
+
+Run as `python -m spillway_streams classes`.
+"""
 
 import argparse
 import getpass
@@ -43,7 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit status: 0 done, 1 the store or the rule is not there, 64 what was asked for cannot be."""
+    """Returns the exit status.
+
+    0: done. 1: the store is unreachable, or there is no such rule. 64: the arguments are invalid.
+    """
     settings = config.load(config.ClickHouseSettings)
     url = settings.clickhouse_url
     try:
@@ -60,13 +66,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _now_ms(client: Client) -> int:
-    """The server's clock: the operator's own may be off."""
+    """Returns the time of the server, because the operator's clock may be wrong."""
     [(now,)] = client.execute("SELECT toUnixTimestamp64Milli(now64(3))")
     return now
 
 
 def _in_force(client: Client, service: str | None) -> list[Rule]:
-    """What is in force, or will be within a minute."""
+    """Returns the rules that are in force or will be within DELAY_MS."""
     known = tables.read_rules(client.execute(tables.RULES_SQL))
     held = rules.in_force(known, _now_ms(client) + rules.DELAY_MS)
     return [rule for rule in held if service in (None, rule.service)]

@@ -1,4 +1,4 @@
-"""`model`: recorded traces become the document that the optimizer plans with, on stdout; no server is needed."""
+"""`model`: makes the optimizer's input from recorded traces, on stdout; needs no server."""
 
 import argparse
 import json
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, or 1 after naming what is wrong."""
+    """Returns 0, or 1 after an error message."""
     try:
         document = _document(args)
     except (StreamsError, ContractError) as error:

@@ -8,14 +8,18 @@ from spillway_contracts import names
 from spillway_streams.curves.fit import Points
 
 N_BUCKETS = names.VALUE_BUCKET_COUNT
-BLOCK_S = 20  # seconds in a block: waiting times are correlated within it, hardly from one to the next
+BLOCK_S = 20  # seconds in a block: waiting times correlate within a block, hardly between blocks
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """Arrays of N_BUCKETS: means of utilisation, of stretch 1 / (1 - u) and of exclusive time (ms), its standard
-    deviation, samples and seconds; empty buckets hold zeros. `blocks` (blocks, N_BUCKETS, 3): samples, and sums over
-    them of stretch and of exclusive time, by stretch of time."""
+    """Means by utilisation bucket: arrays of length N_BUCKETS; empty buckets hold zeros.
+
+    Means of utilisation, of stretch 1 / (1 - u) and of exclusive time (ms); `sd_ms`: standard
+    deviation of the exclusive time; `samples`: number of samples; `seconds`: number of seconds.
+    `blocks`, shape (blocks, N_BUCKETS, 3): for each block of time the number of samples, and the
+    sums over them of stretch and of exclusive time.
+    """
 
     utilisation: np.ndarray
     stretch: np.ndarray
@@ -26,9 +30,11 @@ class Buckets:
     blocks: np.ndarray
 
     def filled(self, at_least: int) -> frozenset[int]:
+        """Returns the buckets that hold at least so many samples."""
         return frozenset(np.flatnonzero(self.samples >= at_least).tolist())
 
     def points(self, used: list[int]) -> Points:
+        """Returns what a fit needs of the buckets `used`."""
         blocks = self.blocks[:, used]
         blocks = blocks[blocks[:, :, 0].sum(axis=1) > 0]
         return Points(
@@ -40,8 +46,12 @@ class Buckets:
 def collect(
     block: np.ndarray, u: np.ndarray, exclusive_ms: np.ndarray, sd_ms: np.ndarray, samples: np.ndarray
 ) -> Buckets:
-    """Buckets of seconds (n,): which block of time each is in (any integers), utilisation, mean exclusive time, its
-    spread within the second, and samples. Seconds without samples are left out."""
+    """Sorts seconds into buckets. All arguments have shape (n,).
+
+    `block`: the block of time of each second (any integers); `u`: utilisation; `exclusive_ms`: mean
+    exclusive time; `sd_ms`: its spread within the second; `samples`: number of samples. Seconds
+    without samples are left out.
+    """
     good = samples > 0
     block, u, exclusive_ms, sd_ms, samples = (v[good] for v in (block, u, exclusive_ms, sd_ms, samples))
     bins = np.minimum((u * N_BUCKETS).astype(int), N_BUCKETS - 1)

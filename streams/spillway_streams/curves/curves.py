@@ -1,12 +1,15 @@
 """The two-stage update of a curve (SLATE 4.2, "Continuous Model Update"). Pure.
 
-prior    fewer than three utilisation buckets are filled: the M/M/1 identity, b = 0
-retrain  a full fit: the first one as soon as three buckets are filled; again whenever buckets are
-         filled that it had not seen, or the capacity that utilisation is a share of has moved; and
-         once every bucket, or every one that the service reaches, has enough fresh samples: over all
-         data while old and new agree, over the fresh alone, the old forgotten, when they do not
-shift    otherwise: the shape stays, b moves by the mean prediction error of the recent buckets, less
-         what chance explains of it; without recent samples it goes back to what was fitted
+prior    Fewer than three utilisation buckets are filled: the M/M/1 identity with b = 0.
+retrain  A full fit. The first one is made as soon as three buckets are filled. It is repeated
+         - when buckets are filled that the last fit did not have,
+         - when the capacity has moved that utilisation is a share of,
+         - when every bucket, or every bucket that the service reaches, has enough fresh samples.
+         The last kind fits all data while old and new data agree. When they do not agree, it fits
+         the fresh data alone, and the old data are forgotten.
+shift    In all other cases: the shape stays, and b moves by the mean prediction error of the recent
+         buckets, less the part that chance explains. Without recent samples, b returns to the
+         fitted value.
 """
 
 from dataclasses import dataclass, replace
@@ -17,16 +20,16 @@ from spillway_streams.curves import fit
 from spillway_streams.curves.buckets import N_BUCKETS, Buckets
 
 FIRST_FIT_BUCKETS = 3
-CAPACITY_MOVED = 0.1  # relative: a shape fitted against another capacity is a shape over another axis
-CHANCE = 3.0  # standard errors: a prediction error below is no reason to shift
-CHANGED = 9.0  # mean squared prediction error of fresh buckets, in units of its variance: no chance
-_BLOCKS = 10  # of time: fewer tell little of how much a queue's latency scatters
+CAPACITY_MOVED = 0.1  # relative: a fit against another capacity has another utilisation axis
+CHANCE = 3.0  # standard errors: a smaller prediction error is no reason to shift
+CHANGED = 9.0  # mean squared prediction error of fresh buckets over its variance: not by chance
+_BLOCKS = 10  # of time: fewer blocks show little of how much a queue's latency scatters
 LONG_AGO = int(np.iinfo(np.int64).min)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A version of one class's curve and what it rests on. `base_b_ms` is b before any shift."""
+    """One version of a class's curve and its basis. `base_b_ms` is b before any shift."""
 
     a_ms: float
     b_ms: float
@@ -40,15 +43,19 @@ class Curve:
     reason: str
     base_b_ms: float
     filled: frozenset[int] = frozenset()
-    fresh_from: int = LONG_AGO  # Unix second from which samples are used
-    retrained_at: int = LONG_AGO  # of the last retrain: later samples are fresh
-    capacity_rps: float = 0.0  # of one pod, mean over clusters, as of the fit; 0: not known
+    fresh_from: int = LONG_AGO  # Unix second: earlier samples are not used
+    retrained_at: int = LONG_AGO  # Unix second of the last retrain: later samples are fresh
+    capacity_rps: float = 0.0  # of one pod, mean over clusters, at the time of the fit; 0: unknown
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Buckets of one class. `kept`: since the Unix second `since`, older ones are forgotten; of these `before` the last
-    retrain, and `fresh` since it; `recent`: the last minute or so, with `heard` samples, those in overload too."""
+    """Buckets of one class.
+
+    `kept`: all samples since the Unix second `since`; earlier ones are forgotten. `before` and
+    `fresh`: those of `kept` before and after the last retrain. `recent`: about the last minute.
+    `heard`: number of samples of that minute, including those in overload.
+    """
 
     kept: Buckets
     before: Buckets
@@ -59,8 +66,11 @@ class Evidence:
 
 
 def update(curve: Curve | None, seen: Evidence, now: int, at_least: int, capacity_rps: float) -> Curve | None:
-    """The next version. now: Unix second; at_least: samples that fill a bucket; capacity_rps: of one pod, mean over
-    clusters: what utilisation is a share of. None while there is nothing to say."""
+    """Returns the next version of a curve; None while there are no data.
+
+    `now`: Unix second; `at_least`: samples that fill a bucket; `capacity_rps`: capacity of one pod,
+    mean over clusters, which utilisation is a share of.
+    """
     filled = seen.kept.filled(at_least)
 
     def retrained(reason: str, at: int = now, since: int = seen.since, data: Buckets = seen.kept) -> Curve:
@@ -78,7 +88,8 @@ def update(curve: Curve | None, seen: Evidence, now: int, at_least: int, capacit
     )
     if len(filled) >= FIRST_FIT_BUCKETS and moved:
         reason = f"capacity of a pod moved from {curve.capacity_rps:.1f} to {capacity_rps:.1f} req/s"
-        return retrained(reason, curve.retrained_at)  # another axis for the same data: none is older for it
+        # The same data over another axis: this retrain does not make fresh data old.
+        return retrained(reason, curve.retrained_at)
     if reason := _renewed(curve, seen, at_least):
         if (change := _change(curve, seen, at_least)) > CHANGED:
             reason += f", {change:.0f} times further from the old than chance explains: they are forgotten"
@@ -90,8 +101,13 @@ def update(curve: Curve | None, seen: Evidence, now: int, at_least: int, capacit
 
 
 def _renewed(curve: Curve, seen: Evidence, at_least: int) -> str:
-    """Why fresh data cover all that is known: every bucket, or every one that the curve rests on, those with half as
-    many samples as it. SLATE waits for all ten; a service that never leaves the middle would keep its first shape."""
+    """Why fresh data cover the whole curve; '' while they do not.
+
+    They cover it when every bucket has fresh samples. It is also enough when every bucket has them
+    that the curve rests on, and they are at least half as many samples as the curve has. SLATE
+    waits for all ten buckets. A service that never leaves the middle would then keep its first
+    shape for ever.
+    """
     fresh = seen.fresh.filled(at_least)
     if len(fresh) == N_BUCKETS:
         return "every bucket has fresh data"
@@ -102,7 +118,10 @@ def _renewed(curve: Curve, seen: Evidence, at_least: int) -> str:
 
 
 def _change(curve: Curve, seen: Evidence, at_least: int) -> float:
-    """Mean squared difference of fresh from older data in the buckets that both fill, in units of its variance."""
+    """Mean squared difference between fresh and older data, in units of its variance.
+
+    Only buckets that both fill are compared. Infinite when there are no older samples at all.
+    """
     both = sorted(seen.fresh.filled(at_least) & seen.before.filled(at_least))
     if not both:
         return np.inf if seen.before.samples.sum() == 0 else 0.0
@@ -157,7 +176,7 @@ def _shift(curve: Curve, seen: Evidence, at_least: int) -> Curve:
     recent = seen.recent
     used = sorted(recent.filled(at_least))
     if not used:
-        # Half as many, so that a class that hovers about the limit does not flicker.
+        # Half as many samples, so that a class with about `at_least` samples does not flicker.
         silent = 2 * seen.heard < at_least and curve.phase == "shift"
         reason = "hardly any sample is recent: as it was fitted"
         return replace(curve, b_ms=curve.base_b_ms, reason=reason) if silent else curve
@@ -182,8 +201,12 @@ def _shift(curve: Curve, seen: Evidence, at_least: int) -> Curve:
 
 
 def _scale(seen: Evidence, at_least: int) -> float:
-    """How much the queue's latency scatters: from what the curve rests on, which a change since then has not touched.
-    A minute itself holds three blocks, and its error is as often small as it is large."""
+    """How much the queue's latency scatters: the scale of the working model of fit.py.
+
+    It comes from the data that the curve rests on, which a later change has not affected. The
+    recent minute itself holds only three blocks, and their scatter is as often too small as it is
+    too large.
+    """
     enough = len(seen.before.blocks) >= _BLOCKS and seen.before.filled(at_least)
     data = seen.before if enough else seen.kept
     points = data.points(sorted(data.filled(at_least)))
@@ -191,6 +214,9 @@ def _scale(seen: Evidence, at_least: int) -> float:
 
 
 def _beyond_chance(error: float, se: float) -> float:
-    """The part of an error that is no chance: nothing within CHANCE standard errors, nearly all of what is twice that
-    (a positive-part James-Stein factor; its fourth power is nearer to all or nothing)."""
+    """Returns the part of an error that chance does not explain.
+
+    Nothing of an error within CHANCE standard errors, and nearly all of one twice as large. This is
+    a positive-part James-Stein factor; its fourth power is closer to a choice of all or nothing.
+    """
     return error * max(0.0, 1 - (CHANCE * se / error) ** 4) if error else 0.0

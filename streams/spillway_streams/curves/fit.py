@@ -1,28 +1,30 @@
 """L(u) = a / (1 - u) + b fitted to mean latency by utilisation bucket (SLATE 4.2). Pure.
 
-The model is linear in the stretch x = 1 / (1 - u), so a bucket enters with its means of x and of latency, not with
-its mean of u: over a wide bucket those differ. Bounds are a >= 0 and a + b >= 0, latency without load; b alone may be
-below 0: in a queue shared with costlier requests a short one has L = R / (1 - u) + s - R, where R, the rest of the
-service that is met, exceeds its own s (Pollaczek-Khinchine).
+The model is linear in the stretch x = 1 / (1 - u). A bucket therefore enters with its means of x
+and of latency, not with its mean of u: over a wide bucket these differ. The bounds are a >= 0 and
+a + b >= 0, the latency without load. b alone may be negative. A short request in a queue shared
+with costlier requests has L = R / (1 - u) + s - R. There R, the remaining service time that an
+arriving request finds, exceeds the request's own service time s (Pollaczek-Khinchine).
 
-Weights come from a working model of what a mean over a queue's latency scatters by: relative to it, in proportion to
-x, and to 1 / sqrt(observed time), because waiting times are correlated for longer the busier the queue is (Whitt,
-"Planning queueing simulations", 1989). Standard errors do not trust it: they are taken from how whole blocks of time
-differ (cluster-robust sandwich), so that correlated seconds do not pass for independent ones.
+Weights come from a working model of the scatter of a mean over a queue's latency. It is
+proportional to the mean, to x, and to 1 / sqrt(observed time), because waiting times stay
+correlated for longer the busier the queue is (Whitt, "Planning queueing simulations", 1989).
+Standard errors do not rely on that model. They come from how whole blocks of time differ
+(cluster-robust sandwich), so that correlated seconds do not count as independent.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-MODEL_ERROR = 0.03  # no service is exactly such a queue: relative, of every bucket
+MODEL_ERROR = 0.03  # relative, for every bucket: no service is exactly such a queue
 _ITERATIONS = 12
 _FEW_BLOCKS = 4
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Milliseconds; standard errors, and the root mean square error weighted by samples."""
+    """Parameters, standard errors and sample-weighted root mean square error, all in ms."""
 
     a: float
     b: float
@@ -36,9 +38,12 @@ class Fit:
 
 @dataclass(frozen=True)
 class Points:
-    """What a fit rests on, per bucket (n,): means of stretch and of latency (ms), the standard deviation of a single
-    sample (ms), samples, and seconds observed; and the same in blocks of time (blocks, n): samples, and the sums over
-    them of stretch and of latency."""
+    """The data of a fit.
+
+    Per bucket, shape (n,): means of stretch and of latency (ms), the standard deviation of a single
+    sample (ms), number of samples, and seconds observed. Per block of time, shape (blocks, n):
+    number of samples, and the sums over them of stretch and of latency.
+    """
 
     stretch: np.ndarray
     latency: np.ndarray
@@ -51,7 +56,7 @@ class Points:
 
 
 def fit(points: Points) -> Fit:
-    """Fits to n >= 2 buckets, all with samples."""
+    """Fits the curve to n >= 2 buckets, all of which must have samples."""
     design = np.stack([points.stretch - 1, np.ones_like(points.stretch)], axis=1)
     rough = 1 / (points.latency * points.stretch / np.sqrt(points.seconds) + 1e-9) ** 2
     first = _bounded(design, points.latency, rough)
@@ -59,7 +64,7 @@ def fit(points: Points) -> Fit:
     tolerance = variance + (MODEL_ERROR * points.latency) ** 2 + 1e-18
     found, weight = first, 1 / tolerance
     for _ in range(_ITERATIONS):
-        # Soft L1: a bucket that is far off pulls in proportion to its distance's root, not to its distance.
+        # Soft L1: a distant bucket pulls with the root of its distance, not with its distance.
         z = (points.latency - design @ found) / np.sqrt(tolerance)
         weight = 1 / tolerance / np.sqrt(1 + z**2)
         found = _bounded(design, points.latency, weight)
@@ -74,12 +79,12 @@ def fit(points: Points) -> Fit:
 
 
 def _bounded(design: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Weighted least squares of two parameters, neither below 0."""
+    """Weighted least squares of two parameters, neither of which may be negative."""
     normal, right = (design.T * weight) @ design, design.T @ (weight * y)
     free = np.linalg.lstsq(normal, right, rcond=None)[0]
     if (free >= 0).all():
         return free
-    # One of them is 0 at the optimum; the other then has a solution of its own.
+    # One parameter is 0 at the optimum. The other one then has a solution of its own.
     alone = np.maximum(right / np.maximum(np.diag(normal), 1e-300), 0)
     costs = [-2 * alone[i] * right[i] + alone[i] ** 2 * normal[i, i] for i in range(2)]
     best = int(np.argmin(costs))
@@ -87,20 +92,22 @@ def _bounded(design: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarra
 
 
 def _block_residuals(points: Points, found: np.ndarray) -> np.ndarray:
-    """Sum over each block's samples of latency minus the model, (blocks, n)."""
+    """Latency minus the model, summed over the samples of each block, shape (blocks, n)."""
     predicted = found[0] * (points.block_stretch - points.block_samples) + found[1] * points.block_samples
     return points.block_latency - predicted
 
 
 def scatter(points: Points, level: np.ndarray, scale: float | None = None) -> np.ndarray:
-    """Variance of each bucket's mean (ms^2) by the working model, where latency is `level` (ms). `scale`: of other
-    points of the same queue, when these are few."""
+    """Variance of each bucket's mean (ms^2) by the working model, at the latencies `level` (ms).
+
+    `scale`: from other points of the same queue, for when `points` are few.
+    """
     scale = scatter_scale(points, level) if scale is None else scale
     return np.maximum(scale * _shape(points, level), points.sd**2 / points.samples)
 
 
 def scatter_scale(points: Points, level: np.ndarray) -> float:
-    """What the working model is multiplied by, from how blocks of all buckets scatter."""
+    """The factor of the working model, measured from how the blocks of all buckets scatter."""
     inside = points.block_samples > 0
     share = np.where(inside, points.block_samples / points.samples, 0)
     mean = np.divide(points.block_latency, points.block_samples, out=np.zeros_like(share), where=inside)
@@ -117,7 +124,10 @@ def _shape(points: Points, level: np.ndarray) -> np.ndarray:
 def _covariance(
     points: Points, design: np.ndarray, weight: np.ndarray, found: np.ndarray, variance: np.ndarray
 ) -> np.ndarray:
-    """Of (a, a + b): the larger of the sandwich and, what matters where blocks are few, the working model's."""
+    """Covariance of (a, a + b): the larger of the sandwich and the working model's.
+
+    The working model's matters where blocks are few.
+    """
     bread = np.linalg.pinv((design.T * weight) @ design)
     working = bread @ ((design.T * (weight**2 * variance)) @ design) @ bread
     scores = (_block_residuals(points, found) / points.samples * weight) @ design

@@ -1,28 +1,33 @@
-"""NormWeight: what one request of a class costs, in requests of the service's baseline class (SLATE App. E). Pure.
-The baseline is the first class by name, so that it stays the same one.
+"""NormWeight: the cost of one request of a class, in requests of the baseline class (SLATE App. E).
+
+The baseline is the first class of the service by name, so that it does not change. Pure.
 """
 
 import numpy as np
 from scipy.optimize import nnls
 
-TRUST = 0.5  # relative: what the ratio of exclusive times is taken to be off by as a ratio of CPU costs
-_LEAST_SHARE = 0.2  # of latency: no more than the rest of it was waiting
+TRUST = 0.5  # relative: assumed error of the ratio of exclusive times as a ratio of CPU costs
+_LEAST_SHARE = 0.2  # of latency, that is own time: waiting is at most the rest
 _BUSIEST = 0.8
 _SWEEPS = 12
-_LEAST = 0.02  # of what exclusive times say: no request is free
+_LEAST = 0.02  # of the weight from exclusive times: no request is free
 
 
 def from_cpu(prior: np.ndarray, rates: np.ndarray, cpu: np.ndarray, correlated_s: float) -> np.ndarray:
-    """Relative CPU per request of each class, in units of the first.
+    """Returns the relative CPU time per request of each class, in units of the first class.
 
-    prior: weights (classes,) from exclusive times; rates: served per second by one pod (seconds, classes); cpu: share
-    used (seconds,), both smoothed over `correlated_s` seconds. A regression whose coefficients are drawn to the
-    prior: where the classes' rates moved alike, data tell their sum, and the prior tells them apart.
+    `prior`: weights (classes,) from exclusive times; `rates`: requests per second served by one pod
+    (seconds, classes); `cpu`: share used (seconds,). Rates and CPU are both smoothed over
+    `correlated_s` seconds.
+
+    This is a regression whose coefficients are drawn to the prior. Where the rates of the classes
+    moved alike, the data determine only the sum of the costs, and the prior divides it.
     """
     work = rates @ prior
     if not len(cpu) or work.sum() <= 0 or cpu.sum() <= 0:
         return prior
-    columns = rates * prior * (cpu.sum() / work.sum())  # CPU share of each class, if the prior were right
+    # CPU share of each class if the prior were right.
+    columns = rates * prior * (cpu.sum() / work.sum())
     scale = np.sqrt(np.maximum(cpu, 0.02))
     noise = 0.05
     found = np.ones(len(prior))
@@ -35,12 +40,12 @@ def from_cpu(prior: np.ndarray, rates: np.ndarray, cpu: np.ndarray, correlated_s
 
 
 def _drawn(columns: np.ndarray, idle: np.ndarray, cpu: np.ndarray, noise: float) -> np.ndarray:
-    """Factors >= 0 on the prior's costs (classes,), with an idle share >= 0 of its own."""
+    """Factors >= 0 on the prior's costs, shape (classes,), fitted with an idle share >= 0."""
     classes = columns.shape[1]
     design = np.zeros((len(cpu) + classes, classes + 1))
     design[: len(cpu), :classes], design[: len(cpu), classes] = columns / noise, idle / noise
     design[len(cpu) :, :classes] = np.eye(classes) / TRUST
-    # Normal equations: seconds are many, classes few.
+    # Normal equations, because there are many seconds and few classes.
     normal = design.T @ design + 1e-12 * np.eye(classes + 1)
     right = design.T @ np.concatenate([cpu / noise, np.full(classes, 1 / TRUST)])
     root = np.linalg.cholesky(normal).T
@@ -48,16 +53,19 @@ def _drawn(columns: np.ndarray, idle: np.ndarray, cpu: np.ndarray, noise: float)
 
 
 def from_exclusive(rates: np.ndarray, exclusive: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Relative exclusive time without load; all (seconds, classes). Classes wait in one queue: latency is the class's
-    own time plus what all wait in that second, and the wait is followed down to no load along the curve of a queue
-    whose busiest seconds are _BUSIEST of saturation, which hardly matters at the quiet end. A class without samples
-    weighs 1."""
+    """Returns the relative exclusive time without load, shape (classes,).
+
+    All arguments have shape (seconds, classes). Classes wait in one queue, so a latency is the
+    class's own time plus the wait that all classes share in that second. The wait is extrapolated
+    to no load along the curve of a queue whose busiest seconds are at _BUSIEST of saturation. At
+    the quiet end that assumption hardly matters. A class without samples has weight 1.
+    """
     total, seen = rates.sum(axis=1), samples.sum(axis=1) > 0
     if not seen.any():
         return np.ones(rates.shape[1])
     load, y, n = total[seen], exclusive[seen], samples[seen]
     u = _BUSIEST * np.minimum(load / max(np.percentile(load, 95), 1e-9), 1.0)
-    trust = n * ((1 - u) ** 4)[:, None]  # a wait scatters by 1 / (1 - u) of itself
+    trust = n * ((1 - u) ** 4)[:, None]  # a wait scatters by 1 / (1 - u) times itself
     ahead, wait = _two_ways(y, trust)
     weight, queue = trust.sum(axis=1), u / (1 - u)
     mean_queue, mean_wait = np.average(queue, weights=weight), np.average(wait, weights=weight)
@@ -70,8 +78,11 @@ def from_exclusive(rates: np.ndarray, exclusive: np.ndarray, samples: np.ndarray
 
 
 def _two_ways(y: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """y (seconds, classes) = what a class takes longer than the first one (classes,) + what all take (seconds,), by
-    alternating weighted means."""
+    """Splits y (seconds, classes) into a term per class and a term per second.
+
+    Returns how much longer each class takes than the first one with samples, shape (classes,), and
+    what all classes take, shape (seconds,). Computed by alternating means weighted by `n`.
+    """
     ahead, everyone = np.zeros(y.shape[1]), n.sum(axis=1)
     wait = (n * y).sum(axis=1) / everyone
     for _ in range(_SWEEPS):

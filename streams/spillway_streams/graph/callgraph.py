@@ -1,6 +1,7 @@
 """The call graph: calls per request, their outcome and bytes, network time per cluster pair. Pure.
 
-Sums per event second, so neither arrival order nor batch limits change a result.
+Sums are per second of event time, so neither the order of arrival nor the limits of batches change
+a result.
 """
 
 from collections import defaultdict
@@ -35,13 +36,16 @@ _CALLS, _FAILED, _SENT, _GOT, _SAMPLES, _CALLERS = range(6)
 
 
 def request_parts(calls: Columns) -> Parts:
-    """Requests served per second and class, of a batch of calls; key: (class,)."""
+    """Returns the requests served per second and class, of a batch of calls; key: (class,)."""
     return fold(calls["started_at"] // 1_000_000, (calls["class"],), (calls["adjusted_count"],))
 
 
 def edge_parts(edges: Columns) -> Parts:
-    """Parts of a batch of edges (columns.EDGES); columns() are in the order of EDGE_PARTS. Calls whose caller is
-    not known, because its server span is missing, are edges of nothing and left out."""
+    """Returns the parts of a batch of edges (columns.EDGES).
+
+    columns() are in the order of EDGE_PARTS. Calls whose caller is unknown, because its server span
+    is missing, are left out.
+    """
     by = (
         "source_class",
         "source_service",
@@ -61,7 +65,7 @@ def edge_parts(edges: Columns) -> Parts:
 
 
 def _firsts(edges: Columns) -> np.ndarray:
-    """1.0 for the first row in which a trace's source class makes a call of a class, else 0.0; (rows,)."""
+    """Marks the first row in which a trace's source class calls a class: 1.0, else 0.0; (rows,)."""
     n = length(edges)
     traces: dict[str, int] = {}
     codes = np.array([traces.setdefault(t, len(traces)) for t in edges["trace_id"].tolist()], dtype=np.int64)
@@ -73,20 +77,23 @@ def _firsts(edges: Columns) -> np.ndarray:
 
 
 def network_parts(batch: Columns) -> Parts:
-    """Parts of a batch of columns.NETWORK; columns() are in the order of NETWORK_PARTS."""
+    """Returns the parts of columns.NETWORK; columns() are in the order of NETWORK_PARTS."""
     by = (batch["source_cluster"], batch["destination_cluster"], batch["bucket"])
     return fold(batch["at"], by, (batch["calls"], batch["time_us"]))
 
 
 def restored(columns: list[list], names: int) -> Parts:
-    """Parts from columns of edge_parts or network_parts: second, `names` columns of the key, sums."""
+    """Returns parts from stored columns of edge_parts or network_parts.
+
+    `columns`: the second, then `names` columns of the key, then the sums.
+    """
     at, *rest = columns
     by = [column_of([*column]) for column in rest[:names]]
     return fold(np.array(at, np.int64), by, [np.array(column, float) for column in rest[names:]])
 
 
 class CallGraph:
-    """Sums of the newest `memory` seconds that have data, of at most `max_keys` edges."""
+    """Sums of the newest `memory` seconds that have data, for at most `max_keys` edges."""
 
     def __init__(self, memory: int, max_keys: int, counters: Counters) -> None:
         self._counters = counters
@@ -95,7 +102,10 @@ class CallGraph:
         self.network = Recent("network", 2, memory, max_keys, counters)
 
     def call_ratios(self, first: int, end: int, window_end_ms: int) -> list[tuple]:
-        """Rows in the order of CALL_RATIOS over the event seconds first <= s < end, all clusters together."""
+        """Returns rows in the order of CALL_RATIOS, over all clusters together.
+
+        They cover the event seconds first <= s < end.
+        """
         requests = self.requests.total(first, end)
         edges: dict[tuple, np.ndarray] = defaultdict(lambda: np.zeros(6))
         for (source, caller, class_id, service, _, _), sums in self.edges.total(first, end).items():
@@ -114,7 +124,10 @@ class CallGraph:
         return rows
 
     def network_times(self, first: int, end: int, window_end_ms: int) -> list[tuple]:
-        """Rows in the order of NETWORK_TIMES, one per ordered pair of clusters seen; samples count calls."""
+        """Returns rows in the order of NETWORK_TIMES, one for each ordered pair of clusters.
+
+        `samples` counts calls.
+        """
         pairs: dict[tuple, dict[int, np.ndarray]] = defaultdict(dict)
         for (here, there, bucket), sums in self.network.total(first, end).items():
             pairs[here, there][bucket] = sums
@@ -126,7 +139,7 @@ class CallGraph:
 
 
 def network_board(rows: list[tuple], end: int) -> dict[str, NetworkEntry]:
-    """Entries of the Redis hash, from rows of network_times."""
+    """Returns the entries of the Redis hash, from rows of network_times."""
     return {
         f"{here}>{there}": NetworkEntry(at=float(end), mean_ms=mean, samples=samples)
         for _, here, there, mean, _, _, samples in rows

@@ -1,7 +1,7 @@
-"""Network times as a logarithmic histogram: bucket i covers (1.04^(i-1), 1.04^i] microseconds. Pure.
+"""Network times as a logarithmic histogram: bucket i covers (1.04^(i-1), 1.04^i] µs. Pure.
 
-A quantile is off by at most 2 % (the relative-error sketch of Masson, Rim and Lee, DDSketch, VLDB 2019, with
-gamma = 1.04); the mean comes from the sum and is exact.
+A quantile is off by at most 2 % (the relative-error sketch of Masson, Rim and Lee, DDSketch, VLDB
+2019, with gamma = 1.04). The mean is computed from the sum and is exact.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ GAMMA = 1.04
 
 
 def bucket_of(us: np.ndarray) -> np.ndarray:
-    """int64 (n,); times of at most a microsecond are in bucket 0."""
+    """Returns the bucket of each time, int64 (n,); 0 for times of at most a microsecond."""
     return np.ceil(np.log(np.maximum(us, 1.0)) / np.log(GAMMA) - 1e-9).astype(np.int64)
 
 
 def middle_us(bucket: np.ndarray | int) -> np.ndarray | float:
-    """The value whose relative distance to both ends of the bucket is the same, at most 2 %."""
+    """Returns the value with the same relative distance, at most 2 %, to both bucket ends."""
     return 2 * GAMMA**bucket / (1 + GAMMA)
 
 
 def of_edges(edges: Columns) -> Columns:
-    """columns.NETWORK of a batch of edges, one row for each that knows its network time."""
+    """Returns columns.NETWORK of a batch of edges, one row for each known network time."""
     known = take(edges, edges["network_us"] >= 0)
     return {
         "at": known["started_at"] // 1_000_000, "source_cluster": known["source_cluster"],
@@ -34,7 +34,10 @@ def of_edges(edges: Columns) -> Columns:
 
 
 def summary(buckets: Mapping[int, np.ndarray]) -> tuple[float, float, float, int]:
-    """mean, p50 and p99 in ms, and the number of calls, of (calls, sum of microseconds) by bucket."""
+    """Returns mean, p50 and p99 in ms, and the number of calls.
+
+    `buckets`: bucket -> (calls, sum of microseconds).
+    """
     order = np.array(sorted(buckets))
     sums = np.stack([buckets[i] for i in order.tolist()])
     calls = sums[:, 0]

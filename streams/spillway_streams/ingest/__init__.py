@@ -1,4 +1,4 @@
-"""From a partition's messages to rows: admission, the native engine, offsets, outputs of one flush.
+"""From a partition's messages to rows: admission, native engine, offsets, and output of a flush.
 
-What rows mean afterwards is computed in `load`, `graph` and `classes`.
+What the rows mean afterwards is computed in `load`, `graph` and `classes`.
 """

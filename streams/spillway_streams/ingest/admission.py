@@ -1,8 +1,9 @@
-"""Which cluster a message speaks for. Pure.
+"""Which cluster a message belongs to. Pure.
 
-Collectors write to a topic of their cluster, and the broker lets them write to no other. The job `admit` writes each
-message on to the topic of all clusters, with the cluster that it takes from the topic's name in a header. Readers take
-the cluster from that header; what payloads claim is overridden and counted.
+Collectors write to a topic of their cluster, and the broker lets them write to no other. The job
+`admit` copies each message to the topic of all clusters, and puts the cluster of the topic's name
+into a header. Readers take the cluster from that header. Other clusters that payloads claim are
+overridden and counted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,11 +15,14 @@ from spillway_streams.process.counters import Counters
 
 
 class UnadmittedError(StreamsError):
-    """A message that `admit` has not written."""
+    """A message that `admit` did not write."""
 
 
 def headers(cluster: str, offset: int) -> tuple[tuple[str, bytes], ...]:
-    """Of a message that was at this offset of its partition of the cluster's topic."""
+    """Returns the headers that `admit` adds to a message.
+
+    `offset`: the message's offset in its partition of the cluster's topic.
+    """
     return (
         (names.KAFKA_HEADER_CLUSTER, cluster.encode()),
         (names.KAFKA_HEADER_ADMITTED, b"%d" % offset),
@@ -26,7 +30,10 @@ def headers(cluster: str, offset: int) -> tuple[tuple[str, bytes], ...]:
 
 
 def origin(found: Iterable | Mapping | None) -> tuple[str, int] | None:
-    """Cluster and offset that a message's headers tell; None when `admit` has not written it."""
+    """Returns the cluster and the offset that a message's headers name.
+
+    Returns None when `admit` did not write the message.
+    """
     told = dict(found or {})
     try:
         cluster = bytes(told[names.KAFKA_HEADER_CLUSTER]).decode()
@@ -36,14 +43,18 @@ def origin(found: Iterable | Mapping | None) -> tuple[str, int] | None:
 
 
 class Gate:
-    """What readers of the topics of all clusters ask."""
+    """Decides for readers of the topics of all clusters which cluster a message belongs to."""
 
     def __init__(self, accept_unadmitted: bool, counters: Counters) -> None:
         self._accept, self._counters = accept_unadmitted, counters
 
     def cluster(self, found: Iterable | Mapping | None) -> str | None:
-        """The cluster of a message with these headers. None: what its payload names, because collectors of the
-        previous version still write here (`accept_unadmitted`). UnadmittedError: nobody may have written it."""
+        """Returns the cluster of a message with these headers.
+
+        Returns None for an unadmitted message that is accepted (`accept_unadmitted`), because
+        collectors of the previous version still write to this topic: the cluster is then the one
+        that the payload names. Raises UnadmittedError when unadmitted messages are not accepted.
+        """
         if told := origin(found):
             return told[0]
         if not self._accept:
@@ -54,6 +65,6 @@ class Gate:
         return None
 
     def overridden(self, cluster: str | None, claims: int) -> None:
-        """So many spans or readings of the cluster claimed to be of another."""
+        """Counts spans or readings of this cluster that claimed another one."""
         if cluster:
             self._counters.add(f"claims_overridden: {cluster}", claims)

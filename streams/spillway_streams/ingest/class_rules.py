@@ -1,4 +1,4 @@
-"""The class rules that are in force: read from ClickHouse often enough that none is missed."""
+"""Reads the class rules in force from ClickHouse, often enough that none is missed."""
 
 import time
 
@@ -6,9 +6,11 @@ from spillway_streams.clients.store import Store
 from spillway_streams.ingest.shard import Rules
 
 PERIOD_S = 2.0
-# A table read less than this before the time of a tick has all its rules: see DELAY_MS in classes/rules.py.
+# A copy of the table contains all rules of a tick if it was read at most this long before the
+# tick's time. See DELAY_MS in classes/rules.py.
 FRESH_MS = 8_000
-# What began before the oldest message is in force at most: of each key the newest then.
+# Of the rules that took effect before the oldest message, only the newest of each key can be in
+# force.
 _SQL = """
 SELECT toUnixTimestamp64Milli(effective_from), service, method, template, becomes, kind
 FROM class_rules FINAL
@@ -21,8 +23,11 @@ _ANY_AGE_S = 10 * 365 * 86_400
 
 
 class RulesReader:
-    """The rules of as long ago as there are messages, `oldest_s` (None: any time): a replay applies what was in force
-    then."""
+    """Reads the rules that were in force since the oldest message.
+
+    `oldest_s`: age of the oldest message in seconds; None for any age. A replay applies the rules
+    that were in force at the time of its messages.
+    """
 
     def __init__(self, store: Store, oldest_s: int | None) -> None:
         self._store = store
@@ -30,9 +35,11 @@ class RulesReader:
         self._read_ms = 0
 
     def is_fresh(self, clock_ms: int) -> bool:
+        """Whether the last read is recent enough for a tick at `clock_ms` (Unix ms)."""
         return self._read_ms >= clock_ms - FRESH_MS
 
     async def read(self) -> Rules:
+        """Returns the rules, in the order in which they took effect."""
         began = int(time.time() * 1000)
         columns = await self._store.select(_SQL, self._parameters)
         self._read_ms = began

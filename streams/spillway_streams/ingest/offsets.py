@@ -1,4 +1,4 @@
-"""Which messages of a partition are taken: every one, once, in order; and what is noted with a commit. Pure."""
+"""Takes every message of a partition once and in order, and writes the note of a commit. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -7,40 +7,55 @@ from typing import NamedTuple
 
 
 class Verdict(Enum):
+    """What to do with a message."""
+
     TAKE = "take"
-    DROP = "drop"  # read before, or to be read again
-    SEEK = "seek"  # something before it is missing: read again from `next_offset`
+    DROP = "drop"  # was read before, or will be read again
+    SEEK = "seek"  # a message before it is missing: read again from `next_offset`
 
 
 @dataclass
 class Offsets:
-    """`next_offset`: what is to be read next. A hole is believed when it is there again after a seek: retention and
-    transaction marks make such; a consumer that lost what it had fetched makes others."""
+    """Decides which messages are taken.
+
+    `next_offset`: the offset to be read next. A hole in the offsets is believed when it is still
+    there after a seek. Retention and transaction markers cause such holes. Other holes are caused
+    by a consumer that lost what it had fetched.
+    """
 
     next_offset: int
     _hole: int | None = None
 
     def judge(self, offset: int) -> Verdict:
+        """Returns what to do with the message at this offset."""
         if offset < self.next_offset:
             return Verdict.DROP
         if offset > self.next_offset and (self._hole is None or offset > self._hole):
             if self._hole is not None:
-                return Verdict.DROP  # fetched behind the hole, before the seek
+                return Verdict.DROP  # was fetched before the seek, and lies behind the hole
             self._hole = offset
             return Verdict.SEEK
-        # The next one, or the first after the seek: one up to where the hole was seen to end cannot be of before it.
+        # This is the next message, or the first one after the seek. A message up to where the hole
+        # was seen to end cannot have been fetched before the seek.
         self._hole = None
         self.next_offset = offset + 1
         return Verdict.TAKE
 
     def sought(self) -> None:
-        """Reading begins anew at next_offset: whatever comes first is judged afresh."""
+        """Notes that reading begins anew at next_offset.
+
+        Whatever message comes first is judged afresh.
+        """
         self._hole = None
 
 
 class Note(NamedTuple):
-    """Goes with a commit. `read`: dead letters of messages before this offset are delivered, though they are read
-    again; `horizon_ms`: how far behind what is stored the commit lies, None: not told."""
+    """Text that goes with a commit.
+
+    `read`: dead letters have been sent for every message before this offset, although these
+    messages are read again. `horizon_ms`: how far the commit lies behind what is stored; None when
+    unknown.
+    """
 
     read: int = 0
     horizon_ms: int | None = None
@@ -50,6 +65,6 @@ class Note(NamedTuple):
 
 
 def noted(text: str) -> Note:
-    """The inverse; an empty one for another's note."""
+    """Parses a note. Returns an empty Note for a text that is not one."""
     found = re.fullmatch(r"read=(\d+) horizon=(\d+)", text, re.ASCII)
     return Note(int(found[1]), int(found[2])) if found else Note()

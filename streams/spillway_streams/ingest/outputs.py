@@ -1,4 +1,4 @@
-"""What one flush brings to Kafka and ClickHouse: all of it, in order, before anything is committed."""
+"""Sends what one flush produced to Kafka and ClickHouse: all of it, in order, before any commit."""
 
 import asyncio
 from collections import defaultdict
@@ -13,7 +13,7 @@ from spillway_streams.clients.sending import DeadLetters, Message, Sender
 from spillway_streams.clients.store import Store
 from spillway_streams.process.counters import Counters
 
-# Of each batch its schema, the topic that it goes to, and whether it is a table of ClickHouse.
+# For each batch: its schema, the topic that it goes to, and whether it is also a ClickHouse table.
 _BATCHES = {
     "calls": (columns.CALLS, names.KAFKA_TOPIC_CALLS, True),
     "edges": (columns.EDGES, names.KAFKA_TOPIC_EDGES, True),
@@ -26,7 +26,7 @@ Headers = tuple[tuple[str, bytes], ...]
 
 
 def headers(source: int, sequence: int) -> Headers:
-    """Which batch this is: a repeat has the same."""
+    """Returns the headers that identify a batch. A repeated batch has the same ones."""
     return (
         (names.KAFKA_HEADER_SOURCE, b"%d" % source),
         (names.KAFKA_HEADER_SEQUENCE, b"%d" % sequence),
@@ -34,12 +34,13 @@ def headers(source: int, sequence: int) -> Headers:
 
 
 def to_messages(schema: Schema, topic: str, source: int, batch: Batch, rows: Columns) -> Iterator[Message]:
+    """Yields a message for each slice of a batch, with the headers that identify it."""
     for sequence, partition, payload in native_batch.messages(schema, batch, rows):
         yield Message(topic, payload, partition, headers(source, sequence))
 
 
 class Outputs:
-    """Collects what closed, then stores it."""
+    """Collects batches that closed, then stores them."""
 
     def __init__(self, sender: Sender, letters: DeadLetters, store: Store, counters: Counters) -> None:
         self._sender, self._letters, self._store, self._counters = sender, letters, store, counters
@@ -47,7 +48,10 @@ class Outputs:
         self._blocks: dict[str, list[Columns]] = defaultdict(list)
 
     def add(self, source: int, closed: Closed) -> None:
-        """What closed in one partition of otlp_spans; rows of one call are of later ticks than those before."""
+        """Adds what closed in one partition of otlp_spans.
+
+        Each call must carry later ticks of that partition than the previous one.
+        """
         for name, (schema, topic, is_table) in _BATCHES.items():
             batch = getattr(closed, name)
             if not batch.rows:
@@ -62,7 +66,7 @@ class Outputs:
         self._counters.add("traces", closed.traces)
 
     async def store(self) -> None:
-        """Returns when Kafka and ClickHouse have everything."""
+        """Returns once Kafka and ClickHouse have everything."""
         sends = [self._sender.in_order(messages, self._letters) for messages in self._messages.values()]
         await asyncio.gather(self._insert(), *sends)
 

@@ -1,4 +1,4 @@
-"""One partition of otlp_spans in this worker: its native engine, and where reading and committing are."""
+"""One partition of otlp_spans in this worker: its native engine, its offsets and its commits."""
 
 import asyncio
 import logging
@@ -17,21 +17,23 @@ from spillway_streams.process.config import TICK_MS, ExclusiveSettings
 
 log = logging.getLogger("spillway.shard")
 Rules = list[tuple[int, str, str, str, str, str]]
-MAX_ROWS = 100_000  # of one flush, or a tick of each partition: rows exist four times until they are stored
+# Rows per flush, or one tick of each partition if that is more. Until they are stored, rows exist
+# four times.
+MAX_ROWS = 100_000
 
 
 class NativeError(Exception):
-    """The native code failed in a way that it does not document: a panic, or an error of its own."""
+    """An undocumented failure of the native code: a panic, or an exception of its own."""
 
 
 def is_panic(error: BaseException) -> bool:
-    """A Rust panic is a BaseException, of a class that cannot be imported."""
+    """Whether this is a Rust panic: a BaseException of a class that cannot be imported."""
     return type(error).__name__ == "PanicException"
 
 
 @contextmanager
 def _native() -> Iterator[None]:
-    """What the engine raises without documenting it becomes a NativeError."""
+    """Turns exceptions that the engine does not document into NativeError."""
     try:
         yield
     except PayloadError:
@@ -44,7 +46,7 @@ def _native() -> Iterator[None]:
 
 @dataclass
 class Rejected:
-    """Spans that were set aside: a payload of their own, and why."""
+    """Spans that were set aside: the reason, and a payload of their own."""
 
     reason: str
     payload: bytes
@@ -53,21 +55,29 @@ class Rejected:
 
 @dataclass
 class Shard:
-    """State is a function of the partition's log: it stays right when the partition was another's for a while."""
+    """State of one partition of otlp_spans.
+
+    The state is a function of the partition's log. It stays valid if another worker had the
+    partition for a while.
+    """
 
     engine: Partition
     offsets: Offsets
-    lettered: int  # dead letters of messages before this offset are delivered
-    done: int = -1  # messages before this offset are done: what came of them is stored
+    lettered: int  # dead letters have been sent for every message before this offset
+    done: int = -1  # all output of messages before this offset is stored
     committed: int = -1
-    coverage: Coverage = field(default_factory=Coverage)  # of the arrivals
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # the engine works for one at a time
+    coverage: Coverage = field(default_factory=Coverage)  # what the arrivals sent so far cover
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # the engine serves one task at a time
 
     def take(
         self, payload: bytes, offset: int, timestamp_ms: int, cluster: str | None = None
     ) -> list[Rejected]:
-        """Spans of this cluster; None: of those that they name. PayloadError: no spans at all; NativeError: the engine
-        must be replaced."""
+        """Adds a message to the engine, and returns the spans that were set aside.
+
+        `cluster`: the cluster that the spans belong to; None for the cluster that each names.
+        Raises PayloadError when the payload holds no spans at all, and NativeError when the engine
+        must be replaced.
+        """
         now_ms = round(time.time() * 1000)
         self.coverage.took(offset, timestamp_ms / 1000, now_ms - timestamp_ms < HOT_MS)
         with _native():
@@ -75,19 +85,25 @@ class Shard:
             return [Rejected(*one) for one in found]
 
     def idle(self, progress: Progress | None, clock_skew_ms: int) -> None:
-        """Moves the clock on while there is nothing to read, never past a message that could still come."""
+        """Advances the clock while there is nothing to read.
+
+        The clock never passes a message that could still come.
+        """
         if progress and self.offsets.next_offset >= progress.end:
             self.engine.advance(progress.at_ms - clock_skew_ms)
             self.coverage.idle(self.offsets.next_offset, (progress.at_ms - clock_skew_ms) / 1000)
 
     def close(self, max_rows: int) -> Closed | None:
-        """What is due, oldest first: about so many rows, whole ticks. NativeError: the engine must be replaced."""
+        """Returns what is due, oldest first: whole ticks, with about `max_rows` rows.
+
+        Raises NativeError when the engine must be replaced.
+        """
         with _native():
             return self.engine.close(max_rows)
 
 
 class Shards:
-    """Makes shards from the settings."""
+    """Creates shards from the settings."""
 
     def __init__(self, settings: ExclusiveSettings, partitions: int) -> None:
         self._options: dict[str, Any] = {
@@ -107,13 +123,19 @@ class Shards:
         self.rules: Rules = []
 
     def open(self, start: Start) -> Shard:
-        """A shard that warms up, or, at the log's start, tells everything."""
+        """Returns a new shard, which warms up first.
+
+        A shard that begins at the start of the log needs no warm-up and reports everything.
+        """
         note = noted(start.note)
         engine = self._engine(start.offset, start.is_log_start, note.horizon_ms)
         return Shard(engine, Offsets(start.offset), note.read)
 
     def replace(self, shard: Shard) -> None:
-        """After an internal error: forgets open traces rather than stopping the partition. Ticks go on rising."""
+        """Replaces the engine after an internal error, so that the partition does not stop.
+
+        Open traces are forgotten. Ticks go on rising.
+        """
         shard.engine = self._engine(shard.offsets.next_offset, True)
 
     def _engine(self, offset: int, log_start: bool, follows_ms: int | None = None) -> Partition:

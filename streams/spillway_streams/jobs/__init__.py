@@ -1,1 +1,1 @@
-"""The Faust wiring of each job: messages in, pure functions, rows out."""
+"""The Faust wiring of each job: it reads messages, calls pure functions and writes rows."""

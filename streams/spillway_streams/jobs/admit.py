@@ -1,9 +1,11 @@
-"""admit: the topics of the clusters -> the topics of all clusters, each message with the cluster whose topic it was in.
+"""admit: copies messages from the clusters' topics to the topics of all clusters.
 
-Values go through as they are, to the same partition, in order. Every partition of every cluster's topic has a lane of
-its own with a bounded queue, and one message at a time on its way: what is slow, blocked or in flood holds up itself.
-An offset is committed once its message is acknowledged. The commit notes where the log of all clusters was, so that a
-successor finds there what was admitted after the commit, and does not admit it twice.
+Each copy has a header that names the cluster whose topic the message was in. Values are unchanged
+and go to the same partition, in order. Every partition of every cluster's topic has a lane of its
+own, with a bounded queue and one message being sent at a time. A lane that is slow, blocked or
+flooded therefore holds up only itself. An offset is committed once its message is acknowledged. The
+commit notes where the log of all clusters was. A successor looks there for what was admitted after
+the commit, and does not admit it twice.
 """
 
 import asyncio
@@ -27,10 +29,11 @@ from spillway_streams.topics import topics
 
 log = logging.getLogger("spillway.admit")
 _COMMIT_S, _TOPICS_S, _LAG_S = 0.5, 5.0, 1.0
-_BEHIND_S = 10.0  # a cluster that is so far behind is named in the log
-# Of one lane, beside the message on its way; a fetch of at most 1 MiB (compressed) comes on top.
+_BEHIND_S = 10.0  # a cluster that is this far behind is named in the log
+# Limits of one lane's queue: messages, and bytes. A fetch of at most 1 MiB (compressed) comes on
+# top.
 _MAX_WAITING, _MAX_BYTES = 64, 4 << 20
-# Partitions that topics are given while we run are known after this.
+# Partitions that are added to a topic while the job runs are known after this time.
 _METADATA_MS = 10_000
 _OPTIONS = {
     "producer_compression_type": "zstd",
@@ -40,6 +43,8 @@ _OPTIONS = {
 
 
 class Waiting(NamedTuple):
+    """A message that waits in a lane. `timestamp`: its Kafka timestamp in Unix seconds."""
+
     offset: int
     timestamp: float
     value: bytes
@@ -47,8 +52,11 @@ class Waiting(NamedTuple):
 
 @dataclass
 class Lane:
-    """One partition of a cluster's topic. `done`: messages before this offset are in the topic of all clusters, whose
-    end was `mark` then."""
+    """One partition of a cluster's topic.
+
+    Every message before offset `done` is in the topic of all clusters. `mark` was the end of that
+    topic's partition then.
+    """
 
     tp: TP
     source: cluster_topics.Source
@@ -71,18 +79,20 @@ class Lane:
         return TP(self.source.merged, self.tp.partition)
 
     def put(self, one: Waiting) -> None:
+        """Appends a message to the queue."""
         self.waiting.append(one)
         self.size += len(one.value)
         self.news.set()
 
     async def next(self) -> Waiting:
-        """The oldest message that waits; it stays in the queue until `pop`."""
+        """Waits for the oldest message and returns it. It stays in the queue until `pop`."""
         while not self.waiting:
             self.news.clear()
             await self.news.wait()
         return self.waiting[0]
 
     def pop(self) -> None:
+        """Removes the oldest message, which is done."""
         one = self.waiting.popleft()
         self.size -= len(one.value)
         self.done = max(self.done, one.offset + 1)
@@ -93,7 +103,7 @@ class Lane:
 
 
 class Admit:
-    """The job's state: a lane per assigned partition."""
+    """The job's state: one lane per assigned partition."""
 
     def __init__(self, app: faust.App, context: runner.Context) -> None:
         self._app, self._context = app, context
@@ -112,8 +122,11 @@ class Admit:
         return self._app.consumer  # type: ignore[no-any-return]
 
     def open(self, tp: TP, start: Start) -> int:
-        """Where to read a partition from that was assigned: a lane that we still have goes on, unless another worker
-        has committed meanwhile."""
+        """Returns the offset to read an assigned partition from.
+
+        A lane that still exists goes on, unless another worker has committed meanwhile or its
+        offset is outside the log.
+        """
         lane = self._lanes.get(tp)
         if (
             lane is None
@@ -132,12 +145,12 @@ class Admit:
         return lane.offsets.next_offset
 
     def keep(self, assigned: set[TP]) -> None:
-        """Lets the partitions go that another worker has now."""
+        """Closes the lanes of partitions that another worker has now."""
         for tp in self._lanes.keys() - assigned:
             self._lanes.pop(tp).close()
 
     def _do(self, work: Coroutine) -> asyncio.Task:
-        """The loop itself holds tasks by weak references only."""
+        """Starts a task and keeps a reference, because the event loop keeps only weak ones."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -147,11 +160,14 @@ class Admit:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("admission stopped", exc_info=error)
-            self._do(self._app.crash(error))  # whoever starts afresh goes on behind the last commit
+            self._do(self._app.crash(error))  # after a restart the job goes on from the last commit
 
     async def _start_opened(self) -> None:
-        """Starts the lanes of an assignment; those to one partition together, as they read the same log."""
-        await asyncio.sleep(0)  # all of them are opened by then
+        """Starts the lanes of an assignment.
+
+        Lanes that write to the same partition start together, because they read the same log.
+        """
+        await asyncio.sleep(0)  # all partitions of the assignment are opened by then
         lanes, self._opened = self._opened, []
         by_merged: dict[TP, list[Lane]] = defaultdict(list)
         for lane in lanes:
@@ -160,7 +176,7 @@ class Admit:
             self._do(self._start(merged, some))
 
     async def _start(self, merged: TP, lanes: list[Lane]) -> None:
-        """Finds out what a predecessor has admitted after its last commits, then lets the lanes go."""
+        """Finds out what a predecessor admitted after its last commits, then starts the lanes."""
         end, last = await admitted.find(self._context, merged, [lane.note for lane in lanes])
         for lane in lanes:
             if self._lanes.get(lane.tp) is lane:
@@ -169,11 +185,14 @@ class Admit:
                 lane.task = self._do(self._carry(lane))
 
     async def take(self, event: faust.EventT) -> None:
-        """One message into its lane. Never waits for a lane: whatever else was fetched is behind it."""
+        """Puts one message into its lane.
+
+        Never waits for a lane, because all other messages that were fetched are behind this one.
+        """
         message = event.message
         lane = self._lanes.get(message.tp)
         if lane is None:
-            return  # another worker's by now
+            return  # another worker has the partition by now
         verdict = lane.offsets.judge(message.offset)
         if verdict is Verdict.SEEK:
             await self._seek(lane)
@@ -187,12 +206,17 @@ class Admit:
         self._counters.add("messages_missed_and_sought")
         try:
             await self._consumer.seek_wait({lane.tp: lane.offsets.next_offset})
-        except Exception as error:  # as during a rebalance; else the next message asks for it again
+        # A seek fails during a rebalance, for example. Otherwise the next message asks for it
+        # again.
+        except Exception as error:
             log.warning("%s: cannot seek %d: %r", lane.tp, lane.offsets.next_offset, error)
             lane.offsets.sought()
 
     async def _carry(self, lane: Lane) -> None:
-        """Writes the lane's messages on, one after the other, once a commit has noted where to look for them."""
+        """Sends the lane's messages, one after the other.
+
+        Begins once a commit has noted where a successor must look for them.
+        """
         while admitted.marked(lane.note) is None:
             await asyncio.sleep(_COMMIT_S / 4)
         while True:
@@ -220,7 +244,10 @@ class Admit:
         self._counters.add(f"admitted_bytes: {lane.source.cluster}", len(one.value))
 
     async def commit(self) -> None:
-        """What is acknowledged; and, of lanes without messages, how far the log of all clusters has come meanwhile."""
+        """Commits what is acknowledged.
+
+        For lanes without messages, also commits how far the log of all clusters has come meanwhile.
+        """
         newest: dict[TP, int] = {}
         for lane in self._lanes.values():
             newest[lane.merged] = max(newest.get(lane.merged, 0), lane.mark or 0)
@@ -239,7 +266,7 @@ class Admit:
                     self._lanes[tp].committed, self._lanes[tp].note = offset, note
 
     async def watch_lag(self) -> None:
-        """Names the clusters that are behind, once, and when they are not any more."""
+        """Logs once which clusters are behind, and once when they no longer are."""
         lags = dict.fromkeys(self._context.settings.cluster_names, 0.0)
         for tp, seconds in self._context.lag.seconds(time.time()):
             cluster = self._sources[tp.topic].cluster
@@ -254,7 +281,10 @@ class Admit:
                 self._behind.remove(cluster)
 
     async def usable(self) -> list[str]:
-        """Topics of the clusters that can be read; those that cannot are named in the log, and counted."""
+        """Returns the topics of the clusters that can be read.
+
+        Topics that cannot be read are named in the log and counted.
+        """
         wanted = {*self._sources, *(source.merged for source in self._sources.values())}
         found = await topics.partitions(self._context.settings, wanted)
         unusable = {}
@@ -273,10 +303,13 @@ class Admit:
         return sorted(self._sources.keys() - unusable.keys())
 
     async def follow_topics(self) -> None:
-        """Reads topics that have appeared too. What is no longer usable stays subscribed: it may come back."""
+        """Subscribes also to topics that have appeared.
+
+        A topic that is no longer usable stays subscribed, because it may come back.
+        """
         try:
             usable = await self.usable()
-        except Exception as error:  # the consumer's own state says that the brokers are away
+        except Exception as error:  # the consumer's own status reports that the brokers are away
             log.warning("topics cannot be listed: %s: %s", type(error).__name__, error)
             return
         channels = list(self._app.topics._topics)
@@ -286,12 +319,12 @@ class Admit:
         log.info("admitted from now on: %s", ", ".join(sorted(set(usable) - known)))
         for channel in channels:
             channel.topics = sorted(known | set(usable))
-        # As Faust's conductor does it, without the 45 s that it waits for more.
+        # This is what Faust's conductor does, without the 45 s that it waits for more topics.
         await self._consumer.subscribe(await self._app.topics._update_indices())
 
 
 async def build(context: runner.Context) -> faust.App:
-    """Returns once there is a topic to read."""
+    """Creates the app. Returns once there is a topic to read."""
     app = runner.app("admit", context.settings, **_OPTIONS)
     job = Admit(app, context)
     while not (usable := await job.usable()):

@@ -1,4 +1,7 @@
-"""What is in a topic of all clusters already: read back from where a commit has noted that its log was."""
+"""Finds out what a topic of all clusters already contains.
+
+It reads the topic from where a commit has noted that its log was.
+"""
 
 import re
 from collections.abc import Iterable
@@ -15,20 +18,27 @@ _TIMEOUT_MS, _READ_MS = 5000, 1000
 
 
 def note(mark: int) -> str:
-    """Goes with a commit: whatever is admitted after it is at this offset of the log of all clusters, or later."""
+    """Returns the note of a commit.
+
+    Everything that is admitted after the commit is at offset `mark` of the log of all clusters, or
+    later.
+    """
     return f"mark={mark}"
 
 
 def marked(text: str) -> int | None:
-    """The inverse; None for another's note."""
+    """Returns the mark in a note; None for a text that is not such a note."""
     found = re.fullmatch(r"mark=(\d{1,19})", text, re.ASCII)
     return int(found[1]) if found else None
 
 
 async def find(context: runner.Context, merged: TP, notes: Iterable[str]) -> tuple[int, dict[str, int]]:
-    """The end of a partition of a topic of all clusters; and by cluster the newest offset of its own topic that is in
-    there, from the smallest mark of these notes on. A note without a mark is of a partition that nobody has admitted
-    anything of."""
+    """Returns the end of a partition of a topic of all clusters, and what has been admitted to it.
+
+    The second value is, by cluster, the newest offset of the cluster's own topic that is found
+    there. The search starts at the smallest mark of these notes. A note without a mark belongs to a
+    partition of which nothing has been admitted.
+    """
     marks = [mark for text in notes if (mark := marked(text)) is not None]
     first = min(marks, default=None)
     return await backoff.until_done(

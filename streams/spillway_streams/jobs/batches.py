@@ -1,4 +1,4 @@
-"""Taking messages from topics: what they carry, and acknowledging them once their rows are stored."""
+"""Takes messages from topics, decodes them, and acknowledges them once their rows are stored."""
 
 import asyncio
 import logging
@@ -22,14 +22,15 @@ from spillway_streams.process.lag import Lag
 
 log = logging.getLogger("spillway.batches")
 _IDENTITY = ("partition", "source", "sequence")
-MAX_UNSTORED = 2_000  # messages; then consumption pauses
+MAX_UNSTORED = 2_000  # messages; at this number consumption pauses
 MAX_UNSTORED_ROWS = 200_000
-MAX_TRAILING = 50_000  # messages without their payload, per partition; then the oldest are let go early
+# Messages without payload, per partition; beyond this the oldest are acknowledged early.
+MAX_TRAILING = 50_000
 
 
 @dataclass
 class Taken:
-    """A message that is folded into memory, and what has to be stored before it may be acknowledged."""
+    """A message that is already in memory, and what must be stored before it is acknowledged."""
 
     message: Message
     batch: Batch | None = None
@@ -37,8 +38,11 @@ class Taken:
 
 
 class Unstored:
-    """Messages whose rows are not stored yet, in order of arrival, so that a committed offset covers all before
-    it. Payloads are let go of at once."""
+    """Messages whose rows are not stored yet.
+
+    They are in order of arrival, so that a committed offset covers all messages before it. Payloads
+    are released at once.
+    """
 
     def __init__(self, app: faust.App) -> None:
         self._app = app
@@ -48,24 +52,29 @@ class Unstored:
         self._room.set()
 
     async def room(self) -> None:
+        """Waits until there is room for another message."""
         await self._room.wait()
 
     def add(self, event: faust.EventT, batch: Batch | None = None, rows: Any = None) -> None:
+        """Adds a message with its batch and the rows to store."""
         self._taken.append(Taken(_light(event), batch, rows))
         self._rows += len(rows or ())
         if len(self._taken) >= MAX_UNSTORED or self._rows >= MAX_UNSTORED_ROWS:
             self._room.clear()
 
     def take(self) -> list[Taken]:
+        """Removes and returns all messages, so that their rows can be stored."""
         taken, self._taken, self._rows = self._taken, [], 0
         return taken
 
     def stored(self, taken: Iterable[Taken]) -> None:
+        """Acknowledges these messages, whose rows are stored."""
         for one in taken:
             acknowledge(self._app, one.message)
         self._room.set()
 
     def forget(self, revoked: Collection[TP]) -> None:
+        """Drops the messages of revoked partitions."""
         self._taken = [one for one in self._taken if one.message.tp not in revoked]
         self._rows = sum(len(one.rows or ()) for one in self._taken)
         self._room.set()
@@ -73,8 +82,11 @@ class Unstored:
 
 @dataclass
 class Trailing:
-    """Messages that memory alone is made of: acknowledged when they are `keep_s` of log time behind the newest of
-    their partition, so that a worker that starts reads again what is still needed."""
+    """Messages from which only memory is made; nothing is stored of them.
+
+    A message is acknowledged when it is `keep_s` seconds of log time behind the newest one of its
+    partition. A worker that starts therefore reads again what is still needed.
+    """
 
     keep_s: float
     _held: dict[TP, deque[Taken]] = field(default_factory=lambda: defaultdict(deque))
@@ -83,7 +95,7 @@ class Trailing:
         self._held[event.message.tp].append(Taken(_light(event), batch))
 
     def take(self) -> list[Taken]:
-        """Removes and returns what is due, oldest first in each partition."""
+        """Removes and returns the messages that are due, oldest first in each partition."""
         due = []
         for held in self._held.values():
             until = held[-1].message.timestamp - self.keep_s if held else 0.0
@@ -97,7 +109,10 @@ class Trailing:
 
 
 def parts_columns(taken: Iterable[Taken], names_: Collection[str]) -> list[dict[str, Any]]:
-    """Columns by name of the parts among the rows, each with the batch that it is of."""
+    """Returns the parts among the rows, as columns by name.
+
+    Each row has the identity of its batch.
+    """
     return [
         dict(zip([*names_, *_IDENTITY], [*one.rows.columns(), *_identity(one)], strict=True))
         for one in taken
@@ -112,15 +127,18 @@ def _identity(one: Taken) -> list[np.ndarray]:
 def consume(
     app: faust.App, lag: Lag, name: str, take: Callable[[faust.EventT], Awaitable[None]], acks: bool = True
 ) -> None:
-    """Gives every message of a topic to `take`, which sees to its acknowledgement, and tells `lag`; acks: see
-    runner.topic."""
+    """Passes every message of a topic to `take`, and notes it in `lag`.
+
+    `take` is responsible for the acknowledgement. `acks`: see runner.topic.
+    """
 
     async def agent(stream: faust.StreamT) -> None:
         async for event in stream.noack().events():
             try:
                 await take(event)
             except Exception as error:
-                # Faust would go on with the next message, and a position behind this one would drop its repeat.
+                # Faust would go on with the next message. Once a later position is stored, the
+                # repeat of this message would be dropped.
                 log.exception("%s %d: %d", name, event.message.partition, event.message.offset)
                 await app.crash(error)
                 raise
@@ -135,14 +153,20 @@ def _light(event: faust.EventT) -> Message:
 
 
 def acknowledge(app: faust.App, message: Message) -> None:
-    """Not when partitions were given anew meanwhile: then the message comes again, to whoever has it now, and an
-    acknowledgement would move the new owner's committed offset past what it has not seen."""
+    """Acknowledges a message, unless partitions were assigned anew meanwhile.
+
+    In that case the message comes again, to the worker that has the partition now. An
+    acknowledgement would move the new owner's committed offset past messages that it has not seen.
+    """
     if message.generation_id == app.consumer_generation_id:
         message.ack(app.consumer)
 
 
 class Reader:
-    """Decodes messages; what cannot be read goes to the dead letters (`letters`) and is counted by reason."""
+    """Decodes messages.
+
+    Messages that cannot be read go to the dead letters (`letters`) and are counted by reason.
+    """
 
     def __init__(self, app: faust.App, context: runner.Context) -> None:
         self.letters = runner.dead_letters(app, context)
@@ -150,7 +174,10 @@ class Reader:
     async def batch(
         self, event: faust.EventT, schema: Schema, only: Collection[str]
     ) -> tuple[Batch | None, Columns | None]:
-        """Which batch a message is, and its rows; None twice when it went to the dead letters."""
+        """Returns the identity of a message's batch, and its rows.
+
+        Both are None when the message was dead-lettered.
+        """
         message = event.message
         try:
             batch = positions.identify(message.topic, message.partition, message.headers, message.timestamp)
@@ -163,6 +190,7 @@ class Reader:
     async def rows(
         self, event: faust.EventT, schema: Schema, only: Collection[str] | None = None
     ) -> Columns | None:
+        """Returns the rows of a message; None when it was dead-lettered."""
         try:
             return columns.from_ipc(schema, event.value or b"", only)
         except Exception as error:  # a poison message must not stop its partition
@@ -170,6 +198,7 @@ class Reader:
             return None
 
     async def refuse(self, event: faust.EventT, reason: str, error: Exception) -> None:
+        """Sends a message to the dead letters."""
         message = event.message
         origin = Origin(message.topic, message.partition, message.offset)
         await self.letters.bury(origin, reason, f"{type(error).__name__}: {error}", event.value or b"")

@@ -1,7 +1,7 @@
-"""classify: calls and edges -> class rules and findings.
+"""classify: turns calls and edges into class rules and findings.
 
-Memory is samples of the last half hour or so: after a restart or a rebalance it fills again. A service's calls
-come in one partition, so one worker decides for it.
+Its memory is samples of about the last half hour, which fills again after a restart or a rebalance.
+The calls of a service come in one partition, so one worker decides for the service.
 """
 
 import asyncio
@@ -47,15 +47,17 @@ class Classify:
         self._decider = Decider(options)
         self._novelty = findings.novelty()
         self._partitions: dict[str, int] = {}  # service -> the partition that its calls came in
-        self._ours: set[int] = set()  # partition numbers
+        self._ours: set[int] = set()  # partition numbers of this worker
         self._positions = positions.Positions()
         self._reader = Reader(app, context)
-        self._lock = asyncio.Lock()  # a decision reads the memory from a thread
+        self._lock = asyncio.Lock()  # needed because a decision reads the memory from a thread
 
     async def take_calls(self, event: faust.EventT) -> None:
+        """Adds a message of calls to the memory."""
         await self._take(event, "calls", columns.CALLS, _CALLS, self._memory.add_calls, "service")
 
     async def take_edges(self, event: faust.EventT) -> None:
+        """Adds a message of edges to the memory."""
         await self._take(event, "edges", columns.EDGES, _EDGES, self._memory.add_edges, "source_service")
 
     async def _take(
@@ -67,13 +69,17 @@ class Classify:
         add: Callable[[columns.Columns], None],
         service: str,
     ) -> None:
-        """Requests are counted once; for samples, which are chosen by span, a repeat is nothing anyway. service: the
-        column that says whose rows they are."""
+        """Adds a batch to the memory with `add`.
+
+        Repeated batches are dropped, so that requests are counted once. For samples a repeat would
+        make no difference, because they are chosen by span. `service`: the column that names the
+        service of each row.
+        """
         identity, batch = await self._reader.batch(event, schema, only)
         if batch is not None:
             async with self._lock:
                 if event.message.generation_id != self._app.consumer_generation_id:
-                    return  # it comes again, and is no repeat then
+                    return  # the message comes again, and must not be taken for a repeat then
                 if not self._positions.take(identity):
                     self._counters.add("repeated_batches")
                 elif error := self._failure(add, batch):
@@ -84,7 +90,11 @@ class Classify:
         acknowledge(self._app, event.message)
 
     def _failure(self, add: Callable[[columns.Columns], None], batch: columns.Columns) -> Exception | None:
-        """What rows that decode may still do; samples of half a batch are samples."""
+        """Adds the batch to the memory, and returns the exception that this raised, if any.
+
+        Rows that decode may still fail here. Half a batch in memory does no harm, because samples
+        of half a batch are samples too.
+        """
         self._memory.turn(time.time())
         try:
             add(batch)
@@ -99,7 +109,10 @@ class Classify:
         )
 
     async def decide(self) -> None:
-        """Rules and findings for each service, one after the other; what was written is in force for the next."""
+        """Decides rules and findings for each service, one after the other.
+
+        Rules that are written count as in force at the next decision.
+        """
         rows = await self._context.store.select(tables.RULES_SQL)
         history = rules.by_service(tables.read_rules(zip(*rows, strict=True)))
         async with self._lock:
@@ -149,11 +162,18 @@ class Classify:
         self._counters.add("findings", len(found))
 
     def keep(self, assigned: set[TP]) -> None:
-        """Services of other partitions are another worker's now; the memory of the others stays."""
+        """Notes the assigned partitions.
+
+        Services of other partitions belong to another worker now; the memory of the remaining
+        services stays.
+        """
         self._ours = {tp.partition for tp in assigned}
 
     def _forget_others(self) -> None:
-        """Under the lock: a decision in its thread goes through all of this."""
+        """Forgets services that belong to other workers.
+
+        Call it under the lock, because a decision in its thread iterates over all of this.
+        """
         known = self._memory.services
         gone = {
             service
@@ -172,6 +192,7 @@ def _now_ms() -> int:
 
 
 def build(context: runner.Context) -> faust.App:
+    """Creates the app of the job."""
     app = runner.app("classify", context.settings)
     job = Classify(app, context)
     consume(app, context.lag, names.KAFKA_TOPIC_CALLS, job.take_calls)

@@ -1,7 +1,8 @@
-"""curves: calls and CPU use -> load per second, buckets, curves, capacities, the load board.
+"""curves: turns calls and CPU use into load, buckets, curves, capacities and the load board.
 
-Memory is rebuilt from what is stored when a partition is assigned. A message of calls is acknowledged once its
-parts and then its position are in ClickHouse; what comes again with a sequence that was taken is dropped.
+Load is kept per second. Memory is rebuilt from what is stored when a partition is assigned. A
+message of calls is acknowledged once its parts, and then its position, are in ClickHouse. A batch
+whose sequence was already taken is dropped.
 """
 
 import asyncio
@@ -35,8 +36,10 @@ from spillway_streams.model import modelling, service
 from spillway_streams.model.modelling import Fitted, Modeller, Options
 
 JOB = "curves"
-_REFIT_S = 30.0  # without news of a service: what is recent grows old
-_UNTOLD_S = 120  # the newest seconds, whose buckets may not be stored although their parts are
+_REFIT_S = 30.0  # a service without new data is fitted again after this, because recent data ages
+# After a restore, this many of the newest seconds count as changed, because their buckets may not
+# be stored although their parts are.
+_UNTOLD_S = 120
 log = logging.getLogger("spillway.curves")
 
 _ROWS = (attrgetter("curves"), attrgetter("capacities"), attrgetter("buckets"))
@@ -44,8 +47,13 @@ _ROWS = (attrgetter("curves"), attrgetter("capacities"), attrgetter("buckets"))
 
 @dataclass(frozen=True)
 class LastFit:
-    """Of a service: when (monotonic), the newest second that it had and since when it is that one, the seconds that
-    made no buckets, and how many clusters' capacities rest on evidence that disagrees."""
+    """The last fit of a service.
+
+    `at`: when it was made (monotonic seconds). `newest`: the newest second that the service had,
+    and `since` the time from which on it was the newest (monotonic seconds). `untold`: seconds for
+    which no buckets were made. `disagreeing`: number of clusters in which the evidence of the
+    capacity disagrees.
+    """
 
     at: float
     newest: int
@@ -56,7 +64,7 @@ class LastFit:
 
 @dataclass
 class Share:
-    """Memory of one partition number: its services, their calls, CPU use and models."""
+    """Memory of one partition number: its services with their calls, CPU use and models."""
 
     load: load.LoadTable
     cpu: cpu.CpuTable
@@ -70,8 +78,11 @@ class Share:
     fits: dict[str, LastFit] = field(default_factory=dict)
 
     def fold(self, batch: Batch, rows: columns.Columns, wall: float) -> Parts | None:
-        """Takes a batch of calls into memory and returns what is to be stored of it; None: a repeat. Raises
-        AbsurdRows for rows that cannot be true, and takes nothing."""
+        """Takes a batch of calls into memory, and returns the parts to store.
+
+        Returns None for a repeated batch. Raises AbsurdRows for rows that cannot be true; nothing
+        is taken then.
+        """
         parts = checked(load.parts_of(rows))
         if not self.positions.take(batch):
             return None
@@ -81,7 +92,11 @@ class Share:
         return parts
 
     def restore(self, stored: Iterable[tuple], parts: list[tuple], points: list[tuple]) -> None:
-        """stored: positions of this partition; columns of the parts up to them, and of CPU use."""
+        """Fills the memory from stored rows.
+
+        `stored`: positions of this partition. `parts`: columns of the parts up to them. `points`:
+        columns of CPU use.
+        """
         self.positions = Positions(stored)
         if parts:
             self.load.add_parts(load.restored(parts))
@@ -89,7 +104,10 @@ class Share:
         self.cpu.add(cpu.Point(*point) for point in zip(*points, strict=True))
 
     def own_times(self, window: int, lateness: float, wall: float) -> None:
-        """Brings mean exclusive times up to date; classes without calls in the window keep their last one."""
+        """Updates the mean exclusive times.
+
+        Classes without calls in the window keep their last value.
+        """
         now = self.watermark.now(wall)
         if now is not None:
             end = now - int(lateness)
@@ -99,7 +117,7 @@ class Share:
 
 
 class Curves:
-    """The job's state: a share per partition number, and what is not stored yet."""
+    """The job's state: one share per partition number, and the rows that are not stored yet."""
 
     def __init__(self, app: faust.App, context: runner.Context) -> None:
         settings = context.settings
@@ -125,7 +143,10 @@ class Curves:
         )
 
     async def _restore(self, shares: Mapping[int, Share]) -> None:
-        """Parts up to the very positions that are gone on from: the rest comes again."""
+        """Restores memory from the parts up to exactly the stored positions.
+
+        All later batches come again.
+        """
         store, seconds, calls = self._context.store, self._settings.memory_seconds, names.KAFKA_TOPIC_CALLS
         stored = await restore.positions(store, JOB, shares)
         for number, share in shares.items():
@@ -138,6 +159,7 @@ class Curves:
             self._context.counters.add("restored_seconds", len(parts[0]) if parts else 0)
 
     async def take_calls(self, event: faust.EventT) -> None:
+        """Takes a message of calls into memory, and queues its parts for storing."""
         message = event.message
         share = await self.shares.of(message)
         if share is None:
@@ -159,6 +181,7 @@ class Curves:
         self._unstored.add(event, batch, parts)
 
     async def take_metrics(self, event: faust.EventT) -> None:
+        """Takes CPU readings and counters of Envoys from a message of metrics."""
         share = await self.shares.of(event.message)
         if share is None:
             return
@@ -178,10 +201,14 @@ class Curves:
             self._unstored.add(event, rows=points)
 
     async def take_arrivals(self, event: faust.EventT) -> None:
+        """Takes a message of arrivals, for the load board."""
         await self._live.take(event)
 
     async def store(self) -> None:
-        """Rows, then positions, then acknowledges: whatever is stored twice replaces itself."""
+        """Stores rows, then positions, then acknowledges the messages.
+
+        Rows that are stored twice replace themselves.
+        """
         taken = self._unstored.take()
         await self._context.store.insert_columns(
             "load_parts", parts_columns(taken, load.LOAD_PARTS), self._reader.letters.refused
@@ -200,7 +227,7 @@ class Curves:
         self._context.counters.gauge("load_keys", sum(len(share.load.series) for share in shares))
 
     async def board(self) -> None:
-        """Of all classes that this worker owns."""
+        """Writes the load board of all classes that this worker owns."""
 
         def entries(share: Share, times: boards.Times) -> boards.Board:
             return boards.load_board(share.hot, share.own_ms, share.cpu, times)
@@ -208,12 +235,12 @@ class Curves:
         await self._live.board(names.REDIS_KEY_LOAD, entries)
 
     async def fit(self) -> None:
-        """New versions of curves and capacities, and the buckets of what changed."""
+        """Stores new versions of curves and capacities, and the buckets of what changed."""
         for number, share in list(self.shares.ready.items()):
             now_ms = int(time.time() * 1000)
             fitted = [one async for one in self._fitted(share, now_ms, time.monotonic())]
             if self.shares.ready.get(number) is not share:
-                return  # all were given anew: whoever has them now knows more
+                return  # all partitions were assigned anew, and their new owner knows more
             rows = [[row for one in fitted for row in of(one)] for of in _ROWS]
             await self._insert("curves", modelling.CURVES, share.new_curves.keep(rows[0]))
             await self._insert("capacities", modelling.CAPACITIES, share.new_capacities.keep(rows[1]))
@@ -223,8 +250,11 @@ class Curves:
             share.new_capacities.forget(now_ms)
 
     async def _fitted(self, share: Share, now_ms: int, wall: float) -> AsyncIterator[Fitted]:
-        """Each service of which there is news, or has been none for a while, in a thread, from a copy of what is known
-        of it: calls, boards and rows do not wait."""
+        """Fits each service that has new data, or that has not been fitted for a while.
+
+        A fit runs in a thread on a copy of what is known of the service. Calls, boards and rows
+        therefore do not wait.
+        """
         services = service.gather(share.load)
         share.fits = {name: last for name, last in share.fits.items() if name in services}
         for name, keys in services.items():
@@ -262,6 +292,7 @@ class Curves:
 
 
 def build(context: runner.Context) -> faust.App:
+    """Creates the app of the job."""
     app = runner.app(JOB, context.settings)
     job = Curves(app, context)
     consume(app, context.lag, names.KAFKA_TOPIC_CALLS, job.take_calls)

@@ -1,7 +1,8 @@
-"""exclusive: spans -> calls with exclusive time and edges, into Kafka and ClickHouse, and arrivals for the boards.
+"""exclusive: turns spans into calls with exclusive time, edges, and arrivals for the boards.
 
-Everything is a function of the partition's log: what is repeated after a crash or a rebalance is what was there. The
-offset is committed far behind what is read, so that a successor has all it needs to repeat it.
+Calls and edges go to Kafka and ClickHouse. Everything is a function of the partition's log, so a
+repeat after a crash or a rebalance equals what was there. The offset is committed far behind what
+is read, so that a successor has all that it needs for the repeat.
 """
 
 import asyncio
@@ -32,10 +33,11 @@ from spillway_streams.jobs.batches import consume
 
 log = logging.getLogger("spillway.exclusive")
 _COMMIT_PERIOD_S = 1.0
-_NEWS_S = 2.0  # what ended longer ago is no news to a board
-_MARK_S, _MARKS_PER_S = 0.5, 2000  # marks without rows: so often, but at most so many of all sources together
-# Bytes of a value. Of one compressed in the batch the client has unpacked all by then: who may write to otlp_spans
-# may fill this process's memory.
+_NEWS_S = 2.0  # what ended longer ago is of no use to a board
+# Marks without rows: their shortest period, and their greatest rate of all sources together.
+_MARK_S, _MARKS_PER_S = 0.5, 2000
+# Bytes of a value. If its batch is compressed, the client has already unpacked all of it by then.
+# Anyone who may write to otlp_spans can therefore fill this process's memory.
 _MAX_PAYLOAD = 1 << 28
 
 
@@ -54,7 +56,7 @@ class Exclusive:
         self._shards: dict[TP, Shard] = {}
         self._room = asyncio.Event()
         self._room.set()
-        self._stored_spans = 0  # open after the last flush
+        self._stored_spans = 0  # spans still open after the last flush
         self._commit_at = 0.0
         self._rules_known = asyncio.Event()
         self._news = News(self._sender, max(1, round(_NEWS_S / settings.arrivals_period)), self._counters)
@@ -65,7 +67,10 @@ class Exclusive:
         return self._app.consumer  # type: ignore[no-any-return]
 
     def open(self, tp: TP, start: Start) -> int:
-        """Where to read a partition from that was assigned: a shard that we still have goes on."""
+        """Returns the offset to read an assigned partition from.
+
+        A shard that still exists goes on, unless its offset is outside the log.
+        """
         shard = self._shards.get(tp)
         if shard is None or not start.first <= shard.offsets.next_offset <= start.end:
             shard = self._shards[tp] = self._maker.open(start)
@@ -73,18 +78,18 @@ class Exclusive:
         return shard.offsets.next_offset
 
     def keep(self, assigned: set[TP]) -> None:
-        """Lets the partitions go that another worker has now."""
+        """Drops the shards of partitions that another worker has now."""
         for tp in self._shards.keys() - assigned:
             del self._shards[tp]
         self._room.set()
 
     async def take(self, event: faust.EventT) -> None:
-        """One message into its shard; what is not believed goes to the dead letters."""
+        """Takes one message into its shard. What is not believed goes to the dead letters."""
         await self._room.wait()
         message = event.message
         shard = self._shards.get(message.tp)
         if shard is None:
-            return  # another worker's by now
+            return  # another worker has the partition by now
         verdict = shard.offsets.judge(message.offset)
         if verdict is Verdict.SEEK:
             await self._seek(message.tp, shard)
@@ -104,7 +109,9 @@ class Exclusive:
         self._counters.add("messages_missed_and_sought")
         try:
             await self._consumer.seek_wait({tp: shard.offsets.next_offset})
-        except Exception as error:  # as during a rebalance; else the next message asks for it again
+        # A seek fails during a rebalance, for example. Otherwise the next message asks for it
+        # again.
+        except Exception as error:
             log.warning("%s: cannot seek %d: %r", tp, shard.offsets.next_offset, error)
             shard.offsets.sought()
 
@@ -114,7 +121,7 @@ class Exclusive:
     async def _decode(
         self, shard: Shard, payload: bytes, origin: Origin, message: faust.types.Message
     ) -> list[tuple[str, Rejected]]:
-        """What was set aside, by kind."""
+        """Adds a message to its shard. Returns what was set aside, with its kind."""
         try:
             cluster = self._gate.cluster(message.headers)
         except UnadmittedError as error:
@@ -137,7 +144,10 @@ class Exclusive:
         return [("rejected spans", one) for one in rejected]
 
     async def flush(self) -> None:
-        """Closes what is due, stores its rows, then commits. Repeats at once while there is more."""
+        """Closes what is due, stores its rows, then commits.
+
+        Repeats at once while there is more.
+        """
         await self._rules_known.wait()
         more = True
         while more:
@@ -158,8 +168,12 @@ class Exclusive:
             self._measure()
 
     async def _close(self, tp: TP, shard: Shard) -> Closed | None:
-        """What is due. While rules must be read and cannot be, messages and arrivals go on."""
-        known_ms = 0  # the clock when rules were last read for it; the hosts' clocks may differ by any time
+        """Returns what is due in one partition, after reading the class rules if that is necessary.
+
+        While the rules cannot be read, messages and arrivals go on.
+        """
+        # Log time at the last read of the rules. The hosts' clocks may differ by any amount.
+        known_ms = 0
         while True:
             async with shard.lock:
                 shard.idle(self._consumer.progress(tp), round(self._settings.clock_skew * 1000))
@@ -182,7 +196,10 @@ class Exclusive:
         return closed
 
     async def _commit(self, shards: dict[TP, Shard]) -> None:
-        """What is stored, of partitions that are still ours; a commit that fails is made by the next one."""
+        """Commits what is stored, for partitions that this worker still has.
+
+        After a commit that fails, the next one covers the same offsets.
+        """
         if time.monotonic() < self._commit_at:
             return
         self._commit_at = time.monotonic() + _COMMIT_PERIOD_S
@@ -210,7 +227,11 @@ class Exclusive:
         self._counters.gauge("messages_not_read", ahead)
 
     async def send_arrivals(self) -> None:
-        """What just ended, while it is news; all shards' together, as they share the partitions that it goes to."""
+        """Sends the calls that just ended, while they are news.
+
+        The arrivals of all shards are sent together, because they go to the same partitions. At
+        intervals, partitions without arrivals get a mark alone.
+        """
         messages: list[Message] = []
         layout, sources = self._context.layout, self._context.layout.sources
         is_time = time.monotonic() >= self._mark_at
@@ -228,12 +249,14 @@ class Exclusive:
         self._news.tell(messages)
 
     async def poll_rules(self) -> None:
+        """Reads the class rules. `flush` waits for the first read."""
         await self._read_rules()
         self._rules_known.set()
 
     async def _read_rules(self) -> None:
         found = await self._rules.read()
-        rules = [rule for rule in found if rule[-1] in KINDS]  # a newer version may know more
+        # A newer version may write kinds that this one does not know.
+        rules = [rule for rule in found if rule[-1] in KINDS]
         self._counters.gauge("class_rules", len(rules))
         self._counters.gauge("class_rules_of_unknown_kind", len(found) - len(rules))
         if rules == self._maker.rules:
@@ -247,7 +270,10 @@ _NO_ROWS = columns.to_ipc(columns.ARRIVALS, columns.from_rows(columns.ARRIVALS, 
 
 
 def _arrivals(source: int, batch: Batch, coverage: Coverage) -> list[Message]:
-    """The batch's messages; coverage: takes the newest end of each cluster."""
+    """Returns the messages of a batch of arrivals.
+
+    The newest end of each cluster is noted in `coverage`.
+    """
     if not batch.rows:
         return []
     rows = native_batch.read(columns.ARRIVALS, batch)
@@ -260,7 +286,10 @@ def _no_arrivals(source: int, partition: int) -> Message:
 
 
 def _marked(found: list[Message], source: int, sources: int, coverage: Coverage) -> Iterator[Message]:
-    """The messages, each with a mark; of several to one partition the last one's covers all."""
+    """Yields the messages with their marks.
+
+    Of several messages to one partition, the last one has a mark, which covers all of them.
+    """
     last = {message.partition: place for place, message in enumerate(found)}
     for place, message in enumerate(found):
         is_last = last[message.partition] == place
@@ -270,6 +299,7 @@ def _marked(found: list[Message], source: int, sources: int, coverage: Coverage)
 
 
 def build(context: runner.Context) -> faust.App:
+    """Creates the app of the job."""
     app = runner.app("exclusive", context.settings)
     job = Exclusive(app, context)
     consume(app, context.lag, names.KAFKA_TOPIC_OTLP_SPANS, job.take, acks=False)

@@ -1,8 +1,8 @@
-"""graph: calls, edges and network times -> call ratios, network times, demand at the entry.
+"""graph: turns calls, edges and network times into call ratios, network times and entry demand.
 
-Parts of edges and of network times are stored, then positions, then the messages are acknowledged. The requests
-that edges are divided by are the calls that `curves` stores; here they are memory, and their messages are
-acknowledged once no window needs them.
+Parts of edges and of network times are stored, then positions, then the messages are acknowledged.
+The requests that edges are divided by come from calls, which `curves` stores. Here they are only in
+memory, and their messages are acknowledged once no window needs them.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from spillway_streams.load.attributes import PayloadError
 
 JOB = "graph"
 _MEMORY_WINDOWS = 20
-_TRACE_S = 60.0  # a call is known that much after its start at most
+_TRACE_S = 60.0  # a call is known at most this long after its start
 _TABLES = {
     names.KAFKA_TOPIC_EDGES: ("edge_parts", callgraph.EDGE_PARTS),
     names.KAFKA_TOPIC_NETWORK: ("network_parts", callgraph.NETWORK_PARTS),
@@ -41,7 +41,7 @@ _TABLES = {
 
 
 class Graph:
-    """The job's state: a share per partition number, and the messages whose rows are not stored yet."""
+    """The job's state: one share per partition number, and messages with rows not stored yet."""
 
     def __init__(self, app: faust.App, context: runner.Context) -> None:
         settings = context.settings
@@ -74,6 +74,7 @@ class Graph:
             self._context.counters.add("restored_rows", rows)
 
     async def take_calls(self, event: faust.EventT) -> None:
+        """Takes the requests of a message of calls into memory."""
         of = callgraph.request_parts
         share, batch, parts = await self._next(event, columns.CALLS, callgraph.CALL_COLUMNS, of)
         if share:
@@ -82,6 +83,7 @@ class Graph:
             self._requests.add(event, batch)
 
     async def take_edges(self, event: faust.EventT) -> None:
+        """Takes a message of edges into memory, and queues its parts for storing."""
         of = callgraph.edge_parts
         share, batch, parts = await self._next(event, columns.EDGES, callgraph.EDGE_COLUMNS, of)
         if share:
@@ -90,6 +92,7 @@ class Graph:
             self._unstored.add(event, batch, parts)
 
     async def take_network(self, event: faust.EventT) -> None:
+        """Takes a message of network times into memory, and queues its parts for storing."""
         of = callgraph.network_parts
         share, batch, parts = await self._next(event, columns.NETWORK, columns.NETWORK, of)
         if share:
@@ -98,10 +101,15 @@ class Graph:
             self._unstored.add(event, batch, parts)
 
     async def take_arrivals(self, event: faust.EventT) -> None:
+        """Takes a message of arrivals, for the demand board."""
         await self._live.take(event)
 
     async def take_metrics(self, event: faust.EventT) -> None:
-        """Counters of Envoys; `curves` sees to what cannot be read."""
+        """Takes counters of Envoys from a message of metrics.
+
+        Messages that cannot be read are only counted here, because `curves` sends them to the dead
+        letters.
+        """
         share = await self.shares.of(event.message)
         if share is None:
             return
@@ -116,8 +124,11 @@ class Graph:
     async def _next(
         self, event: faust.EventT, schema: Schema, only: Collection[str], of: Callable[[Columns], Parts]
     ) -> tuple[Share | None, Batch | None, Parts | None]:
-        """A message's share, None when it was given away; its batch, None when it went to the dead letters; its
-        parts, None when they are not to be counted."""
+        """Returns the share, the batch and the parts of a message.
+
+        The share is None when the partition was given away. The batch is None when the message was
+        dead-lettered. The parts are None when they must not be counted.
+        """
         share, parts = await self.shares.of(event.message), None
         if share is None:
             return None, None, None
@@ -134,7 +145,7 @@ class Graph:
         return share, batch, parts if is_new else None
 
     async def board(self) -> None:
-        """Demand, network and what is unknown, for Redis."""
+        """Writes demand, network times and what is unknown to Redis."""
 
         def entries(share: Share, times: boards.Times) -> boards.Demand:
             return boards.demand_board(share.hot, times)
@@ -148,7 +159,10 @@ class Graph:
         )
 
     async def store(self) -> None:
-        """Parts, then positions, then acknowledges: whatever is stored twice replaces itself."""
+        """Stores parts, then positions, then acknowledges the messages.
+
+        Parts that are stored twice replace themselves.
+        """
         taken, requests = self._unstored.take(), self._requests.take()
         for topic, (table, names_) in _TABLES.items():
             own = [one for one in taken if one.batch and one.batch.topic == topic]
@@ -165,7 +179,7 @@ class Graph:
         self._context.counters.gauge("edge_keys", sum(len(share.graph.edges) for share in shares))
 
     async def rows(self) -> None:
-        """Call ratios and network times for ClickHouse."""
+        """Stores call ratios and network times in ClickHouse, where there is new data."""
         wall, window, lateness = time.monotonic(), self._settings.graph_window, self._settings.lateness
         ratios, pairs = [], []
         for share in self.shares.ready.values():
@@ -191,6 +205,7 @@ class Graph:
 
 
 def build(context: runner.Context) -> faust.App:
+    """Creates the app of the job."""
     app = runner.app(JOB, context.settings)
     job = Graph(app, context)
     consume(app, context.lag, names.KAFKA_TOPIC_CALLS, job.take_calls)

@@ -1,5 +1,7 @@
-"""What `graph` remembers of one partition number: the call graph of its services, and the pairs of clusters that
-lie there. No IO."""
+"""What `graph` remembers of one partition number. No I/O.
+
+This is the call graph of its services, and the pairs of clusters that belong to the number.
+"""
 
 import math
 import time
@@ -18,7 +20,10 @@ from spillway_streams.process.counters import Counters
 
 @dataclass
 class Share:
-    """Memory of one partition number. A pair of clusters lies in one number, not in that of its services."""
+    """Memory of one partition number.
+
+    A pair of clusters belongs to one number of its own, not to the numbers of its services.
+    """
 
     graph: CallGraph
     hot: HotTable
@@ -27,16 +32,19 @@ class Share:
     watermark: Watermark = field(default_factory=Watermark)  # of calls and edges
     network_watermark: Watermark = field(default_factory=Watermark)
     told: tuple | None = None
-    _times: tuple[int, list[tuple]] | None = None  # network_times, while there is no news
-    requests_from: int | None = None  # the first second whose requests are known; None: no requests are yet
+    # Result of network_times, while there is no new data.
+    _times: tuple[int, list[tuple]] | None = None
+    # First second whose requests are known; None before the first requests.
+    requests_from: int | None = None
 
     def take(self, batch: Batch, counters: Counters) -> bool:
-        """Whether a batch is new; then it is taken."""
+        """Takes a batch if it is new. Returns whether it was."""
         is_new = self.positions.take(batch)
         counters.add(f"batches: {batch.topic}" if is_new else f"repeated_batches: {batch.topic}")
         return is_new
 
     def add(self, memory: Recent, watermark: Watermark, batch: Batch, parts: Parts) -> None:
+        """Adds the parts of a batch to one of the memories, and moves its watermark."""
         memory.add(parts)
         if memory is self.graph.network:
             self._times = None
@@ -44,8 +52,12 @@ class Share:
             watermark.note(batch[:3], int(parts.at.max()), time.monotonic())
 
     def add_requests(self, batch: Batch, parts: Parts, lateness: float) -> None:
-        """Requests are not stored here: after a restart those are known that began after the first batch that is
-        read again, while edges are known from before. What never was counted began with the first of all."""
+        """Adds the requests of a batch of calls.
+
+        Requests are not stored here, while edges are. After a restart, edges are known from before,
+        but requests only from after the first batch that is read again. If nothing was counted
+        before, requests are known from the first batch on.
+        """
         if len(parts) and self.requests_from is None:
             again = any(topic == batch.topic for topic, *_ in self.restored)
             self.requests_from = (
@@ -54,7 +66,7 @@ class Share:
         self.add(self.graph.requests, self.watermark, batch, parts)
 
     def ratios(self, window: int, lateness: float, wall: float) -> list[tuple]:
-        """Rows of call ratios over the newest seconds that calls and edges both have reached."""
+        """Returns rows of call ratios over the newest window that calls and edges both cover."""
         now = self.watermark.now(wall)
         if now is None or self.requests_from is None:
             return []
@@ -63,7 +75,7 @@ class Share:
         return self.graph.call_ratios(first, end, end * 1000) if first < end else []
 
     def network_times(self, window: int, lateness: float, wall: float) -> tuple[int, list[tuple]]:
-        """The end of the window, and rows of network times over it."""
+        """Returns the end of the window, and rows of network times over it."""
         now = self.network_watermark.now(wall)
         if now is None:
             return 0, []
@@ -73,7 +85,11 @@ class Share:
         return self._times
 
     def restore(self, stored: Iterable[tuple], edges: list[tuple], network: list[tuple]) -> None:
-        """stored: positions of this partition; columns of the parts up to them."""
+        """Fills the memory from stored rows.
+
+        `stored`: positions of this partition. `edges` and `network`: columns of the parts up to
+        them.
+        """
         self.restored = list(stored)
         self.positions = Positions(self.restored)
         if edges:

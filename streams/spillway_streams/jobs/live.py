@@ -1,6 +1,7 @@
-"""The hot path of a job: sums of what just ended -> boards in Redis, several times a second.
+"""The hot path of a job: sums of what just ended become boards in Redis, several times a second.
 
-Not exact after a crash and never used for history: what is needed of it is read again at an assignment.
+The sums are not exact after a crash and never used for history. The messages that they need are
+read again after an assignment.
 """
 
 import time
@@ -26,12 +27,15 @@ from spillway_streams.jobs.batches import Reader, Trailing, acknowledge
 from spillway_streams.jobs.shares import Shares
 from spillway_streams.process.config import HotSettings
 
-_KEEP_S = 20.0  # of log time: a window, and what is late; it is read again after an assignment
-_REWRITE_S = 1.0  # a board without news: it must not expire
+# Log time beyond the window, for late arrivals; it is read again after an assignment.
+_KEEP_S = 20.0
+_REWRITE_S = 1.0  # a board without news is written again after this, so that it does not expire
 _PLACEMENT_S = 1.0
 
 
 class Share(Protocol):
+    """What Live needs of the memory of a partition number."""
+
     hot: HotTable
 
 
@@ -40,7 +44,7 @@ ByCluster = Mapping[str, dict[str, LoadBoardEntry] | dict[str, DemandEntry]]
 
 
 class Live:
-    """Arrivals folded into the shares' hot tables, and the boards that they make."""
+    """Adds arrivals to the hot tables of the shares, and writes the boards made of them."""
 
     def __init__(
         self,
@@ -51,7 +55,7 @@ class Live:
         reader: Reader,
         entries_only: bool = False,
     ) -> None:
-        """entries_only: rates are of calls that nobody among us made."""
+        """`entries_only`: rates count only calls that none of our services made."""
         settings = context.settings
         assert isinstance(settings, HotSettings)
         self._app, self._redis, self._shares, self._reader = app, redis, shares, reader
@@ -69,6 +73,7 @@ class Live:
         self._written_at = 0.0
 
     async def take(self, event: faust.EventT) -> None:
+        """Adds a message of arrivals to the hot table of its share."""
         message = event.message
         share = await self._shares.of(message)
         if share is None:
@@ -88,12 +93,16 @@ class Live:
         self._news = True
 
     def take_totals(self, event: faust.EventT, share: Share, cluster: str | None) -> None:
-        """Counters of Envoys among the metrics of a message that was admitted for this cluster (admission.Gate); raises
-        PayloadError when it is none."""
+        """Takes counters of Envoys from a message of metrics.
+
+        `cluster`: the cluster that the message was admitted for (admission.Gate). Raises
+        PayloadError when the payload is not metrics.
+        """
         message = event.message
-        if time.time() - message.timestamp < _KEEP_S:  # what is older is no news to a board
+        if time.time() - message.timestamp < _KEEP_S:  # older counters are of no use to a board
             reports = totals.decode(event.value or b"", self._counters, cluster)
-            # Where a service does not belong its Envoys never go on, and would be missing for ever.
+            # In a partition where their service does not belong, Envoys never send again. They
+            # would be missing for ever.
             ours = [
                 one for one in reports if partition_of(one.service, self._partitions) == message.partition
             ]
@@ -108,8 +117,11 @@ class Live:
         more: Mapping[str, Mapping[str, Entry]] | None = None,
         says_unknown: bool = False,
     ) -> None:
-        """Writes hash `key` ({cluster} filled in) of every cluster, `more`, and, if this job is the one that says it,
-        what is unknown."""
+        """Writes the hash `key` of every cluster, and the hashes in `more`.
+
+        The name of the cluster is filled into `key`. With `says_unknown`, also writes what is
+        unknown. Only one job does that.
+        """
         for taken in self._trailing.take():
             acknowledge(self._app, taken.message)
         if not self._news and time.monotonic() < self._written_at + _REWRITE_S:
@@ -118,8 +130,8 @@ class Live:
         self._news, self._written_at = False, time.monotonic()
         await self._read_placement()
         put: dict[str, dict[str, Entry]] = {}
-        owners: dict[str, set[int]] = {}  # partition numbers whose fields of a key are known here
-        clusters: dict[str, str] = {}  # by key
+        owners: dict[str, set[int]] = {}  # by key: partition numbers whose fields are known here
+        clusters: dict[str, str] = {}  # by key: its cluster
         live = {number: share for number, share in self._shares.ready.items() if self._is_live(number)}
         if says_unknown:
             self._take_uncounted(live)
@@ -195,7 +207,10 @@ class Live:
         self._placement.take(await self._redis.placement(sorted(clusters)), time.time())
 
     def _is_live(self, number: int) -> bool:
-        """What is read again after an assignment is no board before its end is reached."""
+        """Whether this worker has read the arrivals of a partition number to their end.
+
+        What is read again after an assignment makes no board before that.
+        """
         for tp, offset in self._offsets.items():
             if tp.partition == number and tp not in self._caught_up:
                 if not runner.caught_up(self._app, tp, offset):
@@ -204,6 +219,7 @@ class Live:
         return True
 
     def forget(self, revoked: Collection[TP]) -> None:
+        """Forgets boards, and the messages of revoked partitions."""
         self._redis.forget()
         self._trailing.forget(revoked)
         self._held, self._counted = {}, {}

@@ -1,6 +1,6 @@
 """The life of one job: dependencies, the Faust app, signals, health.
 
-Faust's own topics are kept away: no tables, no leader election, no replies, no web server.
+Faust's own topics are not used: no tables, no leader election, no replies, no web server.
 """
 
 import asyncio
@@ -32,31 +32,32 @@ log = logging.getLogger("spillway.runner")
 _REACH_PERIOD_S, _REACH_S = 1.0, 5.0
 _STOP_S = 4.0
 _RESTART_PAUSE_S = 2.0
-# aiokafka measures a message before it is compressed, the broker afterwards: the broker's answer counts.
+# aiokafka measures a message before compression, the broker afterwards. Only the broker's answer
+# counts.
 _NO_LIMIT = 1 << 30
 _DEAD_LETTER_BYTES = 1_000_000  # Kafka's own default
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a job is given."""
+    """Everything that a job is given."""
 
     settings: JobSettings
     status: Status
     counters: Counters
-    store: Store | None  # of jobs with a setting for it
+    store: Store | None  # None for jobs without a setting for ClickHouse
     layout: topics.Layout = topics.Layout(1, {})  # known once the topics are prepared
     lag: Lag = field(default_factory=Lag)
 
 
 def dead_letters(app: faust.App, context: Context) -> DeadLetters:
-    """The dead letters of a job."""
+    """Returns the dead letters of a job, with the size limit of their topic."""
     limit = context.layout.max_bytes.get(names.KAFKA_TOPIC_DEAD_LETTERS, _DEAD_LETTER_BYTES)
     return DeadLetters(Sender(app, context.status), context.counters, limit)
 
 
 def app(name: str, settings: JobSettings, **options: Any) -> faust.App:
-    """options: of Faust, beside those of all jobs."""
+    """Creates a Faust app. `options`: options of Faust, beside those of all jobs."""
     made = faust.App(
         f"spillway-{name}",
         broker=[f"kafka://{broker}" for broker in settings.brokers],
@@ -69,8 +70,8 @@ def app(name: str, settings: JobSettings, **options: Any) -> faust.App:
         autodiscover=False,
         key_serializer="raw",
         value_serializer="raw",
-        # Messages of up to 4 MB, compressed; what the client has fetched beside them, 1 MiB of each partition at a
-        # time, waits unpacked.
+        # Number of messages, each up to 4 MB, compressed. Beside them, what the client has fetched
+        # waits unpacked: 1 MiB of each partition at a time.
         stream_buffer_maxsize=32,
         stream_wait_empty=False,
         broker_commit_interval=1.0,
@@ -80,7 +81,7 @@ def app(name: str, settings: JobSettings, **options: Any) -> faust.App:
         producer_acks=-1,
         producer_max_request_size=_NO_LIMIT,
         worker_redirect_stdouts=False,
-        # What most send are batches that are compressed already, in a third of the time.
+        # Most jobs send batches that are already compressed, in a third of the time.
         **{"producer_compression_type": None} | options,
     )
     made.transport = transport.Transport(made.conf.broker_consumer, made)
@@ -88,13 +89,16 @@ def app(name: str, settings: JobSettings, **options: Any) -> faust.App:
 
 
 def topic(app: faust.App, *topics: str, acks: bool = True) -> faust.TopicT:
-    """Topics whose keys and values are bytes, as one. Without acks Faust commits nothing of them."""
+    """Returns several topics as one, with keys and values of bytes.
+
+    Without `acks`, Faust commits no offsets of them.
+    """
     types = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
     return app.topic(*topics, acks=acks, **types)
 
 
 def every(app: faust.App, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
-    """Runs an action again and again, this long after it last ended, while the app runs."""
+    """Runs an action repeatedly while the app runs, each time `seconds` after it last ended."""
 
     async def loop() -> None:
         while not app.should_stop:
@@ -105,8 +109,11 @@ def every(app: faust.App, seconds: float, action: Callable[[], Awaitable[None]])
 
 
 async def _watch(app: faust.App, status: Status, lag: Lag) -> None:
-    """Keeps the status of CONSUMER, and the lag. The brokers are asked for them: nothing new and nobody there look alike
-    to a reader, and one that is paused does not even ask. No task of the app: these begin once partitions are assigned."""
+    """Keeps the status of CONSUMER and the lag up to date by asking the brokers.
+
+    A reader cannot tell "nothing new" from "nobody there", and a paused reader does not even ask.
+    This is not a task of the app, because tasks of the app begin only when partitions are assigned.
+    """
     while True:
         await asyncio.sleep(_REACH_PERIOD_S)
         try:
@@ -118,7 +125,10 @@ async def _watch(app: faust.App, status: Status, lag: Lag) -> None:
 
 
 def caught_up(app: faust.App, tp: TP, offset: int) -> bool:
-    """Whether `offset` was the partition's last message when the broker last told."""
+    """Whether `offset` was the partition's last message when the broker last reported its end.
+
+    Also true when no end is known.
+    """
     end = app.consumer.highwater(tp)
     return end is None or offset + 1 >= end
 
@@ -127,7 +137,10 @@ Build = Callable[[Context], faust.App | Awaitable[faust.App]]
 
 
 async def run(context: Context, build: Build) -> NoReturn:
-    """Runs a job until SIGTERM or SIGINT, which end the process. When Faust gives up, it starts itself afresh."""
+    """Runs a job until SIGTERM or SIGINT, which end the process.
+
+    When Faust gives up, the process restarts itself.
+    """
     stop = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)

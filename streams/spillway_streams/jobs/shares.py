@@ -1,8 +1,8 @@
-"""What a worker owns: one state per partition number of the topics that go together.
+"""What a worker owns: one state per partition number of its co-partitioned topics.
 
-Everything about a service lies in one partition number of every topic, and Faust gives equally many partitions
-of several topics to one worker, so the state of a number is made when it is assigned, filled from what is
-stored, and dropped when it is revoked.
+Everything about a service lies in one partition number of every topic. Faust gives a worker the
+same partition numbers of all topics that have equally many partitions. The state of a number is
+made when it is assigned, filled from what is stored, and dropped when it is revoked.
 """
 
 import asyncio
@@ -19,7 +19,10 @@ _LOOK_S = 0.05
 
 
 class Shares(Generic[S]):
-    """States by partition number; `restore` fills new ones, and messages wait until it is done."""
+    """States by partition number.
+
+    `make` creates a state and `restore` fills new ones. Messages wait until `restore` is done.
+    """
 
     def __init__(
         self,
@@ -33,13 +36,13 @@ class Shares(Generic[S]):
         self._ready: dict[int, S] = {}
 
     def assigned(self, partitions: set[TP]) -> None:
-        """A new assignment, whole: starts to fill the states."""
+        """Takes a new, complete assignment, and starts to fill its states."""
         self._stop()
         self._states = {number: self._make(number) for number in sorted({tp.partition for tp in partitions})}
         self._filling = asyncio.create_task(self._fill(self._states))
 
     def revoked(self) -> None:
-        """All of them: partitions are given anew together."""
+        """Drops all states, because all partitions are assigned anew together."""
         self._stop()
         self._states = {}
 
@@ -53,7 +56,8 @@ class Shares(Generic[S]):
         try:
             await self._restore(states)
         except Exception:
-            # Memory that is not what is stored would make wrong rows: better start afresh.
+            # Memory that differs from what is stored would make wrong rows. It is better to start
+            # afresh.
             log.exception("partitions %s cannot be restored", sorted(states))
             await self._app.crash(RuntimeError("restoring failed"))
             return
@@ -65,11 +69,14 @@ class Shares(Generic[S]):
         return self._ready
 
     def owns(self, message: Message, state: S | None) -> bool:
-        """Whether this state still is the one that the message belongs to."""
+        """Whether this is still the state that the message belongs to."""
         return state is not None and self._ready.get(message.partition) is state
 
     async def of(self, message: Message) -> S | None:
-        """The state of a message's partition, once it is filled; None when it was given away meanwhile."""
+        """Waits until the state of a message's partition is filled, and returns it.
+
+        Returns None when the partition was given away meanwhile.
+        """
         while message.generation_id == self._app.consumer_generation_id:
             state = self._ready.get(message.partition)
             if state is not None:
@@ -79,7 +86,10 @@ class Shares(Generic[S]):
 
 
 def follow(app: faust.App, assigned: Callable[[set[TP]], None], revoked: Callable[[set[TP]], None]) -> None:
-    """Tells a job what it owns. Faust revokes everything at each rebalance and assigns the whole anew."""
+    """Calls `assigned` and `revoked` when the partitions of the job change.
+
+    At each rebalance Faust revokes everything and then assigns everything anew.
+    """
 
     @app.on_partitions_assigned.connect
     async def _assigned(_: faust.App, partitions: set[TP], **__: object) -> None:

@@ -1,4 +1,7 @@
-"""What OTLP resources and points say of themselves, for payloads that are read in Python (metrics: few and small)."""
+"""Attributes of OTLP resources and data points, for payloads that are parsed in Python.
+
+Only metrics are parsed here: they are few and small.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +11,7 @@ from spillway_contracts import names
 from spillway_streams import StreamsError
 
 Value = str | int | float | bool
-EARLIEST_US = 946_684_800_000_000  # 2000-01-01: older means an unset clock
+EARLIEST_US = 946_684_800_000_000  # 2000-01-01: an older time comes from a clock that was never set
 CLUSTER = (names.SPAN_ATTRIBUTE_CLUSTER, "k8s.cluster.name")
 _SCALARS = {"string_value", "int_value", "double_value", "bool_value"}
 
@@ -18,6 +21,7 @@ class PayloadError(StreamsError):
 
 
 def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
+    """Returns the attributes that have a scalar value (string, int, double or bool), by key."""
     found = {}
     for pair in pairs:
         kind = pair.value.WhichOneof("value")
@@ -27,7 +31,10 @@ def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
 
 
 def text(attributes: Mapping[str, Value], *keys: str) -> str:
-    """The value of the first of these keys that is there; '' when there is none or it is no text."""
+    """Returns the value of the first of these keys that is present.
+
+    Returns '' when no key is present, or when that value is not a string.
+    """
     for key in keys:
         if key in attributes:
             value = attributes[key]

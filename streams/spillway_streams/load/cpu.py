@@ -1,4 +1,4 @@
-"""CPU use that pods report: OTLP metrics -> rows of cpu_1s, and its memory. Pure."""
+"""CPU use that pods report: decodes OTLP metrics to rows of cpu_1s and keeps them. Pure."""
 
 import math
 from collections import defaultdict
@@ -15,11 +15,15 @@ from spillway_streams.process.counters import Counters
 
 CPU_1S = ("at", "cluster", "service", "pod", "utilisation")
 POD = "k8s.pod.name"
-_ABSENT_S, _ABSENT_INTERVALS = 11, 3  # without a reading: the pod is gone
+# A pod without a reading for so many seconds, and for so many intervals, is gone.
+_ABSENT_S, _ABSENT_INTERVALS = 11, 3
 
 
 class Point(NamedTuple):
-    """Share of the CPU limit that one pod used in one second (Unix seconds); CPU_1S order."""
+    """Share of its CPU limit that one pod used in one second. Fields are in the order of CPU_1S.
+
+    `at`: Unix second.
+    """
 
     at: int
     cluster: str
@@ -29,11 +33,13 @@ class Point(NamedTuple):
 
 
 def decode(payload: bytes, counters: Counters, cluster: str | None = None) -> list[Point]:
-    """CPU points of one ExportMetricsServiceRequest; other metrics are not ours and are passed over. `cluster`: all
-    are of this cluster, and claims to be of another are counted; None: of the cluster that they name.
+    """Returns the CPU points of one ExportMetricsServiceRequest. Other metrics are skipped.
 
-    Raises PayloadError when it does not decode. A point without identity, or with a value that is
-    no share, is counted by reason.
+    `cluster`: the cluster that all points belong to. A resource that names another cluster is
+    counted. None: each point belongs to the cluster that it names.
+
+    Raises PayloadError when the payload does not decode. A point that lacks cluster, service or
+    pod, or that has an unusable time or value, is skipped and counted by reason.
     """
     try:
         request = ExportMetricsServiceRequest.FromString(payload)
@@ -64,7 +70,7 @@ def _point(raw, attributes: dict[str, Value], counters: Counters, admitted: str 
         counters.add("rejected_cpu: cluster, service or pod is absent")
     elif raw.time_unix_nano < EARLIEST_US * 1000:
         counters.add("rejected_cpu: before the year 2000")
-    elif raw.time_unix_nano >= 2**32 * 10**9:  # no DateTime: its row could never be stored
+    elif raw.time_unix_nano >= 2**32 * 10**9:  # beyond DateTime: the row could never be stored
         counters.add("rejected_cpu: after the year 2105")
     elif not math.isfinite(value) or value < 0:
         counters.add("rejected_cpu: negative or not finite")
@@ -74,16 +80,19 @@ def _point(raw, attributes: dict[str, Value], counters: Counters, admitted: str 
 
 
 class CpuTable:
-    """Mean utilisation per (service, cluster) and second, over the pods that reported. Beyond `max_keys` of these the
-    one that has been silent for longest makes room."""
+    """Mean utilisation per (service, cluster) and second, over the pods that reported.
+
+    Holds the newest `memory` seconds of each pair. Beyond `max_keys` pairs, the pair that has been
+    silent for longest is dropped.
+    """
 
     def __init__(self, memory: int, max_keys: int = 5000) -> None:
         self._memory, self._max_keys = memory, max_keys
-        self._seconds: dict[
-            tuple[str, str], dict[int, dict[str, float]]
-        ] = {}  # in order of their last points
+        # Ordered by the time of the last point: the first pair has been silent for longest.
+        self._seconds: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
 
     def add(self, points: Iterable[Point]) -> None:
+        """Stores points. A later point of the same pod and second replaces the earlier one."""
         for point in points:
             key = point.service, point.cluster
             seconds = self._seconds[key] = self._seconds.pop(key, {})
@@ -95,8 +104,11 @@ class CpuTable:
                     del seconds[second]
 
     def series(self, service: str, cluster: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Seconds in order, int64 (n,); mean utilisation of the pods that reported then, and how many pods there
-        are, float64 (n,)."""
+        """Returns three arrays of shape (n,): seconds, mean utilisation, number of pods.
+
+        The seconds are Unix seconds in ascending order, int64. The mean is over the pods that
+        reported in that second, float64. The number of pods is float64.
+        """
         seconds = self._seconds.get((service, cluster), {})
         at = sorted(seconds)
         means = [sum(found.values()) / len(found) for found in (seconds[second] for second in at)]
@@ -108,16 +120,19 @@ class CpuTable:
         return whole, np.array(means), _pods(whole, [np.array(own) for own in by_pod.values()])
 
     def recent(self, service: str, cluster: str, first: int, end: int) -> float | None:
-        """Mean over first <= second < end; None when no pod reported."""
+        """Mean utilisation over first <= second < end; None when no pod reported."""
         seconds = self._seconds.get((service, cluster), {})
         found = [value for s in range(first, end) for value in seconds.get(s, {}).values()]
         return sum(found) / len(found) if found else None
 
 
 def _pods(at: np.ndarray, readings: list[np.ndarray]) -> np.ndarray:
-    """How many pods there are in each of the seconds `at` (n,), from the seconds of each pod's readings. A kubelet
-    measures every ten seconds, each pod at its own time: a reading stands until the pod's next one, if that is not
-    several intervals away, else for one interval."""
+    """Number of pods in each of the seconds `at`, shape (n,).
+
+    `readings`: for each pod, the seconds of its readings, ascending. A kubelet measures every ten
+    seconds, each pod at its own time. A reading therefore stands until the pod's next reading. If
+    that one is several intervals away, the reading stands for one interval only.
+    """
     gaps = [np.diff(own) for own in readings]
     interval = float(np.median(np.concatenate(gaps))) if any(map(len, gaps)) else 1.0
     absent = max(_ABSENT_S, _ABSENT_INTERVALS * interval)

@@ -24,17 +24,20 @@ class Key(NamedTuple):
 
 
 class Sum(IntEnum):
-    """What is summed per second and key; counts are adjusted for sampling unless said otherwise."""
+    """What is summed per second and key. Counts are adjusted for sampling unless noted."""
 
     ARRIVALS = 0
     FAILED = 1
-    SAMPLES = 2  # spans of calls that did not fail, not adjusted
+    SAMPLES = 2  # spans of calls that did not fail, not adjusted for sampling
     OK = 3
-    EXCLUSIVE = 4  # ms, of calls that did not fail; the next likewise
+    # Of calls that did not fail, ms and ms^2:
+    EXCLUSIVE = 4
     EXCLUSIVE_SQUARED = 5
-    STAMPED = 6  # calls that carry the load of the service at their arrival; the sum over these:
+    # Calls that carry the arrival rate of the service, and the sum of these rates:
+    STAMPED = 6
     RATE = 7
-    CLASS_STAMPED = 8  # calls that carry the load of their class at their arrival; the sum over these:
+    # Calls that carry the arrival rate of their class, and the sum of these rates:
+    CLASS_STAMPED = 8
     CLASS_RATE = 9
 
 
@@ -49,20 +52,25 @@ CALL_COLUMNS = frozenset({
 
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    """numerator / denominator, 0 where the denominator is."""
+    """Returns numerator / denominator, and 0 where the denominator is 0."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 
 def parts_of(calls: Columns) -> Parts:
-    """The parts of a batch (columns.CALLS, of which it needs CALL_COLUMNS); keys are Keys as plain tuples, sums
-    are in the order of Sum, columns() in that of LOAD_PARTS."""
+    """Returns the sums per second and key of a batch of calls.
+
+    `calls`: columns.CALLS; only CALL_COLUMNS are used. Keys are Keys as plain tuples, sums are in
+    the order of Sum, and columns() in the order of LOAD_PARTS.
+    """
     weight, failed = calls["adjusted_count"], calls["failed"]
     good = np.where(failed, 0.0, weight)
-    # A stamp counts the call itself as in flight; its rate may be 0: nothing else came in the second before.
+    # A stamp counts the call itself as in flight. Its rate is 0 when no other call arrived in the
+    # second before, so the rate does not show whether there is a stamp.
     stamped = np.where(calls["in_flight"] > 0, weight, 0.0)
     class_stamped = np.where(calls["class_in_flight"] > 0, weight, 0.0)
     exclusive = calls["exclusive_us"] / 1000
-    with np.errstate(invalid="ignore"):  # infinity times nothing is no number, and `fold` refuses such rows
+    # Infinity times zero is NaN; `fold` rejects such rows.
+    with np.errstate(invalid="ignore"):
         terms = (
             weight, weight - good, ~failed, good, exclusive * good, exclusive**2 * good, stamped,
             calls["arrival_rate"] * stamped, class_stamped, calls["class_arrival_rate"] * class_stamped,
@@ -71,20 +79,20 @@ def parts_of(calls: Columns) -> Parts:
 
 
 class Series:
-    """Sums of one key by second."""
+    """Sums of one key, by second."""
 
     def __init__(self) -> None:
         self._index: dict[int, int] = {}
         self._at = np.zeros(64, dtype=np.int64)
         self._sums = np.zeros((64, len(Sum)))
-        self.floor = np.iinfo(np.int64).min  # older seconds have been forgotten
+        self.floor = np.iinfo(np.int64).min  # earlier seconds have been dropped
         self.newest = self.floor
 
     def __len__(self) -> int:
         return len(self._index)
 
     def add(self, seconds: np.ndarray, sums: np.ndarray) -> None:
-        """Adds sums (n, len(Sum)) to n different seconds."""
+        """Adds sums of shape (n, len(Sum)) to n distinct seconds."""
         rows = [self._row(second) for second in seconds.tolist()]
         self._sums[rows] += sums
         self.newest = max(self.newest, int(seconds.max()))
@@ -100,7 +108,7 @@ class Series:
         return i
 
     def trim(self, memory: int) -> int:
-        """Forgets the oldest seconds, once a tenth too many are held; how many."""
+        """Drops the oldest seconds once more than 1.1 × `memory` are held. Returns how many."""
         excess = len(self._index) - memory
         if excess <= memory // 10:
             return 0
@@ -111,22 +119,23 @@ class Series:
         return excess
 
     def all(self) -> tuple[np.ndarray, np.ndarray]:
-        """Seconds in order, int64 (n,), and their sums, float64 (n, len(Sum))."""
+        """Returns the seconds in order, int64 (n,), and their sums, float64 (n, len(Sum))."""
         n = len(self._index)
         order = np.argsort(self._at[:n])
         return self._at[:n][order], self._sums[:n][order]
 
     def between(self, first: int, end: int) -> np.ndarray:
-        """Sums over the seconds first <= s < end, float64 (len(Sum),)."""
+        """Returns the sums over the seconds first <= s < end, float64 (len(Sum),)."""
         rows = [self._index[s] for s in range(first, end) if s in self._index]
         return self._sums[rows].sum(axis=0)
 
 
 class LoadTable:
-    """Series of every (service, class, cluster), and which seconds changed since they were asked for.
+    """Series of every (service, class, cluster), and the seconds that changed since the last query.
 
-    Each series keeps its newest `memory` seconds that have data; fewer, but a minute at least, when all of them
-    would be more than `max_seconds`. Beyond `max_keys` those silent for longer than `memory` make room.
+    Each series keeps its newest `memory` seconds that have data. It keeps fewer, but at least a
+    minute, when all series together would hold more than `max_seconds`. Beyond `max_keys` series,
+    those that have been silent for longer than `memory` seconds are dropped.
     """
 
     def __init__(
@@ -139,11 +148,11 @@ class LoadTable:
         self._newest = self._pruned_at = np.iinfo(np.int64).min
 
     def add(self, calls: Columns) -> None:
-        """Folds a batch of calls (columns.CALLS) into their seconds."""
+        """Adds a batch of calls (columns.CALLS) to their seconds."""
         self.add_parts(parts_of(calls))
 
     def add_parts(self, parts: Parts) -> None:
-        """Parts as parts_of gives them; each key's rows are together."""
+        """Adds parts as `parts_of` returns them. The rows of a key must be contiguous."""
         if not len(parts):
             return
         self._newest = max(self._newest, int(parts.at.max()))
@@ -180,7 +189,7 @@ class LoadTable:
         return found
 
     def _forget_silent(self) -> None:
-        """Looked for once per new second: a flood of keys must not make every one of them expensive."""
+        """Drops silent series, at most once per new second, so that a flood of keys stays cheap."""
         if self._pruned_at == self._newest:
             return
         self._pruned_at = self._newest
@@ -190,7 +199,10 @@ class LoadTable:
                 self._dirty.pop(key, None)
 
     def take_dirty(self, keys: Iterable[Key] | None = None) -> dict[Key, set[int]]:
-        """The seconds that changed since this was last asked, of these keys or of all."""
+        """Returns and clears the seconds that changed since the last call.
+
+        `keys`: the keys to return and clear; None: all of them.
+        """
         if keys is None:
             dirty, self._dirty = self._dirty, {}
         else:
@@ -202,18 +214,21 @@ class LoadTable:
         }
 
     def give_back(self, dirty: Mapping[Key, set[int]]) -> None:
-        """Seconds that were taken and are not dealt with."""
+        """Marks seconds as changed again that were taken but not processed."""
         for key, seconds in dirty.items():
             if key in self.series:
                 self._dirty.setdefault(key, set()).update(seconds)
 
     def forget_dirty(self, keep_s: int) -> None:
-        """All but the newest so many seconds."""
+        """Clears the changed seconds, except the newest `keep_s` seconds."""
         first = self._newest - keep_s
         self._dirty = {key: {s for s in seconds if s > first} for key, seconds in self._dirty.items()}
 
     def own_ms(self, first: int, end: int) -> dict[tuple[str, str], float]:
-        """(cluster, class) -> mean exclusive time of the calls that did not fail, over first <= s < end."""
+        """Mean exclusive time (ms) of the calls that did not fail, by (cluster, class).
+
+        The mean is over the seconds first <= s < end.
+        """
         sums: dict[tuple[str, str], np.ndarray] = {}
         for key, series in self.series.items():
             if series.newest >= first:
@@ -227,7 +242,10 @@ class LoadTable:
 
 
 def restored(columns: list[list]) -> Parts:
-    """Parts from columns of load_parts, summed over batches; in the order of LOAD_PARTS, `at` as Unix seconds."""
+    """Parts from stored columns, summed over batches.
+
+    `columns`: in the order of LOAD_PARTS, `at` in Unix seconds.
+    """
     at, *rest = columns
     sums = [np.array(column, float) for column in rest[3:]]
     return fold(np.array(at, np.int64), [column_of([*column]) for column in rest[:3]], sums)

@@ -1,10 +1,13 @@
 """The rate at which each class of a service arrives in a cluster. Pure.
 
-From the stamp that the filter sets, what one proxy counted over the second before each arrival: the class's own, else
-the service's and the class's share; where there is none (other tracers' spans), from the arrivals' own timestamps.
-A stamp knows its own proxy alone, and one that is set on many calls of one request sees its siblings. Both are put
-right by what was counted over a minute: counts are exact in the long run, stamps are sharp in the short one, when
-only a sample of the spans is kept.
+A stamp is the arrival rate that the filter writes on a call: what one proxy counted over the second
+before the call arrived. The rate of a class comes from the class's own stamps. Without them, it is
+the rate from the service's stamps times the class's share. Spans of other tracers have no stamps;
+their own timestamps are counted.
+
+A stamp covers its own proxy only, and a stamp on one of many calls of the same request includes the
+sibling calls. Counts over a minute correct both. When only a sample of the spans is kept, counts
+are exact in the long run, and stamps are precise in the short run.
 """
 
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from spillway_streams.load import rates
 from spillway_streams.load.load import Sum, ratio
 
 CALIBRATION_S = 61
-_ALL = 0.99  # of the spans
+_ALL = 0.99  # share of the spans from which on all of them count as kept
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Seconds:
 
 
 def class_rates(seconds: Seconds) -> np.ndarray:
-    """Arrivals per second of each class around each second, (n, classes)."""
+    """Arrivals per second of each class around each second, shape (n, classes)."""
     if not len(seconds.at):
         return np.zeros(seconds.sums.shape[:2])
     best = rates.widest(seconds.at, seconds.total(Sum.ARRIVALS), _really_counted(seconds))
@@ -38,8 +41,11 @@ def class_rates(seconds: Seconds) -> np.ndarray:
 
 
 def served(seconds: Seconds) -> np.ndarray:
-    """Calls that did not fail, per second and class, over the shortest window, (n, classes). Counted where every span
-    was kept: a stamp does not count its own call, which in a quiet service is most of the work there is."""
+    """Calls per second and class that did not fail, over the shortest window, shape (n, classes).
+
+    They are counted where every span was kept. A stamp does not count its own call, which in a
+    quiet service is most of the work.
+    """
     if not len(seconds.at):
         return np.zeros(seconds.sums.shape[:2])
     first, end, length = rates.windows(seconds.at, rates.WIDTHS[0])
@@ -51,20 +57,23 @@ def served(seconds: Seconds) -> np.ndarray:
 
 
 def proxies(seconds: Seconds) -> np.ndarray:
-    """How many proxies share a service's arrivals, (n,): counted rate over stamped rate; 1 without stamps."""
+    """Number of proxies that share the service's arrivals, shape (n,).
+
+    It is the counted rate divided by the stamped rate; 1 without stamps.
+    """
     if not len(seconds.at):
         return np.ones(0)
     return np.maximum(np.rint(_multiple(seconds, Sum.STAMPED, Sum.RATE)[:, 0]), 1)
 
 
 def stamped(seconds: Seconds) -> bool:
-    """Whether stamps count the proxies around the newest second."""
+    """Whether calls of the newest CALIBRATION_S seconds have stamps: `proxies` is then measured."""
     recent = seconds.at > seconds.at[-1] - CALIBRATION_S if len(seconds.at) else seconds.at > 0
     return bool(seconds.total(Sum.STAMPED)[recent].sum() > 0)
 
 
 def _really_counted(seconds: Seconds) -> np.ndarray:
-    """How many observations a rate rests on: every request where stamps tell it, else the spans that were kept."""
+    """Number of observations of a rate: all requests where there are stamps, else kept spans."""
     arrivals, good = seconds.total(Sum.ARRIVALS), seconds.total(Sum.OK)
     kept = np.where(good > 0, ratio(seconds.total(Sum.SAMPLES), good), 1.0)
     return np.where(seconds.total(Sum.STAMPED) > 0, arrivals, arrivals * kept)
@@ -88,10 +97,13 @@ def _within(seconds: Seconds, width: int) -> np.ndarray:
 
 
 def _multiple(seconds: Seconds, calls: Sum, rate: Sum, per_class: bool = False) -> np.ndarray:
-    """Counted over stamped rate within a minute, (n, 1) or (n, classes); whole where that may be chance.
+    """Counted rate divided by stamped rate within CALIBRATION_S, shape (n, 1) or (n, classes).
 
-    A mean of stamps is over calls, so a busy second counts for more; the count is therefore taken in the same way:
-    what came in the seconds beside each, over its calls. (In the second itself chance would agree with itself.)
+    The value is rounded to a whole number where chance may explain the difference.
+
+    A mean of stamps is over calls, so a busy second has more weight in it. The counted rate is
+    therefore weighted by calls as well: each call contributes the count of the two seconds beside
+    its own. The call's own second is left out, because there chance would agree with itself.
     """
     first, end, _ = rates.windows(seconds.at, CALIBRATION_S)
 
@@ -107,8 +119,10 @@ def _multiple(seconds: Seconds, calls: Sum, rate: Sum, per_class: bool = False) 
 
 
 def _beside(at: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Mean of the counts (n, k) of the second before and the one after each; seconds that are absent are empty, those
-    beyond the ends as the other."""
+    """Mean of the counts (n, k) of the second before and the second after each second.
+
+    Absent seconds count as empty. At both ends the one neighbour is used twice.
+    """
     near = np.diff(at) == 1
     before, after = np.zeros_like(counts), np.zeros_like(counts)
     before[1:][near], after[:-1][near] = counts[:-1][near], counts[1:][near]

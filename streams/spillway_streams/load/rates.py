@@ -1,23 +1,28 @@
-"""What rate requests came at around each second, from counts that are random. Pure.
+"""The request rate around each second, estimated from random counts. Pure.
 
-One second's count is a poor measure of the rate that a queue lives under: at 50 per second it is off by 14 %, and a
-curve fitted over an axis with such noise is too flat. Averaging longer helps only while the rate does not change. So
-each second takes the longest of several windows around it whose mean agrees with those of all shorter ones, within
-what chance explains (intersection of confidence intervals: Goldenshluger & Nemirovski 1997).
+The count of one second is a poor measure of the rate that a queue experiences. At 50 per second it
+is off by 14 %, and a curve fitted over an axis with such noise is too flat. Averaging over a longer
+time helps only while the rate does not change. Each second therefore takes the longest of several
+windows around it whose mean agrees with those of all shorter windows, within what chance explains
+(intersection of confidence intervals: Goldenshluger & Nemirovski 1997).
 """
 
 import numpy as np
 
-WIDTHS = (5, 11, 21)  # seconds; the first is used where the rate changes faster than chance explains
+WIDTHS = (5, 11, 21)  # seconds; the first is for rates that change faster than chance explains
 GAP_S = 5
-_USUAL, _FAR = 0.9, 4  # of exponential gaps one in 10 000 is beyond four times what nine of ten are within
+# If gaps are exponential, one in 10 000 is longer than four times the 90th percentile.
+_USUAL, _FAR = 0.9, 4
 _SIGMAS = 1.0
 
 
 def windows(at: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First and last-plus-one row, and length in seconds, of the window around each of the seconds `at` (ascending
-    int64, (n,)). It is cut at gaps where recording stopped rather than the load: of more than GAP_S seconds, and far
-    above those that are usual, because a quiet service is silent for longer."""
+    """Returns first row, last row plus one, and length in seconds of the window around each second.
+
+    `at`: ascending int64, shape (n,). A window does not reach across a gap in which recording
+    stopped. Such a gap is longer than GAP_S seconds and far longer than the usual gap, because a
+    quiet service may be silent for more than GAP_S.
+    """
     gaps = np.diff(at)
     usual = float(np.quantile(gaps, _USUAL, method="lower")) if len(gaps) else 0.0
     breaks = np.flatnonzero(gaps > max(GAP_S, _FAR * usual))
@@ -29,13 +34,13 @@ def windows(at: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def sums(values: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Sums of values (n,) or (n, k) over rows first <= i < end."""
+    """Returns the sums of values (n,) or (n, k) over the rows first <= i < end."""
     running = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
     return running[end] - running[first]
 
 
 def moving_mean(at: np.ndarray, values: np.ndarray, width: int = WIDTHS[0]) -> np.ndarray:
-    """Mean of the values of the seconds around each."""
+    """Mean of the values of the seconds within a window around each second."""
     if not len(at):
         return values
     first, end, _ = windows(at, width)
@@ -43,7 +48,7 @@ def moving_mean(at: np.ndarray, values: np.ndarray, width: int = WIDTHS[0]) -> n
 
 
 def most(at: np.ndarray, values: np.ndarray, width: int) -> np.ndarray:
-    """The largest of the values of the seconds around each."""
+    """Largest of the values of the seconds within a window around each second."""
     if not len(at):
         return values
     first, end, _ = windows(at, width)
@@ -55,8 +60,11 @@ def most(at: np.ndarray, values: np.ndarray, width: int) -> np.ndarray:
 
 
 def widest(at: np.ndarray, counts: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Index into WIDTHS for each second: the longest window over which the rate is steady. `samples`: what was really
-    counted when `counts` are adjusted for sampling; chance is in these."""
+    """Returns, for each second, the index into WIDTHS of the longest window with a steady rate.
+
+    `counts` may be adjusted for sampling. `samples`: the number of observations behind them, which
+    determines how far chance may reach.
+    """
     best = np.zeros(len(at), dtype=int)
     if not len(at):
         return best
@@ -64,7 +72,8 @@ def widest(at: np.ndarray, counts: np.ndarray, samples: np.ndarray) -> np.ndarra
     for i, width in enumerate(WIDTHS):
         first, end, seconds = windows(at, width)
         rate, seen = sums(counts, first, end) / seconds, sums(samples, first, end)
-        # Poisson: the relative error of a count is 1 / sqrt(what was counted); none counted tells as one does.
+        # Poisson: the relative error of a count of n observations is 1 / sqrt(n). No observation
+        # has the error of one.
         reach = _SIGMAS * np.maximum(rate, 1 / seconds) / np.sqrt(np.maximum(seen, 1))
         low, high = np.maximum(low, rate - reach), np.minimum(high, rate + reach)
         steady &= low <= high
@@ -73,11 +82,14 @@ def widest(at: np.ndarray, counts: np.ndarray, samples: np.ndarray) -> np.ndarra
 
 
 def pick(best: np.ndarray, by_width: list[np.ndarray]) -> np.ndarray:
-    """For each second the row (n, ...) of its own width."""
+    """Returns, for each second, the row (n, ...) of the width that `best` names."""
     return np.stack(by_width)[best, np.arange(len(best))] if len(best) else by_width[0]
 
 
 def snapped(ratio: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """A measured multiple: the nearest whole number, 1 at least, where the difference may be chance."""
+    """Rounds a measured multiple to the nearest whole number, at least 1.
+
+    The measured value is kept where chance does not explain the difference.
+    """
     whole = np.maximum(np.rint(ratio), 1)
     return np.where(np.abs(ratio - whole) <= 3 * ratio / np.sqrt(np.maximum(samples, 1)), whole, ratio)

@@ -11,8 +11,11 @@ _COMPACT_BLOCKS = 64
 
 
 class Recent:
-    """Keeps the newest `memory` seconds that have data, and at most `max_keys` keys; what is beyond is counted by
-    `name` and left out. Sums are vectors of one length."""
+    """Sums by key of the newest `memory` seconds that have data, for at most `max_keys` keys.
+
+    Rows of other seconds and keys are left out and counted under `name`. `width`: length of the
+    vector of sums.
+    """
 
     def __init__(self, name: str, width: int, memory: int, max_keys: int, counters: Counters) -> None:
         self._name, self._width, self._memory, self._max_keys = name, width, memory, max_keys
@@ -26,6 +29,7 @@ class Recent:
         return len(self._ids)
 
     def add(self, parts: Parts) -> None:
+        """Adds sums. Rows of dropped seconds, or of keys without room, are counted and left out."""
         if not len(parts):
             return
         ids = self._numbers(parts.keys)[parts.key]
@@ -43,7 +47,10 @@ class Recent:
         self._trim()
 
     def total(self, first: int, end: int) -> dict[Hashable, np.ndarray]:
-        """key -> sums (width,) over the seconds first <= s < end, of the keys that occur there; in order of keys."""
+        """Returns key -> sums (width,) over the seconds first <= s < end.
+
+        It holds the keys that occur in these seconds, in order.
+        """
         blocks = [block for s in self._within(first, end) for block in self._seconds[s]]
         if not blocks:
             return {}
@@ -77,7 +84,7 @@ class Recent:
                 del self._seconds[second]
 
     def _numbers(self, keys: list[tuple]) -> np.ndarray:
-        """The keys' numbers; -1 for those that there is no room for."""
+        """Returns the number of each key; -1 for a key that there is no room for."""
         if len(self._ids) + len(keys) > self._max_keys:
             if sum(key not in self._ids for key in keys) > self._max_keys - len(self._ids):
                 self._forget_silent()
@@ -87,7 +94,7 @@ class Recent:
         return np.array([self._ids.get(key, -1) for key in keys], dtype=np.int64)
 
     def _forget_silent(self) -> None:
-        """Keys without a remembered second make room; looked for once per new second."""
+        """Drops the keys that no stored second contains, at most once per new second."""
         newest = max(self._seconds, default=0)
         if self._pruned_at == newest:
             return

@@ -1,4 +1,4 @@
-"""One service as a model: weights, capacities and curves together.
+"""The model of one service: class weights, capacities and curves together.
 
 Pure. The job `curves` owns the state and stores the results.
 """

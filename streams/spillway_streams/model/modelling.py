@@ -1,5 +1,7 @@
-"""All curves and capacities, from the tables of load and CPU; remembers each class's curve. The
-only state is what SLATE's two-stage update needs from one fit to the next.
+"""All curves and capacities, computed from the tables of load and CPU.
+
+The only state is the last curve of each class: SLATE's two-stage update needs it from one fit to
+the next.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -30,7 +32,7 @@ BUCKETS = (
     "exclusive_sq_ms2",
 )  # fmt: skip
 _BUCKET_WINDOW_S = 60
-_NOTHING = (0.0, 0.0)  # told by an evidence that is not there
+_NOTHING = (0.0, 0.0)  # rps and se of evidence that is absent
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Rows of one service: CURVES, CAPACITIES, BUCKETS; `untold`: seconds that make no buckets yet, for want of a
-    capacity."""
+    """Rows of one service, in the order of CURVES, CAPACITIES and BUCKETS.
+
+    `untold`: seconds that have no buckets yet, because a capacity is missing.
+    """
 
     curves: list[tuple]
     capacities: list[tuple]
@@ -52,23 +56,22 @@ class Fitted:
 
     @property
     def disagreeing(self) -> int:
-        """Clusters in which another evidence of the capacity contradicts the decisive one."""
+        """Number of clusters where other evidence of the capacity contradicts the decisive one."""
         return sum(row[CAPACITIES.index("disagreement")] > 1 for row in self.capacities)
 
 
 class Modeller:
-    """Fits on demand; rows are tuples in the order of CURVES and CAPACITIES."""
+    """Fits curves and capacities on demand. Rows are in the order of CURVES and CAPACITIES."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._curves: dict[tuple[str, str], Curve] = {}
         self._outlying: dict[Key, frozenset[int]] = {}
-        self._since: dict[
-            tuple[str, str], int
-        ] = {}  # Unix second from which samples of a class without curve count
+        # Unix second since which samples of a class without a curve count.
+        self._since: dict[tuple[str, str], int] = {}
 
     def fit(self, table: LoadTable, cpu: CpuTable, now_ms: int) -> tuple[list[tuple], list[tuple]]:
-        """Rows of curves and of capacities as of now_ms (Unix ms), in order of names."""
+        """Returns the rows of curves and of capacities at now_ms (Unix ms), in order of names."""
         rows: tuple[list[tuple], list[tuple]] = ([], [])
         for name, keys in service.gather(table).items():
             fitted = self.fit_service(service.record(name, keys, table, cpu), {}, now_ms)
@@ -79,9 +82,12 @@ class Modeller:
     def fit_service(
         self, recorded: Recorded, dirty: Mapping[Key, set[int]], now_ms: int, silent_s: int = 0
     ) -> Fitted:
-        """One service; with buckets of every minute that holds one of the `dirty` seconds. silent_s: for how long it
-        has brought no new second. Touches nothing but what it is given and what is remembered of the service, so it
-        may run in a thread, one at a time."""
+        """Fits one service. Every minute that contains one of the `dirty` seconds gets buckets.
+
+        `silent_s`: for how many seconds the service has brought no new second. The method touches
+        only its arguments and the state of this service. It may therefore run in a thread, one call
+        at a time.
+        """
         one = service.model(recorded, self._options.capacity_seconds)
         name, (first, end), rows = recorded.name, _seconds(one), []
         for class_id, weight in zip(one.classes, one.weights.tolist(), strict=True):
@@ -103,7 +109,7 @@ class Modeller:
         return Fitted(rows, capacities, [*bucket_rows(one, told)], untold)
 
     def _with_outliers(self, dirty: Mapping[Key, set[int]], one: Service, name: str) -> dict[Key, set[int]]:
-        """Adds the seconds that were an outlier in one of this fit and the last, but not in both."""
+        """Adds the seconds that are an outlier in this fit or in the last one, but not in both."""
         changed = {key: set(seconds) for key, seconds in dirty.items()}
         for class_id in one.classes:
             for cluster, at in one.outlying(class_id).items():
@@ -115,21 +121,24 @@ class Modeller:
         return changed
 
     def forget(self, known: Collection[Key]) -> None:
-        """All classes but those of these keys."""
+        """Drops the state of all classes except those of these keys."""
         self._outlying = {key: at for key, at in self._outlying.items() if key in known}
         names = {(key.service, key.class_id) for key in known}
         self._curves = {name: curve for name, curve in self._curves.items() if name in names}
         self._since = {name: since for name, since in self._since.items() if name in names}
 
     def restore(self, windows: Iterable[tuple[str, str, str]]) -> None:
-        """(service, class, input_window) of the newest stored curves: what was forgotten stays so."""
+        """Restores from which second on samples count, so that forgotten samples stay forgotten.
+
+        `windows`: (service, class, input_window) of the newest stored curves.
+        """
         for name, class_id, window in windows:
             self._since[name, class_id] = int(window.partition("-")[0]) // 1000
 
     def _update(self, name: str, class_id: str, one: Service, silent_s: int) -> Curve | None:
         samples = [one.samples(class_id, cluster) for cluster in one.measured()]
         at = np.concatenate([s.at for s in samples])
-        # A cluster's blocks are its own: its queues do not wait for another's.
+        # Blocks of different clusters are distinct: their queues do not depend on each other.
         block = np.concatenate([s.at // BLOCK_S * len(samples) + i for i, s in enumerate(samples)])
         parts = [
             np.concatenate(part)
@@ -165,12 +174,15 @@ class Modeller:
 
 
 def bucket_rows(one: Service, dirty: Mapping[Key, set[int]]) -> Iterator[tuple]:
-    """Rows of buckets of every minute that holds one of these seconds: all ten of a minute, so that a minute that is
-    computed again, with another capacity, leaves nothing of before."""
+    """Rows of BUCKETS for every minute that contains one of the `dirty` seconds.
+
+    Each minute has all ten buckets. A minute that is computed again with another capacity therefore
+    replaces all of its former rows.
+    """
     for key, seconds in sorted(dirty.items()):
         samples = one.samples(key.class_id, key.cluster)
         minutes = samples.at // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S
-        # Of older ones the model knows nothing.
+        # The model has no data of earlier seconds.
         told = (second for second in seconds if second >= samples.at[0])
         for minute in sorted({second // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S for second in told}):
             inside = minutes == minute
@@ -191,13 +203,13 @@ def bucket_rows(one: Service, dirty: Mapping[Key, set[int]]) -> Iterator[tuple]:
 
 
 def _seconds(one: Service) -> tuple[int, int]:
-    """First and last-plus-one of the Unix seconds that a service's model rests on."""
+    """First second, and last second plus one, of the Unix seconds that a model rests on."""
     found = [cluster.seconds.at for cluster in one.clusters.values()]
     return min(int(at[0]) for at in found), max(int(at[-1]) for at in found) + 1
 
 
 def input_window(first: int, end: int) -> str:
-    """ "<start>-<end>" in Unix milliseconds, of seconds."""
+    """Formats a window of Unix seconds as "<start>-<end>" in Unix milliseconds."""
     return f"{first * 1000}-{end * 1000}"
 
 

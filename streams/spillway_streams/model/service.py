@@ -1,5 +1,6 @@
-"""One service as a model: class weights, capacity per cluster, and the utilisation of every second
-of every class. Pure; reads the tables of load.py and cpu.py.
+"""One service as a model: class weights, capacity per cluster, and utilisation per second.
+
+Pure; reads the tables of load.py and cpu.py.
 """
 
 from collections import defaultdict
@@ -16,18 +17,22 @@ from spillway_streams.load.load import Key, LoadTable, Sum, ratio
 from spillway_streams.load.load_rates import Seconds, class_rates, proxies, served, stamped
 
 MAX_U = 0.99
-OVERLOAD = 0.98  # from here on a queue only grows: no steady state to learn from
+OVERLOAD = 0.98  # utilisation from which on a queue only grows: no steady state to learn from
 _EXCESS = 0.15
 _LONGEST = 1.5  # times the mean latency: nearly every request of a second has ended by then
-_PODS_STAND_S = 300  # from one CPU reading on, before proxies are asked how many pods there are
+_PODS_STAND_S = 300  # seconds around a CPU reading in which it counts pods; elsewhere proxies do
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A service in one cluster, per second (n,): arrival rates by class, and what one pod served of it (n, classes);
-    pods; and mean CPU use over the same few seconds as `served`, where pods report it (else NaN). `counted`: pods at
-    the newest second, 0 where nothing counts them. `outlying`: outliers (n, classes), for which `seconds` has interpolated
-    values and of which there are no samples."""
+    """A service in one cluster, per second (n,).
+
+    `rates`: arrivals per second by class, shape (n, classes). `served`: requests per second
+    completed by one pod, same shape. `pods`: number of pods. `cpu`: mean CPU use over the same few
+    seconds as `served`, NaN where pods report none. `counted`: pods in the newest second, 0 if
+    nothing counts them. `outlying`: outliers (n, classes); for these `seconds` holds interpolated
+    values, and there are no samples.
+    """
 
     seconds: Seconds
     outlying: np.ndarray
@@ -38,7 +43,7 @@ class Cluster:
     counted: int
 
     def settled(self) -> np.ndarray:
-        """Seconds (n,) around which the number of pods does not change: windows across it mix two of them."""
+        """Seconds (n,) around which the number of pods is constant; other windows mix two."""
         at, width = self.seconds.at, rates.WIDTHS[-1]
         return rates.most(at, self.pods, width) == -rates.most(at, -self.pods, width)
 
@@ -47,13 +52,17 @@ class Cluster:
         return ratio(self.seconds.sums[:, :, Sum.EXCLUSIVE], self.seconds.sums[:, :, Sum.OK])
 
     def samples(self) -> np.ndarray:
+        """Number of samples (n, classes); 0 for outliers."""
         return np.where(self.outlying, 0.0, self.seconds.sums[:, :, Sum.SAMPLES])
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Of one class in one cluster, per second (n,): utilisation, mean exclusive time (ms), its
-    spread within the second, and the number of samples; 0 in seconds without a steady state, which `heard` counts too."""
+    """Samples of one class in one cluster, per second (n,).
+
+    Utilisation, mean exclusive time (ms), its spread within the second, and the number of samples.
+    That number is 0 in seconds without a steady state; `heard` includes those seconds.
+    """
 
     at: np.ndarray
     u: np.ndarray
@@ -65,7 +74,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Service:
-    """A service's classes in order of their names, their weights, and what each cluster can do."""
+    """A service's classes in order of name, their weights, and the capacity of each cluster."""
 
     classes: list[str]
     weights: np.ndarray
@@ -75,21 +84,23 @@ class Service:
     steady: dict[str, np.ndarray]
 
     def measured(self) -> list[str]:
-        """Clusters whose samples tell something: those with a capacity of their own, else all."""
+        """Returns the clusters to learn from: those with a capacity of their own, or else all."""
         own = [cluster for cluster in self.clusters if self.knows(cluster)]
         return own or list(self.clusters)
 
     def knows(self, cluster: str) -> bool:
+        """Whether the cluster has a capacity of its own, rather than an assumed one."""
         return cluster in self.capacities and not self.capacities[cluster].assumed
 
     def outlying(self, class_id: str) -> dict[str, np.ndarray]:
-        """By cluster, the Unix seconds of a class that are outliers."""
+        """Returns, by cluster, the Unix seconds in which a class is an outlier."""
         column = self.classes.index(class_id)
         return {
             name: cluster.seconds.at[cluster.outlying[:, column]] for name, cluster in self.clusters.items()
         }
 
     def samples(self, class_id: str, cluster: str) -> Samples:
+        """Returns the samples of one class in one cluster."""
         column = self.classes.index(class_id)
         sums = self.clusters[cluster].seconds.sums[:, column, :]
         mean = ratio(sums[:, Sum.EXCLUSIVE], sums[:, Sum.OK])
@@ -102,8 +113,11 @@ class Service:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A copy of what the tables hold of one service, so that a model can be made of it while they go on: by cluster
-    what load.Series.all tells of each class, and what CpuTable.series does. `memory`: seconds that a model is of."""
+    """A copy of what the tables hold of one service, so that they can go on while a model is made.
+
+    `load`: by cluster and class, the result of load.Series.all. `cpu`: by cluster, the result of
+    CpuTable.series. `memory`: number of seconds that a model covers.
+    """
 
     name: str
     memory: int
@@ -112,7 +126,10 @@ class Recorded:
 
 
 def record(name: str, keys: dict[str, dict[str, Key]], table: LoadTable, cpu: CpuTable) -> Recorded:
-    """Of these keys; those that are forgotten by now are left out, so there may be none."""
+    """Copies the tables' data for these keys.
+
+    Keys that the tables have dropped are left out, so the copy may be empty.
+    """
     known = {
         cluster: {class_id: table.series[key].all() for class_id, key in own.items() if key in table.series}
         for cluster, own in keys.items()
@@ -122,7 +139,7 @@ def record(name: str, keys: dict[str, dict[str, Key]], table: LoadTable, cpu: Cp
 
 
 def gather(table: LoadTable) -> dict[str, dict[str, dict[str, Key]]]:
-    """service -> cluster -> class -> key, in order of names."""
+    """Returns service -> cluster -> class -> key, in order of names."""
     found: dict[str, dict[str, dict[str, Key]]] = defaultdict(lambda: defaultdict(dict))
     for key in sorted(table.series):
         found[key.service][key.cluster][key.class_id] = key
@@ -130,7 +147,10 @@ def gather(table: LoadTable) -> dict[str, dict[str, dict[str, Key]]]:
 
 
 def model(recorded: Recorded, recent: int) -> Service:
-    """Everything about one service; capacities are taken from the last `recent` seconds with data."""
+    """Computes the model of one service.
+
+    Capacities are taken from the last `recent` seconds with data.
+    """
     classes = sorted({class_id for series in recorded.load.values() for class_id in series})
     clusters = {
         name: _cluster(series, classes, recorded.cpu[name], recorded.memory)
@@ -164,7 +184,7 @@ def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: i
         last = np.maximum(np.searchsorted(cpu_at, seconds.at, side="right") - 1, 0)
         told = np.abs(seconds.at - cpu_at[last]) <= _PODS_STAND_S
         pods[told] = cpu_pods[last[told]]
-        # Pods that report no CPU use, and pods that got no request, are missing from one count each.
+        # One count misses pods that report no CPU use, the other pods that got no request.
         counted = max(counted, pods[-1]) if told[-1] else counted
     return Cluster(
         seconds, found.all, class_rates(seconds), served(seconds) / pods[:, None], pods, use, round(counted)
@@ -172,7 +192,10 @@ def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: i
 
 
 def _seconds(series: dict[str, tuple], classes: list[str], memory: int) -> Seconds:
-    """The newest `memory` seconds in which any class has data: rare ones hold some that are far older."""
+    """Returns the newest `memory` seconds in which any class has data.
+
+    Rare classes hold some seconds that are far older; these are left out.
+    """
     at = np.unique(np.concatenate([seconds for seconds, _ in series.values()]))[-memory:]
     sums = np.zeros((len(at), len(classes), len(Sum)))
     for class_id, (own_at, own) in series.items():
@@ -194,8 +217,10 @@ def _weights(classes: list[str], clusters: dict[str, Cluster]) -> np.ndarray:
 
 
 def _assumed(known: dict[str, Capacity], clusters: dict[str, Cluster]) -> dict[str, Capacity]:
-    """A cluster that tells no capacity of its own gets that of the weakest known pod for each of its pods, and the row
-    says so."""
+    """Returns capacities for the clusters without one of their own.
+
+    Each of their pods gets the capacity of the weakest known pod, and the reason says so.
+    """
     if not known:
         return {}
     cluster, least = min(known.items(), key=lambda item: (item[1].rps / item[1].pods, item[0]))
@@ -218,7 +243,7 @@ def _assumed(known: dict[str, Capacity], clusters: dict[str, Cluster]) -> dict[s
 
 
 def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capacity | None:
-    """Of the cluster's newest number of pods, from all evidence since the last change."""
+    """Capacity of the cluster's newest number of pods, from all evidence since the last change."""
     seen = _Seen.of(cluster, class_weights)
     found = seen.now(np.flatnonzero(cluster.settled()), recent)
     if found is None:
@@ -230,15 +255,19 @@ def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capac
 
 
 def left_out(seconds: int) -> str:
-    """What a reason adds where so many seconds are not counted."""
+    """Returns what a reason adds about seconds that are left out as outliers; '' for none."""
     return f"; {seconds} s left out as outliers" if seconds else ""
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What one pod did in each of the seconds `at` (n,), in units of the baseline class: `rate` that arrived (smooth),
-    `arrived` and `done` without failures (counted, and over the few seconds of `cpu`), share `failed`, mean `latency` of
-    all classes (ms), and `relative` to the mean of each; by class (n, classes) `latencies` and `samples`."""
+    """What one pod did in each of the seconds `at` (n,), in units of the baseline class.
+
+    `rate`: smoothed arrivals per second; `arrived`: counted arrivals that did not fail; `done`: the
+    same over the few seconds of `cpu`; `failed`: share of failures; `latency`: mean over all
+    classes (ms); `relative`: mean latency relative to that of each class. By class (n, classes):
+    `latencies` and `samples`.
+    """
 
     at: np.ndarray
     rate: np.ndarray
@@ -271,7 +300,7 @@ class _Seen:
         )
 
     def now(self, rows: np.ndarray, recent: int, changes: int = 3) -> Capacity | None:
-        """From the evidence since the newest change, if there was one; of `changes` at most."""
+        """Capacity from the evidence since the newest change; goes back over `changes` at most."""
         found = self.changed(rows) if changes else None
         if found is None:
             return self.capacity(rows, recent)
@@ -286,7 +315,7 @@ class _Seen:
         return replace(after, reason=reason, changed_at=second, before=before or after)
 
     def changed(self, rows: np.ndarray) -> tuple[int, float] | None:
-        """The newest change of latency or of CPU use per request, and its factor."""
+        """Returns the newest change of latency or of CPU use per request, and its factor."""
         rows = rows[~backlog.overloaded(self.at[rows], self.rate[rows], self.latency[rows])]
         cost = np.nan_to_num(ratio(self.cpu, self.done))[rows]
         found = [
@@ -296,7 +325,10 @@ class _Seen:
         return max((one for one in found if one is not None), default=None)
 
     def complete(self, rows: np.ndarray) -> np.ndarray:
-        """Those before the first in which requests arrived that may still wait: a call is known once it has ended."""
+        """Returns the rows before the first one that may still have requests waiting.
+
+        A call becomes known only when it has ended.
+        """
         if not len(rows):
             return rows
         wait = rates.most(self.at[rows], self.latency[rows] / 1000, rates.WIDTHS[1])
@@ -307,7 +339,7 @@ class _Seen:
         rows = self.complete(rows)
         known, late = rows[~np.isnan(self.cpu[rows])][-recent:], rows[-recent:]
         done, use = self.done[known], self.cpu[known]
-        # Requests that piled up were not done: they left later than they came.
+        # While the latency rises, requests pile up: they leave later than they arrive.
         growth = np.gradient(self.latency[known] / 1000) if len(known) > 1 else np.zeros(len(known))
         return evidence.weigh(
             capacity.from_cpu(done, use, growth),
@@ -332,7 +364,7 @@ class _Seen:
 
 
 def _load(cluster: Cluster, class_weights: np.ndarray, found: Capacity | None) -> np.ndarray:
-    """Arrival rate in units of what the pods of that second could do then, (n,); 0 without a capacity."""
+    """Arrival rate over the capacity of that second's pods, (n,); 0 without a capacity."""
     if found is None:
         return np.zeros(len(cluster.seconds.at))
     pod = np.full(len(cluster.seconds.at), found.rps / found.pods)
@@ -342,14 +374,15 @@ def _load(cluster: Cluster, class_weights: np.ndarray, found: Capacity | None) -
 
 
 def _steady(at: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Seconds (n,) in which a queue is at rest: neither in overload nor while what piled up in one is worked off."""
+    """Seconds (n,) in steady state: neither in overload nor while its backlog is worked off."""
     over = u >= OVERLOAD
     if not over.any():
         return ~over
     gap = np.diff(at, prepend=at[:1])
-    # A little more than was measured: seconds of a backlog that is thought to be over are minutes of latency.
+    # Slightly more than was measured, for safety: seconds whose backlog is wrongly taken as worked
+    # off have latencies of minutes.
     work = u + _EXCESS * np.maximum(u - 1, 0)
-    piled = np.cumsum(work - np.maximum(gap, 1))  # seconds of work; absent seconds bring none
+    piled = np.cumsum(work - np.maximum(gap, 1))  # seconds of work; absent seconds add no work
     backlog = piled - np.minimum.accumulate(np.minimum(piled, 0))
     last_over = np.maximum.accumulate(np.where(over, np.arange(len(u)), -1))
     last_empty = np.maximum.accumulate(np.where(backlog <= 0, np.arange(len(u)), -1))

@@ -1,4 +1,4 @@
-"""What every process of this box needs: settings, logs, health, counters, metrics.
+"""Settings, logs, health, counters and metrics: what every process of this box needs.
 
-Nothing here knows spans, models or Kafka's wire.
+Nothing here knows about spans, models or Kafka's wire protocol.
 """

@@ -1,4 +1,4 @@
-"""Trying again until it works, slower each time."""
+"""Retries an action until it succeeds, with growing delays."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,12 @@ async def until_done(
     status: Status,
     give_up: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> T:
-    """Result of `action`, repeated after every exception but those to `give_up` at; the dependency's status follows."""
+    """Returns the result of `action`, which is retried after every exception except `give_up`.
+
+    The delay between attempts grows from 0.2 s to 5 s. The status of `dependency` follows the
+    outcome of each attempt. An exception of `give_up` is raised, and counts as an answer of the
+    dependency.
+    """
     delay = _FIRST_S
     while True:
         try:
@@ -24,7 +29,7 @@ async def until_done(
         except give_up:
             status.ok(dependency)
             raise
-        except Exception as error:  # whatever a client library raises, the data must not be lost
+        except Exception as error:  # the data must not be lost, whatever a client library raises
             status.failed(dependency, f"{type(error).__name__}: {error}")
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_S)

@@ -1,4 +1,4 @@
-"""Clusters by name, and the Kafka topics that belong to one cluster. Pure."""
+"""Names of clusters, and the Kafka topics that belong to one cluster. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -8,14 +8,14 @@ from spillway_contracts import names
 
 from spillway_streams import StreamsError
 
-# Template of a cluster's topic -> topic of all clusters.
+# Name template of a cluster's topic -> topic of all clusters.
 MERGED = {
     names.KAFKA_CLUSTER_TOPIC_OTLP_SPANS: names.KAFKA_TOPIC_OTLP_SPANS,
     names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS: names.KAFKA_TOPIC_OTLP_METRICS,
 }
 _CLUSTER = re.compile(
     r"[A-Za-z][A-Za-z0-9_-]{0,199}"
-)  # as collectors take it; topics have at most 249 characters
+)  # the names that collectors accept; a topic name has at most 249 characters
 
 
 class ClustersError(StreamsError):
@@ -23,14 +23,18 @@ class ClustersError(StreamsError):
 
 
 class Source(NamedTuple):
-    """A cluster's topic: its cluster, and the topic of all clusters that its messages go to."""
+    """A cluster's topic.
+
+    `cluster`: the cluster that it belongs to. `merged`: the topic of all clusters that its messages
+    are copied to.
+    """
 
     cluster: str
     merged: str
 
 
 def clusters(text: str) -> list[str]:
-    """Names separated by commas. ClustersError names what is wrong."""
+    """Returns the names in a comma-separated list. Raises ClustersError naming what is wrong."""
     found = [name.strip() for name in text.split(",") if name.strip()]
     wrong = [name for name in found if not _CLUSTER.fullmatch(name)]
     if wrong:
@@ -41,7 +45,7 @@ def clusters(text: str) -> list[str]:
 
 
 def sources(of: Iterable[str]) -> dict[str, Source]:
-    """The topics of these clusters."""
+    """Maps the names of these clusters' topics to their sources."""
     of = list(of)
     return {
         template.format(cluster=cluster): Source(cluster, merged)

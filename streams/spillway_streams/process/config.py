@@ -11,7 +11,7 @@ from spillway_contracts.wires import ClickHouseWire, KafkaWire, RedisWire
 from spillway_streams.process import cluster_topics
 
 EXIT_USAGE = 64
-TICK_MS = 500  # log time is cut into these
+TICK_MS = 500  # length of a tick; log time is cut into ticks
 
 
 _ENVIRONMENT = SettingsConfigDict(
@@ -20,7 +20,7 @@ _ENVIRONMENT = SettingsConfigDict(
 
 
 class TopicsSettings(KafkaWire, BaseSettings):
-    """What `topics` needs."""
+    """Settings of the command `topics`."""
 
     model_config = _ENVIRONMENT
     topic_replicas: int = Field(1, ge=1, le=10, description="of topics that do not exist yet")
@@ -31,7 +31,7 @@ class TopicsSettings(KafkaWire, BaseSettings):
 
 
 class ClickHouseSettings(ClickHouseWire, BaseSettings):
-    """What `classes` needs."""
+    """Settings of the command `classes`."""
 
     model_config = _ENVIRONMENT
 
@@ -39,7 +39,7 @@ class ClickHouseSettings(ClickHouseWire, BaseSettings):
 
 
 class JobSettings(TopicsSettings):
-    """What every job needs. Addresses and identities have no default."""
+    """Settings of every job. Addresses and identities have no default."""
 
     state_dir: Path
     health_listen: str = Field(description="host:port")
@@ -60,11 +60,11 @@ class JobSettings(TopicsSettings):
 
 
 class Settings(JobSettings, ClickHouseSettings):
-    """What every job needs that stores rows."""
+    """Settings of every job that stores rows."""
 
 
 class AdmissionSettings(BaseSettings):
-    """What the readers of the topics of all clusters need."""
+    """Settings of the jobs that read the topics of all clusters."""
 
     model_config = _ENVIRONMENT
     accept_unadmitted: bool = Field(
@@ -73,7 +73,7 @@ class AdmissionSettings(BaseSettings):
 
 
 class AdmitSettings(JobSettings):
-    """The job `admit`."""
+    """Settings of the job `admit`."""
 
     clusters: str = Field(description="names, separated by commas: whose topics are read")
 
@@ -94,7 +94,7 @@ class AdmitSettings(JobSettings):
 
 
 class HotSettings(RedisWire, Settings, AdmissionSettings):
-    """Jobs that also write boards. Seconds, of event time unless said otherwise."""
+    """Settings of jobs that also write boards. Seconds are event time unless said otherwise."""
 
     redis_url: str = Field(description="redis://:pass@host:port/0")
     board_period: float = Field(0.25, gt=0, le=60, description="wall seconds between boards")
@@ -122,7 +122,10 @@ class HotSettings(RedisWire, Settings, AdmissionSettings):
 
 
 class ExclusiveSettings(Settings, AdmissionSettings):
-    """The job `exclusive`. Seconds of log time unless said otherwise; README tells what follows from them."""
+    """Settings of the job `exclusive`.
+
+    Seconds are log time unless said otherwise. README.md explains what follows from them.
+    """
 
     window: float = Field(2.0, gt=0, le=60, description="silent seconds after which a trace closes")
     hold: float = Field(
@@ -157,7 +160,7 @@ class ExclusiveSettings(Settings, AdmissionSettings):
 
 
 class CurvesSettings(HotSettings):
-    """The job `curves`."""
+    """Settings of the job `curves`."""
 
     fit_period: float = Field(5.0, gt=0, le=600, description="wall seconds between fits")
     memory_seconds: int = Field(3600, ge=60, le=86_400, description="seconds with data that are remembered")
@@ -172,7 +175,7 @@ class CurvesSettings(HotSettings):
 
 
 class GraphSettings(HotSettings):
-    """The job `graph`."""
+    """Settings of the job `graph`."""
 
     graph_window: int = Field(
         30, ge=1, le=3600, description="call ratios and network times cover these seconds"
@@ -181,7 +184,7 @@ class GraphSettings(HotSettings):
 
 
 class ClassifySettings(Settings):
-    """The job `classify`. Seconds of the wall clock."""
+    """Settings of the job `classify`. Seconds are wall-clock time."""
 
     class_period: float = Field(30.0, gt=0, le=3600, description="between decisions")
     class_memory: float = Field(1800.0, ge=1, le=86_400, description="what decisions rest on")
@@ -195,7 +198,10 @@ S = TypeVar("S", bound=BaseSettings)
 
 
 def load(kind: type[S]) -> S:
-    """Settings of one job or tool; exits with status 64 after a line for every variable that is wrong."""
+    """Returns the settings of one job or tool.
+
+    If any variable is wrong, prints a line for each and exits with status 64.
+    """
     try:
         return kind()
     except ValidationError as error:

@@ -1,11 +1,11 @@
-"""Counts of everything that was dropped, clamped, repaired or merely strange, by reason."""
+"""Counts everything that was dropped, clamped, repaired or merely strange, by reason."""
 
 import threading
 from collections import Counter
 
 
 class Counters:
-    """Named counts that only grow, and gauges that do not; safe to use from any thread."""
+    """Named counts that only grow, and gauges that may also fall. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -22,7 +22,7 @@ class Counters:
             return dict(sorted(self._counts.items()))
 
     def gauge(self, name: str, value: float) -> None:
-        """How things are now."""
+        """Sets the present value of a gauge."""
         with self._lock:
             self._gauges[name] = value
 

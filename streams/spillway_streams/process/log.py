@@ -1,4 +1,4 @@
-"""One JSON object per line on stderr."""
+"""Logging: one JSON object per line on stderr."""
 
 import json
 import logging
@@ -20,10 +20,11 @@ class _Json(logging.Formatter):
 
 
 def set_up() -> None:
+    """Sends all log records to stderr as JSON, and silences noisy libraries."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # Libraries report every reconnect; our own log says once when a server goes away or returns.
+    # These libraries log every reconnect. Our own log says once when a server goes away or returns.
     for noisy in ("faust", "mode", "aiokafka", "clickhouse_driver", "aiohttp.access", "kafka"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

@@ -1,4 +1,7 @@
-"""GET /metrics of a job: its counters, gauges, dependencies and lag under Prometheus names. The table is in README.md."""
+"""GET /metrics of a job: its counters, gauges, dependencies and lag under Prometheus names.
+
+README.md has the table of metrics.
+"""
 
 import time
 from collections.abc import Iterator
@@ -31,7 +34,7 @@ FAMILIES = (
     Family(_P + "state", "What is true now, under its name in `/healthz`: partitions, open spans, keys.", ("name",)),
 )  # fmt: skip
 
-# Of counters named "prefix: rest", the family of which `rest` is the label.
+# Counters named "prefix: rest" become samples of the family of this prefix, with `rest` as label.
 _LABELLED = {
     "dead_letters": "dead_letters_total",
     "dead_letters_lost": "dead_letters_lost_total",
@@ -46,6 +49,8 @@ _ERRORS = ("fits_failed", "decisions_failed", "shards_lost: internal error")
 
 
 def exposition(status: Status, counters: Counters, lag: Lag) -> Exposition:
+    """Returns the job's metrics; their values are read at each scrape."""
+
     def read() -> Iterator[Sample]:
         for dependency, is_up in status.up().items():
             yield Sample(_P + "dependency_up", is_up, (dependency,))

@@ -1,4 +1,4 @@
-"""Recorded traces from files: Jaeger and OTLP JSON, sent to a collector or made into a model without servers.
+"""Recorded traces from files (Jaeger and OTLP JSON): sent to a collector, or made into a model.
 
-Nothing of the running jobs depends on this room.
+Making a model needs no server. No running job depends on this package.
 """

@@ -1,4 +1,4 @@
-"""Where the spans of recorded traces were made."""
+"""The clusters in which the spans of recorded traces were made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,20 +9,28 @@ from spillway_streams.load.attributes import CLUSTER
 
 
 class TraceFileError(StreamsError):
-    """Names the file, the place in it (line and column, or index and key) and what must be there."""
+    """An unusable trace file.
+
+    Names the file, the place in it (line and column, or index and key), and what must be there.
+    """
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """Where spans were made: all in one cluster, or as an attribute (Jaeger: process tag, then span tag; OTLP: of the
-    resource, then of the span) tells; with neither, as our own attribute or k8s.cluster.name tells. `known`: every
-    other name is an error."""
+    """How to find the cluster that a span was made in.
+
+    `name`: every span was made there. `attribute`: the attribute that names the cluster; in Jaeger
+    a tag of the process or else of the span, in OTLP an attribute of the resource or else of the
+    span. With neither, our own attribute or k8s.cluster.name names it. `known`: the valid names;
+    every other name is an error.
+    """
 
     known: frozenset[str]
     name: str = ""
     attribute: str = ""
 
     def of(self, where: str, *levels: Mapping[str, Any]) -> str:
+        """Returns the cluster by the first of the levels that names it. Raises TraceFileError."""
         if self.name:
             return self.name
         keys = (self.attribute,) if self.attribute else CLUSTER

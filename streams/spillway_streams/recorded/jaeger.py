@@ -1,7 +1,8 @@
-"""Jaeger UI JSON traces -> OTLP. Pure.
+"""Conversion of Jaeger UI JSON traces to OTLP. Pure.
 
-Timestamps stay as they are. A trace whose root carries `sampler.param` was kept with that
-probability: every span of it gets the matching tracestate, so that counts can be corrected.
+Timestamps are not changed. The root of a sampled trace has the tags `sampler.type`, with the value
+"probabilistic", and `sampler.param`, the probability with which the trace was kept. Every span of
+such a trace gets the matching tracestate, so that counts can be corrected.
 """
 
 import gzip
@@ -26,16 +27,16 @@ _KINDS = {
 }
 
 
-# (process, span) as the JSON has them -> the cluster that the span was made in
+# (process, span), as in the JSON -> the cluster that the span was made in
 ClusterOf = Callable[[dict[str, Any], dict[str, Any]], str]
 
 
 class JaegerError(StreamsError):
-    """A file that is not Jaeger UI JSON; names the file and what is missing."""
+    """A file that is not Jaeger UI JSON. Names the file and what is missing."""
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Traces of one file, gzipped or not."""
+    """Returns the traces of one file, gzipped or not."""
     try:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         traces = json.loads(text)["data"]
@@ -51,15 +52,18 @@ def started_us(trace: dict[str, Any]) -> int:
 
 
 def in_time_order(traces: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Traces of all files by their first span, as they happened."""
+    """Returns the traces of all files in order of their first span."""
     return sorted((trace for trace in traces if trace.get("spans")), key=started_us)
 
 
 def convert(trace: dict[str, Any], cluster: str | ClusterOf) -> ExportTraceServiceRequest:
-    """One trace as one request, one ResourceSpans per process and cluster. JaegerError names a missing key."""
+    """Converts one trace to one request, with one ResourceSpans per process and cluster.
+
+    Raises JaegerError, which names a missing key.
+    """
     try:
         return _convert(trace, cluster if callable(cluster) else lambda process, span: cluster)
-    except StreamsError:  # of `cluster`, which knows more
+    except StreamsError:  # raised by `cluster`, whose message is more precise
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise JaegerError(f"trace {trace.get('traceID', '?')}: {error!r}") from error
@@ -68,7 +72,7 @@ def convert(trace: dict[str, Any], cluster: str | ClusterOf) -> ExportTraceServi
 def batches(
     traces: Iterable[dict[str, Any]], cluster: str | ClusterOf, max_spans: int = 500
 ) -> Iterator[ExportTraceServiceRequest]:
-    """Requests of at most about `max_spans` spans; a trace is never split."""
+    """Yields requests of at most about `max_spans` spans. A trace is never split."""
     batch, size = ExportTraceServiceRequest(), 0
     for trace in traces:
         request = convert(trace, cluster)

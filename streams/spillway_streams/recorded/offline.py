@@ -1,8 +1,8 @@
-"""Recorded traces -> the model that the optimizer takes (contracts/golden/3_model.json), without a server. Pure.
+"""Recorded traces to the model that the optimizer takes (contracts/golden/3_model.json). Pure.
 
-The way is that of the jobs: the native engine makes calls and edges of spans, then load, curves, capacities, call
-graph and network times are fitted as online. What differs: boards tell the mean over all that was recorded, not over
-the last seconds.
+No server is needed. The computation is that of the jobs: the native engine makes calls and edges
+from spans, then load, curves, capacities, call graph and network times are fitted as online. The
+difference is in the boards: they hold means over the whole recording, not over the last seconds.
 """
 
 import json
@@ -28,8 +28,8 @@ from spillway_streams.model import modelling
 from spillway_streams.model.modelling import Modeller, Options
 from spillway_streams.process.counters import Counters
 
-HORIZON_MS = 200_000  # after the last message everything is due
-# Recordings that lie further apart than this are recordings of their own, and the time between them is none.
+HORIZON_MS = 200_000  # this long after the last message, everything is due
+# Recordings further apart than this count as separate, and the time between them is left out.
 APART_S = 60
 _MAX_SPANS = 500
 _MEMORY_S, _MAX_KEYS = 1_000_000, 100_000
@@ -37,7 +37,7 @@ _MEMORY_S, _MAX_KEYS = 1_000_000, 100_000
 
 @dataclass(frozen=True)
 class Recording:
-    """Calls and edges (columns.CALLS, columns.EDGES), and how many spans were refused, by reason."""
+    """Calls and edges (columns.CALLS, columns.EDGES), and counts of unusable spans by reason."""
 
     calls: Columns
     edges: Columns
@@ -45,13 +45,16 @@ class Recording:
 
 
 def ends_ms(request: ExportTraceServiceRequest) -> int:
-    """When the last of its spans ended, Unix ms."""
+    """Returns when the last of the request's spans ended, Unix ms."""
     spans = (s for r in request.resource_spans for c in r.scope_spans for s in c.spans)
     return max(span.end_time_unix_nano for span in spans) // 1_000_000
 
 
 def close(requests: Iterable[ExportTraceServiceRequest], counters: Counters) -> Iterator[Closed]:
-    """What the native engine makes of one recording, tick by tick. `requests` are whole traces, in order of time."""
+    """Yields what the native engine makes of one recording, tick by tick.
+
+    `requests`: whole traces, in order of time.
+    """
     partition, at_ms = Partition(first_offset=0, log_start=True, partitions=1), 0
     for offset, request in enumerate(requests):
         at_ms = max(at_ms, ends_ms(request))
@@ -65,13 +68,13 @@ def close(requests: Iterable[ExportTraceServiceRequest], counters: Counters) -> 
 
 
 def rows(schema: Schema, batches: Iterable[Any]) -> Columns:
-    """Columns of all batches of the native engine."""
+    """Returns the columns of all batches of the native engine."""
     read = (native_batch.as_python(schema, native_batch.read(schema, batch)) for batch in batches)
     return columns.concat(schema, read)
 
 
 def record(traces: Iterable[ExportTraceServiceRequest]) -> Recording:
-    """Calls and edges of traces, each a request."""
+    """Returns the calls and edges of traces. Each request must be one trace."""
     counters, closed = Counters(), []
     for stretch in _stretches(traces):
         closed += close(_batches(stretch), counters)
@@ -85,7 +88,10 @@ def record(traces: Iterable[ExportTraceServiceRequest]) -> Recording:
 def _stretches(
     traces: Iterable[ExportTraceServiceRequest],
 ) -> Iterator[list[ExportTraceServiceRequest]]:
-    """Traces in order of time, cut where nothing was recorded: the engine's clock walks through every tick."""
+    """Yields the traces in order of time, cut where nothing was recorded.
+
+    Without the cuts, the engine would process every tick in between.
+    """
     stretch: list[ExportTraceServiceRequest] = []
     last_ms = 0
     for at_ms, trace in sorted(((ends_ms(trace), trace) for trace in traces), key=lambda pair: pair[0]):
@@ -99,7 +105,7 @@ def _stretches(
 
 
 def _batches(traces: Iterable[ExportTraceServiceRequest]) -> Iterator[ExportTraceServiceRequest]:
-    """Messages as a collector makes them; a trace is never split."""
+    """Yields messages as a collector sends them. A trace is never split."""
     batch, size = ExportTraceServiceRequest(), 0
     for trace in traces:
         spans = sum(len(c.spans) for r in trace.resource_spans for c in r.scope_spans)
@@ -113,14 +119,17 @@ def _batches(traces: Iterable[ExportTraceServiceRequest]) -> Iterator[ExportTrac
 
 
 def recorded_s(calls: Columns) -> float:
-    """Seconds of which something is known: from the first call to the last, less what lies between recordings."""
+    """Seconds from the first call to the last, without the time between separate recordings."""
     at = np.unique(calls["started_at"] // 1_000_000)
     gaps = np.diff(at)
     return float(at[-1] - at[0] + 1 - (gaps[gaps > APART_S] - 1).sum())
 
 
 def document(recording: Recording, options: Options) -> dict[str, Any]:
-    """The model, in the shape of contracts/golden/3_model.json. `recording` has at least one call."""
+    """Returns the model in the shape of contracts/golden/3_model.json.
+
+    `recording` must have at least one call.
+    """
     calls, edges, counters = recording.calls, recording.edges, Counters()
     table = LoadTable(_MEMORY_S, counters, _MAX_KEYS)
     table.add(calls)
@@ -147,7 +156,7 @@ def document(recording: Recording, options: Options) -> dict[str, Any]:
 def mean_boards(
     calls: Columns, at: float
 ) -> tuple[dict[str, dict[str, LoadBoardEntry]], dict[str, dict[str, DemandEntry]]]:
-    """Load and demand boards as of Unix second `at`: means over all that was recorded."""
+    """Returns load and demand boards at Unix second `at`, as means over the whole recording."""
     seconds, arrivals = recorded_s(calls), boards.arrivals_of(calls)
     own = np.where(calls["failed"], 0.0, calls["adjusted_count"]) * calls["exclusive_us"] / 1000
     names = ("calls", "failed", "ok", "duration_ok_ms", "stamped", "in_flight")
@@ -177,7 +186,10 @@ def _mean(total: float, count: float) -> float:
 
 
 def named(columns_of: tuple[str, ...], found: list[tuple]) -> list[dict[str, Any]]:
-    """Rows by column name; the first column is a time in ms, real numbers keep nine digits."""
+    """Returns the rows as objects by column name.
+
+    The first column is a time in ms and becomes text. Real numbers are rounded to nine digits.
+    """
     result = [dict(zip(columns_of, row, strict=True)) for row in found]
     return [
         {k: float(f"{v:.9g}") if isinstance(v, float) else v for k, v in row.items()}
@@ -187,11 +199,11 @@ def named(columns_of: tuple[str, ...], found: list[tuple]) -> list[dict[str, Any
 
 
 def time_text(units: int, digits: int) -> str:
-    """A time in units of 10^-digits s since the epoch, as ClickHouse writes it."""
+    """Formats a time as ClickHouse writes it. `units`: of 10^-digits s, since the epoch."""
     seconds, rest = divmod(units, 10**digits)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest:0{digits}d}"
 
 
 def entries(board: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Board entries as the JSON values of Redis."""
+    """Returns board entries as the JSON values that Redis holds."""
     return {c: {name: json.loads(entry.to_json()) for name, entry in by.items()} for c, by in board.items()}

@@ -1,4 +1,4 @@
-"""OTLP JSON -> requests of one trace and resource each."""
+"""Conversion of OTLP JSON to requests, each of one trace, resource and cluster."""
 
 import base64
 from collections import defaultdict
@@ -19,7 +19,10 @@ _IDS = {"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span
 
 
 def otlp_request(document: Mapping[str, Any]) -> ExportTraceServiceRequest:
-    """OTLP/JSON writes ids as hex, protobuf's own JSON as base64. Raises json_format.ParseError or ValueError."""
+    """Parses OTLP/JSON, which writes ids in hex where the JSON of protobuf writes base64.
+
+    Raises json_format.ParseError or ValueError.
+    """
     return json_format.ParseDict(
         _base64_ids(document), ExportTraceServiceRequest(), ignore_unknown_fields=True
     )
@@ -39,6 +42,10 @@ def _base64_ids(value: Any) -> Any:
 def traces(
     where: str, document: Mapping[str, Any], clusters: Clusters
 ) -> Iterator[tuple[bytes, ExportTraceServiceRequest]]:
+    """Yields (trace id, request) for each trace and cluster of each resource.
+
+    `where`: the place named in errors. Raises TraceFileError.
+    """
     try:
         request = otlp_request(document)
     except (json_format.ParseError, ValueError) as error:
@@ -56,7 +63,7 @@ def traces(
 
 
 class _Lazy(Mapping[str, Any]):
-    """A span's attributes, read only where the resource does not tell."""
+    """A span's attributes, which are read only if the resource does not name the cluster."""
 
     def __init__(self, span: Span):
         self._span = span
@@ -76,7 +83,7 @@ class _Lazy(Mapping[str, Any]):
 
 
 def _request(resource: Resource, spans: list[Span], cluster: str) -> ExportTraceServiceRequest:
-    """Spans of one trace and resource, in the cluster that was found and no other."""
+    """Returns spans of one trace and resource as a request that names this cluster and no other."""
     request = ExportTraceServiceRequest()
     resource_spans = request.resource_spans.add()
     resource_spans.resource.CopyFrom(resource)

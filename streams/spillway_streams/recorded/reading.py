@@ -1,7 +1,8 @@
-"""Recorded traces of any tracer, from files, as one OTLP request per trace. Jaeger JSON (`{"data": [...]}`), or OTLP
-JSON: one object, or one per line as the collector's file exporter writes them. Gzipped or not.
+"""Recorded traces of any tracer, read from files as one OTLP request per trace.
 
-Spans of one trace may lie in several files (one per cluster, say): they are put together by trace id.
+Files are Jaeger JSON (`{"data": [...]}`) or OTLP JSON, gzipped or not. OTLP JSON is one object, or
+one object per line as the collector's file exporter writes it. Spans of one trace may be in several
+files, for example one per cluster. They are joined by trace id.
 """
 
 import gzip
@@ -23,7 +24,10 @@ Traces = dict[bytes, ExportTraceServiceRequest]
 
 
 def read(files: Iterable[Path], clusters: Clusters, tell: Callable[[str], None]) -> Traces:
-    """Every trace of the files, by its id. Raises TraceFileError."""
+    """Returns every trace of the files by its id. Raises TraceFileError.
+
+    `tell`: called with a line about each file.
+    """
     traces: Traces = {}
     for path in files:
         before = len(traces)
@@ -37,7 +41,7 @@ def _requests(path: Path, clusters: Clusters) -> Iterator[tuple[bytes, ExportTra
     for line, document in documents(path):
         where = f"{path}:{line}" if line else str(path)
         if isinstance(document, dict) and "result" in document:
-            document = document["result"]  # of Jaeger's query API v3
+            document = document["result"]  # as in Jaeger's query API v3
         if isinstance(document, dict) and "data" in document:
             yield from _of_jaeger(where, document["data"], clusters)
         elif isinstance(document, dict) and ("resourceSpans" in document or "resource_spans" in document):
@@ -49,7 +53,11 @@ def _requests(path: Path, clusters: Clusters) -> Iterator[tuple[bytes, ExportTra
 
 
 def documents(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line, value): of a file with one object per line its lines from 1, of any other file the whole as line 0."""
+    """Yields (line, value) of the JSON values in a file.
+
+    If the file has one object per line, its lines count from 1. Any other file is one value, with
+    line 0. Raises TraceFileError.
+    """
     try:
         with _opened(path) as file:
             first = file.readline()
@@ -125,7 +133,7 @@ _REFERENCE = {"refType": str, "spanID": str}
 
 
 def _check_jaeger(at: str, trace: dict[str, Any]) -> None:
-    """The first key that is missing or of another type."""
+    """Raises TraceFileError for the first key that is missing or has another type."""
     processes = _of_type(at, "processes", trace.get("processes"), dict)
     for name, process in processes.items():
         key = f"processes[{name!r}]"
@@ -167,6 +175,6 @@ _NAMES = {str: "a text", int: "a whole number", list: "a list", dict: "an object
 
 
 def _found(value: Any) -> str:
-    """As JSON has it, short."""
+    """Returns the value as JSON, shortened to about 40 characters."""
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:40]}..."

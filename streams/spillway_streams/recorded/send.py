@@ -31,7 +31,7 @@ class Tls:
     key: Path
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """OSError when a file cannot be read."""
+        """Reads the files. Raises OSError when a file cannot be read."""
         return grpc.ssl_channel_credentials(
             self.ca.read_bytes(), self.key.read_bytes(), self.cert.read_bytes()
         )
@@ -44,10 +44,10 @@ def send(
     total: int,
     tls: Tls | None = None,
 ) -> int:
-    """Sends at most `rate` spans per second; returns the number of spans that were accepted.
+    """Sends at most `rate` spans per second. Returns the number of spans in the accepted batches.
 
-    In clear without tls. Raises grpc.RpcError when a batch is refused, or still unavailable after several
-    attempts, and OSError when a file of tls cannot be read.
+    The connection is not encrypted without `tls`. Raises grpc.RpcError when a batch is rejected, or
+    is still unavailable after several attempts. Raises OSError when a file of `tls` cannot be read.
     """
     channel = grpc.secure_channel(endpoint, tls.credentials()) if tls else grpc.insecure_channel(endpoint)
     sent, began = 0, time.monotonic()

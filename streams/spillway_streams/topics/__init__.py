@@ -1,4 +1,4 @@
-"""Kafka topics and rights as declared in infra/kafka, and the administrator's calls that create them.
+"""Kafka topics and access rights as infra/kafka declares them, and the calls that create them.
 
-Jobs read and write messages through `clients`, not from here.
+Jobs read and write messages through `clients`, not through this package.
 """

@@ -1,5 +1,7 @@
-"""Kafka's rights: infra/kafka/acls.yaml -> access control entries, and those that are missing into the brokers. Nothing is
-taken away."""
+"""Kafka's access rights: compares infra/kafka/acls.yaml with the brokers and adds what is missing.
+
+Existing access control entries are never removed.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +18,7 @@ from spillway_streams import StreamsError
 from spillway_streams.process.cluster_topics import MERGED
 from spillway_streams.topics.declared import KNOWN, of_clusters
 
-# Kafka's numbers (AclOperation, ResourceType, PatternType LITERAL, AclPermissionType ALLOW).
+# Codes of Kafka's protocol (AclOperation, ResourceType, PatternType LITERAL, AclPermissionType ALLOW).
 _OPERATIONS = {"READ": 3, "WRITE": 4, "CREATE": 5, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10, "ALTER_CONFIGS": 11}
 _RESOURCES = {"TOPIC": 2, "GROUP": 3}
 _LITERAL, _ALLOW, _ANY = 3, 3, 1
@@ -32,7 +34,7 @@ _RIGHTS = {
 
 @dataclass(frozen=True, order=True)
 class Acl:
-    """`principal` may do `operation` on the topic or group of that name, from any host."""
+    """`principal` may do `operation` on the topic or group `name`, from any host."""
 
     principal: str
     resource: str
@@ -41,9 +43,13 @@ class Acl:
 
 
 def read(path: Path, clusters: Iterable[str], principals: Mapping[str, str] | None = None) -> list[Acl]:
-    """Sorted, without repeats. A role with {cluster} is there once per cluster and its topics are that cluster's; another
-    role's topics with {cluster} are those of all clusters. `principals`: of users whose principal is not User:<name>, as
-    of service accounts. StreamsError names what is wrong."""
+    """Returns the entries that the file declares, sorted and without repeats.
+
+    A role with {cluster} in its name exists once per cluster, and its topics with {cluster} are
+    those of that cluster. For any other role, topics with {cluster} are those of all clusters.
+    `principals`: the principal of each user for which it is not User:<name>, such as a service
+    account. Raises StreamsError naming what is wrong.
+    """
     try:
         document = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
@@ -95,7 +101,7 @@ def _topics(where: str, wanted: list[str], clusters: list[str]) -> Iterable[str]
 
 
 class _Create(Request[CreateAclsRequest_v1]):
-    """aiokafka's own request holds one entry."""
+    """A CreateAcls request with several entries; aiokafka's own request holds one."""
 
     API_KEY = 30
 
@@ -111,14 +117,21 @@ class _Create(Request[CreateAclsRequest_v1]):
 
 @dataclass(frozen=True)
 class Difference:
-    """`missing`: entries of the file that the brokers lack. `more`: what the file's users may beyond it, in words."""
+    """How the brokers' entries differ from the file's.
+
+    `missing`: entries of the file that the brokers lack. `more`: other entries of the file's users,
+    as sentences.
+    """
 
     missing: tuple[Acl, ...]
     more: tuple[str, ...]
 
 
 async def apply(kafka: KafkaWire, acls: list[Acl], change: bool) -> Difference:
-    """Creates what is missing, with `change`; returns what differed. Takes nothing away. Raises KafkaError."""
+    """Compares the brokers' entries with `acls`, and with `change` creates those that are missing.
+
+    Returns the difference found. Never removes an entry. Raises KafkaError.
+    """
     admin = AIOKafkaAdminClient(
         bootstrap_servers=kafka.kafka.split(","), request_timeout_ms=10_000, **kafka.kafka_client()
     )
@@ -136,7 +149,10 @@ async def apply(kafka: KafkaWire, acls: list[Acl], change: bool) -> Difference:
 
 
 async def _described(admin: AIOKafkaAdminClient) -> list[tuple]:
-    """Every entry: (principal, resource type, name, pattern type, host, operation, permission), in Kafka's numbers."""
+    """Returns every entry that the brokers have, in the codes of Kafka's protocol.
+
+    An entry is (principal, resource type, name, pattern type, host, operation, permission).
+    """
     answer = await admin._send_to_controller(DescribeAclsRequest(_ANY, None, _ANY, None, None, _ANY, _ANY))
     if answer.error_code:
         raise for_code(answer.error_code)(answer.error_message or "entries cannot be read")
@@ -148,7 +164,10 @@ async def _described(admin: AIOKafkaAdminClient) -> list[tuple]:
 
 
 def difference(acls: list[Acl], described: Iterable[tuple]) -> Difference:
-    """Pure: `described` as `_described` gives it."""
+    """Returns how existing entries differ from the wanted ones. Pure.
+
+    `described`: the existing entries, as `_described` returns them.
+    """
     operations = {number: name for name, number in _OPERATIONS.items()}
     resources = {number: name for name, number in _RESOURCES.items()}
     wanted, ours, there, more = set(acls), {acl.principal for acl in acls}, set(), []

@@ -1,5 +1,8 @@
-"""Kafka's IncrementalAlterConfigs, which aiokafka has not: sets the named settings of topics and leaves their others.
-Source: Kafka protocol guide, https://kafka.apache.org/protocol#The_Messages_IncrementalAlterConfigs."""
+"""Kafka's IncrementalAlterConfigs request, which aiokafka lacks.
+
+It sets the named settings of topics and leaves their other settings unchanged. Source: Kafka
+protocol guide, https://kafka.apache.org/protocol#The_Messages_IncrementalAlterConfigs.
+"""
 
 from collections.abc import Mapping
 
@@ -53,7 +56,7 @@ class _Struct(RequestStruct):
 
 
 class Alter(Request[_Struct]):
-    """Sets `settings` of topics, by topic and name."""
+    """Request that sets `settings`, given by topic and setting name."""
 
     API_KEY = 44
 
@@ -68,8 +71,11 @@ class Alter(Request[_Struct]):
 
 
 async def alter(admin: AIOKafkaAdminClient, settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Returns once the brokers have answered. By topic, what it should get and why the broker refused it: such a topic
-    keeps its settings, and the others have theirs."""
+    """Changes settings of topics; returns once the brokers have answered.
+
+    Returns the topics that the brokers refused, each with the wanted settings and the reason. A
+    refused topic keeps its settings; the other topics have theirs changed.
+    """
     refused = {}
     answer = await admin._send_to_controller(Alter(settings))
     for code, message, _, topic in answer.resources:

@@ -1,4 +1,7 @@
-"""Topics as infra/kafka/topics.yaml declares them, and what the jobs need of topics. Values only: topics.py asks Kafka."""
+"""Topics as infra/kafka/topics.yaml declares them, and what the jobs require of topics.
+
+This file deals in values only; topics.py talks to Kafka.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +14,10 @@ from spillway_contracts import names
 from spillway_streams import StreamsError
 from spillway_streams.process.cluster_topics import MERGED
 
-# Topics of all clusters. Those of one cluster are named by the templates of cluster_topics.MERGED.
+# Topics of all clusters. The keys of cluster_topics.MERGED are templates for topics of one cluster.
 KNOWN = {value for key, value in vars(names).items() if key.startswith("KAFKA_TOPIC_")}
-# A service is in the partition of its hash in all of these, so that one worker has everything about it.
+# In all of these, a service's messages are in the partition given by the hash of its name. One
+# worker therefore has everything about a service.
 CO_PARTITIONED = (
     names.KAFKA_TOPIC_OTLP_METRICS,
     names.KAFKA_TOPIC_CALLS,
@@ -22,39 +26,49 @@ CO_PARTITIONED = (
     names.KAFKA_TOPIC_NETWORK,
 )
 MAX_BYTES, IN_SYNC = "max.message.bytes", "min.insync.replicas"
-# The clock of a partition is that of the broker: only then is a message never older than one before it.
+# The broker must stamp the messages. Only then is a message never older than the previous one of
+# its partition.
 _TIMESTAMP, _APPEND = "message.timestamp.type", "LogAppendTime"
-# A whole slice of calls is 1.5 MB after compression, above Kafka's own default.
+# A full slice of calls is 1.5 MB after compression, which is above Kafka's default limit.
 _ROOM = 4 << 20
 _WIDE = (names.KAFKA_TOPIC_CALLS, names.KAFKA_TOPIC_EDGES, names.KAFKA_TOPIC_NETWORK)
-# Of every topic that is made here; a file may set others.
+# Settings of every topic that is created here; the file may override them.
 _NEEDED = {_TIMESTAMP: _APPEND, MAX_BYTES: str(_ROOM)}
 _OPTIONS = ("partitions", "replicas", "config")
 _MOST = {"partitions": 100_000, "replicas": 10}
 
 
 class TopicsError(StreamsError):
-    """Topics that exist otherwise than the jobs need them, or that the brokers cannot have as declared."""
+    """Topics that are not as the jobs need them, or that the brokers cannot have as declared."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """`partitions`, `replicas`: of a topic that does not exist yet. `config`: Kafka's settings by their names; "" leaves one
-    to the broker."""
+    """A topic as declared.
+
+    `partitions` and `replicas` apply when the topic does not exist yet. `config`: Kafka's settings
+    by name; the value "" leaves a setting to the broker.
+    """
 
     partitions: int
     replicas: int = 1
     config: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self, replicas: int | None = None) -> dict[str, str]:
-        """Every setting that a topic with so many replicas must have; None: with as many as declared."""
+        """Returns every setting that a topic with this number of replicas must have.
+
+        None stands for the declared number of replicas.
+        """
         in_sync = str(((replicas or self.replicas) + 1) // 2)
         return {key: value for key, value in {**_NEEDED, IN_SYNC: in_sync, **self.config}.items() if value}
 
     def changes(self, found: Mapping[str, Any], replicas: int, in_sync: int) -> dict[str, str]:
-        """Settings that an existing topic does not have as declared, with the declared values. The least number of replicas
-        that must be in sync is not raised above those that are: nobody could write until others have caught up.
-        TopicsError when nobody could write for ever."""
+        """Returns the declared settings that an existing topic does not have.
+
+        `found`: the topic's settings. `replicas`: how many it has. `in_sync`: how many are in sync.
+        min.insync.replicas is not raised above the replicas that are in sync: nobody could write
+        until the others have caught up. Raises TopicsError when nobody could ever write.
+        """
         wanted = self.settings(replicas)
         least = int(wanted.get(IN_SYNC, "1"))
         if least > in_sync and least > int(found.get(IN_SYNC) or 1):
@@ -70,8 +84,11 @@ class Topic:
 def read(
     path: Path, clusters: Iterable[str], default_partitions: int, default_replicas: int = 1
 ) -> dict[str, Topic]:
-    """Topics by name from a file `topic: {partitions: n, replicas: n, config: {..}}`, topics with {cluster} once per
-    cluster; StreamsError names what is wrong."""
+    """Returns the topics that a file declares, by name.
+
+    The file has the form `topic: {partitions: n, replicas: n, config: {..}}`. A topic with
+    {cluster} in its name is returned once per cluster. Raises StreamsError naming what is wrong.
+    """
     try:
         document = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
@@ -128,18 +145,24 @@ def _text(where: str, value: object) -> str:
 
 
 def of_clusters(topic: str, clusters: Iterable[str]) -> list[str]:
-    """The topic; of a template the topic of each cluster."""
+    """Returns the topic itself; for a template, the topic of each cluster."""
     return [topic.format(cluster=cluster) for cluster in clusters] if topic in MERGED else [topic]
 
 
 def merged(topic: str) -> str:
-    """The topic of all clusters, of a cluster's topic; else the topic itself."""
+    """Returns the topic of all clusters that a cluster's topic belongs to.
+
+    Any other topic is returned unchanged.
+    """
     return next((m for template, m in MERGED.items() if topic.startswith(template.format(cluster=""))), topic)
 
 
 def check_partitions(partitions: Mapping[str, int]) -> None:
-    """TopicsError when topics that must be equal differ in their number of partitions: the co-partitioned ones, and a
-    topic of all clusters and those of single clusters."""
+    """Raises TopicsError when topics that need the same number of partitions differ in it.
+
+    This concerns the co-partitioned topics, and each topic of all clusters with the topics of
+    single clusters.
+    """
     for topic, n in partitions.items():
         of_all = merged(topic)
         if of_all != topic and n != partitions.get(of_all, n):
@@ -153,7 +176,10 @@ def check_partitions(partitions: Mapping[str, int]) -> None:
 
 
 def missing(wanted: Mapping[str, Topic], existing: Mapping[str, int]) -> dict[str, int]:
-    """Topics that are not there, with the partitions that they get: as many as existing ones that they must equal."""
+    """Returns the topics that do not exist, with the number of partitions that they get.
+
+    That is the number of the existing topics that they must equal, otherwise the declared number.
+    """
     shared = next((existing[topic] for topic in CO_PARTITIONED if topic in existing), None)
     known = {**(dict.fromkeys(CO_PARTITIONED, shared) if shared else {}), **existing}
     return {
@@ -164,7 +190,10 @@ def missing(wanted: Mapping[str, Topic], existing: Mapping[str, int]) -> dict[st
 
 
 def unfit(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str, object, str, object]]:
-    """(topic, setting, its value, what is allowed, a value that is) where a job could not work with it."""
+    """Yields every setting with which a job could not work.
+
+    Each is (topic, setting, its value, what is allowed, an allowed value).
+    """
     spans = names.KAFKA_TOPIC_OTLP_SPANS
     found = configs.get(spans, {}).get(_TIMESTAMP, _APPEND)
     if found != _APPEND:

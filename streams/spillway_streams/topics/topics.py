@@ -1,4 +1,7 @@
-"""Kafka's topics: made, checked, and brought to what is declared, before anything reads or writes them."""
+"""Creates Kafka's topics, checks them and changes their settings to what is declared.
+
+This happens before anything reads or writes them.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -14,15 +17,19 @@ from spillway_contracts.wires import KafkaWire
 from spillway_streams.topics.alter import alter
 from spillway_streams.topics.declared import MAX_BYTES, Topic, TopicsError, check_partitions, missing, unfit
 
-# A segment is deleted once its newest message is older than the first, and is written for the second at most.
+# A segment is written for at most segment.ms, and deleted once its newest message is older than
+# retention.ms.
 _AGE = ("retention.ms", "segment.ms")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the jobs need to know of the topics: how many partitions the co-partitioned ones have, and the largest
-    record batch in bytes that each topic takes; how old in seconds a message of otlp_spans may be, None: any;
-    `sources`: how many partitions otlp_spans has."""
+    """What the jobs need to know about the topics.
+
+    `partitions`: number of partitions of the co-partitioned topics. `max_bytes`: largest record
+    batch in bytes that each topic takes. `oldest_s`: how old in seconds a message of otlp_spans may
+    be; None for any age. `sources`: number of partitions of otlp_spans.
+    """
 
     partitions: int
     max_bytes: dict[str, int]
@@ -32,8 +39,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Report:
-    """What `declare` has done: topics made; settings changed, by topic and name (before, after); topics whose settings
-    stay as they were, and why; and what is left to the operator."""
+    """What `declare` has done.
+
+    `created`: topics created. `changed`: settings changed, by topic and name, as (before, after).
+    `refused`: topics whose settings stay as they were, with the reason. `notes`: what is left to
+    the operator.
+    """
 
     created: list[str]
     changed: dict[str, dict[str, tuple[Any, str]]] = field(default_factory=dict)
@@ -41,7 +52,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Returns the report as lines of text for people."""
         made = [f"topics created: {', '.join(self.created) or 'none, all were there'}"]
         changed = [
             f"{topic}: " + ", ".join(f"{name} {before} -> {after}" for name, (before, after) in named.items())
@@ -57,13 +68,15 @@ class Report:
 class _Existing:
     partitions: int
     replicas: int
-    in_sync: int  # of the partition that has fewest
+    in_sync: int  # of the partition that has the fewest
 
 
 async def declare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Report:
-    """Makes the topics that are missing, and brings the settings of the others to what is declared. Partitions and
-    replicas of existing topics stay. A topic that is refused stops no other. TopicsError when the jobs could not work
-    with what is then there."""
+    """Creates missing topics, and changes the settings of existing ones to what is declared.
+
+    Partitions and replicas of existing topics stay as they are. A refused topic does not stop the
+    others. Raises TopicsError when the jobs could not work with the resulting topics.
+    """
     async with _admin(kafka) as admin:
         made, created = await _create(admin, wanted)
         existing = {t: found for t, found in (await _existing(admin, wanted)).items() if t not in created}
@@ -97,8 +110,11 @@ async def declare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Report:
 
 
 async def prepare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Layout:
-    """Makes the topics that are missing, leaves existing ones as they are, and says what is there. A missing topic gets
-    as many partitions as existing ones that it must equal. TopicsError when the jobs could not work with it."""
+    """Creates the topics that are missing, leaves existing ones unchanged, and returns the layout.
+
+    A missing topic gets as many partitions as the existing topics that it must equal. Raises
+    TopicsError when the jobs could not work with the topics.
+    """
     async with _admin(kafka) as admin:
         present, _ = await _create(admin, wanted)
         check_partitions(present)
@@ -113,7 +129,10 @@ async def prepare(kafka: KafkaWire, wanted: Mapping[str, Topic]) -> Layout:
 
 
 async def partitions(kafka: KafkaWire, topics: Iterable[str]) -> dict[str, int]:
-    """How many each of these topics has; those that are not there, or that we may not see, are left out."""
+    """Returns how many partitions each of these topics has.
+
+    Topics that do not exist, or that this user may not see, are left out.
+    """
     async with _admin(kafka) as admin:
         return {topic: found.partitions for topic, found in (await _existing(admin, topics)).items()}
 
@@ -131,7 +150,11 @@ async def _admin(kafka: KafkaWire) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def _create(admin: AIOKafkaAdminClient, wanted: Mapping[str, Topic]) -> tuple[dict[str, int], set[str]]:
-    """Partitions of every topic that is then there, and those that were made here and by nobody else meanwhile."""
+    """Creates the topics that are missing.
+
+    Returns the number of partitions of every topic, and the set of topics created here. A topic
+    that somebody else created meanwhile is not in the set.
+    """
     existing = {topic: found.partitions for topic, found in (await _existing(admin, wanted)).items()}
     absent = missing(wanted, existing)
     created = set(absent)
@@ -173,7 +196,10 @@ async def _existing(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[s
 async def _configs(
     admin: AIOKafkaAdminClient, topics: Iterable[str], strict: bool = False
 ) -> dict[str, dict[str, Any]]:
-    """Settings in force by topic and name; `strict`: KafkaError where they may not be read."""
+    """Returns the settings in force, by topic and name.
+
+    With `strict`, raises KafkaError where they may not be read.
+    """
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
     found: dict[str, dict[str, Any]] = {}
     for response in await admin.describe_configs(resources):

@@ -1,4 +1,4 @@
-"""What unit tests share."""
+"""Fixtures shared by the unit tests."""
 
 import pytest
 from spillway_streams.process.counters import Counters

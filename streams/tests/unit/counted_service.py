@@ -1,4 +1,4 @@
-"""A service with counters, as tests of totals need it."""
+"""A service with counters, for tests of totals."""
 
 from pathlib import Path
 
@@ -15,14 +15,14 @@ GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden" / "filter_
 
 
 class World:
-    """Envoys of one service, each with so many requests per second, and a board of spans."""
+    """Envoys of one service, each with a given request rate, and a board made from spans."""
 
     def __init__(self) -> None:
         self.counters = Counters()
         self.table = TotalsTable(5, 100, 10, self.counters)
         self.board: CountedBoards = CountedBoards(True, self.counters)
         self.counts: dict[str, dict] = {}
-        self.connected: int | None = None  # Envoys by the placement
+        self.connected: int | None = None  # number of Envoys in the placement
 
     def run(
         self,
@@ -42,7 +42,7 @@ class World:
     def report(
         self, envoy: str, at: float, counts: dict, ahead_s: float = 0.0, began: float = T0 - 1000
     ) -> None:
-        """`ahead_s`: of the Envoy's clock now; `began`: by the clock of then."""
+        """`ahead_s`: how far the Envoy's clock is ahead; `began`: start by the clock of then."""
         sent_ns = int((T0 + at + ahead_s) * 1e9)
         report = Report(*PLACE, envoy, sent_ns, int(began * 1e9), counts)
         self.table.add([report], T0 + at)

@@ -1,4 +1,7 @@
-"""Simulated calls of one service: an M/M/c-like time that grows with what is inside, and child calls."""
+"""Simulated calls of one service and their child calls.
+
+The time of a call grows with the requests in flight, about as in an M/M/c queue.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +18,7 @@ Times = Callable[[np.random.Generator, np.ndarray], np.ndarray]  # (in_flight) -
 
 
 def exponential(ms: float) -> Times:
-    """Mean time `ms` of an idle service, more in proportion to what is inside."""
+    """Mean time `ms` in an idle service, longer in proportion to the requests in flight."""
     return lambda rng, inside: rng.exponential(ms, len(inside)) * (1 + 0.2 * inside)
 
 
@@ -25,7 +28,7 @@ def lognormal(ms: float, sigma: float) -> Times:
 
 @dataclass
 class Kind:
-    """One template's requests. children: callee class -> probability of a call."""
+    """The requests of one template. `children`: callee class -> probability of a call."""
 
     template: str
     times: Times
@@ -37,7 +40,7 @@ class Kind:
 
 
 def batches(kinds: list[Kind], seed: int, service: str = SERVICE, weight: float = 1.0) -> tuple[dict, dict]:
-    """(calls, edges) in random order."""
+    """Returns (calls, edges) in random order."""
     rng = np.random.default_rng(seed)
     rows, made = [], []
     for kind in kinds:
@@ -97,7 +100,10 @@ def memory(kinds: list[Kind], seed: int, **options: float) -> Memory:
 
 
 def decide_all(memory: Memory, options: Options, times: int = 1) -> tuple:
-    """What a fresh decider writes for all services in `times` decisions, and the last findings by class."""
+    """Decides `times` times about all services, with a new decider.
+
+    Returns all rules written, and the last finding of each class.
+    """
     decider, written, found = Decider(options), [], {}
     for i in range(times):
         for service, kept in memory.services.items():
@@ -109,7 +115,10 @@ def decide_all(memory: Memory, options: Options, times: int = 1) -> tuple:
 
 
 def decide(memory: Memory, rules: list, options: Options, times: int = 1, now_ms: int = 1_000_000) -> tuple:
-    """What a fresh decider writes in `times` decisions, and the last findings by class."""
+    """Decides `times` times about SERVICE, with a new decider.
+
+    Returns all rules written, and the last finding of each class.
+    """
     decider, written = Decider(options), []
     for i in range(times):
         fresh, findings = decider.decide(

@@ -1,4 +1,4 @@
-"""Curves of recorded traces against the recording, through everything but the servers."""
+"""Accuracy of curves on recorded traces, through everything except the servers."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def rows(hotel_reservation: list[Path]) -> list[traces.Row]:
 
 
 def test_rates_are_corrected_for_sampling(rows):
-    """Three of ten traces were kept: the requests per second of every class are those in the timestamps over 0.3."""
+    """Three of ten traces were kept. The rate of every class is that of its timestamps over 0.3."""
     kept = {"load25": 7.2, "load50": 14.1, "load75": 20.3, "load100": 30.0, "load125": 29.7, "load150": 30.4}
     assert len(rows) == 7 * len(kept)
     for row in rows:
@@ -21,23 +21,31 @@ def test_rates_are_corrected_for_sampling(rows):
 
 
 def test_curves_say_the_means_of_every_load(rows):
-    """Six services at six loads: half of the errors are below 7 %, none is above 25 %; of the whole request, below 8 %
-    and 12 %."""
+    """Six services at six loads: half of the errors are below 7 %, and none is above 25 %.
+
+    For the whole request, half are below 8 %, and none is above 12 %.
+    """
     found = traces.summary(rows)
     assert found["class_error_of_mean_median"] < 0.07 and found["class_error_of_mean_largest"] < 0.25
     assert found["root_error_of_mean_median"] < 0.08 and found["root_error_of_mean_largest"] < 0.12
 
 
 def test_the_form_fits_the_medians_of_every_load(rows):
-    """a / (1 - u) + b through the medians, u as the model has it: half of the errors below 4 %, none above 30 % (the
-    reservation service at one load); of the whole request, below 4 % and 10 %."""
+    """a / (1 - u) + b through the medians, with u from the model.
+
+    Half of the errors are below 4 %, and none is above 30 % (the reservation service at one load).
+    For the whole request, half are below 4 %, and none is above 10 %.
+    """
     found = traces.summary(rows)
     assert found["class_error_of_medians_median"] < 0.04 and found["class_error_of_medians_largest"] < 0.30
     assert found["root_error_of_medians_median"] < 0.04 and found["root_error_of_medians_largest"] < 0.10
 
 
 def test_a_load_that_was_not_seen_is_foretold(rows):
-    """Curves of the other five loads: half of the errors below 13 %; of the whole request none above 25 %, the largest
-    where the lowest load is foretold from the others."""
+    """Curves of the other five loads: half of the errors are below 13 %.
+
+    For the whole request no error is above 25 %. The largest is that of the lowest load, which is
+    predicted from the higher ones.
+    """
     found = traces.summary(rows)
     assert found["class_error_held_out_median"] < 0.13 and found["root_error_held_out_largest"] < 0.25

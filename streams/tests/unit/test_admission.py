@@ -1,4 +1,4 @@
-"""Which cluster a message speaks for, and where admission goes on after a crash."""
+"""Which cluster a message belongs to, and where admission continues after a crash."""
 
 import pytest
 from spillway_contracts import names
@@ -14,7 +14,7 @@ CLUSTER, ADMITTED = names.KAFKA_HEADER_CLUSTER, names.KAFKA_HEADER_ADMITTED
 
 
 def test_a_topic_says_whose_it_is():
-    """Each cluster has a topic of spans and one of metrics; names that topics cannot have are refused by name."""
+    """Each cluster has a topic for spans and one for metrics. Errors name invalid names."""
     assert cluster_topics.sources(["west"]) == {
         "otlp_spans.west": Source("west", "otlp_spans"),
         "otlp_metrics.west": Source("west", "otlp_metrics"),
@@ -31,7 +31,7 @@ def test_a_topic_says_whose_it_is():
 
 
 def test_headers_that_admit_did_not_write_say_nothing():
-    """One of the two missing, no text, no number, no headers: nobody has admitted it."""
+    """A missing header, an invalid text or number, and no headers at all: not admitted."""
     assert admission.origin(admission.headers("west", 7)) == ("west", 7)
     assert admission.origin(dict(admission.headers("west", 7))) == ("west", 7)
     whole = {CLUSTER: b"west", ADMITTED: b"7"}
@@ -48,7 +48,10 @@ def test_headers_that_admit_did_not_write_say_nothing():
 
 
 def test_what_nobody_admitted_is_taken_only_by_choice():
-    """While collectors of the previous version write to the topics of all clusters; and it is counted."""
+    """Collectors of the previous version write to the topics of all clusters.
+
+    Every such message is counted.
+    """
     counters = Counters()
     assert Gate(False, counters).cluster(admission.headers("west", 7)) == "west"
     with pytest.raises(UnadmittedError, match="SPILLWAY_ACCEPT_UNADMITTED is off"):
@@ -58,13 +61,13 @@ def test_what_nobody_admitted_is_taken_only_by_choice():
 
 
 def test_a_note_of_admission_survives_the_broker_and_a_strangers_means_nothing():
-    """What was noted with a commit is read again."""
+    """The note made with a commit is read back. Other texts are ignored."""
     assert admitted.marked(admitted.note(42)) == 42
     assert [admitted.marked(text) for text in ("", "mark=", "mark=-1", "read=1 horizon=2")] == [None] * 4
 
 
 def test_the_job_names_clusters_that_it_cannot_have(monkeypatch, capsys):
-    """The variable, the value and what is allowed; it starts with none no more than with a wrong one."""
+    """The error has the variable, the value and what is allowed. An empty list is an error."""
     for text, said in (("west.1", "west.1: must be a letter"), (",", "at least one cluster")):
         monkeypatch.setenv("SPILLWAY_CLUSTERS", text)
         with pytest.raises(SystemExit):
@@ -73,7 +76,7 @@ def test_the_job_names_clusters_that_it_cannot_have(monkeypatch, capsys):
 
 
 def test_rights_with_a_cluster_are_that_clusters_or_all_clusters(tmp_path):
-    """A user of a cluster has the topics of that cluster, a user of none those of all."""
+    """A user of one cluster gets the topics of that cluster, others get those of all."""
     file = tmp_path / "acls.yaml"
     file.write_text(
         'gate-{cluster}: {write: ["otlp_spans.{cluster}"]}\nreader: {read: ["otlp_spans.{cluster}", otlp_spans]}'

@@ -1,4 +1,4 @@
-"""Native blocks of whole buffers against clickhouse-driver's own column writers."""
+"""Native blocks, made from whole buffers, against the column writers of clickhouse-driver."""
 
 from io import BytesIO
 
@@ -29,7 +29,7 @@ def _driver(kind: str, values: list) -> bytes:
     context.server_info = _Server()
     context.settings = {}
     out = BytesIO()
-    writer = CompressedBufferedWriter(out, 1 << 20)  # into anything that has write()
+    writer = CompressedBufferedWriter(out, 1 << 20)  # accepts anything that has write()
     write_column(context, "c", kind, values, writer)
     writer.flush()
     return out.getvalue()
@@ -49,13 +49,13 @@ def _driver(kind: str, values: list) -> bytes:
     ],
 )
 def test_numbers_are_what_the_driver_writes(kind, column):
-    """Each type that our tables have, byte by byte."""
+    """Each type of our tables, byte for byte."""
     plain = "Float64" if kind.startswith("Simple") else kind
     assert blocks.encode(kind, column) == _driver(plain, column.tolist())
 
 
 def test_nulls_and_texts_are_what_the_driver_writes():
-    """NULL for -1; hex ids of one width, and '' where there is none; any text."""
+    """-1 becomes NULL. Hex ids have one width, and '' stands for no id. Any text is allowed."""
     assert blocks.encode("Nullable(UInt64)", np.array([5, -1, 7])) == _driver(
         "Nullable(UInt64)", [5, None, 7]
     )
@@ -67,7 +67,7 @@ def test_nulls_and_texts_are_what_the_driver_writes():
 
 @pytest.mark.parametrize("distinct", [1, 200, 256, 300, 70_000])
 def test_a_dictionary_has_the_key_width_that_it_needs(distinct):
-    """Keys and codes come back from the driver's reader as the texts that went in."""
+    """The driver's reader returns from keys and codes the texts that were written."""
 
     class Reader(BufferedReader):
         def __init__(self, data: bytes) -> None:
@@ -86,11 +86,11 @@ def test_a_dictionary_has_the_key_width_that_it_needs(distinct):
 
 
 def test_numbers_beyond_the_tables_type_are_clamped():
-    """A count that does not fit must not come back small."""
+    """A count that is too large must not become a small one."""
     assert blocks.encode("UInt32", np.array([2**40, 3])) == np.array([2**32 - 1, 3], "<u4").tobytes()
 
 
 def test_an_unknown_type_is_named():
-    """A table that changed its type is told so."""
+    """If a table has changed a column's type, the error names the type."""
     with pytest.raises(blocks.UnsupportedType, match="UUID"):
         blocks.encode("UUID", np.array([1]))

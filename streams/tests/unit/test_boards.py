@@ -1,4 +1,4 @@
-"""Boards: what just ended, counted once, by whoever owns it."""
+"""Boards: calls that just ended, counted once, by the owner of their partition."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ A, B = "a GET /", "b GET /"
 
 
 def _calls(rows: list[tuple]) -> columns.Columns:
-    """(end in seconds since T0, class, source service, failed, adjusted count, duration in ms)"""
+    """Rows: (end in s since T0, class, source service, failed, adjusted count, duration in ms)"""
     return columns.from_rows(columns.CALLS, [
         (
             T0 * 1_000_000 + int(end * 1e6) - ms * 1000, "t", f"{i}", "c1", c[0], c, "", source, ms * 1000, 1000, 4, 1.0,
@@ -33,8 +33,11 @@ def _hot(
 
 
 def test_a_rate_counts_ends_of_settled_seconds():
-    """A call that took 30 s counts when it ends; the rate covers whole seconds of a second's age, means the running
-    one as well; sampling is corrected; calls that somebody among us made are no demand."""
+    """A call of 30 s counts when it ends.
+
+    The rate covers whole seconds that are at least a second old. Means include the running second.
+    Sampling is corrected. Calls made by other services of the mesh are not demand.
+    """
     rows = [(s + 0.5, A, "", False, 2.0, 30_000) for s in range(10)]
     rows += [(9.9, A, "", True, 2.0, 1), (9.95, B, "a", False, 2.0, 8)]
     table = _hot(rows, Window(5, 1.0))
@@ -51,7 +54,7 @@ def test_a_rate_counts_ends_of_settled_seconds():
 
 
 def test_a_clock_ahead_does_not_age_the_others():
-    """Nothing ends later than the broker took it: such calls count in the running second, and are counted."""
+    """Calls that end after the broker took them count in the running second, and are counted."""
     counters = Counters()
     rows = [(s + 0.5, A, "", False, 1.0, 1) for s in range(10)] + [(500.0, B, "", False, 1.0, 1)]
     table = _hot(rows, Window(5, 0.0), T0 + 10.0, counters)
@@ -62,7 +65,7 @@ def test_a_clock_ahead_does_not_age_the_others():
 
 
 def test_an_end_that_cannot_be_is_counted_and_stops_nothing():
-    """Seconds below zero, whatever they are, spoil neither the board nor the other rows of their message."""
+    """Negative seconds spoil neither the board nor the other rows of their message."""
     counters = Counters()
     rows = boards.arrivals_of(_calls([(9.5, A, "", False, 1.0, 1), (9.6, B, "", False, 1.0, 1)]))
     rows["at"][1] = -(2**63)
@@ -74,7 +77,7 @@ def test_an_end_that_cannot_be_is_counted_and_stops_nothing():
 
 
 def test_silent_classes_leave_the_board_and_cpu_comes_from_its_window():
-    """Nothing for a whole window: no entry."""
+    """A class without calls for a whole window has no entry."""
     table = _hot([(0.5, A, "", False, 1.0, 1), (9.5, B, "", False, 1.0, 1)], Window(5, 1.0))
     cpu = CpuTable(100)
     cpu.add([Point(T0 + 8, "c1", "b", "pod", 0.25)])
@@ -83,7 +86,7 @@ def test_silent_classes_leave_the_board_and_cpu_comes_from_its_window():
 
 
 def test_order_and_splitting_of_arrivals_change_no_board():
-    """The same calls in any order, one by one or at once."""
+    """The same calls in any order, one by one or all together."""
     random = np.random.default_rng(4)
     rows = [(float(e), (A, B)[i % 2], "", i % 5 == 0, 1.5, i) for i, e in enumerate(random.uniform(0, 9, 60))]
     one, many = _hot(rows, Window()), HotTable(Window(), 100, Counters())
@@ -97,7 +100,10 @@ def test_order_and_splitting_of_arrivals_change_no_board():
 
 
 def test_fields_of_the_gone_are_stale():
-    """Further behind the newest field than boards live, or unreadable; a board of old times alone is not."""
+    """Stale: unreadable, or further behind the newest field than boards live.
+
+    A board that has only old times is not stale.
+    """
     fields = {b"a": b'{"at": 100.0}', b"b": b'{"at": 84.9}', b"c": b'{"at": 85.0}', b"d": b"[", b"e": b"[1]"}
     assert set(hot.stale_fields(fields, 15.0)) == {b"b", b"d", b"e"}
     assert hot.stale_fields({b"a": b'{"at": 1.0}'}, 15.0) == {}

@@ -1,4 +1,4 @@
-"""Capacities and weights, on simulated queues whose truth is known."""
+"""Capacities and weights, on simulated queues whose true values are known."""
 
 from collections import defaultdict
 
@@ -24,8 +24,11 @@ def _seen(pod: Pod, seed: int, **options) -> tuple:
 
 
 def test_capacity_from_cpu_is_the_load_at_100_percent():
-    """A line over all seconds: idle CPU is not charged to requests; saturated seconds are left out; loads too alike
-    are taken as proportional; no CPU at all gives nothing."""
+    """A line over all seconds gives the load at 100 %.
+
+    Idle CPU is not attributed to requests. Saturated seconds are left out. If the loads are too
+    similar, CPU is taken as proportional to load. Without CPU readings there is no capacity.
+    """
     random = np.random.default_rng(3)
     load = np.repeat(np.linspace(20, 300, 15), 10)
     use = np.minimum(0.05 + load / 250 * 0.95 + random.normal(0, 0.01, len(load)), 1.0)
@@ -40,7 +43,7 @@ def test_capacity_from_cpu_is_the_load_at_100_percent():
 
 
 def test_cpu_that_is_nearly_always_full_tells_what_was_served():
-    """Two seconds below it are too few for a line."""
+    """The two seconds below saturation are too few for a line."""
     use = np.full(600, 0.99)
     use[:2] = 0.96
     assert capacity.from_cpu(np.full(600, 80.0), use).rps == pytest.approx(80 / 0.99)
@@ -48,14 +51,14 @@ def test_cpu_that_is_nearly_always_full_tells_what_was_served():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_cpu_that_does_not_follow_the_load_tells_no_capacity(seed):
-    """30 +/- 2 % at 50 to 100 requests per second: a line through it would meet 100 % anywhere."""
+    """CPU use of 30 +/- 2 % at 50 to 100 requests per second: a line would reach 100 % anywhere."""
     random = np.random.default_rng(seed)
     assert capacity.from_cpu(random.uniform(50, 100, 600), 0.3 + random.normal(0, 0.02, 600)) is None
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.2, 0.5])
 def test_a_quiet_service_has_a_capacity_of_its_own(rate):
-    """A request of 100 ms every two to ten seconds: within a factor of 1.5 of ten per second."""
+    """A request of 100 ms every two to ten seconds: within a factor of 1.5 of 10 requests/s."""
     pod = Pod(1, [100.0])
     seen = simulated.observe(pod, [rate / 10] * 3000, np.random.default_rng(1))
     _, [row] = _fitted(pod, seen)
@@ -63,8 +66,11 @@ def test_a_quiet_service_has_a_capacity_of_its_own(rate):
 
 
 def _kubelet(points: list[Point], interval: int, phase: int, late: int) -> list[Point]:
-    """What is left of CPU points of each second when pods are measured every so many seconds, each `phase` seconds
-    after the one before, and the newest `late` seconds are not there yet."""
+    """Returns the CPU points that a kubelet reports, from points of every second.
+
+    Each pod is measured every `interval` seconds, `phase` seconds after the pod before it. The
+    newest `late` seconds have not arrived yet.
+    """
     by_pod = defaultdict(list)
     for point in points:
         by_pod[point.pod].append(point)
@@ -79,8 +85,10 @@ def _kubelet(points: list[Point], interval: int, phase: int, late: int) -> list[
 @pytest.mark.parametrize("stamped", [True, False])
 @pytest.mark.parametrize(("interval", "phase", "late"), [(1, 0, 4), (10, 0, 0), (10, 3, 0), (10, 3, 15)])
 def test_pods_are_counted_between_their_cpu_readings(stamped, interval, phase, late):
-    """Three pods, measured every ten seconds, together or one after the other, or some seconds late: the capacity is
-    that of three, the curve that of one queue."""
+    """Three pods, measured every ten seconds, at the same time, one after the other, or late.
+
+    The capacity is that of three pods, the curve that of one queue.
+    """
     pod = Pod(1, [10.0])
     calls, points = simulated.observe(pod, LADDER, np.random.default_rng(1), pods=[3] * len(LADDER))
     if not stamped:
@@ -91,7 +99,7 @@ def test_pods_are_counted_between_their_cpu_readings(stamped, interval, phase, l
 
 
 def test_a_pod_is_gone_when_its_readings_end():
-    """Measured every ten seconds: two pods, of which one goes after a minute and another comes after two."""
+    """Readings every ten seconds. One of two pods goes after a minute, another comes after two."""
     at = {"a": range(5, 300, 10), "b": range(8, 60, 10), "c": range(121, 300, 10)}
     table = CpuTable(1000)
     table.add(Point(second, "c", "s", pod, 0.5) for pod, seconds in at.items() for second in seconds)
@@ -101,7 +109,7 @@ def test_a_pod_is_gone_when_its_readings_end():
 
 
 def test_a_deployment_s_cpu_does_not_bend_the_line():
-    """A tenth of the seconds at 40 % more CPU moves the capacity by less than 5 %."""
+    """40 % more CPU in a tenth of the seconds moves the capacity by less than 5 %."""
     random = np.random.default_rng(4)
     load = np.repeat(np.linspace(20, 160, 15), 20)
     use = load / 250 + random.normal(0, 0.01, len(load))
@@ -112,15 +120,18 @@ def test_a_deployment_s_cpu_does_not_bend_the_line():
 @pytest.mark.parametrize("sampled", [1.0, 0.1])
 @pytest.mark.parametrize("pod", [Pod(1, [10.0], idle=0.05), Pod(4, [40.0], constant_ms=3)])
 def test_capacity_with_cpu_is_within_5_percent(pod, sampled):
-    """Also of services of which a tenth of the spans is kept."""
+    """This also holds for services of which only a tenth of the spans is kept."""
     for seed in range(3):
         _, [row] = _fitted(pod, _seen(pod, seed, sampled=sampled))
         assert row[4] == pytest.approx(pod.saturation, rel=0.05) and row[5] == "cpu"
 
 
 def test_a_service_that_is_scaled_out_keeps_its_curve_and_doubles_its_capacity():
-    """One pod, then two at the same load each: the capacity row is that of two; a and b are those of a queue of one
-    worker, which a capacity of the whole service would have put at half the utilisation."""
+    """One pod, then two pods with the same load each: the capacity row is that of two pods.
+
+    a and b are those of a queue of one worker. The capacity of the whole service would have halved
+    its utilisation.
+    """
     pod = Pod(1, [10.0], constant_ms=2.0)
     pods = np.where(np.arange(len(LADDER)) % 160 < 80, 1, 2)
     for with_cpu in (True, False):
@@ -131,8 +142,11 @@ def test_a_service_that_is_scaled_out_keeps_its_curve_and_doubles_its_capacity()
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_capacity_without_cpu_is_within_its_own_error(workers):
-    """From latency alone, seen up to 80 %: on the average of 12 queues within 20 %, and in 9 of 12 within two of its
-    own standard errors."""
+    """From latency alone, at up to 80 % load.
+
+    The mean over 12 queues is within 20 %. At least 9 of 12 are within two of their own standard
+    errors.
+    """
     pod, found, errors = Pod(workers, [10.0 * workers], constant_ms=2.0), [], []
     for seed in range(12):
         load, _ = simulated.tables(_seen(pod, seed), with_cpu=False)
@@ -152,7 +166,7 @@ def test_capacity_without_cpu_is_within_its_own_error(workers):
 
 
 def test_a_range_too_narrow_tells_nothing_and_a_low_one_says_so():
-    """Loads within a tenth of each other give no capacity; loads that hardly queue give one that is called weak."""
+    """Loads within a tenth of each other give no capacity, loads without a queue a weak one."""
     pod = Pod(8, [80.0])
     random = np.random.default_rng(6)
     narrow = simulated.tables(simulated.observe(pod, [0.5] * 60, random), with_cpu=False)
@@ -167,8 +181,11 @@ def test_a_range_too_narrow_tells_nothing_and_a_low_one_says_so():
 
 
 def test_what_is_served_while_requests_are_refused_is_the_capacity():
-    """Offered load up to 1.6 of what can be served, the rest refused: neither the offered load nor a multiple of it
-    is taken for the capacity. Errors that come at any load are none of this."""
+    """The offered load is up to 1.6 times what can be served; the rest is rejected.
+
+    Neither the offered load nor a multiple of it is taken for the capacity. Errors that occur at
+    any load do not count as rejections.
+    """
     offered = np.repeat(np.linspace(20, 160, 8), 20)
     served, failed = np.minimum(offered, 100), np.maximum(1 - 100 / offered, 0)
     at, n = np.arange(len(offered)), np.full((len(offered), 1), 50.0)
@@ -183,7 +200,7 @@ def test_what_is_served_while_requests_are_refused_is_the_capacity():
 
 
 def test_weights_of_classes_that_moved_apart_come_from_cpu():
-    """One costs three times as much CPU although its own time is only twice as long: found within 5 %."""
+    """One class costs three times the CPU but only twice the time: found within 5 %."""
     random = np.random.default_rng(5)
     rates = random.uniform(0, 100, (120, 2))
     cpu = 0.02 + rates @ np.array([0.001, 0.003]) + random.normal(0, 0.005, 120)
@@ -191,7 +208,7 @@ def test_weights_of_classes_that_moved_apart_come_from_cpu():
 
 
 def test_weights_of_classes_that_move_alike_keep_the_ratio_of_their_own_times():
-    """Rates in lock-step tell the sum only: the prior divides it. Without CPU the prior is all there is."""
+    """Rates in lock-step determine only the sum; the prior divides it, and replaces missing CPU."""
     rates = np.outer(np.linspace(10, 100, 120), [1.0, 0.5])
     cpu = rates @ np.array([0.001, 0.004])
     prior = np.array([1.0, 2.0])
@@ -200,8 +217,10 @@ def test_weights_of_classes_that_move_alike_keep_the_ratio_of_their_own_times():
 
 
 def test_own_times_are_taken_without_what_all_classes_wait():
-    """2 and 6 ms beside the wait of a queue that is up to two thirds busy: 1 to 3 within 15 %, where the ratio of the
-    means is below 2.2; a class that was never seen weighs 1."""
+    """2 and 6 ms plus the wait of a queue that is up to two thirds busy: a ratio of 3 within 15 %.
+
+    The ratio of the means is below 2.2. A class without samples has weight 1.
+    """
     rates = np.stack([np.arange(1.0, 31), np.arange(1.0, 31), np.zeros(30)], axis=1)
     u = rates.sum(axis=1) / 90
     wait = 4 * u / (1 - u)
@@ -212,10 +231,16 @@ def test_own_times_are_taken_without_what_all_classes_wait():
 
 @pytest.mark.parametrize("with_cpu", [True, False])
 def test_two_classes_of_one_queue(with_cpu):
-    """10 and 30 ms in one M/G/1 queue (Pollaczek-Khinchine: a is the rest of the service met, the same for both, b
-    what is left of each one's own time, below 0 for the short one). Mean of six ladders: the weight within 10 % (30 %
-    from latency alone), the total that saturates within 5 % (25 %), latency without load within 2 ms (3 ms) of each
-    one's own time, and with CPU a of each class within 15 %."""
+    """10 and 30 ms in one M/G/1 queue.
+
+    Pollaczek-Khinchine: a is the remaining service time that a request finds, the same for both
+    classes. b is what remains of each class's own time, below 0 for the short one. Means of six
+    ladders, with CPU use (in brackets: from latency alone):
+    - the weight is within 10 % (30 %),
+    - the total load that saturates is within 5 % (25 %),
+    - the latency without load is within 2 ms (3 ms) of the own time of each class,
+    - a of each class is within 15 % (with CPU use only).
+    """
     pod = Pod(1, [10.0, 30.0], [0.65, 0.35])
     runs = [_fitted(pod, _seen(pod, seed), with_cpu=with_cpu) for seed in range(6)]
     weight = [curves[1][8] for curves, _ in runs]
@@ -234,7 +259,7 @@ def test_two_classes_of_one_queue(with_cpu):
     ("with_cpu", "stamped", "pods"), [(True, True, 3), (True, False, 3), (False, True, 3), (False, False, 0)]
 )
 def test_a_capacity_says_with_how_many_pods_it_was_measured(with_cpu, stamped, pods):
-    """Pods that report CPU, or proxies that stamp; where neither counts them they are unknown, not one."""
+    """CPU reports or stamps count the pods. With neither, their number is unknown, not one."""
     calls, points = simulated.observe(
         Pod(1, [10.0]), LADDER, np.random.default_rng(1), pods=[3] * len(LADDER)
     )
@@ -245,7 +270,7 @@ def test_a_capacity_says_with_how_many_pods_it_was_measured(with_cpu, stamped, p
 
 
 def test_pods_that_report_no_cpu_use_are_counted_by_their_stamps():
-    """Of three pods two report: what one pod can do must not be taken for a half of what all three do."""
+    """Two of three pods report CPU: one pod's capacity must not be half of what all three do."""
     calls, points = simulated.observe(
         Pod(1, [10.0]), LADDER, np.random.default_rng(1), pods=[3] * len(LADDER)
     )
@@ -255,7 +280,7 @@ def test_pods_that_report_no_cpu_use_are_counted_by_their_stamps():
 
 
 def test_a_cluster_that_tells_no_capacity_is_assumed_to_have_that_of_its_own_pods():
-    """Four pods elsewhere were measured: the one pod here, at a constant load, is taken for a quarter of them."""
+    """Four pods were measured elsewhere. The one pod here, at constant load, gets a quarter."""
     pod, random = Pod(1, [10.0]), np.random.default_rng(2)
     there = simulated.observe(pod, LADDER, random, cluster="there", pods=[4] * len(LADDER))
     here, _ = simulated.observe(pod, [0.3] * 60, random)
@@ -267,7 +292,7 @@ def test_a_cluster_that_tells_no_capacity_is_assumed_to_have_that_of_its_own_pod
 
 
 def _waiting(workers: int, seed: int, utilisation: np.ndarray) -> dict:
-    """The row of a service of 95 req/s whose requests wait on something else: its CPU is 19 % busy at that rate."""
+    """Returns the row of a service that waits on I/O: 95 req/s, at which its CPU is 19 % busy."""
     pod = Pod(workers, [1000 * workers / 95])
     calls, points = simulated.observe(pod, utilisation, np.random.default_rng(seed))
     idle = [point._replace(utilisation=0.19 * point.utilisation) for point in points]
@@ -278,7 +303,7 @@ def _waiting(workers: int, seed: int, utilisation: np.ndarray) -> dict:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("workers", [1, 4, 16])
 def test_a_service_that_waits_on_io_saturates_where_its_queue_grows_not_where_its_cpu_would(workers, seed):
-    """Seen at up to 125 %: within 10 % of 95, where CPU alone tells 490 to 520; the row has both."""
+    """At up to 125 % load: within 10 % of 95. CPU alone gives 490 to 520; the row has both."""
     row = _waiting(workers, seed, np.concatenate([LADDER, np.full(30, 1.25), np.full(60, 0.3)]))
     assert row["capacity_rps"] == pytest.approx(95, rel=0.1)
     assert row["evidence"] == "queue" and row["limit_rps"] == row["capacity_rps"]
@@ -288,7 +313,7 @@ def test_a_service_that_waits_on_io_saturates_where_its_queue_grows_not_where_it
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("workers", [1, 4])
 def test_a_service_that_waits_on_io_is_known_by_its_latency_before_it_saturates(workers, seed):
-    """Seen at up to 80 %: within 30 %, as latency is where there is no CPU use at all."""
+    """At up to 80 % load: within 30 %, the accuracy of latency without any CPU use."""
     row = _waiting(workers, seed, LADDER)
     assert row["capacity_rps"] == pytest.approx(95, rel=0.3)
     assert row["evidence"] == "latency" and row["disagreement"] > 3
@@ -296,7 +321,10 @@ def test_a_service_that_waits_on_io_is_known_by_its_latency_before_it_saturates(
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_a_rough_evidence_does_not_lower_the_capacity_of_a_service_that_needs_cpu(workers):
-    """Forty ladders each, some with a burst of overload: CPU stays decisive, and nothing is said to disagree."""
+    """Forty ladders, every other one with a burst of overload.
+
+    CPU stays decisive, and no disagreement is reported.
+    """
     pod = Pod(workers, [10.0 * workers], idle=0.03)
     for seed in range(40):
         burst = np.full(30, 1.2) if seed % 2 else np.full(30, 0.5)
@@ -308,7 +336,7 @@ def test_a_rough_evidence_does_not_lower_the_capacity_of_a_service_that_needs_cp
 
 
 def test_a_queue_that_no_longer_grows_limits_nothing():
-    """A stall of the machine let a queue grow; what is served later, without one, is more."""
+    """A queue grew because the machine stalled. Later more is served without a queue."""
     at, arrived = np.arange(200), np.full(200, 50.0)
     latency = np.full(200, 20.0)
     latency[50:80] = 20 + 500 * np.arange(30)

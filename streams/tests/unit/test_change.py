@@ -1,4 +1,4 @@
-"""A pod that became slower or faster is noticed in time, and noise is not taken for it. Queues whose truth is known."""
+"""Slower and faster pods are noticed in time, and noise is not: on queues with known truth."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,10 @@ SWINGS = 0.65 + 0.35 * np.sin(np.arange(CUT_S + 120) / 60)
 
 
 def _row(cut: Cut, now: int, cpu_per_busy: float | None) -> dict:
-    """The capacity as of second `now`, of calls that had ended by then. cpu_per_busy: None: no CPU use is reported."""
+    """Returns the capacity at second `now`, from calls that had ended by then.
+
+    `cpu_per_busy`: CPU use of a busy pod; None: no CPU use is reported.
+    """
     told = simulated.tables(cut.seen(0, now, cpu_per_busy or 0.0), with_cpu=cpu_per_busy is not None)
     _, [row] = Modeller(Options()).fit(*told, 0)
     return dict(zip(CAPACITIES, row, strict=True))
@@ -23,19 +26,22 @@ def _row(cut: Cut, now: int, cpu_per_busy: float | None) -> dict:
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("cpu_per_busy", [1.0, 0.19, None])
 def test_a_capacity_that_is_cut_to_a_third_is_noticed_within_60_seconds(cpu_per_busy, workers, highest, seed):
-    """From 100 to 33 req/s, at a load that swings up to 30, 60 or 90, with CPU use that follows, CPU use that has nothing to
-    do with it, and without any. Before, it was seen when the window of 600 s had passed."""
+    """From 100 to 33 req/s, at a load that varies up to 30, 60 or 90 %.
+
+    CPU use follows the load, is unrelated to it, or is not reported. Formerly, the cut was seen
+    only after the window of 600 s had passed.
+    """
     cut = Cut(Pod(workers, [10.0 * workers]), highest * SWINGS, CUT_S, 3.0, np.random.default_rng(10 * seed))
     before, after = _row(cut, CUT_S, cpu_per_busy), _row(cut, CUT_S + 60, cpu_per_busy)
     assert after["capacity_rps"] < 0.6 * before["capacity_rps"]
-    # Seen at up to 30 % only, latency does not tell the capacity of before better than within a factor of two.
+    # At loads of at most 30 %, latency determines the earlier capacity only within a factor of two.
     assert 15 < after["capacity_rps"] < (45 if cpu_per_busy == 1 else 60)
     assert abs(after["changed_at"] - cut.start - CUT_S) <= 60 and before["changed_at"] == 0
 
 
 @pytest.mark.parametrize("cpu_per_busy", [1.0, None])
 def test_a_capacity_that_comes_back_is_known_three_minutes_later(cpu_per_busy):
-    """Cut for 300 s, at loads that were never seen before: cut to its end, and back within 25 % after 180 s."""
+    """Cut for 300 s, at loads never seen before: low to the end, then within 25 % after 180 s."""
     load = 0.6 * (0.65 + 0.35 * np.sin(np.arange(1500) / 60)) * np.where(np.arange(1500) // 300 == 2, 0.5, 1)
     cut = Cut(Pod(1, [10.0]), load, 600, 3.0, np.random.default_rng(4), until=900)
     assert _row(cut, 895, cpu_per_busy)["capacity_rps"] < 45
@@ -45,7 +51,10 @@ def test_a_capacity_that_comes_back_is_known_three_minutes_later(cpu_per_busy):
 @pytest.mark.parametrize("level", [1.1, 1.5])
 @pytest.mark.parametrize("workers", [1, 4])
 def test_an_overload_and_its_end_do_not_cut_the_capacity(workers, level):
-    """30 s of 110 and 150 % of what the pod can do, then 40 % while the rest is served: at every moment within 30 %."""
+    """30 s at 110 or 150 % of the capacity, then 40 % while the rest is served.
+
+    The capacity is within 30 % at every moment.
+    """
     load = np.concatenate([0.45 + 0.35 * np.sin(np.arange(600) / 60), np.full(30, level), np.full(120, 0.4)])
     cut = Cut(Pod(workers, [10.0 * workers]), load, 10**9, 1.0, np.random.default_rng(3))
     for now in range(610, 750, 20):
@@ -53,8 +62,10 @@ def test_an_overload_and_its_end_do_not_cut_the_capacity(workers, level):
 
 
 def _noise(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """An hour of a queue that does not change: rate, latency and CPU use per request of each second. Load is constant,
-    swings, or jumps every minute, at up to 88 %."""
+    """An hour of an unchanged queue: rate, latency and CPU use per request of each second.
+
+    The load, at most 88 %, is constant, varies smoothly, or jumps every minute.
+    """
     random, seconds = np.random.default_rng(seed), np.arange(3600)
     workers, saturation = [1, 2, 4, 8][seed % 4], [20, 100, 100, 400][seed // 4 % 4]
     load = [
@@ -73,7 +84,10 @@ def _noise(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_noise_is_hardly_ever_taken_for_a_change():
-    """Ten hours, looked at every 30 s: at most three of 1 160 looks find a change of latency, none one of CPU use."""
+    """Ten hours, tested every 30 s: of 1 160 tests at most three find a change of latency.
+
+    None finds a change of CPU use.
+    """
     at, looks, by_latency, by_cpu = np.arange(3600), 0, 0, 0
     for seed in range(200, 210):
         rate, latency, cost = _noise(seed)
@@ -85,7 +99,7 @@ def test_noise_is_hardly_ever_taken_for_a_change():
 
 
 def test_what_left_is_counted_and_not_what_came():
-    """60 arrive and 33 leave per second: the latency rises by 0.8 s per second. In the drain it falls."""
+    """60 arrive and 33 leave per second: the latency rises by 0.8 s per second, then it falls."""
     arrived = np.full(30, 60.0)
     rises = (60 / 33 - 1) * 1000 * np.arange(30)
     assert restart.completed(arrived, rises) == pytest.approx(33, rel=0.1)

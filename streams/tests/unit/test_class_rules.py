@@ -1,4 +1,4 @@
-"""The rules mean the same to the native module, which applies them, and to the job `classify`, which writes them."""
+"""The native module, which applies rules, and the job `classify`, which writes them, agree."""
 
 import numpy as np
 import spillway_native
@@ -14,7 +14,7 @@ _WORDS = ("a", "b", "{id}")
 
 
 def _template(parts: list[str]) -> str:
-    """Variables numbered as templates have them."""
+    """Joins the parts, with variables numbered as in templates."""
     return ("/" + "/".join(parts)).replace("{id}/{id}", "{id}/{id2}")
 
 
@@ -32,7 +32,10 @@ _RULES = st.builds(
 
 
 def _classes(known: list[Rule], templates: list[str], own: bool) -> dict[str, str]:
-    """Template -> class that the native module gives GET requests; `own`: the spans carry the class themselves."""
+    """Returns template -> class that the native module gives to GET requests.
+
+    `own`: the spans carry the class themselves.
+    """
     partition = spillway_native.Partition(first_offset=0, log_start=True, partitions=1)
     partition.set_rules(
         [(r.effective_from, r.service, r.method, r.template, r.becomes, r.kind) for r in known]
@@ -65,7 +68,7 @@ def _set(attributes, values: dict[str, str]) -> None:
 
 
 def _expected(known: list[Rule], templates: list[str], own: bool) -> dict[str, str]:
-    """The tick of a trace that was first heard of three seconds ago begins a second ago."""
+    """A trace first seen three seconds ago has a tick that begins one second ago."""
     force = [r for r in rules.in_force(known, NOW_MS - 1_000) if r.template or not own]
     found = {template: rules.match(force, "GET", template) for template in templates}
     return {template: f"shop GET {rule.becomes if rule else template}" for template, rule in found.items()}
@@ -76,7 +79,7 @@ def _expected(known: list[Rule], templates: list[str], own: bool) -> dict[str, s
     st.lists(_RULES, max_size=12), st.lists(_TEMPLATES, min_size=1, max_size=6, unique=True), st.booleans()
 )
 def test_both_sides_give_the_same_classes(known, templates, own):
-    """Whatever rules there are: their precedence, layers, times and ends."""
+    """Holds for any rules: their precedence, layers, times and ends."""
     assert _classes(known, templates, own) == _expected(known, templates, own)
 
 
@@ -87,7 +90,7 @@ def test_without_rules_classes_are_what_they_were():
 
 
 def test_what_was_kept_apart_from_a_pattern_stays_so_when_the_pattern_merges():
-    """/users/me was never compared with what /users/* is now one with."""
+    """/users/me was never compared with the class that /users/* has merged into."""
     known = [
         Rule(0, 0, "shop", "GET", "/users/me", "/users/me", rules.LEARNED),
         Rule(0, 0, "shop", "GET", "/users/*", "/{id}/{id2}", rules.MERGED),
@@ -98,7 +101,7 @@ def test_what_was_kept_apart_from_a_pattern_stays_so_when_the_pattern_merges():
 
 
 def test_a_merge_reaches_requests_that_envoy_stamped():
-    """And the rule for all templates that nobody named does not: these have a route, so somebody named them."""
+    """The rule for all others does not apply to them: they have a route, so they are named."""
     known = [
         Rule(0, 0, "shop", "GET", "/a/b", "/a/{id}", rules.MERGED),
         Rule(0, 0, "shop", "", "", "/other", rules.BOUNDED),

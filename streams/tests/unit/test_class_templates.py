@@ -19,7 +19,7 @@ def _templates(memory) -> set[str]:
 
 
 def _words(n: int, count: int, rng: np.random.Generator, prefix: str = "/users/") -> list[learn.Seen]:
-    """Requests for `count` calls over n names, the more frequent the lower their rank."""
+    """Requests for `count` calls over n names; names of a lower rank are more frequent."""
     share = 1 / np.arange(1, n + 1)
     names, seen = np.unique(rng.choice(n, count, p=share / share.sum()), return_counts=True)
     letters = ["".join(chr(97 + int(d)) for d in f"{i:05d}") for i in names]
@@ -41,7 +41,7 @@ def test_words_become_a_variable_and_real_endpoints_stay():
 
 
 def test_a_closed_set_of_endpoints_is_not_words():
-    """Eighty endpoints, the rarest a fiftieth as frequent as the first."""
+    """Eighty endpoints; the rarest is a fiftieth as frequent as the first."""
     rng = np.random.default_rng(2)
     share = np.linspace(1, 0.02, 80)
     for count in (40, 500, 5000, 100_000):
@@ -55,7 +55,7 @@ def test_a_closed_set_of_endpoints_is_not_words():
 
 
 def test_names_forgotten_elsewhere_make_no_words_of_endpoints():
-    """User names overflowed the memory of the method; each endpoint beside them was asked for a hundred times."""
+    """User names overflowed the memory of the method. Each endpoint was requested 100 times."""
     endpoints = [
         learn.Seen(("api", f"page{chr(97 + i // 26)}{chr(97 + i % 26)}"), 100.0, 100) for i in range(40)
     ]
@@ -66,7 +66,7 @@ def test_names_forgotten_elsewhere_make_no_words_of_endpoints():
 
 
 def test_ten_thousand_words_are_bounded_in_memory_and_in_classes():
-    """Whatever the words do, after the rules there are no more classes than allowed."""
+    """Whatever the words are, the rules leave no more classes than allowed."""
     made = memory([], 0)
     rng = np.random.default_rng(3)
     kinds = [
@@ -84,8 +84,10 @@ def test_ten_thousand_words_are_bounded_in_memory_and_in_classes():
 
 
 def test_too_many_classes_are_bounded_for_a_lease():
-    """Of 60 different endpoints with room for 40, the most asked for are named and the rest is /other; when the
-    lease ends nothing is bounded, so that all are seen again."""
+    """60 endpoints with room for 40: the most requested are named, and the rest becomes /other.
+
+    When the lease ends nothing is bounded, so that all are observed again.
+    """
     kinds = [Kind(f"/{'abcdef'[i % 6]}/{chr(97 + i // 6)}x", exponential(5), 100 - i) for i in range(60)]
     made = memory(kinds, 5)
     options = Options(classes_per_service=40, lease=100)
@@ -96,7 +98,7 @@ def test_too_many_classes_are_bounded_for_a_lease():
     named = {t for t, b in becomes.items() if b == t}
     assert named == {kind.template for kind in kinds[:40]} and set(becomes.values()) - named == {"/other"}
     later = rules.in_force(written, written[0].effective_from + 100_000)
-    assert {rule.template for rule in later} == named  # what has a name keeps it, the rest is seen again
+    assert {rule.template for rule in later} == named  # named classes stay, the rest is observed
 
 
 _LEASE_ENDS_S = 10_000
@@ -109,9 +111,12 @@ def _leased(names: list[str]) -> list[rules.Rule]:
 
 
 def test_what_became_frequent_gets_in_when_a_lease_ends():
-    """Forty named classes are remembered for a quarter of an hour at one request per second each; of two that were
-    seen for 30 s since, the one at ten per second takes the place of one of them. Before there was that much to see
-    nothing is decided."""
+    """A frequent new class takes the place of a named one.
+
+    Forty named classes are remembered for 15 minutes at one request per second each. Two new ones
+    have been observed for 30 s; the one at ten per second takes the place. Nothing is decided until
+    then.
+    """
     names = [f"/{'abcdef'[i % 6]}/{chr(97 + i // 6)}x" for i in range(40)]
     made, options = Memory(1800, Counters()), Options(classes_per_service=40)
     for at, kinds in (
@@ -130,7 +135,7 @@ def test_what_became_frequent_gets_in_when_a_lease_ends():
 
 
 def test_the_end_of_a_lease_alone_begins_no_other():
-    """Before anything else is seen there are the named classes and /other: not too many."""
+    """Before anything else is observed there are the named classes and /other: not too many."""
     names = [f"/{chr(97 + i)}" for i in range(5)]
     made = memory([Kind(name, exponential(5), 50) for name in [*names, "/other"]], 3)
     options = Options(classes_per_service=5)
@@ -174,7 +179,7 @@ def test_precedence_of_rules():
         "/a/c": "/a/{m}",
         "/a/d": "/a/{id}",
         "/a/{id}": "/a/{id}",
-        "/u/me": "/u/me",  # kept apart from a pattern, also when that merges
+        "/u/me": "/u/me",  # kept apart from a pattern, even when the pattern merges
         "/u/x": "/{id}/{id2}",
         "/x": "/other",
         "/a": "/other",
@@ -184,7 +189,7 @@ def test_precedence_of_rules():
 
 
 def test_the_newest_rule_of_a_layer_counts_from_its_time_on():
-    """And what the job writes or ends never touches a pin."""
+    """Rules that the job writes or ends never affect a pin."""
     known = [
         _rule("/a", "/x", "pinned", 10), _rule("/a", "/y", "learned", 20), _rule("/a", "", "retired", 30),
         _rule("/a", "", "unpinned", 40), _rule("/a", "/z", "merged", 50),

@@ -1,4 +1,4 @@
-"""Traffic classes: alike ones merge, different ones do not, modes are flagged; what their samples stand for."""
+"""Traffic classes: similar ones merge, others do not, modes are flagged, samples are weighted."""
 
 import numpy as np
 import pytest
@@ -23,12 +23,13 @@ def _verdicts(first: Kind, second: Kind) -> list[str]:
     return [_pair(first, second, seed).verdict(OPTIONS) for seed in SEEDS]
 
 
-# Power and false positives, over seeds. At 1500 calls each: alike classes are found alike in at least 95 % of the
-# runs and called different in none; half as slow again is never called alike and found in at least 95 %.
+# Power and false positives, over seeds, at 1500 calls each. Alike classes are found alike in at
+# least 95 % of the runs, and different in none. A class half as slow again is never found alike,
+# and is found different in at least 95 %.
 
 
 def test_equal_classes_are_found_alike():
-    """Also when one is asked for at a higher load than the other, and is therefore slower on average."""
+    """Even if one class is requested at higher load, and is therefore slower on average."""
     same = _verdicts(Kind("/a/b", exponential(5)), Kind("/a/c", exponential(5)))
     assert same.count(ALIKE) >= 0.95 * len(same) and DIFFERENT not in same
     shifted = _verdicts(Kind("/a/b", exponential(5), load=(1, 9)), Kind("/a/c", exponential(5), load=(4, 13)))
@@ -41,7 +42,7 @@ def test_different_times_are_found_and_never_called_alike():
 
 
 def test_p_values_hold():
-    """Under equality at most about one comparison in a hundred has p < 0.01, at few calls as at many."""
+    """For equal classes about one comparison in 100 has p < 0.01, with few and with many calls."""
     n = [
         _pair(Kind("/a/b", exponential(5), 200), Kind("/a/c", exponential(5), 900), s).p_value
         for s in range(150)
@@ -50,7 +51,7 @@ def test_p_values_hold():
 
 
 def test_a_small_difference_stays_small_however_many_calls():
-    """Three percent in 20 000 calls each is significant by any test, and no reason for two classes."""
+    """3 % over 20 000 calls each is significant in any test, but no reason for two classes."""
     found = _pair(Kind("/a/b", lognormal(5, 0.2), 20_000), Kind("/a/c", lognormal(5.15, 0.2), 20_000), 1)
     assert found.verdict(OPTIONS) == ALIKE
 
@@ -129,7 +130,7 @@ def test_two_modes_are_flagged_with_what_would_split_them(attribute, value, more
 
 
 def test_a_split_by_child_tree_is_found():
-    """The slow calls are those that ask the archive."""
+    """The slow calls are those that call the archive."""
     made = memory([Kind("/a", _mixture, 3000)], 6)
     calls, _ = batches([Kind("/a", _mixture, 3000)], 6)
     slow = calls["exclusive_us"] > np.quantile(calls["exclusive_us"], 2 / 3)
@@ -144,8 +145,10 @@ def test_a_split_by_child_tree_is_found():
 
 
 def test_a_split_by_child_is_found_where_a_request_makes_many_calls():
-    """The sample of calls then holds more traces than that of their children: those of which nothing is known are
-    not taken for such that call nobody."""
+    """The sample of calls then has more traces than that of the children.
+
+    Traces whose children are unknown must not count as traces that call nobody.
+    """
     callees = {f"stock GET /{chr(97 + i)}": 1.0 for i in range(12)}
     calls, edges = batches([Kind("/a", _mixture, 6000, children=callees)], 6)
     made = memory([], 0)
@@ -164,7 +167,7 @@ def test_a_split_by_child_is_found_where_a_request_makes_many_calls():
 
 
 def test_a_difference_is_told_by_what_is_left_of_it_among_many_comparisons():
-    """One comparison in two hundred has p = 0.005 when nothing differs."""
+    """If nothing differs, one comparison in 200 still has p = 0.005."""
     made = memory([Kind("/a", exponential(5)), Kind("/b", exponential(5))], 3).services[SERVICE]
     view = View(SERVICE, 0, made, memory([], 0).names, [], dict(made.classes))
     view.samples.update((key, sampled(kept)) for key, kept in made.classes.items())
@@ -177,7 +180,7 @@ def test_a_difference_is_told_by_what_is_left_of_it_among_many_comparisons():
 
 
 def test_alike_siblings_become_one_class_after_some_decisions():
-    """/a/b and /a/c are one, /a/d is slower and stays; nothing is written before it was so three times."""
+    """/a/b and /a/c merge, /a/d is slower and stays. The third decision writes the rules."""
     made = memory(
         [Kind("/a/b", exponential(5)), Kind("/a/c", exponential(5)), Kind("/a/d", exponential(20))], 7
     )
@@ -201,8 +204,11 @@ def test_in_a_row_means_without_a_decision_between_that_knew_nothing():
 
 
 def test_siblings_unlike_the_others_do_not_use_up_all_comparisons():
-    """The four most asked for of 154 are unlike any: the next decision goes on where one had to end, and what it
-    finds comes first in those that confirm it."""
+    """Of 154 classes, the four most requested differ from all others.
+
+    The next decision continues where this one had to end. What it finds comes first in the
+    decisions that confirm it.
+    """
     rng = np.random.default_rng(1)
     hot, cold = (
         [f"/a/{kind}{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(n)]
@@ -224,7 +230,7 @@ def test_siblings_unlike_the_others_do_not_use_up_all_comparisons():
 
 
 def test_classes_without_a_common_template_stay_apart():
-    """Envoy could not tell /a/b/c and /x as one class."""
+    """Envoy has no single template that matches /a/b/c and /x."""
     made = memory(
         [
             Kind("/a/b/c", exponential(5)),
@@ -238,14 +244,14 @@ def test_classes_without_a_common_template_stay_apart():
 
 
 def test_a_merge_does_not_flap():
-    """Once the rules are in force they are not written again, whatever is still remembered of the old classes."""
+    """Rules in force are not written again, even while the old classes are still remembered."""
     made = memory([Kind("/a/b", exponential(5)), Kind("/a/c", exponential(5))], 8)
     written, _ = decide(made, [], OPTIONS, times=12)
     assert len(written) == 2
 
 
 def test_a_merged_class_with_two_modes_is_taken_apart():
-    """Its rules end, and its own template goes to /other until Envoys forget the route."""
+    """Its rules end, and its own template goes to /other until Envoys drop the route."""
     rule = rules.Rule(0, 0, SERVICE, "GET", "/a/b", "/a/{id}", rules.MERGED)
     written, _ = decide(memory([Kind("/a/{id}", _mixture)], 9), [rule], OPTIONS, times=3)
     assert [(r.template, r.becomes, r.kind) for r in written] == [
@@ -263,7 +269,7 @@ def test_a_learned_class_without_requests_ends():
 
 
 def test_pins_win():
-    """What an operator spoke about is neither merged nor learned."""
+    """Classes that an operator has pinned are neither merged nor learned."""
     kinds = [Kind("/a/b", exponential(5)), Kind("/a/c", exponential(5))]
     for template, becomes in (("/a/b", "/a/b"), ("/a/*", "/a/{x}"), ("/a/b", "/other")):
         pin = rules.Rule(0, 0, SERVICE, "", template, becomes, rules.PINNED, reason="said so")
@@ -275,7 +281,7 @@ def test_pins_win():
 
 
 def test_samples_do_not_depend_on_order_or_repeats():
-    """And hold whole traces: a call's children are there when it is."""
+    """Samples hold whole traces: if a call is in them, its children are as well."""
     kinds = [Kind("/a", exponential(5), 6000, children={"stock GET /x": 1.0})]
     calls, edges = batches(kinds, 1)
     first, second = memory([], 0), memory([], 0)
@@ -293,7 +299,7 @@ def test_samples_do_not_depend_on_order_or_repeats():
 
 
 def test_weights_correct_for_sampling():
-    """Half of the calls stand for nine others each; their share of the estimate is nine tenths."""
+    """Half of the calls stand for nine others each, so they make nine tenths of the estimate."""
     one = memory([], 0)
     for times, weight, seed in ((4.0, 1.0, 1), (8.0, 9.0, 2)):
         calls, _ = batches(
@@ -306,7 +312,7 @@ def test_weights_correct_for_sampling():
 
 
 def test_a_median_is_that_of_the_requests_which_samples_stand_for():
-    """600 calls of 4 ms for themselves, 400 of 8 ms for nine others each."""
+    """600 calls of 4 ms stand for themselves, 400 calls of 8 ms for nine requests each."""
     one = memory([], 0)
     for times, n, weight, seed in ((4.0, 600, 1.0, 1), (8.0, 400, 9.0, 2)):
         kind = Kind("/a", lambda rng, inside, t=times: np.full(len(inside), t), n)

@@ -1,4 +1,4 @@
-"""The operator's commands about classes: what they refuse, without a server."""
+"""The operator's commands about classes: what they reject, without a server."""
 
 import argparse
 
@@ -10,7 +10,7 @@ PIN = ("pin", "--service", "s", "--reason", "r")
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """classes ... -> (exit status, what went to stderr)."""
+    """Runs `classes ...`. Returns (exit status, stderr)."""
     monkeypatch.setenv("SPILLWAY_CLICKHOUSE_URL", "clickhouse://nobody@127.0.0.1:1/none")
 
     def _run(*arguments: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""The job `classify` while partitions are given anew."""
+"""The job `classify` while partitions are reassigned."""
 
 import asyncio
 import threading
@@ -57,8 +57,10 @@ def _takes(job: Classify, monkeypatch) -> None:
 
 
 async def test_partitions_given_away_during_a_decision(job, monkeypatch):
-    """The decision's thread goes on undisturbed, its rules are another worker's to write, and afterwards nothing is
-    remembered of the services."""
+    """The decision's thread finishes undisturbed, but its rules are for another worker to write.
+
+    Afterwards nothing of the services is remembered.
+    """
     _takes(job, monkeypatch)
     await job.take_calls(_event())
     begun, may_end, forgotten = threading.Event(), threading.Event(), []
@@ -82,8 +84,10 @@ async def test_partitions_given_away_during_a_decision(job, monkeypatch):
 
 
 async def test_rules_take_effect_a_while_after_they_are_stored_however_long_that_took(job, monkeypatch):
-    """The store is away for a while after the decision: each attempt to insert has a time of its own, and what was to
-    end later ends as much later."""
+    """The store is unreachable for a while after the decision.
+
+    Each attempt to insert has its own time, and a later end moves by as much.
+    """
     clock = iter((1_000_000, 1_100_000))
     monkeypatch.setattr(classify, "_now_ms", lambda: next(clock))
     seen: list[list[tuple]] = []
@@ -105,7 +109,7 @@ async def test_rules_take_effect_a_while_after_they_are_stored_however_long_that
 
 
 def test_a_rule_can_be_read_before_anything_is_decided_without_it():
-    """What an attempt to insert may take, and how far `exclusive` goes past what it read."""
+    """DELAY_MS covers one attempt to insert, and the time that `exclusive` uses rules for."""
     limits = store._SETTINGS
     attempt_s = (
         limits["connect_timeout"] + limits["sync_request_timeout"] + 2 * limits["send_receive_timeout"]
@@ -114,7 +118,7 @@ def test_a_rule_can_be_read_before_anything_is_decided_without_it():
 
 
 async def test_messages_of_partitions_that_are_not_ours_any_more_are_not_remembered(job, monkeypatch):
-    """They were read before the rebalance, and waited for a decision. When they come again they are no repeats."""
+    """They were read before the rebalance and waited for a decision. Read again, they count."""
     _takes(job, monkeypatch)
     await job.take_calls(_event(6))
     assert job._memory.services == {} and job._context.counters["calls"] == 0
@@ -123,7 +127,7 @@ async def test_messages_of_partitions_that_are_not_ours_any_more_are_not_remembe
 
 
 async def test_a_class_is_known_since_its_first_edge_was_read(job, monkeypatch):
-    """Not since the epoch: its rate would be none, and the busiest classes the first to fall into `/other`."""
+    """Known since the epoch, its rate would be 0, and the busiest class would be `/other`."""
     batch = edges(np.random.default_rng(1), 60)
 
     async def read(*_: object) -> tuple[Batch, dict]:
@@ -137,7 +141,7 @@ async def test_a_class_is_known_since_its_first_edge_was_read(job, monkeypatch):
 
 
 async def test_rows_that_nothing_can_be_made_of_are_told_of_and_hold_up_nothing(job, monkeypatch):
-    """They decode, and yet the memory cannot take them: a dead letter, and the message is acknowledged."""
+    """They decode but the memory cannot take them: they are dead-lettered and acknowledged."""
     _takes(job, monkeypatch)
     refused, acknowledged = [], []
 
@@ -155,7 +159,7 @@ async def test_rows_that_nothing_can_be_made_of_are_told_of_and_hold_up_nothing(
 
 
 async def test_partitions_of_services_are_known_as_long_as_the_services(job, monkeypatch):
-    """Names that come once do not stay for ever."""
+    """Names that occur once are not kept for ever."""
     _takes(job, monkeypatch)
     await job.take_calls(_event())
     assert set(job._partitions) == {"s0", "s1", "s2"}

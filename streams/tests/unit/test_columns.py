@@ -1,4 +1,4 @@
-"""Batches on their way over Arrow: text as codes, foreign writers, garbage."""
+"""Batches sent as Arrow: text as codes, other writers, damaged bytes."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ NETWORK = [(1, "c1", "c2", -3, 2.0, 5.5), (2, "c1", "c1", 40, 1.0, 7.0), (2, "c2
 
 
 def _with(table: pa.Table, name: str, column: pa.Array | None) -> bytes:
-    """The table's IPC stream with one column replaced or, without one, left out."""
+    """Returns the table's IPC stream with one column replaced or, if `column` is None, removed."""
     at = table.column_names.index(name)
     table = table.remove_column(at) if column is None else table.set_column(at, name, column)
     sink = pa.BufferOutputStream()
@@ -31,7 +31,7 @@ def table() -> pa.Table:
 @given(TEXTS, TEXTS)
 @settings(max_examples=50)
 def test_text_as_codes_is_text(first, second):
-    """Taking, joining, compacting and comparing coded text gives what plain lists give."""
+    """Selecting, joining, compacting and comparing coded text is the same as with plain lists."""
     one, two = Strings.of(first), Strings.of(second)
     both = Strings.concat([one, two])
     assert both.tolist() == first + second == list(both)
@@ -45,7 +45,7 @@ def test_text_as_codes_is_text(first, second):
 
 
 def test_text_is_grouped_by_code_after_the_wire(table):
-    """Codes index distinct values; only the columns that were asked for are there."""
+    """Codes index distinct values. Only the requested columns are returned."""
     payload = _with(table, "bucket", table.column("bucket"))
     batch = columns.from_ipc(columns.NETWORK, payload, only=("source_cluster", "calls"))
     assert set(batch) == {"source_cluster", "calls"}
@@ -55,7 +55,7 @@ def test_text_is_grouped_by_code_after_the_wire(table):
 
 
 def test_plain_text_and_repeated_dictionary_values_are_read(table):
-    """Another writer may send plain strings, or a dictionary that has a value twice."""
+    """Another writer may send plain strings, or a dictionary with a repeated value."""
     plain = _with(table, "source_cluster", pa.array(["x", "y", "x"]))
     found = columns.from_ipc(columns.NETWORK, plain)["source_cluster"]
     assert found.tolist() == ["x", "y", "x"] and sorted(found.values) == ["x", "y"]
@@ -65,7 +65,7 @@ def test_plain_text_and_repeated_dictionary_values_are_read(table):
 
 
 def test_a_column_must_be_there_once(table):
-    """One that is missing or doubled is an error that names it."""
+    """The error names a column that is missing or doubled."""
     with pytest.raises(columns.ColumnsError, match="column bucket: there 0 times, must be once"):
         columns.from_ipc(columns.NETWORK, _with(table, "bucket", None))
     doubled = table.append_column("calls", table.column("calls"))
@@ -75,7 +75,7 @@ def test_a_column_must_be_there_once(table):
 
 @pytest.mark.parametrize("kind", ["u64", "opt"])
 def test_a_number_that_has_no_place_is_refused(kind):
-    """2^63 and more are no int64, whether the column may be empty or not."""
+    """2^63 and more are no int64, whether or not the column may be empty."""
     table = pa.table(
         [pa.array([1 << 63], pa.uint64())], pa.schema([pa.field("n", pa.uint64(), kind == "opt")])
     )
@@ -84,7 +84,7 @@ def test_a_number_that_has_no_place_is_refused(kind):
 
 
 def test_an_id_is_ascii(table):
-    """Ids are kept as bytes of a fixed width; strangers' are refused by the column's name."""
+    """Ids are kept as bytes of a fixed width. The error names the column of an invalid one."""
     ids = pa.table([pa.array(["7\u00e9"])], pa.schema([pa.field("trace_id", pa.string(), False)]))
     with pytest.raises(columns.ColumnsError, match="column trace_id: '7\u00e9' is not ASCII"):
         columns.from_ipc({"trace_id": "id"}, _with(ids, "trace_id", ids.column("trace_id")))
@@ -104,7 +104,7 @@ def _bad_codes() -> pa.Array:
     ],
 )
 def test_a_lying_batch_is_refused(table, name, column, says):
-    """Indices behind the dictionary's end, nulls and other types are errors by name, not crashes."""
+    """Indices beyond the dictionary, nulls and other types are errors that name it, not crashes."""
     with pytest.raises(columns.ColumnsError, match=says):
         columns.from_ipc(columns.NETWORK, _with(table, name, column))
 
@@ -112,7 +112,7 @@ def test_a_lying_batch_is_refused(table, name, column, says):
 @given(st.integers(0, 2**16), st.binary(max_size=6), st.data())
 @settings(max_examples=200)
 def test_damaged_bytes_never_do_worse_than_an_error(at, damage, data):
-    """Whatever is overwritten or cut, the answer is a batch or ColumnsError."""
+    """Whatever is overwritten or cut off, the result is a batch or ColumnsError."""
     payload = columns.to_ipc(columns.NETWORK, columns.from_rows(columns.NETWORK, NETWORK))
     at %= len(payload)
     broken = (payload[:at] + damage + payload[at + len(damage) :])[: data.draw(st.integers(0, len(payload)))]

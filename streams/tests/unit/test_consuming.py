@@ -1,4 +1,4 @@
-"""What becomes of a message that a job cannot take, or need not."""
+"""Messages that a job cannot process, or need not."""
 
 from types import SimpleNamespace
 
@@ -28,7 +28,7 @@ ADDRESS = {
 
 
 class App:
-    """Of Faust's: hands the agent over, and notes what it crashed with."""
+    """Stands in for Faust's app: gives access to the agent, and records why it crashed."""
 
     consumer_generation_id = 7
 
@@ -74,7 +74,7 @@ def _event(topic: str, generation: int = 7) -> SimpleNamespace:
 
 
 async def test_an_unforeseen_error_stops_the_worker_at_its_message():
-    """Were the next one taken, what is stored of it would make the repeat of this one look taken."""
+    """If the next message were stored, a repeat of this one would look taken."""
     app, seen = App(), []
 
     async def take(event: SimpleNamespace) -> None:
@@ -107,7 +107,7 @@ async def test_an_unforeseen_error_stops_the_worker_at_its_message():
     ],
 )
 async def test_what_another_worker_has_by_now_is_its_to_refuse(tmp_path, job, settings, topics):
-    """A message of a partition that was given away is not even decoded: its dead letter is the next owner's."""
+    """A message of a revoked partition is not even decoded: the next owner dead-letters it."""
     context = runner.Context(settings(**ADDRESS, state_dir=tmp_path), Status("redis"), Counters(), None)
     made = job(App(), context)
     for take, topic in topics.items():
@@ -116,7 +116,7 @@ async def test_what_another_worker_has_by_now_is_its_to_refuse(tmp_path, job, se
 
 
 def test_network_times_are_computed_when_there_is_news(monkeypatch):
-    """Boards ask four times a second: the same second without news is answered with what was found before."""
+    """Boards ask four times a second. Without new data, the same second has the same answer."""
     share, asked = Share(CallGraph(600, 10, Counters()), hot=None), []
     share.graph.network_times = lambda *window: asked.append(window) or [("row", len(asked))]
     batch = Batch(names.KAFKA_TOPIC_NETWORK, 0, 0, 1)

@@ -1,4 +1,4 @@
-"""The phases of a curve, and the model of whole services."""
+"""The phases of a curve, and the models of whole services."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def _buckets(filled: list[int], a: float, b: float, n: int = 100) -> Buckets:
     u = np.tile((np.arange(N_BUCKETS) + 0.5) / 10, 4)
     samples = np.where(np.isin((u * 10).astype(int), filled), n / 4, 0.0)
     latency = a / (1 - u) + b
-    # Blocks differ by a tenth, as those of a queue do.
+    # Blocks differ by a tenth, like those of a queue.
     wobble = 1 + 0.1 * np.repeat([-1, 1, -1, 1], N_BUCKETS)
     return collect(np.arange(40) // 10, u, latency * wobble, 0.5 * latency, samples)
 
@@ -47,8 +47,11 @@ def _first(filled: list[int] = [1, 3, 5]) -> Curve:  # noqa: B006
 
 
 def test_prior_first_fit_and_shift():
-    """The M/M/1 identity until three buckets are filled, a fit then; a shift moves b only, by the mean prediction
-    error of the recent buckets and from the unshifted curve."""
+    """The M/M/1 identity applies until three buckets are filled, then a fit.
+
+    A shift moves only b, by the mean prediction error of the recent buckets. It starts from the
+    unshifted curve.
+    """
     curve = _update(None, 10, kept=_buckets([1], 4, 0))
     assert (curve.phase, curve.b_ms) == ("prior", 0.0) and curve.a_ms == pytest.approx(4, rel=0.01)
     curve = _update(curve, 20, kept=_buckets([1, 3, 5], 2, 5))
@@ -65,12 +68,14 @@ def test_prior_first_fit_and_shift():
 
 
 def test_a_shift_ends_with_the_samples_that_told_it():
-    """With none in the last minute the curve is as it was fitted; with some, too few to fill a bucket, nothing
-    changes."""
+    """Without samples in the last minute, the curve is as it was fitted.
+
+    With a few samples, but too few to fill a bucket, nothing changes.
+    """
     kept = _buckets([1, 3, 5], 2, 5)
     shifted = _update(_first(), 30, kept=kept, recent=_buckets([3], 2, 9))
     assert _update(shifted, 40, kept=kept, recent=_buckets([3], 2, 9, 20)) == shifted
-    # Overload fills no bucket, and is no silence.
+    # Overload fills no bucket, but it is not silence.
     assert _update(shifted, 40, kept=kept, heard=500) == shifted
     back = _update(shifted, 40, kept=kept)
     assert back.b_ms == back.base_b_ms and "as it was fitted" in back.reason
@@ -78,8 +83,11 @@ def test_a_shift_ends_with_the_samples_that_told_it():
 
 
 def _shifts(pod: Pod, u: float, slower: float, seed: int, ends: np.ndarray) -> np.ndarray:
-    """By how much the true curve of a queue is shifted, relative to its latency, that many seconds after its service
-    takes `slower` times as long; before that it saw the ladder and ten minutes at u."""
+    """Returns the shifts of the true curve of a queue, relative to its latency, and the errors.
+
+    Before the change the curve covers the ladder and ten minutes at u. Then the service takes
+    `slower` times as long. `ends`: seconds after the change.
+    """
     random = np.random.default_rng(seed)
     known = np.concatenate([LADDER, np.full(600, u)])
     now_slow = Pod(pod.workers, [slower * ms for ms in pod.service_ms])
@@ -90,7 +98,7 @@ def _shifts(pod: Pod, u: float, slower: float, seed: int, ends: np.ndarray) -> n
     [(name, keys)] = service.gather(load).items()
     one = service.model(service.record(name, keys, load, cpu), 100_000)
     seen = one.samples(simulated.class_name(0), "here")
-    at_u = np.where(seen.at < start, seen.u, u)  # by the capacity of before
+    at_u = np.where(seen.at < start, seen.u, u)  # utilisation by the capacity before the change
 
     def within(first: int, end: int) -> Buckets:
         rows = (seen.at >= first) & (seen.at < end)
@@ -116,8 +124,10 @@ PODS = [Pod(workers, [ms * workers]) for workers in (1, 2, 4) for ms in (10.0, 4
 
 
 def test_chance_shifts_no_curve():
-    """Queues of 1, 2 and 4 workers at rest, 20 to 85 % busy: a minute's mean is more than 5 % off in every second
-    case, the curve in one of 50."""
+    """Steady queues of 1, 2 and 4 workers that are 20 to 85 % busy.
+
+    A minute's mean is more than 5 % off in over 40 % of the cases, the curve in one of 50.
+    """
     ends = np.arange(60, 900, 20)
     found = np.concatenate([_shifts(pod, u, 1.0, 1, ends) for pod in PODS for u in (0.2, 0.5, 0.7, 0.85)])
     assert np.mean(found[:, 1] > 0.05) > 0.4
@@ -126,7 +136,7 @@ def test_chance_shifts_no_curve():
 
 @pytest.mark.parametrize("pod", PODS, ids=lambda pod: f"{pod.workers}x{pod.saturation:.0f}")
 def test_a_change_is_followed_within_the_minute(pod):
-    """Service takes half as long again: nine tenths of what the latency rises by, from five requests per second on."""
+    """Service takes half as long again: the shift is 0.9 of the rise, from 5 requests/s on."""
     found = np.concatenate(
         [_shifts(pod, u, 1.5, seed, np.array([60])) for u in (0.2, 0.4) for seed in range(4)]
     )
@@ -134,7 +144,7 @@ def test_a_change_is_followed_within_the_minute(pod):
 
 
 def test_what_was_forgotten_stays_so_after_a_restart():
-    """The window of a stored curve tells from when on samples count: a successor's first curve is of these too."""
+    """The window of a stored curve limits the samples, also of the first curve after a restart."""
     slow, fast = Pod(1, [30.0]), Pod(1, [10.0])
     changed = 1_700_000_000 + len(LADDER)
     observed = (
@@ -156,7 +166,7 @@ def test_more_buckets_are_fitted_at_once():
 
 
 def test_every_bucket_fresh_and_changed_forgets_the_old():
-    """All ten have fresh data that contradict the old: a fit over these alone."""
+    """All ten buckets have fresh data that contradict the old: only fresh data are fitted."""
     old = _first(ALL)
     kept = _buckets(ALL, 3, 10)
     found = _update(old, 50, kept=kept, before=_buckets(ALL, 2, 5), fresh=_buckets(ALL, 4, 15))
@@ -166,15 +176,18 @@ def test_every_bucket_fresh_and_changed_forgets_the_old():
 
 
 def test_every_bucket_fresh_and_the_same_keeps_the_old():
-    """What agrees within chance is fitted together: more data, smaller error."""
+    """Data that agree within chance are fitted together: more data, smaller error."""
     kept = _buckets(ALL, 2, 5, 200)
     found = _update(_first(ALL), 50, kept=kept, before=_buckets(ALL, 2, 5), fresh=_buckets(ALL, 2, 5))
     assert "agree" in found.reason and found.fresh_from == LONG_AGO and found.samples == 2000
 
 
 def test_a_service_that_stays_in_the_middle_is_refitted_too():
-    """Three of ten buckets are all that it reaches: they are fresh with half as many samples as the fit rests on, and
-    slower than before. With fewer samples the curve is only shifted."""
+    """The service reaches only three of ten buckets, and is slower than before.
+
+    The buckets count as fresh with half as many samples as the fit rests on. With fewer samples,
+    the curve is only shifted.
+    """
     old = _first()
     before, slow = _buckets([1, 3, 5], 2, 5), _buckets([1, 3, 5], 4, 10)
     found = _update(old, 60, kept=before, before=before, fresh=slow)
@@ -185,7 +198,7 @@ def test_a_service_that_stays_in_the_middle_is_refitted_too():
 
 
 def test_a_curve_is_fitted_anew_when_the_capacity_has_moved():
-    """Utilisation is a share of capacity: a shape that was fitted against another one is not kept."""
+    """Utilisation is a share of capacity: a shape fitted against another one is not kept."""
     first = _first()
     kept = _buckets([1, 2, 4], 3, 1)
     assert _update(first, 30, 109.0, kept=kept).a_ms == first.a_ms
@@ -196,7 +209,7 @@ def test_a_curve_is_fitted_anew_when_the_capacity_has_moved():
 
 
 def test_a_bucket_s_mean_stretch_is_not_the_stretch_of_its_mean():
-    """Between 90 and 97 % busy 1 / (1 - u) triples; the mean latency of a curve is that of the mean stretch."""
+    """Between 90 and 97 % busy 1 / (1 - u) triples. A curve's mean latency has the mean stretch."""
     u = np.linspace(0.9, 0.97, 50)
     found = collect(np.zeros(50, int), u, 2 / (1 - u) + 5, 0 * u, np.full(50, 10.0))
     assert found.exclusive_ms[9] == pytest.approx(2 * found.stretch[9] + 5)
@@ -213,15 +226,17 @@ def _two_clusters(sampled: float) -> tuple:
 
 @pytest.mark.parametrize("sampled", [1.0, 0.25])
 def test_clusters_give_one_curve_and_a_capacity_each(sampled):
-    """A fast and a slow one: pooled by utilisation, a between both of theirs; capacities within 5 %, counts corrected
-    for sampling."""
+    """A fast and a slow cluster are pooled by utilisation: a lies between theirs.
+
+    Capacities are within 5 %, and counts are corrected for sampling.
+    """
     [curve], found = Modeller(Options()).fit(*_two_clusters(sampled), 0)
     assert [row[4] for row in found] == [pytest.approx(100, rel=0.05), pytest.approx(200, rel=0.05)]
     assert 5 < curve[4] < 10
 
 
 def test_a_cluster_whose_load_tells_nothing_is_assumed_and_not_learnt_from():
-    """Its capacity row says so, and the curve is the other's."""
+    """Its capacity row says so, and the curve is that of the other cluster."""
     tables = simulated.tables(
         simulated.observe(Pod(1, [10.0]), LADDER, np.random.default_rng(1), "c1"),
         simulated.observe(Pod(1, [50.0]), [0.1] * 5, np.random.default_rng(2), "c2"),
@@ -234,8 +249,11 @@ def test_a_cluster_whose_load_tells_nothing_is_assumed_and_not_learnt_from():
 
 
 def test_overload_and_its_backlog_are_no_steady_state():
-    """Half a minute at 1.5 of capacity, then a fifth of it: what waits is served for 20 s more, and neither is learnt
-    from. A fit over all of it would be off several times."""
+    """Half a minute at 1.5 times the capacity, then at a fifth of it.
+
+    The backlog is served for 20 s more. Neither time is learned from. A fit over all of it would be
+    wrong by a factor of several.
+    """
     pod, random = Pod(1, [10.0], constant_ms=2), np.random.default_rng(4)
     quiet = simulated.observe(pod, LADDER, random)
     burst = np.concatenate([LADDER, np.full(30, 1.5), np.full(60, 0.2)])
@@ -248,8 +266,10 @@ def test_overload_and_its_backlog_are_no_steady_state():
 
 
 def test_rare_classes_do_not_stretch_the_model_s_memory():
-    """Fifty of a call each twenty seconds hold seconds of hours: the model is of as many seconds as memory is, and
-    writes no buckets of those that it leaves out."""
+    """Fifty classes with a call every twenty seconds hold seconds from hours.
+
+    The model covers only as many seconds as the memory. It writes no buckets for others.
+    """
     load, random = LoadTable(100, Counters()), np.random.default_rng(1)
     for k in range(50):
         at = np.sort(random.choice(2000, 100, replace=False))
@@ -263,7 +283,7 @@ def test_rare_classes_do_not_stretch_the_model_s_memory():
 
 
 def test_all_ten_buckets_of_a_minute_are_written():
-    """A minute that is computed again leaves nothing of before; their samples are those of its seconds."""
+    """A minute that is computed again leaves no old rows. The samples are those of its seconds."""
     load, cpu = simulated.tables(simulated.observe(Pod(1, [10.0]), LADDER, np.random.default_rng(1)))
     [key] = load.series
     [(name, keys)] = service.gather(load).items()

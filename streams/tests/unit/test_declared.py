@@ -1,4 +1,4 @@
-"""infra/kafka/topics.yaml: what is read from it, what is refused, and what it changes of topics that are there."""
+"""infra/kafka/topics.yaml: what is read and rejected, and how existing topics are changed."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ HOUR_MS = 3_600_000
 
 
 def test_the_topics_file_is_read(tmp_path):
-    """Partitions, replicas and Kafka's settings as Kafka writes them; what is not there is the given default."""
+    """Partitions, replicas and settings as Kafka writes them. Others have the given defaults."""
     file = tmp_path / "topics.yaml"
     file.write_text(
         "otlp_spans: {partitions: 3, config: {retention.ms: 60000, preallocate: true}}\n"
@@ -50,7 +50,7 @@ def test_the_topics_file_is_read(tmp_path):
     ],
 )  # fmt: skip
 def test_a_wrong_topics_file_is_refused(tmp_path, text, says):
-    """The error names the file, the topic, the key, what was wrong and what is allowed."""
+    """The error names the file, the topic, the key, what is wrong and what is allowed."""
     file = tmp_path / "topics.yaml"
     file.write_text(text)
     with pytest.raises(StreamsError, match=f"topics.yaml: .*{says}"):
@@ -58,8 +58,10 @@ def test_a_wrong_topics_file_is_refused(tmp_path, text, says):
 
 
 def test_no_topic_of_ours_is_kept_for_as_long_as_a_broker_likes():
-    """Each declares how long it is kept, that it is deleted then, and by whose clock; only dead letters, which are
-    bounded in bytes, are kept for more than two hours."""
+    """Each topic declares its retention, deletion, and the clock of its timestamps.
+
+    Only dead letters, which are bounded in bytes, are kept for more than two hours.
+    """
     topics = declared.read(FILE, ["west"], 4)
     assert set(topics) == declared.KNOWN | {"otlp_spans.west", "otlp_metrics.west"}
     for name, topic in topics.items():
@@ -72,13 +74,13 @@ def test_no_topic_of_ours_is_kept_for_as_long_as_a_broker_likes():
 
 @pytest.mark.parametrize(("replicas", "in_sync"), [(1, "1"), (2, "1"), (3, "2"), (4, "2"), (5, "3")])
 def test_some_replicas_may_be_away_and_no_message_is_on_one_broker_alone(replicas, in_sync):
-    """min.insync.replicas follows from the replicas that a topic has, whatever is declared for new ones."""
+    """min.insync.replicas follows from a topic's actual replicas, not from those of new topics."""
     assert Topic(4, replicas).settings()["min.insync.replicas"] == in_sync
     assert Topic(4, 3).changes({}, replicas, replicas)["min.insync.replicas"] == in_sync
 
 
 def test_only_what_differs_is_changed():
-    """Settings that are not declared stay, also where somebody has set them; what is as declared is not touched."""
+    """Undeclared settings stay, even those set by hand. Matching settings are not touched."""
     topic = Topic(4, 1, {"retention.ms": "7200000"})
     week = {"retention.ms": "604800000", "min.insync.replicas": "1", "segment.bytes": "1"}
     found = week | {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "1048588"}
@@ -88,7 +90,7 @@ def test_only_what_differs_is_changed():
 
 
 def test_a_topic_stays_writable():
-    """More in-sync replicas than it has would stop every producer."""
+    """More in-sync replicas than the topic has would block every producer."""
     with pytest.raises(
         declared.TopicsError, match="min.insync.replicas is 2, must be at most 1, the replicas"
     ):
@@ -96,8 +98,10 @@ def test_a_topic_stays_writable():
 
 
 def test_a_missing_topic_gets_the_partitions_of_those_that_it_must_equal():
-    """A cluster's topic those of the topic of all clusters, also where that is larger than the file says; topics that
-    services are spread over those of one another."""
+    """A cluster's topic gets the partitions of the topic of all clusters, even beyond the file's.
+
+    Topics that services are spread over get those of one another.
+    """
     names = ["otlp_spans", "otlp_spans.west", "otlp_metrics.west", "spillway_calls"]
     wanted = dict.fromkeys(names, Topic(4))
     assert declared.missing(wanted, {}) == dict.fromkeys(names, 4)
@@ -106,7 +110,7 @@ def test_a_missing_topic_gets_the_partitions_of_those_that_it_must_equal():
 
 
 def test_the_report_says_what_was_changed_from_what():
-    """A line per topic; nothing made and nothing changed is said, too."""
+    """One line per topic. If nothing was created or changed, that is reported as well."""
     changed = {"otlp_spans": {"retention.ms": ("604800000", "7200000")}}
     lines = Report(
         [], changed, {"otlp_metrics": "x=1: cannot be set: no"}, ["otlp_spans: has 1 replicas"]
@@ -121,16 +125,16 @@ def test_the_report_says_what_was_changed_from_what():
 
 
 def test_the_least_replicas_in_sync_are_not_raised_above_those_that_are():
-    """A topic that has just got three replicas would refuse every write until two of them have all messages."""
+    """A topic that just got three replicas would reject all writes until two have all messages."""
     topic = Topic(4, 3)
     assert "min.insync.replicas" not in topic.changes({"min.insync.replicas": "1"}, 3, 1)
     assert topic.changes({"min.insync.replicas": "1"}, 3, 2)["min.insync.replicas"] == "2"
-    # A broker that is down lowers nothing.
+    # A broker that is down does not lower the setting.
     assert "min.insync.replicas" not in topic.changes({"min.insync.replicas": "2"}, 3, 1)
 
 
 def test_an_empty_value_leaves_any_setting_to_the_broker(tmp_path):
-    """Also those that are set without being declared: some managed Kafka refuses them."""
+    """Even settings that have defaults of ours: some managed Kafka rejects them."""
     file = tmp_path / "topics.yaml"
     names_ = ("min.insync.replicas", "max.message.bytes", "message.timestamp.type")
     file.write_text("spillway_arrivals: {config: {" + ", ".join(f'{name}: ""' for name in names_) + "}}")

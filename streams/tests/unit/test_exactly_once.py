@@ -1,5 +1,7 @@
-"""Consumers: whatever the order of sources, whatever comes again, wherever a worker dies, the same parts and the
-same memory. The stored tables are stood in for by what they do: a part replaces the one of its identity."""
+"""Consumers have the same parts and the same memory, whatever the order, repeats and crashes.
+
+A stand-in for the stored tables does what they do: a part replaces the part of its identity.
+"""
 
 from collections import defaultdict
 
@@ -23,7 +25,7 @@ CALLS = names.KAFKA_TOPIC_CALLS
 
 
 class Tables:
-    """load_parts (or others) and positions of one partition."""
+    """load_parts (or another table of parts) and positions, of one partition."""
 
     def __init__(self) -> None:
         self.parts: dict[tuple, list[float]] = {}
@@ -43,7 +45,7 @@ class Tables:
         return [(*place, sequence) for place, sequence in self.last.items() if place[0] == topic]
 
     def restored(self, topic: str) -> list[list]:
-        """Columns of the parts up to the positions, summed over batches."""
+        """Returns columns of the parts up to the positions, summed over batches."""
         sums: dict[tuple, np.ndarray] = defaultdict(lambda: 0)
         for (*key, partition, source, sequence), row in self.parts.items():
             if sequence <= self.last.get((topic, partition, source), -1):
@@ -51,7 +53,7 @@ class Tables:
         return [list(column) for column in zip(*((*key, *row) for key, row in sums.items()), strict=True)]
 
     def total(self) -> dict[tuple, np.ndarray]:
-        """What FINAL sums say: per second and key."""
+        """Returns what sums over FINAL give, per second and key."""
         sums: dict[tuple, np.ndarray] = defaultdict(lambda: 0)
         for (*key, _, _, _), row in self.parts.items():
             sums[tuple(key)] = sums[tuple(key)] + np.array(row)
@@ -77,7 +79,7 @@ def _same(one: dict, other: dict) -> None:
 
 
 def _truth(messages: list) -> dict[tuple, np.ndarray]:
-    """Each batch once, by its identity."""
+    """Returns the memory when each batch counts once, by its identity."""
     table = LoadTable(3600, Counters())
     for rows in dict(messages).values():
         table.add(rows)
@@ -85,8 +87,11 @@ def _truth(messages: list) -> dict[tuple, np.ndarray]:
 
 
 def _run(random: np.random.Generator, messages: list, crash: float) -> tuple[Tables, curves.Share]:
-    """A worker that flushes now and then and dies now and then at any step of it; the next one restores and reads
-    from the committed offset. The last one ends orderly."""
+    """Runs workers until one ends in order.
+
+    A worker flushes now and then, and may die at any step of it. The next one restores the tables
+    and reads from the committed offset.
+    """
     tables, committed = Tables(), 0
     while True:
         share, offset, waiting = _share(), committed, []
@@ -106,7 +111,7 @@ def _run(random: np.random.Generator, messages: list, crash: float) -> tuple[Tab
 
 
 def _flush(tables: Tables, waiting: list, offset: int, committed: int, steps: int) -> int:
-    """Parts, positions, offset, in this order; dies after so many steps."""
+    """Stores parts, positions and offset, in this order. Dies after `steps` steps."""
     if steps > 0:
         for batch, parts in waiting:
             if parts is not None:
@@ -119,7 +124,7 @@ def _flush(tables: Tables, waiting: list, offset: int, committed: int, steps: in
 @given(SEEDS)
 @settings(max_examples=60)
 def test_restarts_and_repeats_change_nothing(seed):
-    """Workers die at any step at any place, writers repeat their batches: stored sums and memory are the truth."""
+    """Workers die at any step, and writers repeat batches: stored sums and memory are correct."""
     random = np.random.default_rng(seed)
     messages = with_repeats(random, log(random, calls))
     tables, share = _run(random, messages, crash=0.7)
@@ -131,7 +136,7 @@ def test_restarts_and_repeats_change_nothing(seed):
 @given(SEEDS)
 @settings(max_examples=20)
 def test_a_whole_topic_that_is_replayed_changes_nothing(seed):
-    """Offsets reset to the beginning, by a worker that kept its tables: nothing is counted again."""
+    """Offsets are reset to the beginning while the tables are kept: nothing is counted again."""
     random = np.random.default_rng(seed)
     messages = log(random, calls)
     tables, _ = _run(random, messages, crash=0.0)
@@ -144,7 +149,7 @@ def test_a_whole_topic_that_is_replayed_changes_nothing(seed):
 @given(SEEDS)
 @settings(max_examples=20)
 def test_order_of_sources_and_splitting_of_batches_change_no_sum(seed):
-    """Sources may be read in any order, and a batch may come as several chunks."""
+    """Sources may be read in any order, and a batch may arrive as several chunks."""
     random = np.random.default_rng(seed)
     messages = log(random, calls)
     order = random.permutation(3)
@@ -164,7 +169,7 @@ def test_order_of_sources_and_splitting_of_batches_change_no_sum(seed):
 @given(SEEDS)
 @settings(max_examples=20)
 def test_the_graph_restarts_without_counting_twice(seed):
-    """Edges come back from their parts, requests from messages that were not acknowledged yet: the same ratios."""
+    """Edges come from parts, requests from unacknowledged messages: ratios are the same."""
     random = np.random.default_rng(seed)
     served = with_repeats(random, log(random, calls))
     made = with_repeats(random, log(random, edges, names.KAFKA_TOPIC_EDGES))
@@ -195,7 +200,7 @@ def test_the_graph_restarts_without_counting_twice(seed):
     ("column", "value"), [("adjusted_count", np.nan), ("adjusted_count", -1.0), ("arrival_rate", np.inf)]
 )
 def test_rows_that_cannot_be_true_spoil_no_sum(column, value):
-    """A number that is none, or negative, makes the whole batch absurd: nothing of it is taken, nor its sequence."""
+    """A negative number or a NaN makes the batch absurd: neither rows nor sequence are taken."""
     random = np.random.default_rng(3)
     [(batch, rows)] = log(random, calls, sources=1, batches=1)
     rows["arrival_rate"][0] = 1.0

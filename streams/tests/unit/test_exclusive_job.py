@@ -1,4 +1,4 @@
-"""The job `exclusive` while something that it needs is away."""
+"""The job `exclusive` while something that it needs is unavailable."""
 
 import asyncio
 import time
@@ -37,14 +37,14 @@ def _payload(number: int) -> bytes:
 
 
 def _event(offset: int, at: float, cluster: str | None = "c1") -> SimpleNamespace:
-    """A message that `admit` has written for a cluster; None: that somebody else has written."""
+    """A message that `admit` has written for a cluster; None: written by somebody else."""
     message = SimpleNamespace(tp=SPANS, topic=SPANS.topic, partition=0, offset=offset, timestamp=at)
     message.headers = admission.headers(cluster, offset) if cluster else ()
     return SimpleNamespace(message=message, value=_payload(offset + 1))
 
 
 class Rules:
-    """A table that answers when it may, and counts how often it was asked."""
+    """A table that answers when `may_answer` is set, and counts the queries."""
 
     def __init__(self) -> None:
         self.asked, self.may_answer, self.was_asked = 0, asyncio.Event(), asyncio.Event()
@@ -72,8 +72,11 @@ async def job(tmp_path) -> Exclusive:
 
 
 async def test_messages_and_arrivals_do_not_wait_for_rules(job):
-    """ClickHouse is away when rules are to be read: what comes is decoded, and its arrivals are sent. Once it answers,
-    what is due closes, whatever the difference between this host's clock and the broker's."""
+    """ClickHouse is unavailable when rules are to be read.
+
+    Messages are still decoded, and arrivals are sent. When it answers, what is due closes, whatever
+    the difference between this host's clock and the broker's.
+    """
     sent = []
 
     async def once(message) -> None:
@@ -96,7 +99,7 @@ async def test_messages_and_arrivals_do_not_wait_for_rules(job):
 
 
 async def test_arrivals_of_all_shards_are_one_batch(job):
-    """Shards send to the same partitions: each for itself, they would push one another's news out."""
+    """Shards send to the same partitions. Separately, they would displace each other's batches."""
     told, other = [], TP(SPANS.topic, 1)
     job.open(other, Start(0, 0, 10, ""))
     job._news.tell = lambda messages: told.append(len(messages))
@@ -109,7 +112,7 @@ async def test_arrivals_of_all_shards_are_one_batch(job):
 
 
 async def test_rules_of_a_newer_version_leave_the_others_in_force(job):
-    """A kind that this version does not know is counted; shards that are opened later have the rest."""
+    """Rules of an unknown kind are counted. Shards opened later get the others."""
     rules = [(0, "shop", "GET", "/a", "/b", "merged"), (0, "shop", "GET", "/c", "/d", "dreamt")]
 
     async def read() -> list:
@@ -123,7 +126,7 @@ async def test_rules_of_a_newer_version_leave_the_others_in_force(job):
 
 
 async def test_what_is_missing_is_sought_again_when_a_seek_fails(job):
-    """As during a rebalance: the next message behind the hole asks again, and then is believed."""
+    """As in a rebalance: the next message beyond the gap seeks again, and then is taken."""
     sought = []
 
     async def seek_wait(offsets: dict) -> None:
@@ -143,8 +146,11 @@ def _clusters(closed) -> set[str]:
 
 
 async def test_the_cluster_is_that_of_the_header_whatever_spans_claim(job):
-    """Spans of west's topic that claim c1 are west's, and are counted as such; those that nobody admitted go to the
-    dead letters, unless they are to be accepted: then they are of the cluster that they name."""
+    """Spans in west's topic that claim c1 belong to west, and are counted.
+
+    Spans that nobody admitted are dead-lettered. If they are to be accepted, they belong to the
+    cluster that they name.
+    """
     buried, now = [], time.time()
 
     async def bury(origin, kind, reason, payload) -> None:

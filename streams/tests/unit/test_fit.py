@@ -1,4 +1,4 @@
-"""The fit of a curve, and that its standard errors hold, on queues whose truth is known."""
+"""The fit of a curve and its standard errors, on queues whose true values are known."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SEEDS = range(60)
 
 
 def _exact(a: float, b: float, used: list[int]) -> fit.Points:
-    """Buckets that lie on a curve, four blocks of time each."""
+    """Buckets that lie on a curve, with four blocks of time each."""
     u = np.tile((np.arange(N_BUCKETS) + 0.5) / 10, 4)
     samples = np.where(np.isin((u * 10).astype(int), used), 100.0, 0)
     return collect(np.arange(40) // 10, u, a / (1 - u) + b, 0 * u + 0.1 * a, samples).points(used)
@@ -22,14 +22,14 @@ def _exact(a: float, b: float, used: list[int]) -> fit.Points:
 @given(a=st.floats(0.1, 50), b=st.floats(-1, 100))
 @settings(max_examples=50)
 def test_exact_points_give_their_curve(a, b):
-    """Also with b below 0, as long as latency without load is not: a + b >= 0."""
+    """b may be negative, as long as the latency without load is not: a + b >= 0."""
     found = fit.fit(_exact(a, max(b, -a), list(range(N_BUCKETS))))
     for u in (0.1, 0.5, 0.9):
         assert found(u) == pytest.approx(a / (1 - u) + max(b, -a), rel=1e-3, abs=1e-3)
 
 
 def test_bounds_hold_where_data_contradict_them():
-    """Latency that falls with load gives a flat curve, one that would be negative without load starts at 0."""
+    """Latency that falls with load gives a flat curve. Latency without load is at least 0."""
     falling = fit.fit(_exact(-1.0, 20.0, list(range(9))))
     assert falling.a == 0 and falling.b > 0
     steep = fit.fit(_exact(5.0, -20.0, [7, 8, 9]))
@@ -37,7 +37,7 @@ def test_bounds_hold_where_data_contradict_them():
 
 
 def test_a_bad_bucket_does_not_bend_the_curve():
-    """One bucket ten times off moves the others' prediction by less than 10 %."""
+    """One bucket that is wrong by a factor of ten moves other predictions by less than 10 %."""
     exact = _exact(2, 5, list(range(N_BUCKETS)))
     latency = exact.latency.copy()
     latency[4] *= 10
@@ -49,7 +49,7 @@ def test_a_bad_bucket_does_not_bend_the_curve():
 
 
 def _simulated(seed: int, workers: int) -> fit.Points:
-    """A queue with 10 ms of work per worker and 2 ms beside it, over LADDER; utilisation is the true one."""
+    """A queue with 10 ms of work per worker plus 2 ms, over LADDER; utilisation is the true one."""
     random = np.random.default_rng(seed)
     mean_s = 0.01 * workers
     at = queues.arrivals(LADDER / 0.01, random)
@@ -70,9 +70,11 @@ def _covered(values: list[float], errors: list[float], truth: float) -> float:
 
 
 def test_standard_errors_of_an_mm1_queue_hold():
-    """60 simulated ladders: a and b lie within two standard errors of the truth in at least 88 % (95 % is meant; 88 %
-    is 2.5 standard deviations of such a count below), the errors are no wider than twice the scatter, and the mean
-    is within 3 % (a) and 0.5 ms (b)."""
+    """Over 60 simulated ladders, a and b are within two standard errors in at least 88 %.
+
+    95 % is expected; 88 % is 2.5 standard deviations of such a count below it. The errors are less
+    than twice the scatter. The mean is within 3 % (a) and 0.5 ms (b).
+    """
     fits = [fit.fit(_simulated(seed, 1)) for seed in SEEDS]
     a, b = [f.a for f in fits], [f.b for f in fits]
     assert _covered(a, [f.a_se for f in fits], 10.0) >= 0.88
@@ -82,8 +84,10 @@ def test_standard_errors_of_an_mm1_queue_hold():
 
 
 def test_errors_that_take_calls_for_independent_do_not_hold():
-    """What the blocks of time are for: from the spread of single calls alone the error is less than half of the true
-    scatter."""
+    """The reason for blocks of time.
+
+    From the spread of single calls, the error is less than half of the true scatter.
+    """
     fits, naive = [], []
     for seed in SEEDS:
         points = _simulated(seed, 1)
@@ -96,11 +100,15 @@ def test_errors_that_take_calls_for_independent_do_not_hold():
 
 @pytest.mark.parametrize("workers", [2, 4])
 def test_standard_errors_of_an_mmc_queue_hold(workers):
-    """The M/M/1 shape is not this queue's; the truth is then its best approximation, fitted to exact Erlang C at the
-    same loads: within two standard errors in at least 88 % of 60 ladders, and within 15 % of Erlang C itself."""
+    """The M/M/1 shape is not that of this queue.
+
+    The truth is then its best approximation, fitted to exact Erlang C at the same loads. In at
+    least 88 % of 60 ladders the fit is within two standard errors of it. It is also within 15 % of
+    Erlang C itself.
+    """
     exact = 10 * workers * (1 + queues.erlang_wait(workers, LADDER)) + 2
     at = np.arange(len(LADDER))
-    # The same weights: those of a typical simulation, on exact latencies.
+    # The weights are those of a typical simulation, applied to exact latencies.
     bests = []
     for seed in range(5):
         points = _simulated(seed, workers)

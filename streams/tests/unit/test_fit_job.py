@@ -1,4 +1,4 @@
-"""The job `curves` while it fits: everything else goes on, and nothing that changed is forgotten."""
+"""The job `curves` during a fit: all else continues, and no change is forgotten."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ LADDER = np.repeat(np.arange(0.1, 0.9, 0.1), 40)
 
 
 class Store:
-    """Remembers rows by table; nothing was stored before."""
+    """Records rows by table. Nothing was stored before."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[tuple]] = defaultdict(list)
@@ -44,7 +44,7 @@ class Store:
 
 
 class Redis:
-    """Boards that only say when they were written."""
+    """Boards that only record when they were written."""
 
     def __init__(self, events: list[str]) -> None:
         self._events = events
@@ -61,7 +61,7 @@ class Redis:
 
 @pytest.fixture
 async def job(tmp_path) -> Curves:
-    """With the share of one partition, empty."""
+    """A job with the share of one partition, empty."""
     address = {
         "kafka": "h:1",
         "health_listen": "h:2",
@@ -77,7 +77,7 @@ async def job(tmp_path) -> Curves:
 
 
 async def test_a_board_is_written_while_a_fit_runs(job, monkeypatch):
-    """Calls that came after the fit began are on a board before it ends, and are not part of it."""
+    """Calls that arrive after a fit began are on a board before it ends, but not in the fit."""
     events: list[str] = []
     begun, may_end = threading.Event(), threading.Event()
     share = job.shares.ready[0]
@@ -109,8 +109,10 @@ async def test_a_board_is_written_while_a_fit_runs(job, monkeypatch):
 
 
 async def test_buckets_hold_every_second_however_store_and_fit_alternate(job):
-    """Seconds that are stored between two fits are in the buckets after the next one, also the last of a minute; what
-    came before a capacity was known as well."""
+    """Seconds stored between two fits are in the buckets after the next fit.
+
+    This includes the last second of a minute, and seconds from before a capacity was known.
+    """
     load, cpu = simulated.tables(simulated.observe(Pod(1, [10.0]), LADDER, np.random.default_rng(1)))
     [(key, series)] = load.series.items()
     at, sums = series.all()
@@ -137,7 +139,7 @@ async def test_buckets_hold_every_second_however_store_and_fit_alternate(job):
 
 
 async def test_a_service_without_news_is_fitted_again_after_half_a_minute_only(job, monkeypatch):
-    """And a shift ends then: nothing tells it any more."""
+    """A shift ends then as well, because no samples support it."""
     now, fits = [100.0], []
     monkeypatch.setattr(job_curves, "time", SimpleNamespace(time=time.time, monotonic=lambda: now[0]))
     share = job.shares.ready[0]
@@ -162,7 +164,7 @@ async def test_a_service_without_news_is_fitted_again_after_half_a_minute_only(j
 
 
 async def test_odd_numbers_of_one_service_leave_the_others_their_curves(job, monkeypatch):
-    """Its seconds stay to be told."""
+    """The seconds of the failed service are marked as changed again."""
     share = job.shares.ready[0]
     share.load.add(calls(np.random.default_rng(1), 200))
     fit_service = share.modeller.fit_service
@@ -181,8 +183,11 @@ async def test_odd_numbers_of_one_service_leave_the_others_their_curves(job, mon
 
 @pytest.mark.parametrize("with_cpu", [True, False])
 async def test_the_job_stores_a_capacity_that_was_cut_within_60_seconds(job, with_cpu):
-    """Calls are folded in as they end and fitted every five seconds; of a pod of 100 req/s that from second 400 on can
-    do a third, the stored capacity is below 45 (60 without CPU use) before second 460."""
+    """Calls are added as they end, with a fit every five seconds.
+
+    A pod of 100 req/s can do a third of it from second 400 on. The stored capacity is below 45 (60
+    without CPU use) before second 460.
+    """
     load = 0.6 * (0.65 + 0.35 * np.sin(np.arange(470) / 40))
     cut = simulated.Cut(Pod(2, [20.0]), load, 400, 3.0, np.random.default_rng(1))
     share, noticed, last = job.shares.ready[0], None, 0

@@ -1,4 +1,4 @@
-"""The golden chain: each link is what the code makes of the one before."""
+"""The golden chain: the code makes each file from the one before."""
 
 import importlib.util
 import json
@@ -34,7 +34,7 @@ def test_the_spans_are_what_the_script_makes():
 
 @pytest.mark.parametrize("name", ["2_calls.json", "3_model.json"])
 def test_the_derived_links_are_fresh(name):
-    """Regenerating gives the committed file; real numbers may differ in the last digits between machines."""
+    """Regenerating gives the committed file. Last digits may differ between machines."""
 
     def rounded(value):
         if isinstance(value, float):
@@ -52,7 +52,7 @@ def test_the_derived_links_are_fresh(name):
 
 
 def test_the_model_is_what_the_spans_were_made_from():
-    """Curves and capacities are within 10 % of the constants behind the spans, network times exact."""
+    """Curves and capacities are within 10 % of the constants of the spans, network times exact."""
     model = json.loads((GOLDEN / "3_model.json").read_text())
     for row in model["curves"]:
         a, b = source.A_MS[row["service"]], source.B_MS[row["service"]]

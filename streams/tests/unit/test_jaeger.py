@@ -1,4 +1,4 @@
-"""Jaeger traces, and what the pure part of the way makes of real ones."""
+"""Jaeger traces, and what the pure part of the pipeline makes of real ones."""
 
 import json
 
@@ -24,7 +24,7 @@ CLASSES = {
 
 
 def _calls_of(files) -> tuple[columns.Columns, columns.Columns, dict[str, int]]:
-    """Calls, edges and what was odd, of all traces of these files."""
+    """Returns calls, edges, and counts of unusable spans, of all traces of these files."""
     partition = Partition(first_offset=0, log_start=True, partitions=1)
     traces = jaeger.in_time_order(trace for file in files for trace in jaeger.read(file))
     for offset, batch in enumerate(jaeger.batches(traces, "c1")):
@@ -41,8 +41,10 @@ def _calls_of(files) -> tuple[columns.Columns, columns.Columns, dict[str, int]]:
 
 
 def test_real_traces_lose_nothing(hotel_reservation):
-    """1 000 traces of 11 spans: 6 calls and 5 edges each, the application's endpoints as classes,
-    sampling corrected, nothing odd counted."""
+    """1 000 traces of 11 spans give 6 calls and 5 edges each.
+
+    Classes are the application's endpoints. Sampling is corrected. No span is unusable.
+    """
     calls, edges, odd = _calls_of(hotel_reservation[:1])
     assert columns.length(calls) == 6000 and columns.length(edges) == 5000
     assert set(calls["class"]) == CLASSES
@@ -52,8 +54,10 @@ def test_real_traces_lose_nothing(hotel_reservation):
 
 
 def test_curves_of_real_traces_rise_with_load(hotel_reservation):
-    """All six loads, no CPU metrics: every class gets a fitted curve, the services that slow down do
-    so in the curve, and at the mean utilisation it is within 25 % of the data's own mean."""
+    """All six loads, without CPU metrics: every class gets a fitted curve that rises with load.
+
+    At the mean utilisation, the curve is within 25 % of the mean of the data.
+    """
     calls, _, _ = _calls_of(hotel_reservation)
     table = LoadTable(3600, Counters())
     table.add(calls)
@@ -68,7 +72,7 @@ def test_curves_of_real_traces_rise_with_load(hotel_reservation):
 
 
 def test_a_file_that_is_not_jaeger_json_is_named(tmp_path):
-    """The error says which file and what it lacks."""
+    """The error names the file and what is missing in it."""
     file = tmp_path / "x.json"
     for text in ("nonsense", "{}", '{"data": 3}'):
         file.write_text(text)

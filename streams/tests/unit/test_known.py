@@ -1,4 +1,4 @@
-"""What boards say of clusters and sources that are late, silent or away: the last known values, and since when."""
+"""Boards while clusters or sources are late, silent or missing: last known values, with times."""
 
 import time
 from collections.abc import Collection
@@ -27,7 +27,10 @@ def arrivals(ends: dict[str, int], n: int) -> columns.Columns:
 
 
 class World:
-    """Two sources, each with half of every cluster's calls: a message per second, read a second later."""
+    """Two sources, each with half of every cluster's calls.
+
+    Each sends a message per second, which is read a second later.
+    """
 
     def __init__(self) -> None:
         self.counters = Counters()
@@ -38,7 +41,7 @@ class World:
     def second(
         self, now: int, ends: dict[str, int], sources: tuple[int, ...] = (0, 1), lost: bool = False
     ) -> None:
-        """At `now` messages come with the calls of these seconds (`ends`), and these sources are read."""
+        """At `now`, these sources are read; their messages have the calls of the seconds `ends`."""
         for source in sources:
             self.read(source, now, ends, lost)
         self.show(now)
@@ -80,8 +83,11 @@ def world() -> World:
 
 
 def test_a_cluster_whose_spans_stop_keeps_its_last_values_and_becomes_unknown(world):
-    """Its collector is away: its entries stay as of when they were known, the other cluster goes on, and after ten
-    seconds the whole cluster is said to be unknown. Once its spans come again, late ones first, its time goes on."""
+    """The collector of east is unavailable.
+
+    The entries of east keep their values and times, and west continues. After ten seconds all of
+    east is unknown. When spans arrive again, late ones first, the time of east advances again.
+    """
     before = world.of("east")
     for now in range(21, 81):
         world.second(now, {"west": now - 1})
@@ -98,7 +104,7 @@ def test_a_cluster_whose_spans_stop_keeps_its_last_values_and_becomes_unknown(wo
 
 
 def test_a_cluster_that_is_late_loses_nothing_and_says_of_when_it_is(world):
-    """Its collector has a queue of fifteen seconds: the same rate, fifteen seconds ago, and unknown as of now."""
+    """The collector's queue is 15 s long: the rate is correct, 15 s old, and unknown for now."""
     for now in range(21, 60):
         world.second(now, {"west": now - 1, "east": now - 1} if now < 22 else {"west": now - 1})
     slow = World()
@@ -110,11 +116,14 @@ def test_a_cluster_that_is_late_loses_nothing_and_says_of_when_it_is(world):
 
 
 def test_a_source_whose_worker_is_away_makes_no_dip(world):
-    """One of two workers restarts: nobody's demand is halved, all is as of then; its successor repeats some of what
-    was sent before, counts what came meanwhile, and boards go on where everything is known again."""
+    """One of two workers restarts. No demand is halved: all values keep their times.
+
+    The worker that takes over repeats some arrivals and counts those in between. Boards continue
+    where everything is known again.
+    """
     for now in range(21, 41):
         world.second(now, {"west": now - 1, "east": now - 1}, sources=(0,))
-        assert world.of("west") == (pytest.approx(20.8), RPS)  # a second's slack
+        assert world.of("west") == (pytest.approx(20.8), RPS)  # one second of slack
     found = world.unknown(40)
     assert list(found["west"]) == ["a"] and "otlp_spans 1: not read for 20 s" in found["west"]["a"].reason
     world.coverage[1] = Coverage()
@@ -128,7 +137,7 @@ def test_a_source_whose_worker_is_away_makes_no_dip(world):
 
 
 def test_messages_that_were_never_counted_are_waited_out(world):
-    """A hole in what a source has counted: boards hold until the window lies behind it."""
+    """If messages of a source were never counted, boards wait until the window is beyond them."""
     before = world.of("west")
     world.second(21, {"west": 20, "east": 20}, lost=True)
     for now in range(22, 30):
@@ -140,7 +149,10 @@ def test_messages_that_were_never_counted_are_waited_out(world):
 
 
 def test_a_source_with_nothing_to_say_is_no_source_that_is_away(world):
-    """An idle partition: its worker says so, and boards go on; a class that falls silent beside others is zero."""
+    """The worker of an idle partition reports it, and boards continue.
+
+    A class that falls silent beside others has a rate of zero.
+    """
     world.coverage[1].idle(21, T0 + 21.0)
     for now in range(21, 40):
         world.read(0, now, {"west": now - 1})
@@ -151,7 +163,7 @@ def test_a_source_with_nothing_to_say_is_no_source_that_is_away(world):
 
 
 def test_of_a_source_that_was_never_heard_of_nothing_is_known():
-    """A partition whose worker never came: no board is made from the rest."""
+    """If a partition never had a worker, no board is made from the others."""
     world = World()
     for now in range(1, 30):
         world.second(now, {"west": now - 1}, sources=(0,))
@@ -159,7 +171,7 @@ def test_of_a_source_that_was_never_heard_of_nothing_is_known():
 
 
 def test_batches_of_the_previous_version_have_no_marks_and_still_count():
-    """Version 0.1.0 sends none: what is known is what came; a silent source is left out."""
+    """Version 0.1.0 sends no marks: what arrived is known, and a silent source is left out."""
     hot, board = HotTable(Window(5, 1.0), 100, Counters()), Held()
     for now in range(1, 40):
         hot.add(arrivals({"west": now - 1}, RPS), T0 + now, 0)
@@ -171,7 +183,7 @@ def test_batches_of_the_previous_version_have_no_marks_and_still_count():
 
 
 def test_what_is_unknown_for_an_hour_is_forgotten(world):
-    """A cluster that was taken down does not stay on the boards for ever."""
+    """A cluster that was shut down does not stay on the boards for ever."""
     world.show(20 + 3500)
     assert "east" in world.board.entries
     world.show(20 + 3700)
@@ -179,8 +191,10 @@ def test_what_is_unknown_for_an_hour_is_forgotten(world):
 
 
 def test_what_is_unknown_and_still_has_envoys_is_not_forgotten(world):
-    """The heartbeat of east names its services for days, that of west none any more: east keeps its last values, and is
-    unknown all the time."""
+    """For days, the heartbeat of east names its services, and west has none.
+
+    East keeps its last values, and is unknown all the time.
+    """
     before = world.of("east")
     for hours in (2, 100):
         world.show(20 + hours * 3600, {"east"})

@@ -1,4 +1,4 @@
-"""Counters that were held up, by a worker that was away or a broker, and come at once."""
+"""Counters that a worker or broker delayed, and that arrive together."""
 
 import pytest
 from counted_service import PLACE, T0, A, World
@@ -7,7 +7,7 @@ from counted_service import PLACE, T0, A, World
 @pytest.mark.parametrize("away_s", [3, 12, 40])
 @pytest.mark.parametrize("per_second", [5, 200])
 def test_reports_that_come_at_once_make_no_load(away_s: int, per_second: int):
-    """Rates stay true, of the seconds in which the reports were made, and are of now once all are read."""
+    """Rates are those of the seconds when reports were made, and current once all are read."""
     world, back = World(), 20 + away_s
     world.connected = 1
     world.run(0, 20, {"e1": {(A, True): 50}})
@@ -20,7 +20,7 @@ def test_reports_that_come_at_once_make_no_load(away_s: int, per_second: int):
 
 
 def test_an_envoy_whose_reports_are_late_from_now_on_is_known_up_to_then():
-    """A slow export is no silence: rates are true, of some seconds ago."""
+    """A slow export is not silence: the rates are correct, but some seconds old."""
     world = World()
     world.connected = 1
     world.run(0, 20, {"e1": {(A, True): 50}})

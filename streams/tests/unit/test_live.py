@@ -1,4 +1,4 @@
-"""What a job that writes boards says of services, with a Redis in memory: known, unknown, or nothing."""
+"""What a job that writes boards states about services. Redis is replaced by a stand-in."""
 
 from types import SimpleNamespace
 
@@ -23,7 +23,7 @@ NUMBER = partition_of(SHOP, PARTITIONS)
 
 
 class Redis:
-    """Remembers what is written, and has the heartbeat of the cluster west."""
+    """Records what is written, and holds heartbeats by cluster."""
 
     def __init__(self) -> None:
         self.heartbeats: dict[str, bytes] = {}
@@ -52,7 +52,7 @@ def hot(counters: Counters) -> HotTable:
 
 @pytest.fixture
 def other_hot(counters: Counters) -> HotTable:
-    """Of the other partition, for tests that add it to `ready`."""
+    """The table of the other partition, for tests that add it to `ready`."""
     return HotTable(Window(5, 1.0), 100, counters)
 
 
@@ -64,7 +64,7 @@ def ready(hot: HotTable) -> dict[int, SimpleNamespace]:
 
 @pytest.fixture
 def board(redis: Redis, ready, counters: Counters, tmp_path, monkeypatch):
-    """Writes all boards as of a second, and gives what is said of the services of west: service -> reason."""
+    """A function that writes all boards at a second, and returns service -> reason for west."""
     settings = GraphSettings(
         kafka="localhost:1", clickhouse_url="clickhouse://localhost", redis_url="redis://localhost",
         state_dir=tmp_path, health_listen="localhost:1", unknown_hold=60,
@@ -99,27 +99,31 @@ def _heartbeat(cluster: str = "west", **services: int) -> bytes:
 
 
 def _named(prefix: str, number: int) -> str:
-    """A service of this partition."""
+    """Returns the name of a service in this partition."""
     names_ = (f"{prefix}{n}" for n in range(99))
     return next(name for name in names_ if partition_of(name, PARTITIONS) == number)
 
 
 def _count(hot: HotTable, at: float, start: float, *places: tuple[str, str]) -> None:
-    """Counters of nothing from one Envoy of each of these."""
+    """Adds a report without requests from one Envoy of each of these services."""
     reports = [Report(*place, "e1", int(at * 1e9), int(start * 1e9), {}) for place in places]
     hot.totals.add(reports, at)
 
 
 def _spans(hot: HotTable, first: int, end: int, start: float) -> None:
-    """Ten calls per second of the shop in west."""
+    """Adds ten calls per second of the shop in west."""
     for now in range(first, end):
         batch = arrivals({"west": now - 1}, 10)
         hot.add(batch, start + now, 0, Mark(0, 1, now, now + 1, start + now, boards.newest_ends(batch)))
 
 
 async def test_what_a_heartbeat_names_is_known_or_unknown_for_as_long_as_it_does(redis, hot, board):
-    """Services of this partition alone. Spans come: both are known, also the one without requests. They stop: both are
-    unknown, with the last demand, long after boards hold it; and no age makes the fields old."""
+    """Only services of this partition have a statement.
+
+    While spans arrive, both services are known, including the one without requests. When spans
+    stop, both are unknown, with the last demand, long after boards would drop it. The fields never
+    become too old.
+    """
     start = 1_700_000_000
     other, idle = _named("other", 1 - NUMBER), _named("idle", NUMBER)
     redis.heartbeats["west"] = _heartbeat(**{SHOP: 1, idle: 1, other: 1})
@@ -138,7 +142,7 @@ async def test_what_a_heartbeat_names_is_known_or_unknown_for_as_long_as_it_does
 
 
 async def test_an_envoy_that_is_connected_and_silent_leaves_its_service_unknown(redis, hot, board):
-    """One of two Envoys sends counters of nothing, the other none: no known zero, until the heartbeat counts one."""
+    """One of two Envoys reports zero, the other nothing: unknown until the heartbeat has one."""
     start = 1_700_000_000
     _spans(hot, 1, 21, start)
     for connected, first, is_known in ((2, 21, False), (1, 60, True)):
@@ -151,7 +155,7 @@ async def test_an_envoy_that_is_connected_and_silent_leaves_its_service_unknown(
 
 
 async def _second(hot: HotTable, other_hot: HotTable, now: int, start: float, shop: tuple[str, ...]) -> None:
-    """Spans of the shop in these clusters; marks without rows go to the other partition."""
+    """Adds spans of the shop in these clusters. The other partition gets marks without rows."""
     batch = arrivals(dict.fromkeys(shop, now - 1), 10)
     nothing = arrivals({}, 10)
     mark = Mark(0, 1, now, now + 1, start + now, boards.newest_ends(batch))
@@ -162,10 +166,14 @@ async def _second(hot: HotTable, other_hot: HotTable, now: int, start: float, sh
 async def test_silence_is_judged_service_by_service_and_not_by_who_shares_its_partition(
     redis, hot, other_hot, ready, board, counters
 ):
-    """No proxy of east sends counters: its idle service is a known zero beside counted ones of west in its partition. In
-    west services send counters, in either partition: one whose counters and spans have never come is unknown, also alone
-    in its partition, and taken for idle after ten minutes. Once spans of it have come, they judge it. One that has sent
-    counters and is read by a worker that has forgotten them is unknown without end."""
+    """Each service is judged by itself.
+
+    No proxy of east sends counters, so an idle service of east has a known zero, even beside
+    counted services of west in its partition. In west some services send counters. A service there
+    whose counters and spans have never arrived is unknown, even if it is alone in its partition.
+    After ten minutes it counts as idle. Once spans of it have arrived, they decide. A service that
+    has sent counters stays unknown if its worker has lost them.
+    """
     start, key = 1_700_000_000, names.REDIS_KEY_UNKNOWN
     ready[1 - NUMBER] = SimpleNamespace(hot=other_hot)
     standby, alone, known = _named("standby", NUMBER), _named("alone", 1 - NUMBER), _named("known", NUMBER)

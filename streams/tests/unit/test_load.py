@@ -1,4 +1,4 @@
-"""The table of load per second, its bounds, and the call graph's sums."""
+"""The table of load per second, its bounds, and the sums of the call graph."""
 
 import numpy as np
 import pytest
@@ -24,8 +24,10 @@ def _call(second: int, service: str = "s", **more: object) -> columns.Columns:
 
 
 def test_sums_are_what_their_names_say():
-    """One good call, one that failed, one without stamps, one whose stamp says that nothing came in the second before;
-    adjusted for sampling, the sample count excepted."""
+    """Four calls: one good, one failed, one without stamps, one with a stamp of zero arrivals.
+
+    All sums except the number of samples are adjusted for sampling.
+    """
     table = LoadTable(100, Counters())
     table.add(_call(0))
     table.add(_call(0, failed=True, adjusted_count=3.0))
@@ -46,7 +48,7 @@ def test_sums_are_what_their_names_say():
 
 
 def test_parts_come_back_from_their_columns():
-    """What is stored in the order of LOAD_PARTS is what was summed."""
+    """Columns stored in the order of LOAD_PARTS give the sums again."""
     parts = load.parts_of(calls(np.random.default_rng(1), 50))
     again = load.restored(parts.columns())
     one, other = LoadTable(100, Counters()), LoadTable(100, Counters())
@@ -59,7 +61,7 @@ def test_parts_come_back_from_their_columns():
 
 
 def test_memory_is_bounded_and_what_is_older_is_counted():
-    """Only the newest seconds are kept; a call from before them is not silently added to nothing."""
+    """Only the newest seconds are kept. Calls from before them are counted as too old."""
     counters = Counters()
     table = LoadTable(50, counters)
     for second in range(80):
@@ -71,8 +73,11 @@ def test_memory_is_bounded_and_what_is_older_is_counted():
 
 
 def test_many_keys_share_the_seconds_and_the_silent_ones_make_room():
-    """More keys than are allowed: those silent for longer than memory go, else the new ones are counted and left
-    out; more seconds than are allowed: each key keeps fewer, a minute at least."""
+    """Beyond the number of keys, keys that are silent for longer than the memory are dropped.
+
+    If there are none, new keys are counted and left out. Beyond the number of seconds, each key
+    keeps fewer seconds, but at least a minute.
+    """
     counters = Counters()
     table = LoadTable(100, counters, max_keys=2, max_seconds=140)
     table.add(_call(0, "a"))
@@ -89,7 +94,7 @@ def test_many_keys_share_the_seconds_and_the_silent_ones_make_room():
 
 
 def _edges(rows: list[tuple]) -> columns.Columns:
-    """(second, trace, network us, failed, adjusted count) of calls from a to b between two clusters."""
+    """Calls from a to b between clusters: (second, trace, network us, failed, adjusted count)."""
     return columns.from_rows(columns.EDGES, [
         (s * 1_000_000, t, f"{i}", "c1", "a", "a GET /", "c2", "b", "b GET /", 9, n, 10, 20, 200, bad, w, 0, 0)
         for i, (s, t, n, bad, w) in enumerate(rows)
@@ -97,8 +102,10 @@ def _edges(rows: list[tuple]) -> columns.Columns:
 
 
 def test_the_call_graph_is_corrected_for_sampling():
-    """Calls per request, bytes, the share of requests that call at all, success and network time, within the window;
-    a retry is another call of the same request; a caller that is not known is nobody's edge."""
+    """Calls per request, bytes, share of requests that call, success, network time, in the window.
+
+    A retry is another call of the same request. A call of an unknown caller is not an edge.
+    """
     counters = Counters()
     graph = CallGraph(100, 10, counters)
     for second, weight in ((5, 2.0), (6, 2.0), (6, 2.0), (90, 9.0)):

@@ -19,7 +19,7 @@ TP0, TP1 = TP("calls", 0), TP("calls", 1)
 
 
 async def test_metrics_and_the_readme_agree():
-    """The job's listener serves exactly the families of the README's table, before anything has happened."""
+    """Before anything has happened, the listener serves exactly the families in the README."""
     port = servers.free_port()
     exposition = metrics.exposition(Status("kafka"), Counters(), Lag())
     runner = await health.serve(("127.0.0.1", port), Status("kafka"), Counters(), exposition)
@@ -46,7 +46,7 @@ def _samples(counters: Counters, lag: Lag | None = None) -> dict[tuple[str, str]
 
 
 def test_every_counter_is_served_once():
-    """What has a family of its own is there with its label, all else under its name; nothing is there twice."""
+    """Counters with a family have their label in it, others their name. None is served twice."""
     counters = Counters()
     for n, name in enumerate(
         ("dead_letters: oversized", "stored_rows: calls", "fits_failed", "late_trace", "traces"), start=1
@@ -65,21 +65,24 @@ def test_every_counter_is_served_once():
 
 
 def test_lag_is_what_waits_and_for_how_long():
-    """Records between what was taken and the end; the oldest came after the last one taken, or after the last look
-    that found none."""
+    """Lag in records is the distance from the last taken one to the end of the log.
+
+    The oldest waiting record arrived after the last one taken, or after the last query that found
+    none.
+    """
     lag = Lag()
     lag.starts({TP0: 10, TP1: 0}, 1000.0)
     lag.ends({TP0: 30, TP1: 0}, 1001.0)
     assert dict(lag.records()) == {TP0: 20, TP1: 0}
     assert dict(lag.seconds(1005.0)) == {TP0: 5.0, TP1: 0.0}
-    lag.took(TP0, 10, 400.0)  # a backlog of long ago
+    lag.took(TP0, 10, 400.0)  # from an old backlog
     assert dict(lag.seconds(1005.0))[TP0] == 605.0
     lag.took(TP0, 29, 990.0)
     assert dict(lag.records())[TP0] == 0
     assert lag.newest() == {"calls": 990.0}
-    lag.ends({TP0: 30, TP1: 1}, 2000.0)  # idle for long, then one record
+    lag.ends({TP0: 30, TP1: 1}, 2000.0)  # one record after a long idle time
     assert dict(lag.seconds(2000.5)) == {TP0: 0.0, TP1: pytest.approx(999.5)}
     lag.starts({TP1: 0}, 2001.0)
     assert dict(lag.records()) == {TP1: 0}
-    lag.took(TP0, 40, 1.0)  # another worker's by now
+    lag.took(TP0, 40, 1.0)  # the partition belongs to another worker by now
     assert lag.newest() == {}

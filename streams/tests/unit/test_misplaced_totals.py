@@ -1,4 +1,4 @@
-"""Counters in a partition that is not their service's: whoever writes them there makes nothing unknown."""
+"""Counters in a partition that is not their service's: they make no service unknown."""
 
 import time
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ PARTITIONS = 4
 
 @pytest.mark.parametrize("number", range(PARTITIONS))
 def test_counters_count_in_the_partition_of_their_service_alone(tmp_path, number: int):
-    """In another one its Envoys would never go on, and be missing for as long as they are connected."""
+    """In another partition its Envoys would have no further reports, and would count as missing."""
     counters, payload = Counters(), GOLDEN.read_bytes()
     [report] = totals.decode(payload, Counters(), "west")
     settings = GraphSettings(

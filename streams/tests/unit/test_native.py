@@ -1,4 +1,4 @@
-"""The native module as Python sees it: what a partition gives back, what it refuses, and how its columns are read."""
+"""The native module as Python sees it: results and errors of a partition, reading of columns."""
 
 import threading
 
@@ -12,7 +12,7 @@ WIDTHS = {"i64": 8, "u64": 8, "f64": 8, "bool": 1, "str": 4}
 
 
 def _request(services: list[str], trace: int = 1, parent: bytes = b"", **attributes: int) -> bytes:
-    """A server span of each service, of one trace and without a parent unless told."""
+    """A server span of each service, all of one trace, without a parent by default."""
     request = ExportTraceServiceRequest()
     for number, service in enumerate(services, 1):
         resource = request.resource_spans.add()
@@ -33,7 +33,7 @@ def _request(services: list[str], trace: int = 1, parent: bytes = b"", **attribu
 
 
 def _xxh64(text: bytes) -> int:
-    """XXH64 with seed 0 of less than 32 bytes, as its specification has it."""
+    """XXH64 with seed 0 of less than 32 bytes, as specified."""
     mask = (1 << 64) - 1
     p1, p2, p3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
     p4, p5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
@@ -64,15 +64,18 @@ def _values(batch, name: str):
 
 
 def test_a_partition_takes_closes_and_tells_what_is_done():
-    """Before the first message nothing; then the clock of the log, spans that are held, rows once their trace is
-    silent, and the message before which all is done once a horizon has passed."""
+    """Before the first message there is nothing to return.
+
+    Then there are the clock of the log, open spans, and rows once their trace is silent. When a
+    horizon has passed, there is the offset before which everything is done.
+    """
     partition = _partition()
     partition.advance(AT_MS)
     assert (partition.clock_ms, partition.open_spans, partition.close()) == (0, 0, None)
     assert partition.add(_request(["a", "b"]), 7, AT_MS) == []
     assert (partition.clock_ms, partition.open_spans, partition.close()) == (AT_MS, 2, None)
     partition.add(_request(["a", "b"]), 8, AT_MS + 1000)  # the same spans again
-    partition.add(_request(["a", "b"]), 8, AT_MS + 1000)  # and the same message
+    partition.add(_request(["a", "b"]), 8, AT_MS + 1000)  # and the same message again
     partition.advance(AT_MS + 4000)
     closed = partition.close()
     assert (closed.traces, closed.calls.rows, closed.edges.rows, closed.commit_offset) == (1, 2, 0, None)
@@ -86,7 +89,7 @@ def test_a_partition_takes_closes_and_tells_what_is_done():
 
 
 def test_every_wrong_value_is_named_at_once():
-    """Keyword, value and what is allowed, of all that are wrong; a rule's kind likewise, and then no rule is set."""
+    """The error has each keyword, its value and what is allowed. A wrong kind sets no rule."""
     with pytest.raises(ValueError) as told:
         _partition(partitions=0, tick_ms=7, window_ms=1, max_trace_spans=0, span_sample=float("nan"))
     for part in (
@@ -104,7 +107,7 @@ def test_every_wrong_value_is_named_at_once():
 
 
 def test_a_payload_that_is_none_is_an_error_after_which_all_goes_on():
-    """PayloadError is a ValueError; the clock has moved, nothing is held, the next message is taken."""
+    """It is a ValueError. The clock advances, no span is open, the next message is taken."""
     partition = _partition()
     with pytest.raises(PayloadError, match="not an ExportTraceServiceRequest"):
         partition.add(b"\xff", 7, AT_MS)
@@ -115,7 +118,7 @@ def test_a_payload_that_is_none_is_an_error_after_which_all_goes_on():
 
 
 def test_what_is_rejected_comes_back_as_a_request_of_its_own():
-    """By reason, with its resource, and only the spans in question."""
+    """One request for each reason, with its resource, and with only the rejected spans."""
     [(reason, payload, spans)] = _partition().add(_request(["a", "-"]), 7, AT_MS)
     found = ExportTraceServiceRequest.FromString(payload)
     assert "service name cannot be part of a class id" in reason and spans == 1
@@ -123,7 +126,7 @@ def test_what_is_rejected_comes_back_as_a_request_of_its_own():
 
 
 def test_columns_have_the_length_of_their_kind_and_cannot_be_written():
-    """All columns of all batches, filled and empty; an unknown one names those that there are."""
+    """All columns of filled and empty batches. The error for an unknown one names the others."""
     partition = _partition(span_sample=1.0)
     partition.add(_request(["a", "b", "c"]), 7, AT_MS, AT_MS)
     arrivals = partition.arrivals()
@@ -144,7 +147,7 @@ def test_columns_have_the_length_of_their_kind_and_cannot_be_written():
 
 
 def test_columns_outlive_what_they_came_from():
-    """A view keeps its memory when batch, closed and partition are gone."""
+    """A view keeps its memory after batch, closed and partition are gone."""
     partition = _partition()
     partition.add(_request(["a"]), 7, AT_MS)
     partition.advance(AT_MS + 4000)
@@ -154,8 +157,11 @@ def test_columns_outlive_what_they_came_from():
 
 
 def test_rows_go_to_the_partition_that_the_collector_chooses_too():
-    """xxhash64 of the service modulo partitions; slices cover all rows, one per (tick, partition), numbered by tick."""
-    assert (_xxh64(b""), _xxh64(b"a")) == (0xEF46DB3751D8E999, 0xD24EC4F1A98C6E5B)  # as published
+    """The partition is xxhash64 of the service modulo partitions.
+
+    Slices cover all rows, one for each (tick, partition), and are numbered by tick.
+    """
+    assert (_xxh64(b""), _xxh64(b"a")) == (0xEF46DB3751D8E999, 0xD24EC4F1A98C6E5B)  # published
     partition = _partition()
     services = [f"service-{number}" for number in range(40)]
     partition.add(_request(services), 7, AT_MS, AT_MS)
@@ -172,7 +178,7 @@ def test_rows_go_to_the_partition_that_the_collector_chooses_too():
 
 
 def test_only_what_is_young_counts_as_an_arrival_and_a_stamped_request_once():
-    """Of a service that is stamped with requests in flight, spans without are its application's own."""
+    """If spans of a service carry requests in flight, spans without them are its application's."""
     partition = _partition(hot_ms=10_000)
     partition.add(_request(["a"], **{"spillway.load.in_flight": 2}), 7, AT_MS, AT_MS + 9_999)
     partition.add(_request(["a"], parent=bytes([9] * 8)), 8, AT_MS, AT_MS + 9_999)
@@ -183,7 +189,7 @@ def test_only_what_is_young_counts_as_an_arrival_and_a_stamped_request_once():
 
 
 def test_threads_may_ask_while_another_works():
-    """Messages and closing from several threads: every span is held or closed once, whatever is asked meanwhile."""
+    """Several threads add and close: every span is open or closed once, whatever is queried."""
     partition, rows, done = _partition(), [], threading.Event()
 
     def close() -> None:
@@ -203,5 +209,5 @@ def test_threads_may_ask_while_another_works():
 
 
 def test_what_a_sampled_trace_carries():
-    """Sampling thresholds, as the other boxes write them."""
+    """Sampling thresholds in the format that the other components write."""
     assert tracestate(0.25) == "ot=th:c"

@@ -1,4 +1,4 @@
-"""What is worth sending only while it is new."""
+"""Messages that are worth sending only while they are new."""
 
 import asyncio
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ def _batch(number: int) -> list[Message]:
 
 
 async def test_a_partition_without_leader_holds_up_no_others_and_its_newest_wait():
-    """Of what waits, the oldest are dropped and counted; the rest follow in order once the leader answers."""
+    """The oldest waiting messages are dropped and counted. The others follow in order later."""
     sent, leader, counters = [], asyncio.Event(), Counters()
 
     async def once(message: Message) -> None:
@@ -32,7 +32,7 @@ async def test_a_partition_without_leader_holds_up_no_others_and_its_newest_wait
 
 
 async def test_what_fails_is_counted_and_not_repeated():
-    """The message beside it, and the batch after it, are sent."""
+    """The message beside it and the next batch are sent."""
     sent, counters = [], Counters()
 
     async def once(message: Message) -> None:

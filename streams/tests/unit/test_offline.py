@@ -1,5 +1,8 @@
-"""Recorded traces to a model: a few real ones (data/hotel_reservation.json: twelve of the Hotel Reservation traces
-of the TraceWeaver project, Apache License 2.0, cut to what is read), and the golden spans in OTLP JSON."""
+"""Recorded traces to a model.
+
+The data are twelve of the Hotel Reservation traces of the TraceWeaver project (Apache License 2.0),
+reduced to what is read, in data/hotel_reservation.json, and the golden spans in OTLP JSON.
+"""
 
 import argparse
 import gzip
@@ -18,7 +21,7 @@ TOPOLOGY = str(GOLDEN / "topology.yaml")
 
 @pytest.fixture
 def run(capsys):
-    """model ARGUMENTS -> (exit status, document or None, what went to stderr)."""
+    """Runs `model ARGUMENTS`. Returns (exit status, document or None, stderr)."""
 
     def _run(*arguments: object) -> tuple[int, dict | None, str]:
         parser = argparse.ArgumentParser()
@@ -38,7 +41,7 @@ def _jaeger(change=None) -> dict:
 
 
 def test_real_traces_become_a_model_of_one_cluster(run):
-    """Twelve traces kept with probability 0.3 are 40 requests; each calls the five services behind it once."""
+    """Twelve traces kept with probability 0.3 are 40 requests. Each calls five services once."""
     status, document, told = run("--traces", RECORDED, "--cluster", "west")
     assert status == 0
     [(class_id, demand)] = document["demand"]["west"].items()
@@ -62,7 +65,7 @@ def test_real_traces_become_a_model_of_one_cluster(run):
 
 
 def test_a_document_has_the_keys_of_the_golden_model(run):
-    """The optimizer reads both alike: the same tables with the same columns, the same boards with the same fields."""
+    """The optimizer reads both: tables have the same columns, and boards the same fields."""
     _, document, _ = run("--traces", GOLDEN / "1_spans.json")
     golden = json.loads((GOLDEN / "3_model.json").read_text())
     assert document.keys() == golden.keys()
@@ -80,8 +83,10 @@ def test_a_document_has_the_keys_of_the_golden_model(run):
 
 
 def test_files_of_a_collector_per_cluster_are_put_together(run, tmp_path):
-    """One object per line, each cluster's spans in a file of its own, gzipped: the same model as of one file, also
-    where a trace has spans in both."""
+    """Each cluster's spans are in a gzipped file of their own, with one object per line.
+
+    The model is that of a single file, even where a trace has spans in both files.
+    """
     _, whole, _ = run("--traces", GOLDEN / "1_spans.json")
     files = {}
     for resource_spans in SPANS["resourceSpans"]:
@@ -96,7 +101,7 @@ def test_files_of_a_collector_per_cluster_are_put_together(run, tmp_path):
 
 
 def test_a_tag_tells_the_cluster(run, tmp_path):
-    """Jaeger process tags place services: the search service's calls are of east, what calls it is of west."""
+    """Jaeger process tags place services: search, geo and rate in east, the others in west."""
 
     def tag(document):
         for trace in document["data"]:
@@ -115,7 +120,7 @@ def test_a_tag_tells_the_cluster(run, tmp_path):
 
 
 def test_time_between_two_recordings_does_not_count(run, tmp_path):
-    """The same load recorded again a day later is the same demand, not a load close to nothing."""
+    """The same load recorded again a day later is the same demand, not a load close to zero."""
 
     def later(document):
         for trace in document["data"]:
@@ -134,7 +139,7 @@ def test_time_between_two_recordings_does_not_count(run, tmp_path):
 
 
 def test_recorded_seconds_leave_out_gaps_only():
-    """Two stretches of 10 s an hour apart are 20 s; a quiet half minute within one is recorded time."""
+    """Two recordings an hour apart are 10 s and 36 s. A quiet half minute within one counts."""
     at = [*range(100, 110), *range(3700, 3705), 3735]
     calls = {"started_at": offline.np.array(at) * 1_000_000}
     assert offline.recorded_s(calls) == 10 + 36
@@ -149,7 +154,7 @@ def _without_process(document):
 
 
 def _of_trace(**change):
-    """The first trace with some keys of it, of its first process or of its first span changed."""
+    """The first trace, with some keys of the trace or of its first span changed."""
 
     def changed(document):
         trace = document["data"][0]
@@ -192,7 +197,7 @@ def _of_trace(**change):
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place(run, tmp_path, text, arguments, reason):
-    """File, line and column of what is no JSON; index and key of what is missing; the clusters that are known."""
+    """Line and column of invalid JSON, index and key of what is missing, and the known clusters."""
     (tmp_path / "x.json").write_text(text)
     status, document, told = run("--traces", tmp_path / "x.json", *arguments)
     assert status == 1 and document is None
@@ -205,7 +210,7 @@ def test_a_file_that_is_not_there_is_named(run):
 
 
 def test_a_damaged_archive_is_named(run, tmp_path):
-    """Bytes in the middle that are not what was packed; an end that is missing."""
+    """Wrong bytes in the middle, or a missing end."""
     packed = bytearray(gzip.compress(RECORDED.read_bytes()))
     (tmp_path / "short.json.gz").write_bytes(packed[:-2000])
     packed[200:400] = b"\xff" * 200

@@ -1,4 +1,4 @@
-"""Forged calls move neither a curve nor a capacity, and real queues, tails and bursts are left alone."""
+"""Forged calls move neither curve nor capacity. Real queues, tails and bursts are left alone."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def _honest(with_cpu: bool, seed: int = 1) -> tuple[LoadTable, CpuTable]:
 
 
 def _forged(at: np.ndarray, ms: float) -> dict:
-    """Calls of the same class and cluster that began at these seconds, as a tracer without stamps sends them."""
+    """Calls without stamps, of the same class and cluster, that began at these seconds."""
     return _calls(at, np.full(len(at), ms)) | {"in_flight": np.zeros(len(at), np.int64)}
 
 
@@ -41,21 +41,24 @@ def _half(curve: dict) -> float:
 @pytest.mark.parametrize("with_cpu", [True, False])
 @pytest.mark.parametrize("began", [[350.5, 351.5, 352.5], [-7200.0, -3600.0, 349.0]])
 def test_calls_of_an_hour_among_thousands_move_no_curve(with_cpu, began):
-    """Three of some 17 000, among the others and hours before them: latency at half load stays within 3 %."""
+    """Three of some 17 000, among the others and hours before: latency at half load within 3 %."""
     tables = _honest(with_cpu)
     curve, capacity = _model(*_honest(with_cpu))
     tables[0].add(_forged(np.array(began), 3_600_000.0))
     lied, limit = _model(*tables)
     assert _half(lied) == pytest.approx(_half(curve), rel=0.03)
     assert limit["capacity_rps"] == pytest.approx(capacity["capacity_rps"], rel=0.03)
-    recent = sum(second > 0 for second in began)  # a capacity is of the last 600 s
+    recent = sum(second > 0 for second in began)  # a capacity covers the last 600 s
     assert "; 3 s left out" in lied["reason"] and f"; {recent} s left out" in limit["reason"]
 
 
 @pytest.mark.parametrize("with_cpu", [True, False])
 @pytest.mark.parametrize(("per_second", "ms", "seconds"), [(400, 0.1, 12), (200, 1.0, 4), (100, 1.0, 12)])
 def test_forged_calls_that_are_too_fast_to_be_true_raise_no_capacity(with_cpu, per_second, ms, seconds):
-    """Hundreds a second for some seconds, beside 25 real ones: the capacity stays within 5 %, the curve within 10 %."""
+    """Hundreds a second for some seconds, beside 25 real ones: the capacity stays within 5 %.
+
+    The curve stays within 10 %.
+    """
     tables = _honest(with_cpu)
     curve, capacity = _model(*_honest(with_cpu))
     at = 600 + np.arange(per_second * seconds) / per_second
@@ -68,7 +71,7 @@ def test_forged_calls_that_are_too_fast_to_be_true_raise_no_capacity(with_cpu, p
 
 @pytest.mark.parametrize("seconds", [90, 150])
 def test_forged_calls_raise_no_capacity_of_a_cluster_that_is_new(seconds):
-    """With so many seconds of history: the capacity stays within 10 %."""
+    """With so many seconds of history, the capacity stays within 10 %."""
     load = np.concatenate([np.repeat([0.2, 0.45, 0.65, 0.85, 0.95], 5), np.full(seconds - 25, 0.8)])
 
     def observed() -> tuple[LoadTable, CpuTable]:
@@ -83,8 +86,10 @@ def test_forged_calls_raise_no_capacity_of_a_cluster_that_is_new(seconds):
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_second_of_a_real_queue_is_left_out_but_by_chance(workers, seed):
-    """A load that swings up to 90 %, jumps to 150 % for half a minute, and requests that become three times as long: of
-    some 900 seconds at most three."""
+    """The load varies up to 90 %, jumps to 150 % for 30 s, and requests become three times as long.
+
+    Of some 900 seconds at most three are left out.
+    """
     random = np.random.default_rng(seed)
     load = np.concatenate([0.6 + 0.3 * np.sin(np.arange(600) / 60), np.full(30, 1.5), np.full(250, 0.3)])
     cut = Cut(Pod(workers, [10.0 * workers]), load, 700, 3.0, random)
@@ -92,7 +97,7 @@ def test_no_second_of_a_real_queue_is_left_out_but_by_chance(workers, seed):
 
 
 def test_a_pause_of_half_a_second_is_a_queue():
-    """All requests wait for its end, and what arrives later leaves later: nothing is left out."""
+    """All requests wait for its end, and later arrivals leave later: hardly any is left out."""
     random = np.random.default_rng(5)
     at = queues.arrivals(np.full(400, 50.0), random)
     service = random.exponential(0.01, len(at))
@@ -104,7 +109,7 @@ def test_a_pause_of_half_a_second_is_a_queue():
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 1.5, 2.0])
 @pytest.mark.parametrize("rate", [1, 20])
 def test_heavy_tails_are_no_outliers(sigma, rate):
-    """Requests that wait for nobody and whose times are lognormal keep their mean within 2 %."""
+    """Requests that do not wait, with lognormal times: the mean stays within 2 %."""
     random = np.random.default_rng(7)
     at = np.sort(random.uniform(0, 3000, 3000 * rate))
     ms = 200 * np.exp(random.normal(0, sigma, len(at)))
@@ -113,7 +118,7 @@ def test_heavy_tails_are_no_outliers(sigma, rate):
 
 @pytest.mark.parametrize("length", [60, 300])
 def test_a_state_that_lasts_is_no_outlier(length):
-    """Forged for so long, or a service that has become faster and busier: the numbers are the same."""
+    """Forged for so long, or a service that became faster and busier: the numbers are the same."""
     tables = _honest(True)
     tables[0].add(_forged(300 + np.arange(length * 200) / 200, 1.0))
     assert outliers.find(_seconds(tables[0])).all.sum() == 0
@@ -123,7 +128,7 @@ def test_a_state_that_lasts_is_no_outlier(length):
     ("rate", "share", "long_ms"), [(0.5, 0.1, 3_000), (5, 0.02, 15_000), (5, 0.01, 60_000)]
 )
 def test_long_calls_that_recur_are_no_outliers(rate, share, long_ms):
-    """Time-outs and exports of a service whose calls do not wait for each other: its mean stays within 3 %."""
+    """Time-outs and exports of calls that do not wait for each other: the mean stays within 3 %."""
     random = np.random.default_rng(1)
     at = np.sort(random.uniform(0, 3600, int(3600 * rate)))
     ms = np.where(random.random(len(at)) < share, long_ms, 5 * np.exp(random.normal(0, 0.2, len(at))))
@@ -131,7 +136,7 @@ def test_long_calls_that_recur_are_no_outliers(rate, share, long_ms):
 
 
 def test_a_class_with_a_call_per_minute_keeps_its_misses_and_its_slowdown():
-    """8 % misses of 100 ms, and calls that take five times as long for the last half of the time."""
+    """8 % misses of 100 ms, and calls that take five times as long in the second half."""
     random = np.random.default_rng(2)
     at = 30.0 + 60 * np.arange(300)
     misses = np.where(random.random(300) < 0.08, 100.0, 5.0)
@@ -141,7 +146,10 @@ def test_a_class_with_a_call_per_minute_keeps_its_misses_and_its_slowdown():
 
 
 def test_bursts_that_recur_on_a_quiet_service_are_no_outliers():
-    """60 calls a second for 20 s every two minutes, a third faster than single ones: warm caches. None is left out."""
+    """60 calls a second for 20 s every two minutes, a third faster because of warm caches.
+
+    None is left out.
+    """
     random = np.random.default_rng(3)
     rate = np.where(np.arange(3600) % 120 < 20, 60.0, 1.0)
     at = queues.arrivals(rate, random)
@@ -150,8 +158,10 @@ def test_bursts_that_recur_on_a_quiet_service_are_no_outliers():
 
 
 def test_a_pod_that_pauses_among_four_keeps_the_mean():
-    """8 s every two minutes, of spans of which one in ten is kept. Departures of one pod overtake another's, and of so few
-    spans a mean shows it now and then: within 10 %."""
+    """8 s every two minutes, with one of ten spans kept: the mean stays within 10 %.
+
+    Departures of one pod overtake those of another. With so few spans a mean sometimes shows it.
+    """
     random = np.random.default_rng(4)
     parts = []
     for pod in range(4):
@@ -170,7 +180,7 @@ def test_a_pod_that_pauses_among_four_keeps_the_mean():
     ("ms", "per_second", "seconds"), [(3_600_000.0, 5, 1), (3_600_000.0, 1, 40), (0.1, 400, 28)]
 )
 def test_a_second_that_is_left_out_keeps_its_load(ms, per_second, seconds):
-    """Rates have no hole, however many seconds in a row are outliers, and forged calls add less than 10 %."""
+    """Rates have no gap, however long the outliers last. Forged calls add less than 10 %."""
     tables = _honest(False)
     before = _seconds(tables[0])
     tables[0].add(_forged(350.5 + np.arange(per_second * seconds) / per_second, ms))
@@ -189,8 +199,10 @@ def test_a_second_that_is_left_out_keeps_its_load(ms, per_second, seconds):
 
 
 def test_buckets_are_those_of_the_last_fit_whatever_was_an_outlier_before():
-    """Calls are forged for 90 s, which at first looks like an outlier and then like a state that lasts: what is stored
-    in the end is what a fit of the whole tells."""
+    """Calls are forged for 90 s. At first they look like an outlier, then like a lasting state.
+
+    In the end the stored buckets are those of a fit over everything.
+    """
     stored: dict[tuple, tuple] = {}
     load, cpu = _honest(True)
     modeller, calls = Modeller(Options()), _forged(600 + np.arange(90 * 200) / 200, 1.0)
@@ -209,7 +221,7 @@ def test_buckets_are_those_of_the_last_fit_whatever_was_an_outlier_before():
 
 
 def _buckets(modeller: Modeller, load: LoadTable, cpu: CpuTable, dirty: dict) -> dict[tuple, tuple]:
-    """window_start, ..., bucket -> sums, of a fit."""
+    """Returns (window_start, ..., bucket) -> sums, from a fit."""
     [(name, keys)] = service.gather(load).items()
     fitted = modeller.fit_service(service.record(name, keys, load, cpu), dirty, 0)
     return {row[:5]: row[5:] for row in fitted.buckets}
@@ -220,7 +232,7 @@ def _calls(at: np.ndarray, ms: np.ndarray, weight: float = 1.0) -> dict:
 
 
 def _mean(calls: dict) -> float:
-    """Mean latency (ms) of the samples that are no outliers."""
+    """Mean latency (ms) of the samples that are not outliers."""
     load = LoadTable(100_000, Counters())
     load.add(calls)
     seconds = _seconds(load)

@@ -33,14 +33,17 @@ def test_a_second_that_cannot_be_is_refused_before_it_is_reckoned_with(second):
 
 @pytest.mark.parametrize("value", [1e308, float("inf"), float("nan"), -1.0])
 def test_a_sum_that_cannot_be_is_refused(value):
-    """One such row would spoil every sum that it is part of, and two finite ones may add up to no number."""
+    """Such a row would spoil every sum that includes it. Two finite ones may add up to infinity."""
     with pytest.raises(AbsurdRows, match=r"b, second 5: sum 0 is .*, must be within 0\.\.1e\+30"):
         checked(fold(np.array([5, 5]), (Strings.of("ab"),), (np.array([1, value]),)))
 
 
 @given(ROWS)
 def test_a_fold_is_a_sum_by_second_and_key(rows):
-    """Against a dict: same groups, same sums, each group once, ordered by key and second; seconds may be far apart."""
+    """Against a dict: the same groups and sums, each group once, ordered by key and second.
+
+    Seconds may be far apart.
+    """
     expected: dict = defaultdict(float)
     for at, a, b, value in rows:
         expected[at, a, b] += value
@@ -59,7 +62,10 @@ def _headers(source: object, sequence: object) -> list:
 
 
 def test_a_batch_is_named_by_its_headers():
-    """Whole numbers within bounds; what is missing, no number, too large or of the far future is refused by name."""
+    """Valid headers are whole numbers within bounds.
+
+    The error names a header that is missing, not a number, too large, or of the far future.
+    """
     now = 1_700_000_000.0
     sequence = (int(now * 2) << positions.CHUNK_BITS) | 3
     assert positions.identify("t", 4, _headers(7, sequence), now) == Batch("t", 4, 7, sequence)
@@ -79,7 +85,7 @@ def test_a_batch_is_named_by_its_headers():
 
 
 def test_what_is_not_above_the_last_one_is_a_repeat():
-    """Per topic, partition and source; positions that were stored count, and the last one of each is stored."""
+    """Per topic, partition and source. Stored positions count; the last of each is stored."""
     known = Positions([("t", 0, 1, 50)])
     assert not known.take(Batch("t", 0, 1, 50)) and known.take(Batch("t", 0, 1, 51))
     assert (
@@ -116,7 +122,7 @@ def test_a_window_is_a_sum_whatever_the_batches(rows, seed):
 
 
 def test_recent_memory_is_bounded():
-    """The newest seconds and so many keys are kept; what is beyond is counted; keys that fell silent make room."""
+    """Bounds apply to seconds and keys; the rest is counted. Silent keys make room for new ones."""
     counters = Counters()
     recent = Recent("x", 1, 3, 2, counters)
     recent.add(_parts([(1, "a", 1), (1, "b", 1), (1, "c", 1)]))
@@ -131,7 +137,7 @@ def test_recent_memory_is_bounded():
 
 @given(st.lists(st.floats(1, 1e8), min_size=1, max_size=200))
 def test_quantiles_of_the_histogram_are_within_two_percent(times):
-    """Median and 99th percentile (nearest rank) are off by at most 2 %, the mean is exact."""
+    """Median and 99th percentile (nearest rank) are within 2 %, and the mean is exact."""
     us = np.array(times)
     found = fold(np.zeros(len(us), np.int64), (network.bucket_of(us),), (np.ones(len(us)), us))
     buckets = {found.keys[k][0]: row for k, row in zip(found.key.tolist(), found.sums, strict=True)}
@@ -143,7 +149,7 @@ def test_quantiles_of_the_histogram_are_within_two_percent(times):
 
 
 def test_event_time_is_that_of_the_slowest_active_source():
-    """A source that is read ahead of the others does not set the time; a silent one does not hold it."""
+    """A source read ahead of the others does not set the time; a silent source does not hold it."""
     mark = Watermark()
     assert mark.now(0) is None
     mark.note(0, 1000, wall=10)

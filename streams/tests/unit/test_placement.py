@@ -1,4 +1,4 @@
-"""What the placement says of Envoys: how many are connected, and when counters of a further one are to come."""
+"""The connected Envoys by the placement, and when a new Envoy's counters are expected."""
 
 from google.protobuf import json_format
 from spillway.v1.heartbeat_pb2 import Heartbeat
@@ -16,7 +16,7 @@ def _heartbeat(**services: int) -> bytes:
 
 
 def test_an_envoy_counts_once_it_is_connected_for_a_while_and_is_gone_at_once():
-    """Its counters need some seconds; an Envoy that comes and goes meanwhile is none."""
+    """Its counters take some seconds. An Envoy that leaves again before does not count."""
     placement = Placement(Counters())
     for now, connected, expected in [
         (0, 2, 2), (1, 3, 2), (10, 3, 2), (11, 4, 4), (12, 3, 3), (13, 4, 3), (14, 3, 3), (22, 4, 3), (24, 4, 3),
@@ -26,7 +26,7 @@ def test_an_envoy_counts_once_it_is_connected_for_a_while_and_is_gone_at_once():
 
 
 def test_a_cluster_whose_relays_are_silent_is_not_one_without_envoys():
-    """Without a heartbeat nothing is known; with one, a service that it does not name has no Envoys."""
+    """Without a heartbeat nothing is known. A service that a heartbeat leaves out has no Envoys."""
     placement = Placement(Counters())
     assert placement.connected(*PLACE) is None and not placement.names("west")
     placement.take({"west": _heartbeat(stock=1, gone=0), "east": None}, 0)

@@ -1,4 +1,4 @@
-"""One version of skew: what collectors and jobs of the previous version write is read, and so is what the next may add."""
+"""One version of skew: the previous version's messages are read, and additions of the next one."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def one(batch: columns.Columns, *fields: str) -> tuple:
 
 
 def test_spans_of_the_filter_and_the_collector():
-    """A filter's spans, as its collector put them into Kafka, are the call and the edge that they were."""
+    """A filter's spans, as its collector wrote them to Kafka, give their call and their edge."""
     calls, edges = calls_and_edges((PREVIOUS / "otlp_spans.binpb").read_bytes())
     fields = ("cluster", "service", "class", "source_cluster", "source_service", "duration_us", "exclusive_us",
               "in_flight", "class_in_flight", "arrival_rate", "response_bytes", "status")  # fmt: skip
@@ -63,7 +63,7 @@ def test_spans_of_the_filter_and_the_collector():
 
 
 def test_attributes_and_fields_that_are_added_to_spans_change_nothing():
-    """A newer filter's attribute, and a field that OTLP has not today, are passed over."""
+    """A newer filter's attribute, and a field that OTLP does not have today, are ignored."""
     payload = (PREVIOUS / "otlp_spans.binpb").read_bytes()
     request = ExportTraceServiceRequest.FromString(payload)
     for span in request.resource_spans[0].scope_spans[0].spans:
@@ -74,7 +74,7 @@ def test_attributes_and_fields_that_are_added_to_spans_change_nothing():
 
 
 def test_cpu_of_the_kubelet_receiver(counters):
-    """A receiver's reading is the point of the pod that has a limit."""
+    """The receiver's reading is the point of the pod that has a limit."""
     points = cpu.decode((PREVIOUS / "otlp_metrics.binpb").read_bytes(), counters)
     assert [(p.cluster, p.service, p.pod, p.utilisation) for p in points] == [
         ("west", "cart", "cart-5d9c7b6f4-x2x8v", 0.5)
@@ -83,7 +83,7 @@ def test_cpu_of_the_kubelet_receiver(counters):
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_batches_of_inner_topics(name):
-    """A batch of each inner topic has the values that its writer gave it, and is known for which batch it is."""
+    """A batch of each inner topic has its writer's values, and its identity is recognised."""
     schema, payload = SCHEMAS[name], (PREVIOUS / f"{name}.arrow").read_bytes()
     expected = json.loads((PREVIOUS / "expected.json").read_text())[name]
     batch = columns.from_ipc(schema, payload)
@@ -97,7 +97,7 @@ def test_batches_of_inner_topics(name):
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_columns_that_are_added_are_passed_over(name):
-    """A column that tomorrow's writer adds, wherever it stands, changes nothing for today's reader."""
+    """A column that a later writer adds, at any position, changes nothing for today's reader."""
     schema, payload = SCHEMAS[name], (PREVIOUS / f"{name}.arrow").read_bytes()
     table = pa.ipc.open_stream(payload).read_all()
     plain = {column: values.tolist() for column, values in columns.from_ipc(schema, payload).items()}
@@ -109,14 +109,14 @@ def test_columns_that_are_added_are_passed_over(name):
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_our_batches_are_readable_by_the_previous_version(name):
-    """The previous version finds every column that it reads in ours, of the same type: none is gone or changed."""
+    """Our batches have every column that the previous version reads, with the same type."""
     before = pa.ipc.open_stream((PREVIOUS / f"{name}.arrow").read_bytes()).schema
     now = columns.arrow_schema(SCHEMAS[name])
     assert {f.name: f.type for f in before}.items() <= {f.name: f.type for f in now}.items()
 
 
 def test_dead_letters_keep_their_headers():
-    """A dead letter tells where it was read and why in the headers of today's names."""
+    """The headers of a dead letter state where it was read and why, under today's names."""
     letter = json.loads((PREVIOUS / "dead_letter.json").read_text())
     assert letter["headers"] == {
         names.KAFKA_HEADER_DEAD_LETTER_REASON: "not protobuf",

@@ -1,4 +1,4 @@
-"""What happens between two awaits: a cancelled query, a rebalance while a board is written."""
+"""What may happen between two awaits: a cancelled query, a rebalance while a board is written."""
 
 import asyncio
 import threading
@@ -15,8 +15,10 @@ from spillway_streams.process.health import Status
 
 
 async def test_a_cancelled_query_keeps_its_connection_to_itself(monkeypatch):
-    """A rebalance cancels what is being restored, but not the thread that waits for the answer: another statement on
-    its connection would read that answer for its own."""
+    """A rebalance cancels a restore, but not the thread that waits for the answer.
+
+    Another statement on its connection would read that answer as its own.
+    """
     made, began, may_end = [], threading.Event(), threading.Event()
 
     class Client:
@@ -49,7 +51,7 @@ async def test_a_cancelled_query_keeps_its_connection_to_itself(monkeypatch):
 
 
 async def test_fields_that_were_given_away_while_a_board_was_written_are_not_removed(monkeypatch):
-    """The partitions are revoked while Redis has not answered yet: the next board leaves their fields alone."""
+    """Partitions are revoked before Redis answers: the next board leaves their fields alone."""
     boards, removed = Boards("redis://localhost", 15.0, 60.0, Status(Boards.NAME)), []
     entries = {"k": {"mine": DemandEntry(1.0, 1.0, 0.0, 1.0)}}
 
@@ -74,7 +76,10 @@ async def test_fields_that_were_given_away_while_a_board_was_written_are_not_rem
 
 
 async def test_a_placement_that_may_not_be_read_is_shown_and_hides_no_other(monkeypatch):
-    """Redis refuses one cluster's: it is counted and named for as long as that lasts, though boards can be written."""
+    """Redis refuses the placement of one cluster. It is counted and named while that lasts.
+
+    It is shown even though boards can be written.
+    """
     status, counters = Status(Boards.NAME), Counters()
     boards = Boards("redis://localhost", 15.0, 60.0, status, counters=counters)
     replies: list = [NoPermissionError("no permissions to access a key"), b"{}"]

@@ -1,4 +1,4 @@
-"""Rates that come from random counts, and from stamps."""
+"""Rates from random counts, and from stamps."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def _moving_rate(at: np.ndarray, counts: np.ndarray, width: int) -> np.ndarray:
 
 
 def test_rates_are_counted_over_gaps_and_edges():
-    """Empty seconds count as empty; recording that stops for long is no zero load."""
+    """Missing seconds count as empty. A long stop of the recording is not zero load."""
     at = np.array([0, 1, 2, 4, 5, 100, 101])
     counts = np.array([10.0, 10, 10, 10, 10, 40, 40])
     rate = _moving_rate(at, counts, 3)
@@ -22,7 +22,7 @@ def test_rates_are_counted_over_gaps_and_edges():
 
 
 def test_a_quiet_service_is_not_one_whose_recording_stopped():
-    """A call every ten seconds or so: its gaps are no ends, or each call would be a rate of its own."""
+    """A call about every ten seconds. If gaps were ends, each call would be a rate of its own."""
     at = np.cumsum(np.random.default_rng(1).geometric(0.1, 300))
     assert _moving_rate(at, np.ones(300), 21)[5:-5].mean() == pytest.approx(0.1 + 0.9 / 21, rel=0.1)
 
@@ -40,8 +40,10 @@ def _steady(at: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def test_a_steady_rate_is_measured_longer_than_one_that_jumps():
-    """At 40 per second the error of the steady parts is a quarter smaller than a five second mean's, and around a
-    jump by half it is at most half as large again."""
+    """At 40 per second, the error of the steady parts is a quarter below that of a 5 s mean.
+
+    Around a jump by half, it is at most half as large again.
+    """
     random = np.random.default_rng(1)
     truth = np.repeat([40.0, 60.0] * 10, 60)
     counts, at = random.poisson(truth).astype(float), np.arange(1200)
@@ -61,8 +63,11 @@ def _seconds(**columns: np.ndarray) -> Seconds:
 
 
 def test_the_stamp_goes_before_the_count_and_the_class_before_the_service():
-    """A tenth of the spans is kept: counts are ten times adjusted and noisy, stamps are exact. Of two classes one
-    carries stamps of its own, the other its share of the service's; a third one has none and is counted."""
+    """A tenth of the spans is kept: counts are adjusted tenfold and noisy, stamps are exact.
+
+    One class has stamps of its own, the other its share of the service's. Without any stamps,
+    calls are counted.
+    """
     random = np.random.default_rng(2)
     n, truth = 300, np.array([50.0, 150.0])
     kept = random.poisson(truth / 10, (n, 2)).astype(float)
@@ -79,7 +84,7 @@ def test_the_stamp_goes_before_the_count_and_the_class_before_the_service():
 
 
 def test_what_one_proxy_stamps_is_multiplied_by_the_proxies():
-    """Three pods behind one service: their stamps tell a third each, counts tell that they are three."""
+    """Three pods: the stamps of each show a third of the rate, and counts show three pods."""
     pod = simulated.Pod(4, [20.0])
     load, _ = simulated.tables(simulated.observe(pod, [0.5] * 120, np.random.default_rng(3), pods=[3] * 120))
     [series] = load.series.values()
@@ -90,7 +95,10 @@ def test_what_one_proxy_stamps_is_multiplied_by_the_proxies():
 
 
 def test_stamps_that_see_their_siblings_are_put_right_by_counts():
-    """Ten calls at once per request: each sees about half of the others in its last second, ten requests a second."""
+    """Ten calls at once per request: each sees about half of the others in its last second.
+
+    There are ten requests per second, then one.
+    """
     n = 200
     calls = np.full((n, 1), 100.0)
     found = class_rates(_seconds(ARRIVALS=calls, OK=calls, SAMPLES=calls, STAMPED=calls, RATE=calls * 104.5))

@@ -15,8 +15,10 @@ from spillway_streams.topics import declared, topics
 @given(st.data())
 @settings(max_examples=100)
 def test_every_message_is_taken_once_whatever_a_consumer_drops(data):
-    """A consumer that skips what it had fetched, repeats, and rewinds; a log with holes: after the seeks every message
-    that the log has was taken, once and in order."""
+    """The consumer skips fetched messages, repeats, and rewinds, and the log has gaps.
+
+    After the seeks, every message in the log was taken once and in order.
+    """
     log = sorted(data.draw(st.sets(st.integers(3, 40), min_size=1)))
     state, taken, position, seeking = Offsets(3), [], 0, False
     for step in itertools.count():
@@ -31,18 +33,18 @@ def test_every_message_is_taken_once_whatever_a_consumer_drops(data):
             position, seeking = _first(log, state.next_offset), True
         elif verdict is Verdict.TAKE:
             seeking = False
-        if step < 30 and not seeking:  # forgets some, or brings some again
+        if step < 30 and not seeking:  # skips some messages, or repeats some
             position = max(0, min(position + data.draw(st.integers(-2, 2)), len(log) - 1))
     assert taken == log
 
 
 def _first(log: list[int], offset: int) -> int:
-    """Where a consumer that was told to read from `offset` finds its first message."""
+    """Index of the first message that a consumer finds when it reads from `offset`."""
     return next(i for i, found in enumerate(log) if found >= offset)
 
 
 def test_a_note_survives_the_broker_and_a_strangers_means_nothing():
-    """What was noted with a commit is read again; an operator's reset has none."""
+    """The note made with a commit is read back. An operator's reset has no note."""
     assert offsets.noted(str(Note(1234, 5000))) == Note(1234, 5000)
     assert [offsets.noted(text) for text in ("", "read=", "read=-1 horizon=1", "other", "read=x")] == [
         Note()
@@ -50,14 +52,14 @@ def test_a_note_survives_the_broker_and_a_strangers_means_nothing():
 
 
 def test_only_a_log_read_from_its_beginning_for_the_first_time_tells_everything():
-    """A commit of ours at the log's first offset is a successor's start; an operator's reset there is a replay."""
+    """At the log's first offset, a commit of ours is a restart, an operator's reset a replay."""
     assert Start(0, 0, 9, "").is_log_start and Start(7, 7, 9, "").is_log_start
     assert not Start(0, 0, 9, str(Note(5, 1))).is_log_start
     assert not Start(8, 7, 9, "").is_log_start
 
 
 def test_co_partitioned_topics_must_be_equal():
-    """The error names the topics and their counts; other topics may have any number."""
+    """The error names the topics and their counts. Other topics may have any number."""
     declared.check_partitions(
         {"otlp_spans": 9, "spillway_calls": 4, "otlp_metrics": 4, "spillway_dead_letters": 1}
     )
@@ -70,7 +72,7 @@ def test_co_partitioned_topics_must_be_equal():
     [("HOLD", "1", "each must be at least the one before"), ("WINDOW", "1.3", "multiples of 0.5 s")],
 )
 def test_times_that_do_not_fit_together_are_refused_by_name(monkeypatch, capsys, name, value, says):
-    """Exit status 64 before anything is read."""
+    """The exit status is 64, before anything is read."""
     good = {
         "KAFKA": "h:1",
         "CLICKHOUSE_URL": "clickhouse://localhost",
@@ -93,7 +95,7 @@ def test_times_that_do_not_fit_together_are_refused_by_name(monkeypatch, capsys,
     ],
 )
 def test_topics_that_cannot_hold_what_is_sent_are_named(topic, key, value, allowed):
-    """The error names topic, key, value and what is allowed; Kafka's own limit is less than a slice of calls."""
+    """The error names topic, key, value and what is allowed. Kafka's default limit is too small."""
     good = {name: {"max.message.bytes": "4194304"} for name in declared.CO_PARTITIONED}
     topics._check(good)
     with pytest.raises(declared.TopicsError, match=f"{topic}: {key} is {value}, {allowed}"):
@@ -109,5 +111,5 @@ def test_topics_that_cannot_hold_what_is_sent_are_named(topic, key, value, allow
     ],
 )
 def test_how_old_a_message_may_be(config, oldest_s):
-    """A segment is kept until its newest message is beyond the retention; unlimited is any age."""
+    """A segment is kept until its newest message exceeds the retention. Unlimited means any age."""
     assert topics._oldest_s(config) == oldest_s

@@ -1,4 +1,4 @@
-"""Columns, CPU points, call graph, event time, settings."""
+"""Columns, CPU points, settings."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from spillway_streams.process.counters import Counters
 
 
 def _edges(rows: list[tuple]) -> columns.Columns:
-    """(second, network us, adjusted count) of calls from a to b between two clusters."""
+    """Calls from a to b between two clusters: (second, network us, adjusted count)."""
     built = [
         (s * 1_000_000, "t", f"{i}", "c1", "a", "a GET /", "c2", "b", "b GET /", 9, n, 10, 20, 200, False, w, 0, 0)
         for i, (s, n, w) in enumerate(rows)
@@ -20,7 +20,7 @@ def _edges(rows: list[tuple]) -> columns.Columns:
 
 
 def _calls(rows: list[tuple]) -> columns.Columns:
-    """(second, class, source service, failed, adjusted count)"""
+    """Rows: (second, class, source service, failed, adjusted count)"""
     built = [
         (s * 1_000_000, "t", f"{i}", "c1", c.split()[0], c, "", source, 8000, 8000, 1, 1.0, 1, 1, 200, bad, w, 0, 0.0, 0)
         for i, (s, c, source, bad, w) in enumerate(rows)
@@ -29,7 +29,7 @@ def _calls(rows: list[tuple]) -> columns.Columns:
 
 
 def test_batches_survive_arrow_and_strangers_are_refused():
-    """What goes in comes out, absent values included; another schema or no Arrow is an error by name."""
+    """Batches are read as written, with absent values. Another schema or no Arrow is an error."""
     edges = _edges([(1, 5, 1.0), (2, -1, 2.5)])
     again = columns.from_ipc(columns.EDGES, columns.to_ipc(columns.EDGES, edges))
     assert all(again[name].tolist() == edges[name].tolist() for name in columns.EDGES)
@@ -43,7 +43,7 @@ def test_batches_survive_arrow_and_strangers_are_refused():
 
 
 def test_cpu_points_are_checked():
-    """A share of the limit per pod and second; other metrics pass by, absurd values are counted."""
+    """A share of the limit per pod and second. Other metrics are skipped, absurd values counted."""
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
     for key, value in (("service.name", "s"), ("spillway.cluster", "c1"), ("k8s.pod.name", "p")):
@@ -78,7 +78,7 @@ def test_cpu_points_are_checked():
 
 
 def test_services_that_are_gone_make_room_in_the_memory_of_cpu():
-    """The one whose last point is the oldest goes; names that come once do not fill the memory."""
+    """The service whose last point is the oldest is dropped, so names do not fill the memory."""
     table, at = cpu.CpuTable(100, max_keys=2), 1_700_000_000
     for service in ("a", "b", "a", "c"):
         table.add([cpu.Point(at, "c1", service, "p", 0.5)])
@@ -86,7 +86,7 @@ def test_services_that_are_gone_make_room_in_the_memory_of_cpu():
 
 
 def test_wrong_settings_end_with_64_and_name_every_key(monkeypatch, capsys):
-    """Identity has no default; each wrong variable gets a line."""
+    """Identity has no default. Each wrong variable gets a line."""
     for name in ("KAFKA", "CLICKHOUSE_URL", "REDIS_URL", "STATE_DIR", "HEALTH_LISTEN"):
         monkeypatch.delenv(f"SPILLWAY_{name}", raising=False)
     monkeypatch.setenv("SPILLWAY_KAFKA", "nowhere")
@@ -100,7 +100,7 @@ def test_wrong_settings_end_with_64_and_name_every_key(monkeypatch, capsys):
 
 
 def test_unsorted_columns_are_sorted_by_the_first_name_first():
-    """Ties in time fall to the next column."""
+    """Rows with equal times are sorted by the next column."""
     batch = _calls(
         [(2, "a GET /", "", False, 1.0), (1, "b GET /", "", False, 1.0), (1, "a GET /", "", False, 1.0)]
     )

@@ -1,4 +1,4 @@
-"""Rows that ClickHouse never takes, among those that it takes."""
+"""Rows that ClickHouse always rejects, among rows that it accepts."""
 
 import json
 import struct
@@ -19,7 +19,7 @@ from spillway_streams.process.health import Status
 
 
 async def _insert(sizes: list[int], bad: set[int]) -> tuple[list[int], list[int], int]:
-    """Numbers in blocks of these sizes: stored ones, refused ones, letters."""
+    """Inserts numbers in blocks of these sizes. Returns stored and rejected ones, dead letters."""
     stored, refused, letters = [], [], 0
     edges = np.cumsum([0, *sizes])
     blocks = [{"n": np.arange(a, b)} for a, b in zip(edges, edges[1:], strict=False)]
@@ -43,27 +43,27 @@ async def _insert(sizes: list[int], bad: set[int]) -> tuple[list[int], list[int]
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=5), st.sets(st.integers(0, 199), max_size=15))
 async def test_good_rows_are_stored_once_and_bad_ones_told(sizes, bad):
-    """Whatever the blocks and whichever rows: no row is lost, none is stored with a bad one, order stays."""
+    """For any blocks and rows: none is lost, none is stored with a bad one, and order is kept."""
     stored, refused, letters = await _insert(sizes, bad)
     assert stored == [n for n in range(sum(sizes)) if n not in bad]
     assert refused == sorted(n for n in bad if n < sum(sizes)) and letters == len(refused)
 
 
 async def test_a_flood_of_bad_rows_is_not_looked_at_one_by_one():
-    """A table that takes none of 10 000 rows is told of in far fewer letters, and every row is in one."""
+    """All of 10 000 rows are rejected: every row is dead-lettered, in far fewer messages."""
     stored, refused, letters = await _insert([5000, 5000], set(range(10_000)))
     assert stored == [] and sorted(refused) == list(range(10_000)) and letters < 600
 
 
 async def test_bad_rows_here_and_there_cost_no_good_ones():
-    """Forty of 100 000 are told of, one by one; all others are stored."""
+    """Forty of 100 000 rows are dead-lettered one by one. All others are stored."""
     bad = set(range(1_000, 81_000, 2_000))
     stored, refused, letters = await _insert([100_000], bad)
     assert refused == sorted(bad) and letters == 40 and len(stored) == 99_960
 
 
 async def test_rows_that_are_made_anew_are_so_for_each_half():
-    """A rule's time is of the attempt that stores it, also beside a rule that is refused."""
+    """A rule's time is that of the attempt that stores it, even beside a rejected rule."""
     made, stored = 0, []
 
     def rows() -> list[tuple]:
@@ -86,7 +86,7 @@ async def test_rows_that_are_made_anew_are_so_for_each_half():
 
 
 async def test_a_refused_row_is_readable():
-    """Ids, texts and numbers as a reader of the dead letters wants them; rows that are tuples too."""
+    """Dead letters have readable ids, texts and numbers, also of rows that are tuples."""
     told = []
 
     async def put(_: list) -> None:
@@ -114,7 +114,7 @@ async def test_a_refused_row_is_readable():
     ],
 )
 async def test_only_what_a_row_alone_can_cause_ends_the_attempts(monkeypatch, error, is_of_the_row):
-    """A row that cannot be stored is told of, and the dependency is in order; anything else is tried again."""
+    """An invalid row is dead-lettered, and the store is healthy. Other errors are retried."""
     errors, told = [error], []
 
     class Client:

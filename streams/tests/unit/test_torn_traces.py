@@ -1,4 +1,4 @@
-"""What a killed `admit` leaves in the log: traces that are torn apart, and messages that come again. One row per call."""
+"""A log after `admit` was killed: torn traces and repeated messages still give one row per call."""
 
 from collections import Counter
 from pathlib import Path
@@ -11,7 +11,7 @@ from spillway_streams.process.config import ExclusiveSettings
 from truth import World
 
 T0_MS = 1_700_000_000_000
-AWAY_S, PIECES = 12, 3  # until the session of a dead worker has ended; messages of each trace
+AWAY_S, PIECES = 12, 3  # until a dead worker's session ends; messages of each trace
 Log = list[tuple[float, bytes]]  # seconds since T0, payload
 
 
@@ -24,7 +24,7 @@ def shard(tmp_path: Path) -> Shard:
 
 
 def _torn(world: World) -> Log:
-    """Of each trace one message was admitted before the kill, the others after it."""
+    """One message of each trace was admitted before the kill, the others after it."""
     log: Log = []
     for n in range(40):
         first, *rest = world.messages([world.trace(T0_MS * 1000 + n * 10_000)], PIECES)
@@ -34,7 +34,7 @@ def _torn(world: World) -> Log:
 
 
 def _rows(shard: Shard, log: Log) -> Counter:
-    """How often each call, (trace, span), leaves the engine."""
+    """Returns how often each call, (trace, span), leaves the engine."""
     rows: Counter = Counter()
     for offset, (at, payload) in enumerate(log):
         ms = T0_MS + round(at * 1000)
@@ -52,13 +52,13 @@ def _close(shard: Shard, rows: Counter) -> None:
 
 
 def test_traces_that_are_torn_apart_have_a_row_for_each_call(shard):
-    """The rest of a trace comes after its beginning was closed and stored: nothing of the beginning comes again."""
+    """The rest of a trace comes after its beginning was stored: the beginning is not repeated."""
     world = World(3)
     assert _rows(shard, _torn(world)) == dict.fromkeys(_ids(world), 1)
 
 
 def test_messages_that_are_admitted_again_make_no_further_row(shard):
-    """Ten messages of before the kill follow it once more, within the time that repeats are known."""
+    """Ten messages from before the kill follow again, while repeats are still recognised."""
     world = World(4)
     log = _torn(world)
     before = [payload for at, payload in log if at < AWAY_S]

@@ -1,4 +1,4 @@
-"""Rates by the proxies' own counters: what spans claim does not move them, and what counters do not say is unknown."""
+"""Rates by the proxies' counters: spans do not move them; without counters they are unknown."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from spillway_streams.process.counters import Counters
 
 
 def test_a_span_that_claims_a_million_requests_moves_no_rate():
-    """Forged tracestate, or requests that hide behind an unsampled flag: demand is what the Envoys have counted."""
+    """Forged tracestate, or requests with an unsampled flag: demand is what Envoys have counted."""
     world = World()
     world.run(0, 20, {"e1": {(A, True): 60, (B, True): 10, (A, False): 500}, "e2": {(A, True): 40}})
     assert world.rps(19.5, {A: 100, B: 10}) == pytest.approx({A: 100, B: 10})
@@ -23,7 +23,7 @@ def test_a_span_that_claims_a_million_requests_moves_no_rate():
 
 
 def test_a_counter_that_stands_still_is_a_known_zero():
-    """Nobody asks: the class leaves the board, and the service is not unknown though its cluster has no spans."""
+    """The class leaves the board. The service stays known, though its cluster has no spans."""
     world = World()
     world.run(0, 20, {"e1": {(A, True): 60}})
     world.show(19.5, {A: 60})
@@ -38,7 +38,7 @@ def test_a_counter_that_stands_still_is_a_known_zero():
 
 
 def test_spans_that_are_dropped_do_not_make_load_smaller():
-    """Half of the spans are lost on their way: the load is the counters', the latency that of the spans that came."""
+    """Half of the spans are lost: load comes from counters, latency from the spans that arrived."""
     world = World()
     world.run(0, 20, {"e1": {(A, True): 80}})
     [entry] = world.show(19.5, {A: 40}).values()
@@ -49,7 +49,7 @@ def test_spans_that_are_dropped_do_not_make_load_smaller():
 
 
 def test_an_envoy_whose_exports_stop_leaves_its_service_unknown():
-    """The other one's share is not the whole: the last known values stay, with the reason, until it is back."""
+    """The other Envoy's share is not the whole: the last values stay, with the reason."""
     world = World()
     both = {"e1": {(A, True): 50}, "e2": {(A, True): 50}}
     world.run(0, 20, both)
@@ -68,9 +68,11 @@ def test_an_envoy_whose_exports_stop_leaves_its_service_unknown():
 @pytest.mark.parametrize("entry", [True, False])
 @pytest.mark.parametrize("seed", range(5))
 def test_an_envoy_that_is_connected_is_not_gone_by_chance(rps, entry, seed):
-    """One of two Envoys sends neither counters nor spans for three minutes, at rates at which the other's requests come
-    to those of both by chance: while the placement counts two, the load is held. Once it counts one, that one's
-    requests are the load."""
+    """One of two Envoys sends neither counters nor spans for three minutes.
+
+    At these rates, the other's requests reach those of both by chance. While the placement counts
+    two Envoys, the load is held. When it counts one, the load is that of the one.
+    """
     world, chance = World(), np.random.default_rng(seed)
     world.connected = 2
 
@@ -96,7 +98,7 @@ def test_an_envoy_that_is_connected_is_not_gone_by_chance(rps, entry, seed):
 
 
 def test_an_envoy_that_is_connected_and_sends_no_counters_leaves_its_service_unknown():
-    """A worker that has begun just now knows one Envoy, the placement two: one's requests are not the whole."""
+    """A worker that just began knows one Envoy, the placement two: one is not the whole."""
     world = World()
     world.connected = 2
     world.run(0, 20, {"e1": {(A, True): 50}})
@@ -106,7 +108,7 @@ def test_an_envoy_that_is_connected_and_sends_no_counters_leaves_its_service_unk
 
 
 def test_an_idle_service_whose_envoys_fall_silent_is_unknown():
-    """No requests before, and no spans now: that is no known zero."""
+    """No requests before and no spans now: that is not a known zero."""
     world = World()
     world.connected = 1
     world.run(0, 20, {"e1": {(A, True): 0}})
@@ -121,7 +123,7 @@ def test_an_idle_service_whose_envoys_fall_silent_is_unknown():
 
 
 def test_a_pod_that_is_replaced_makes_nothing_unknown():
-    """Its successor sends as soon as it is connected, and the placement counts two all the time."""
+    """Its successor sends once it is connected, and the placement always counts two."""
     world = World()
     world.connected = 2
     world.run(0, 20, {"e1": {(A, True): 50}, "e2": {(A, True): 50}})
@@ -134,7 +136,7 @@ def test_a_pod_that_is_replaced_makes_nothing_unknown():
 
 
 def test_without_a_placement_envoys_that_are_silent_are_forgotten_after_an_hour():
-    """No relay says whether they have left."""
+    """No relay reports whether they have left."""
     world = World()
     world.run(0, 20, {"e1": {(A, True): 50}, "e2": {(A, True): 50}})
     world.show(19.5, {A: 100})
@@ -145,7 +147,7 @@ def test_without_a_placement_envoys_that_are_silent_are_forgotten_after_an_hour(
 
 
 def test_without_counters_spans_that_are_whole_count():
-    """The way of the metrics is away, that of the spans is not; and Envoys of a version without totals beside others."""
+    """Metrics do not arrive but spans do, or some Envoys have a version without totals."""
     world = World()
     assert world.rps(1.0, {A: 7}) == {A: 7}
     world.run(0, 20, {"e1": {(A, True): 50}})
@@ -156,7 +158,7 @@ def test_without_counters_spans_that_are_whole_count():
 
 
 def test_classes_that_were_renamed_after_they_were_counted_have_their_share():
-    """A rule makes one class of two, and requests without one get theirs from their path."""
+    """A rule makes one class of two. Requests without a class get one from their path."""
     world = World()
     world.run(
         0, 20, {"e1": {(A, True): 10, ("shop GET /x", True): 20, ("shop GET /y", True): 10, ("", True): 10}}
@@ -166,8 +168,11 @@ def test_classes_that_were_renamed_after_they_were_counted_have_their_share():
 
 
 def test_resets_repeats_and_absurd_counts_are_no_requests():
-    """A restart begins at zero; what was sent twice counts once; a jump and a step back are counted, and waited out; a
-    clock that is an hour ahead changes nothing."""
+    """A restart begins at zero, and a repeat counts once.
+
+    A jump and a step back are counted, and the service is unknown for a while. A clock that is an
+    hour ahead changes nothing.
+    """
     world = World()
     world.run(0, 20, {"e1": {(A, True): 50}}, clock_ahead_s=3600.0)
     assert world.rps(19.5, {A: 50}) == {A: pytest.approx(50)}
@@ -195,8 +200,10 @@ def test_memory_of_envoys_and_classes_is_bounded():
 
 
 def test_a_flood_of_envoys_takes_nothing_from_other_clusters_and_services():
-    """Thousands of names of one service in the east: the shop in the west and the stock in the east keep their rates,
-    and of the flood no more is remembered than of a cluster."""
+    """Thousands of names of one service in east: other services keep their rates.
+
+    No more of the flood is remembered than the bound of a cluster.
+    """
     world = World()
     world.table = TotalsTable(5, 20, 10, world.counters)
     places = [PLACE, ("east", "stock")]
@@ -213,7 +220,7 @@ def test_a_flood_of_envoys_takes_nothing_from_other_clusters_and_services():
 
 
 def test_a_flood_of_clusters_takes_nothing_from_those_that_are_known():
-    """Names of clusters beyond the most that there can be are counted and left out."""
+    """Names of clusters beyond the maximum number are counted and left out."""
     world = World()
     for n in range(marks.MAX_CLUSTERS + 10):
         world.table.add([Report(f"c{n}", "shop", "e1", T0 * 10**9, (T0 - 99) * 10**9, {})], T0)
@@ -222,8 +229,10 @@ def test_a_flood_of_clusters_takes_nothing_from_those_that_are_known():
 
 
 def test_a_clock_that_was_set_back_costs_nothing():
-    """The host's clock goes back by an hour under load: counters that have grown are no repeat. Every request counts
-    once, and none is missing."""
+    """The host's clock goes back by an hour under load. Counters that have grown are not a repeat.
+
+    Every request counts exactly once.
+    """
     world = World()
     world.run(0, 20, {"e1": {(A, True): 50}})
     for now in range(20, 40):
@@ -235,7 +244,7 @@ def test_a_clock_that_was_set_back_costs_nothing():
 
 
 def test_an_idle_envoy_whose_clock_was_set_back_stays_known():
-    """Its counters stand still, so only that its reports go on tells: it is silent for no longer than that takes."""
+    """Its counters stand still, so only the reports that continue show that it is not silent."""
     world = World()
     world.run(0, 20, {"e1": {(A, True): 50}})
     world.run(20, 30, {"e1": {(A, True): 0}})
@@ -247,8 +256,10 @@ def test_an_idle_envoy_whose_clock_was_set_back_stays_known():
 
 
 def test_an_envoy_that_restarts_after_its_clock_was_set_back_counts_once():
-    """Its counters began before those that are known, as its clock says: nothing of before is counted again, and it is
-    known again once a window of it has been seen."""
+    """Its clock says that its counters began before the known ones.
+
+    Nothing is counted again. It is known again once a window of it has been observed.
+    """
     world = World()
     world.run(0, 20, {"e1": {(A, True): 50}})
     assert world.rps(19.5, {A: 50}) == {A: pytest.approx(50)}
@@ -261,8 +272,10 @@ def test_an_envoy_that_restarts_after_its_clock_was_set_back_counts_once():
 
 @pytest.mark.parametrize("began", [T0 - 5000, T0 + 20])
 def test_a_report_that_claims_another_life_of_an_envoy_that_goes_on_is_soon_forgotten(began):
-    """Whoever has the cluster's certificate says that the Envoy began earlier, or just now, with other counters. Its own
-    reports are neither counted again nor refused from then on."""
+    """Anyone with the cluster's certificate may claim that the Envoy began at another time.
+
+    The Envoy's own reports are neither counted again nor rejected after that.
+    """
     world, rates = World(), {"e1": {(A, True): 100}}
     world.run(0, 20, rates)
     world.report("e1", 20.1, {(A, True): 7}, ahead_s=0.9, began=began)
@@ -273,8 +286,10 @@ def test_a_report_that_claims_another_life_of_an_envoy_that_goes_on_is_soon_forg
 
 
 def test_reports_that_come_again_are_no_clock_that_was_set_back():
-    """A queue that was on a disk is sent again, first beside newer reports and then alone: its Envoy has stopped, and
-    nothing of it counts twice."""
+    """A queue from a disk is sent again, first beside newer reports, then alone.
+
+    The Envoy has stopped, and nothing of it counts twice.
+    """
     world = World()
     world.run(0, 20, {"e1": {(A, True): 50}})
     old = [(n + 0.3, {(A, True): 50 * (n + 1)}) for n in range(20)]
@@ -300,7 +315,7 @@ def test_what_the_filter_sends_is_read():
 
 
 def test_totals_are_of_the_cluster_that_they_were_admitted_for():
-    """Whatever they claim; the claim is counted."""
+    """Their own claims have no effect, but are counted."""
     counters = Counters()
     [report] = totals.decode(GOLDEN.read_bytes(), counters, "another")
     assert report.cluster == "another" and counters["claims_overridden: another"] == 1

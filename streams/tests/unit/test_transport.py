@@ -1,4 +1,4 @@
-"""Faust's consumer as `exclusive` needs it: what it is given is told of, whatever was read before."""
+"""Faust's consumer as `exclusive` needs it: it delivers every message, whatever it read before."""
 
 import asyncio
 from types import SimpleNamespace
@@ -12,8 +12,10 @@ LOG = TP("log", 0)
 
 
 async def test_a_seek_in_the_middle_of_a_fetch_is_followed(tmp_path):
-    """Offsets 3 and 4 are missing for ever. Behind them 5..9 are fetched already when 3 is sought: the rest of that
-    fetch passes by, and what comes again is taken, every message once."""
+    """Offsets 3 and 4 are missing for ever. 5 to 9 have been fetched when 3 is sought.
+
+    The rest of that fetch is dropped. What is read again is taken, every message once.
+    """
     address = {"kafka": "h:1", "health_listen": "h:2", "clickhouse_url": "clickhouse://localhost"}
     app = runner.app("test", ExclusiveSettings(**address, state_dir=tmp_path))
     app.transport.opener = lambda tp, start: start.offset

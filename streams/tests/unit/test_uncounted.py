@@ -11,7 +11,7 @@ COUNTED, SILENT, RARE = ("west", "counted"), ("west", "silent"), ("west", "rare"
 
 
 class World:
-    """One cluster, of which one service sends counters."""
+    """One cluster, in which one service sends counters."""
 
     def __init__(self) -> None:
         self.counters = Counters()
@@ -20,7 +20,7 @@ class World:
     def at(
         self, now: float, services: tuple[str, ...] | None, sending=(COUNTED,), owned: bool = True
     ) -> None:
-        """services: of the heartbeat, None: there is none."""
+        """services: those in the heartbeat; None: there is no heartbeat."""
         made = Heartbeat(cluster="west")
         for service in services or ():
             made.services.add(service=service, connected_envoys=1)
@@ -33,7 +33,7 @@ ALL = ("counted", "silent", "rare")
 
 
 def test_a_service_that_gets_a_request_now_and_then_does_not_flap():
-    """It sends no counters: from its first span on spans judge it, and between two it has no requests."""
+    """It sends no counters. After its first span, spans decide: between two it has no requests."""
     world = World()
     world.at(0, ALL)
     assert not world.uncounted.is_idle(RARE)
@@ -44,7 +44,7 @@ def test_a_service_that_gets_a_request_now_and_then_does_not_flap():
 
 
 def test_only_a_heartbeat_without_the_service_begins_anew():
-    """Without a heartbeat time goes on, and so does what has sent counters. Pods that come back are new."""
+    """Without a heartbeat, time goes on, and sent counters stay known. Returning pods are new."""
     world = World()
     world.at(0, ALL)
     world.at(HOLD_S - 1, None)
@@ -60,7 +60,7 @@ def test_only_a_heartbeat_without_the_service_begins_anew():
 
 
 def test_what_has_sent_counters_is_never_idle_by_silence_and_time_counts_only_where_it_would_be_heard():
-    """Its counters are forgotten, as after a rebalance; and a worker that did not have a partition knows nothing of it."""
+    """A rebalance loses its counters. A worker without the partition does not observe it."""
     world = World()
     world.at(0, ALL)
     world.at(2 * HOLD_S, ALL, sending=())

@@ -1,5 +1,7 @@
-"""A log of batches as `exclusive` writes them: several sources, sequences that rise, repeats; and what may
-happen to whoever reads it."""
+"""A log of batches as `exclusive` writes them, and what may happen to its readers.
+
+It has several sources, rising sequences, and repeats.
+"""
 
 import numpy as np
 from spillway_contracts import names
@@ -11,7 +13,10 @@ T0 = 1_700_000_000
 
 
 def calls(random: np.random.Generator, rows: int, first: int = T0) -> Columns:
-    """Calls of a few services and classes that started within four seconds; a few failed, a few unstamped."""
+    """Calls of a few services and classes that started within four seconds.
+
+    A few of them failed, a few are not stamped.
+    """
     service = random.integers(0, 3, rows)
     values = zip(
         ((first * 1_000_000) + random.integers(0, 4_000_000, rows)).tolist(), service.tolist(),
@@ -29,7 +34,7 @@ def calls(random: np.random.Generator, rows: int, first: int = T0) -> Columns:
 
 
 def edges(random: np.random.Generator, rows: int, first: int = T0) -> Columns:
-    """Calls made by the same classes to one of two services, some of whose network time is not known."""
+    """Calls by the same classes to one of two services; for some, the network time is unknown."""
     at = (first * 1_000_000 + random.integers(0, 4_000_000, rows)).tolist()
     source, target = random.integers(0, 3, rows).tolist(), random.integers(0, 2, rows).tolist()
     network, failed = random.integers(-1, 40_000, rows).tolist(), (random.random(rows) < 0.1).tolist()
@@ -49,7 +54,10 @@ def log(
     sources: int = 3,
     batches: int = 8,
 ) -> list[tuple[Batch, Columns]]:
-    """Messages of one topic partition in the order of its log: each source's sequences rise, sources are mixed."""
+    """Messages of one topic partition in the order of its log.
+
+    The sequences of each source rise. Sources are mixed.
+    """
     waiting = [
         [(Batch(topic, 1, p, (100 + n << CHUNK_BITS) | 1), make(random, 12, T0 + n)) for n in range(batches)]
         for p in range(sources)
@@ -62,7 +70,10 @@ def log(
 
 
 def with_repeats(random: np.random.Generator, messages: list, share: float = 0.3) -> list:
-    """The log after its writers were killed: a source repeats its newest batches, unchanged, before it goes on."""
+    """The log after its writers were killed.
+
+    A source repeats its newest batches, unchanged, before it continues.
+    """
     found: list = []
     for message in messages:
         found.append(message)

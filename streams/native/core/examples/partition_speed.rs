@@ -1,11 +1,14 @@
-//! CPU nanoseconds per span from OTLP bytes to columns, by stage, and the peak of memory.
+//! Measures CPU nanoseconds per span from OTLP bytes to columns, by stage, and the peak of memory.
 //!
 //!     cargo run --release --example partition_speed [SECONDS [SPANS_PER_SECOND]]
 //!
-//! A log of SECONDS (default 60) with SPANS_PER_SECOND (default 100 000): chains of five services as our filter
-//! writes them (9 spans of ~600 bytes), 100 messages a second, a third of the traces in two of them. The last line
-//! is for the part after decoding alone: what is under 400 ns there and 1000 in all is a million spans a second.
-//! Memory is told by quarter: of a log of many horizons (100 s) it must not rise after the first.
+//! Processes a log of SECONDS (default 60) with SPANS_PER_SECOND (default 100 000). Traces are
+//! chains of five services as our filter writes them (9 spans of ~600 bytes). The log has 100
+//! messages a second, and a third of the traces are spread over two of them.
+//!
+//! The last line reports the part after decoding alone, and the total. Less than 400 ns there and
+//! 1000 ns in total means a million spans a second. Memory is printed by quarter. For a log of many
+//! horizons (100 s) it must not rise after the first quarter.
 
 mod common;
 
@@ -33,7 +36,8 @@ fn mixed(number: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// What the filter says of a request from service `depth - 1` to `depth`, at either end.
+/// Attributes that the filter records for a request from service `depth - 1` to `depth`, on either
+/// side.
 fn said(trace: u64, depth: usize, inbound: bool) -> Vec<KeyValue> {
     let mut said = vec![
         text("spillway.direction", if inbound { "inbound" } else { "outbound" }),
@@ -69,7 +73,7 @@ fn said(trace: u64, depth: usize, inbound: bool) -> Vec<KeyValue> {
     said
 }
 
-/// Spans of a trace with the service whose proxy wrote them.
+/// The spans of a trace, each with the service whose proxy wrote it.
 fn spans(trace: u64, at_ms: u64) -> Vec<(usize, Span)> {
     let started = (at_ms.wrapping_sub(200)) * 1_000_000 + mixed(trace) % 100_000_000;
     let id =
@@ -100,7 +104,8 @@ fn spans(trace: u64, at_ms: u64) -> Vec<(usize, Span)> {
     (0..DEPTH).flat_map(hop).collect()
 }
 
-/// The message of 10 ms: its traces, a third of which left half of their spans to the next message.
+/// The message for one interval of 10 ms. A third of the traces leave half of their spans to the
+/// next message.
 fn message(number: u64, traces: u64) -> Vec<u8> {
     let mut by_service: Vec<Vec<Span>> = vec![Vec::new(); DEPTH];
     for (message, late) in [(number.wrapping_sub(1), true), (number, false)] {

@@ -1,6 +1,6 @@
-//! What was clamped, dropped or odd, by reason.
+//! Counters of input that was clamped, dropped or odd, by reason.
 
-/// Counts by reason. Reasons are few and counting is rare, so a list does.
+/// Counts by reason. A list is sufficient, because reasons are few and counting is rare.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters(Vec<(&'static str, u64)>);
 
@@ -19,7 +19,7 @@ impl Counters {
         self.0.iter().find(|(known, _)| *known == reason).map_or(0, |(_, sum)| *sum)
     }
 
-    /// All counts; from now on it counts from nothing.
+    /// Returns all counts and resets them.
     pub fn take(&mut self) -> Vec<(&'static str, u64)> {
         std::mem::take(&mut self.0)
     }

@@ -1,7 +1,9 @@
-//! OTLP payloads of one Kafka partition -> calls with exclusive time, edges, network times, load.
+//! Turns OTLP payloads of one Kafka partition into calls with exclusive time, edges, network times
+//! and load.
 //!
-//! decode (`otlp`, `semconv`, `sampling`, `template`) -> `Span` -> window (`window`, ticks of log time) -> `link`
-//! -> `exclusive` -> `columns`. Everything is a function of the log alone: see `window`.
+//! The stages are: decode (`otlp`, `semconv`, `sampling`, `template`) -> `Span` -> window
+//! (`window`, ticks of log time) -> `link` -> `exclusive` -> `columns`. The output is a function of
+//! the log alone, as `window` explains.
 
 pub mod classes;
 pub mod counters;

@@ -1,24 +1,26 @@
-//! How long and how much is held: configuration, in ticks once it is checked.
+//! Configured limits on times and amounts. They are converted to ticks once they are checked.
 
-/// Milliseconds of log time unless said otherwise.
+/// Limits of a partition. Times are milliseconds of log time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Silence after which a trace is complete.
     pub window_ms: i64,
-    /// Silence after which one is closed whose client span still waits for its server span.
+    /// Silence after which a trace is closed if a client span of it still waits for its server
+    /// span.
     pub hold_ms: i64,
     /// Longest time from a trace's first span to its end.
     pub life_ms: i64,
-    /// How long a span is known, so that a repeat of it is dropped.
+    /// Time for which a span is remembered, so that its repeats are dropped.
     pub remember_ms: i64,
     pub tick_ms: i64,
-    /// Spans beyond which a trace closes at the end of the tick.
+    /// Number of spans at which a trace is closed at the end of the tick.
     pub max_trace_spans: usize,
-    /// Spans of one tick beyond which the traces that they belong to close at its end. Those beyond twice as many become
-    /// rows at once; those beyond four times as many are not remembered either, so that a repeat of them would count
-    /// again.
+    /// Number of spans per tick. Traces of the spans beyond it close at the end of the tick. Spans
+    /// beyond twice this number become rows at once. Spans beyond four times this number are not
+    /// remembered either, so their repeats would count again.
     pub max_tick_spans: usize,
-    /// Path templates per service and tick that no rule names; more become `/other`.
+    /// Number of path templates per service and tick that no rule names. Further templates become
+    /// `/other`.
     pub classes_per_service: usize,
     /// Share of traces whose spans are kept raw, 0..1.
     pub span_sample: f64,
@@ -41,10 +43,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Everything that is wrong, in one text.
+    /// Checks all limits.
     ///
     /// # Errors
-    /// Each wrong value with its name and what is allowed.
+    /// Names each wrong value and what is allowed, in one text.
     pub fn check(&self) -> Result<(), String> {
         let tick = self.tick_ms;
         let mut wrong = Vec::new();
@@ -91,13 +93,14 @@ impl Limits {
         }
     }
 
-    /// How much log before a tick decides what is in it (`window` says why).
+    /// Length of the log before a tick that decides the tick's content, in ms (`window` explains
+    /// why).
     pub(crate) fn horizon_ms(&self) -> i64 {
         self.life_ms + self.hold_ms + self.remember_ms
     }
 }
 
-/// The same in ticks.
+/// The times of `Limits`, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticks {
     pub window: i64,

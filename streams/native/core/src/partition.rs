@@ -1,4 +1,5 @@
-//! One Kafka partition of otlp_spans: messages in, batches out. What comes out is a function of the log (`window`).
+//! One Kafka partition of otlp_spans: takes messages and returns batches. The output is a function
+//! of the log (`window`).
 
 use std::collections::VecDeque;
 
@@ -18,13 +19,14 @@ use crate::span::Span;
 use crate::trace::clock::{Clock, Reading};
 use crate::trace::window::{Due, Tools, Window};
 
+/// The state of one worker that reads a partition.
 #[derive(Debug)]
 pub struct Partition {
     limits: Limits,
-    /// Of the topics that rows go to.
+    /// Number of partitions of the topics that rows go to.
     partitions: u32,
     clock: Clock,
-    /// From the first message on.
+    /// Set from the first message on.
     window: Option<Window>,
     due: VecDeque<Due>,
     returned: Option<i64>,
@@ -39,10 +41,11 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Reading begins at `first_offset`; `log_start`: nothing was ever before it, or nothing is left of it.
+    /// Creates a worker that reads from `first_offset`. `log_start` is true if nothing was ever
+    /// before that offset, or nothing of it is left.
     ///
     /// # Errors
-    /// Every limit that is not allowed, with its name.
+    /// Names every limit that is not allowed.
     pub fn new(limits: Limits, first_offset: i64, log_start: bool, partitions: u32) -> Result<Self, String> {
         let mut wrong = limits.check().err().into_iter().collect::<Vec<_>>();
         if !(1..=65_536).contains(&partitions) {
@@ -69,21 +72,25 @@ impl Partition {
         })
     }
 
-    /// Reading begins where a predecessor committed that had this horizon (ms): what it stored ends there. Without it
-    /// our own is taken for the predecessor's.
+    /// Sets the horizon (ms) of the predecessor at whose committed offset reading begins. The
+    /// predecessor stored everything up to one such horizon after this offset, and nothing beyond.
+    ///
+    /// Without this call, the predecessor is assumed to have had our own horizon.
     pub fn follow(&mut self, horizon_ms: i64) {
         self.clock.follow(horizon_ms.max(0));
     }
 
-    /// All class rules that there are (`classes::Rule`).
+    /// Replaces all class rules (`classes::Rule`).
     pub fn set_rules(&mut self, rules: Vec<Rule>) {
         self.classes.set(rules);
     }
 
-    /// Takes one message in. `is_hot`: its spans just ended, `arrivals` counts them. `cluster`: see `Decoder::decode`.
+    /// Adds one message. `is_hot` is true if its spans have just ended, so that `arrivals` counts
+    /// them. For `cluster`, see `Decoder::decode`.
     ///
     /// # Errors
-    /// When the payload is no ExportTraceServiceRequest; the clock has moved all the same.
+    /// Fails when the payload is not an ExportTraceServiceRequest. The clock has advanced
+    /// nevertheless.
     pub fn add(
         &mut self,
         payload: &[u8],
@@ -102,7 +109,8 @@ impl Partition {
         found.unwrap_or_else(|| Ok(Vec::new()))
     }
 
-    /// As `add`, with spans that `fill` appends. None, and nothing is asked for, when the offset was read before.
+    /// Like `add`, with spans that `fill` appends. Returns None without calling `fill` when the
+    /// offset was read before.
     pub fn message<T>(
         &mut self,
         offset: i64,
@@ -122,7 +130,7 @@ impl Partition {
         let (now_ms, is_warming_up) = (self.clock.now_ms()?, self.clock.tick() < self.clock.answers_from());
         let spans = self.window.as_mut().map(Window::arriving)?;
         let known = spans.len();
-        // Whoever answered for these ticks has counted what is odd in them.
+        // The worker that answered for these ticks has already counted what is odd in them.
         let mut counted = Counters::default();
         let result =
             fill(&mut self.names, spans, if is_warming_up { &mut counted } else { &mut self.counters });
@@ -136,7 +144,8 @@ impl Partition {
         Some(result)
     }
 
-    /// The partition has nothing more to read, and whatever comes will be later than `now_ms`.
+    /// Advances the clock of an idle partition. It must have nothing more to read, and later
+    /// messages must not be earlier than `now_ms`.
     pub fn advance(&mut self, now_ms: i64) {
         self.clock.advance(now_ms);
         self.end_ticks();
@@ -156,7 +165,7 @@ impl Partition {
         self.due.extend(window.advance(tick, &mut tools));
     }
 
-    /// What just ended, since the last call.
+    /// Returns the requests that ended since the last call.
     pub fn arrivals(&mut self) -> Batch {
         let now_ms = self.clock.now_ms().unwrap_or(0);
         self.classes.at(now_ms, &self.names);
@@ -164,8 +173,11 @@ impl Partition {
         self.hot.take(now_ms, self.partitions, most, &mut self.classes, &mut self.names, &mut self.texts)
     }
 
-    /// Rows of the ticks that have ended and were not returned, oldest first: of as many whole ticks as bring at most
-    /// `max_rows` calls and edges, but at least one. None: there is none, or it is too early to answer for one.
+    /// Returns the rows of ended ticks that were not returned yet, oldest first.
+    ///
+    /// Adds whole ticks, at least one, until they have `max_rows` calls and edges or no tick is
+    /// left. Returns None when no tick has ended, or when it is too early for this worker to answer
+    /// for one.
     pub fn close(&mut self, max_rows: usize) -> Option<Closed> {
         let ended = self.window.as_ref()?.filling() - 1;
         let first = self.returned.map_or(self.clock.answers_from()?, |returned| returned + 1);
@@ -209,27 +221,31 @@ impl Partition {
         self.hot.restore(hot);
     }
 
-    /// What was odd, by reason, since the last call; not what the worker before has counted (`message_for_warm_up`).
+    /// Returns the counters of odd input since the last call. What the previous worker has counted
+    /// is not included (`message_for_warm_up`).
     pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
         self.counters.take()
     }
 
-    /// Spans of the last message added that claimed to be of another cluster; 0 while it was read for warm-up.
+    /// Number of spans in the last added message that claimed another cluster. 0 if the message was
+    /// read for warm-up.
     pub fn overridden(&self) -> u64 {
         self.overridden
     }
 
-    /// Spans that are held: of open traces, of the tick that is being filled, and closed ones not yet returned.
+    /// Number of held spans: of open traces, of the tick that is being filled, and closed ones not
+    /// yet returned.
     pub fn open_spans(&mut self) -> usize {
         let due: usize = self.due.iter().map(|due| due.spans.len()).sum();
         due + self.window.as_mut().map_or(0, |window| window.open_spans + window.arriving().len())
     }
 
-    /// Traces of which a span is remembered.
+    /// Number of traces of which a span is remembered.
     pub fn known_traces(&self) -> usize {
         self.window.as_ref().map_or(0, Window::traces)
     }
 
+    /// The log time of the partition in ms. None before the first message.
     pub fn clock_ms(&self) -> Option<i64> {
         self.clock.now_ms()
     }

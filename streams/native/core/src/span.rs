@@ -1,11 +1,11 @@
-//! The one shape in which every tracer's spans are thought about.
+//! The common shape of spans from every tracer.
 
 use std::cmp::Ordering;
 
 use crate::memory::names::{Names, Sym};
 use crate::memory::texts::Texts;
 
-/// What a span is of: a request served, a request made, or work between them.
+/// The kind of a span: a served request, a made request, or work between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
@@ -15,17 +15,18 @@ pub enum Kind {
     Client = 2,
 }
 
-/// A span that passed validation. `Sym::NONE` and `None` mean that it did not say.
+/// A span that passed validation. `Sym::NONE` and `None` mean that the span does not state the
+/// value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Span {
     pub trace_id: u128,
     pub span_id: u64,
-    /// 0: a root.
+    /// Id of the parent span. 0 for a root.
     pub parent_id: u64,
     pub kind: Kind,
     pub failed: bool,
     pub status: u16,
-    /// Unix microseconds.
+    /// Start in Unix microseconds.
     pub started_us: i64,
     pub duration_us: i64,
     pub name: Sym,
@@ -35,7 +36,8 @@ pub struct Span {
     pub class: Sym,
     /// In upper case, letters only.
     pub method: Sym,
-    /// Syntactic template of the route, the RPC or the path; `class` alone may be known instead.
+    /// Syntactic template of the route, the RPC or the path. It may be missing when `class` is
+    /// known.
     pub template: Sym,
     pub source_cluster: Sym,
     pub source_service: Sym,
@@ -43,7 +45,7 @@ pub struct Span {
     pub destination_service: Sym,
     pub in_flight: u32,
     pub class_in_flight: u32,
-    /// Arrivals per second of the service, then of the class, at one proxy; 0: not stamped.
+    /// Arrivals per second at one proxy, of the service and then of the class. 0 when not stamped.
     pub arrival_rate: f64,
     pub class_arrival_rate: f64,
     pub network_us: Option<u64>,
@@ -56,7 +58,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// All its strings.
+    /// Returns all strings of the span.
     pub fn syms(&self) -> [Sym; 10] {
         let mut copy = self.clone();
         copy.syms_mut().map(|sym| *sym)
@@ -78,7 +80,8 @@ impl Span {
     }
 }
 
-/// The order in which everything looks at spans, whatever order they came in; equal are only copies of one span.
+/// The order in which all code visits spans, independent of their arrival. Only copies of one span
+/// are equal.
 pub(crate) fn order(a: &Span, b: &Span, names: &Names, texts: &mut Texts) -> Ordering {
     let ids = |span: &Span| (span.started_us, span.trace_id, span.span_id, span.kind);
     ids(a).cmp(&ids(b)).then_with(|| texts.hash(names, a.service).cmp(&texts.hash(names, b.service)))

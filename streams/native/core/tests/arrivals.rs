@@ -1,4 +1,4 @@
-//! What counts as an arrival: of two server spans of one request, one.
+//! Tests of which server spans count as arrivals. Two server spans of one request count once.
 
 mod log;
 
@@ -9,7 +9,7 @@ use spillway_spans::memory::names::{Names, Sym};
 use spillway_spans::partition::Partition;
 use spillway_spans::span::{Kind, Span};
 
-/// A server span of a service; `in_flight` 0: no proxy of ours stamped it.
+/// A server span of a service. `in_flight` 0 means that no proxy of ours stamped it.
 fn server(names: &mut Names, id: u64, parent: u64, service: &str, in_flight: u32) -> Span {
     let (service, made) = (names.intern(service), log::span(&log::ONE, names));
     Span { span_id: id, parent_id: parent, service, in_flight, adjusted_count: 1.0, ..made }
@@ -19,7 +19,7 @@ fn take(worker: &mut Partition, offset: i64, at_ms: i64, fill: impl FnOnce(&mut 
     worker.message(offset, at_ms, true, |names, out, _| out.extend(fill(names)));
 }
 
-/// Calls by service.
+/// Returns the number of calls by service.
 fn calls(worker: &mut Partition) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     for row in log::rows(&worker.arrivals()) {
@@ -32,8 +32,8 @@ fn of(services: &[(&str, f64)]) -> BTreeMap<String, f64> {
     services.iter().map(|(service, calls)| ((*service).to_owned(), *calls)).collect()
 }
 
-/// An application's own server spans do not count beside its proxy's, in whichever message and order they come, for
-/// 10 s of log time after a stamped one; other services are not touched by that.
+/// After a stamped span, an application's own server spans do not count for 10 s of log time. This
+/// holds for any message and any order, and other services are not affected.
 #[test]
 fn spans_without_a_stamp_do_not_count_beside_those_that_have_one() {
     let mut worker = worker(0, true);
@@ -48,8 +48,9 @@ fn spans_without_a_stamp_do_not_count_beside_those_that_have_one() {
     assert_eq!(calls(&mut worker), of(&[("a", 1.0)])); // the proxy is gone
 }
 
-/// Of foreign tracers' spans one does not count whose parent in the message is a server span of the same service;
-/// that of another service does, and what a client span shares its id with (B3) was called.
+/// A foreign tracer's server span does not count if its parent in the same message is a server span
+/// of the same service. It counts if the parent belongs to another service. It also counts if a
+/// client span shares its id (B3), because then it was called.
 #[test]
 fn a_foreign_proxys_double_counts_once() {
     let mut worker = worker(0, true);
@@ -69,7 +70,8 @@ fn a_foreign_proxys_double_counts_once() {
     assert_eq!(log::counters(&mut worker).get("arrival_within_another"), Some(&1));
 }
 
-/// Which services are stamped is known after a flood of names has made the table of names forget.
+/// The stamped services are still known after a flood of names has caused the table of names to be
+/// compacted.
 #[test]
 fn who_is_stamped_outlives_compacted_names() {
     let mut worker = worker(0, true);
@@ -87,8 +89,8 @@ fn who_is_stamped_outlives_compacted_names() {
     assert_eq!(calls(&mut worker), of(&[("a", 1.0)]));
 }
 
-/// A call from outside is demand though it carries a trace, if our proxy stamped it and names no caller; of other
-/// tracers a span with a parent may be any service's.
+/// A stamped span that names no caller is an entry, even if it carries a trace from outside. A span
+/// of another tracer is an entry only if it has no parent, because any service may have called it.
 #[test]
 fn outside_callers_may_send_their_trace() {
     let mut worker = worker(0, true);
@@ -110,7 +112,8 @@ fn outside_callers_may_send_their_trace() {
     assert_eq!(entries, ["root", "traced"]);
 }
 
-/// Which classes stay of many is decided as for rows: by how often they are asked for, whatever in.
+/// As for rows, the most frequent classes of a service are kept. Frequency counts spans, whether
+/// they failed or not.
 #[test]
 fn the_most_frequent_classes_stay() {
     let mut worker = worker(0, true);

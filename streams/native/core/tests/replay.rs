@@ -1,4 +1,5 @@
-//! What comes out is a function of the log: not of where reading began, nor of when it was asked for.
+//! The output is a function of the log. It depends neither on where reading began nor on when
+//! results were requested.
 
 mod log;
 
@@ -7,7 +8,8 @@ use proptest::prelude::*;
 use spillway_spans::partition::Partition;
 use spillway_spans::span::Span;
 
-/// Reads up to message `killed`, having stored everything by then; another worker goes on from what was committed.
+/// Reads up to message `killed`, after which everything is stored. Another worker then continues
+/// from the committed offset.
 fn killed_and_resumed(log: &[Message], killed: usize, lazy: usize) -> (Done, Done) {
     let (mut first, mut before) = (worker(log[0].offset, true), Done::default());
     for (i, message) in log[..killed].iter().enumerate() {
@@ -30,7 +32,7 @@ fn killed_and_resumed(log: &[Message], killed: usize, lazy: usize) -> (Done, Don
     (before, after)
 }
 
-/// Largest tick that was answered for, and the smallest of the next worker.
+/// Whether the second worker produced every batch of a tick after the first worker's last one.
 fn is_gapless(before: &Done, after: &Done, all: &Done) -> bool {
     let Some((_, last)) = before.ticks else { return true };
     let missing = all.batches.keys().any(|(_, sequence, _)| {
@@ -71,7 +73,7 @@ proptest! {
         let mut newest = i64::MIN;
         for (i, message) in log.iter().enumerate() {
             if newest > i64::MIN {
-                // No later than the log time of what comes next.
+                // Not later than the log time of the next message.
                 let room = (message.timestamp_ms - newest).max(0);
                 worker.advance(newest + (room as f64 * idle[i]) as i64);
             }
@@ -106,7 +108,7 @@ proptest! {
             for i in (1..rest.len()).rev() {
                 rest.swap(i, next(i + 1));
             }
-            // The tick's first moment is in both logs: it is where the log begins.
+            // Both logs contain the tick's first moment, because the log begins there.
             let mut at = tick * TICK;
             loop {
                 let cut = next(rest.len() + 1);
@@ -123,7 +125,8 @@ proptest! {
     }
 }
 
-/// While a worker warms up it counts nothing that its predecessor has counted, but how many messages it read for it.
+/// During warm-up, a worker does not count what its predecessor has counted. It only counts the
+/// messages read for warm-up.
 #[test]
 fn what_is_odd_is_counted_by_the_worker_that_answers_for_it() {
     let horizon = limits().life_ms + limits().hold_ms + limits().remember_ms;
@@ -137,8 +140,8 @@ fn what_is_odd_is_counted_by_the_worker_that_answers_for_it() {
     assert_eq!((counters["message_for_warm_up"], counters["duplicate_span"]), (3, 4));
 }
 
-/// A flood of traces within one tick leaves no more behind than the bound of a tick, and every span of it has its row
-/// once, also where it came twice.
+/// A flood of traces within one tick leaves no more in memory than the limit of a tick. Every span
+/// of the flood has exactly one row, even if it arrived twice.
 #[test]
 fn what_a_flood_leaves_behind_is_bounded() {
     let (mut worker, mut done) = (worker(0, true), Done::default());
@@ -159,7 +162,8 @@ fn what_a_flood_leaves_behind_is_bounded() {
     assert_eq!(counters["span_not_remembered"], 2_000 - 2 * known as u64 - 2 * quota as u64);
 }
 
-/// A flood that a collector sends again, all of it or another flood with it, has its rows once.
+/// A flood that a collector sends again, in part, in full or together with new spans, has its rows
+/// only once.
 #[test]
 fn a_flood_that_is_sent_again_counts_once() {
     let flood = |worker: &mut Partition, offset: i64, tick: i64, ids: std::ops::Range<u128>| {
@@ -178,7 +182,8 @@ fn a_flood_that_is_sent_again_counts_once() {
     worker.advance(1_000_000 + 20 * remember * TICK);
     done.drain(&mut worker, usize::MAX);
     let counters = log::counters(&mut worker);
-    // What was silent for longer than the memory is new: 40 and the 5 that were not there, then all.
+    // Spans that were silent for longer than the memory are new: the 40 and the 5 that were not
+    // there before, then all.
     assert_eq!(counters["duplicate_span"], 50 + 10 + 10);
     assert_eq!(done.rows("calls").len(), 50 + 45 + 50);
     assert_eq!(counters.get("span_not_remembered"), None);

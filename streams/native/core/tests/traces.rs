@@ -1,4 +1,4 @@
-//! Single traces: who called whom, exclusive times, edges, classes.
+//! Tests of single traces: callers, exclusive times, edges and classes.
 
 mod log;
 
@@ -10,7 +10,7 @@ use spillway_spans::partition::Partition;
 use spillway_spans::span::{Kind::Client, Kind::Internal, Kind::Server, Span};
 use std::collections::BTreeMap;
 
-/// A span by ids of up to eight letters; times are microseconds from some start.
+/// A span. Ids are texts of up to eight letters, and times are microseconds from a fixed start.
 fn span(
     names: &mut Names,
     id: &str,
@@ -51,7 +51,7 @@ fn closed_by(mut worker: Partition, fill: impl FnOnce(&mut Names) -> Vec<Span>) 
     (closed, worker)
 }
 
-/// Of each row the columns asked for, by span id.
+/// The requested columns of each row, by span id.
 fn table(batch: &spillway_spans::output::columns::Batch, columns: &[&str]) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
     for row in log::rows(batch) {
@@ -197,7 +197,8 @@ fn rules_decide_by_precision_and_only_once_they_are_in_force() {
     assert_eq!(found, ["a GET /x/{id}", "a GET /special", "a GET /other", "a GET /other", "a GET /kept"]);
 }
 
-/// What was kept apart from a pattern stays apart when the pattern merges with another; an operator's word is the last.
+/// A template that has its own rule keeps it when a pattern that also matches merges with another.
+/// A rule of an operator decides first.
 #[test]
 fn a_rule_for_one_template_is_before_a_pattern_of_any_kind() {
     use RuleKind::{Learned, Merged, Pinned};
@@ -212,7 +213,7 @@ fn a_rule_for_one_template_is_before_a_pattern_of_any_kind() {
     assert_eq!(found, ["a GET /users/me", "a GET /users/{id}", "a GET /{id}/{id2}", "a GET /pinned"]);
 }
 
-/// What a rule names by a class that cannot be is still counted.
+/// A rule whose result is not a valid class changes nothing, and its requests are still counted.
 #[test]
 fn a_rule_that_gives_no_template_changes_nothing() {
     let rules = vec![rule("/x", "no template", RuleKind::Pinned, 0)];
@@ -259,8 +260,8 @@ fn arrivals_are_summed_by_the_second_of_their_end_for_the_partition_of_their_ser
     assert_eq!(worker.arrivals().rows, 0);
 }
 
-/// A stamp counts the request itself as in flight; a rate of 0 beside it was measured, and counts in means. What has
-/// no stamp beside those that do is another span of a request.
+/// A stamp counts the request itself as in flight. A rate of 0 in a stamp was measured, and counts
+/// in means. An unstamped span beside stamped ones is another span of the same request.
 #[test]
 fn a_rate_of_nothing_is_a_rate() {
     let mut worker = worker(0, true);

@@ -1,4 +1,5 @@
-//! Whole traces of any shape: exclusive times add up, and what strangers send beside them changes nothing.
+//! Tests of whole traces of any shape: exclusive times add up, and unrelated strings change
+//! nothing.
 
 mod log;
 
@@ -11,15 +12,16 @@ use spillway_spans::memory::names::{Names, Sym};
 use spillway_spans::partition::Partition;
 use spillway_spans::span::{Kind, Span};
 
-/// A call in a few numbers: whose it is, when it begins after what was before, its own time at the end.
+/// A generated call: its caller, the gap before it begins, and its own time after its last call.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     parent: usize,
     gap: i64,
     tail: i64,
-    /// Of its client span before and after the server span; None: there is no client span.
+    /// Time between client and server span at either end, in microseconds. None: there is no client
+    /// span.
     network: Option<i64>,
-    /// An internal span of the caller lies around it.
+    /// Whether an internal span of the caller encloses the call.
     is_wrapped: bool,
 }
 
@@ -37,7 +39,8 @@ fn made() -> impl Strategy<Value = Made> {
 
 #[derive(Debug, Default)]
 struct Tree {
-    /// Of each call: its depth, start and duration, and intervals of the calls that it made, all from its start.
+    /// Each vector has one entry per call. `start` counts from the root's start. `calls` holds the
+    /// intervals (call, start, end) of the calls that a call made, relative to its own start.
     depth: Vec<usize>,
     start: Vec<i64>,
     duration: Vec<i64>,
@@ -54,7 +57,7 @@ fn tree(all: &[Made], is_sequential: bool) -> Tree {
         calls: vec![Vec::new(); all.len()],
     };
     for i in (0..all.len()).rev() {
-        tree.calls[i].reverse(); // durations, until now
+        tree.calls[i].reverse(); // until here, `to` is a duration
         let mut at = 0;
         let mut end = 0;
         for (child, from, to) in &mut tree.calls[i] {
@@ -78,7 +81,7 @@ fn tree(all: &[Made], is_sequential: bool) -> Tree {
     tree
 }
 
-/// The tree's spans; a call's server span has the number of the call + 1 as its id.
+/// The spans of the tree. The id of a call's server span is the number of the call + 1.
 fn spans(all: &[Made], tree: &Tree, names: &mut Names) -> Vec<Span> {
     let mut out = Vec::new();
     let mut put =
@@ -109,7 +112,7 @@ fn spans(all: &[Made], tree: &Tree, names: &mut Names) -> Vec<Span> {
     out
 }
 
-/// Exclusive time by span id, and the edges' network times.
+/// Returns the exclusive times by span id, and the sum of the edges' network times.
 fn worked_out(all: &[Made], tree: &Tree) -> (BTreeMap<usize, i64>, i64) {
     let mut worker = Partition::new(Limits::default(), 0, true, 3).expect("limits are allowed");
     worker.message(0, 1_000_000, false, |names, out, _| out.extend(spans(all, tree, names)));
@@ -123,7 +126,8 @@ fn worked_out(all: &[Made], tree: &Tree) -> (BTreeMap<usize, i64>, i64) {
 }
 
 proptest! {
-    /// Where one call follows the other, a root's duration is what its calls were busy and what the network took.
+    /// When calls follow each other, a root's duration is the sum of all exclusive and network
+    /// times.
     #[test]
     fn the_parts_of_a_sequential_tree_are_the_whole(all in prop::collection::vec(made(), 1..60)) {
         let tree = tree(&all, true);
@@ -132,8 +136,9 @@ proptest! {
         prop_assert_eq!(own.values().sum::<i64>() + network, tree.duration[0]);
     }
 
-    /// Calls at the same time: every call is busy for the microseconds in which none of its calls runs, and all of
-    /// them together no shorter than the root, network apart, and no longer than they took.
+    /// When calls overlap, each call's exclusive time is the number of microseconds in which none
+    /// of its calls runs. The sum of all, plus network time, is no shorter than the root. The sum
+    /// is also no longer than all durations together.
     #[test]
     fn of_calls_at_the_same_time_each_microsecond_counts_once(all in prop::collection::vec(made(), 1..60)) {
         let tree = tree(&all, false);
@@ -147,8 +152,8 @@ proptest! {
     }
 }
 
-/// Strings that nobody holds come in by the megabyte while traces are open: the names are compacted again and again,
-/// and rows are as without them.
+/// Megabytes of strings that no span holds arrive while traces are open. The names are compacted
+/// again and again, and the rows stay the same as without these strings.
 #[test]
 fn a_flood_of_names_changes_no_row() {
     let seeds = |number: u8| {

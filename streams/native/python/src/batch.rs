@@ -1,4 +1,4 @@
-//! Columns as Python buffers, without a copy.
+//! Batches and their columns as Python buffers, without copying.
 
 use std::ffi::{c_int, c_void};
 
@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use spillway_spans::output::columns::{self, Column};
 
-/// Read-only bytes of one column; numpy.frombuffer and pyarrow.py_buffer read it where it is.
+/// Read-only bytes of one column. numpy.frombuffer and pyarrow.py_buffer read them in place.
 #[pyclass(frozen)]
 pub struct Buffer(Column);
 
@@ -40,15 +40,18 @@ impl Buffer {
         self.raw().1
     }
 
+    /// Exports the column's bytes through the buffer protocol.
+    ///
     /// # Safety
-    /// `view` is what Python gives to bf_getbuffer.
+    /// `view` must be the pointer that Python passes to bf_getbuffer.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         if view.is_null() {
             return Err(PyBufferError::new_err("no view to fill"));
         }
         let (start, length) = slf.get().raw();
-        // SAFETY: the column is never changed (frozen) and lives as long as its owner, of which FillInfo takes a
-        // reference that PyBuffer_Release gives back; read-only, so nobody writes into it.
+        // SAFETY: the column never changes (frozen) and lives as long as its owner. FillInfo takes
+        // a reference to the owner, which PyBuffer_Release returns. The view is read-only, so
+        // nobody writes into it.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length as isize, 1, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }

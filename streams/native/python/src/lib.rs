@@ -1,6 +1,7 @@
-//! Python's view of `spillway-spans`: see spillway_native.pyi for what it promises.
+//! Python bindings of `spillway-spans`. spillway_native.pyi documents the interface.
 //!
-//! Thin on purpose: values in, values out. The interpreter is let go of while messages are decoded and ticks closed.
+//! The bindings only convert values. The interpreter lock is released while messages are decoded
+//! and ticks are closed.
 
 mod batch;
 mod partition;

@@ -1,4 +1,4 @@
-//! One Kafka partition of otlp_spans.
+//! Python binding of one Kafka partition of otlp_spans.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -54,7 +54,8 @@ pub struct Partition {
     told: Told,
 }
 
-/// What can be asked at any time: whoever asks must not wait, holding the interpreter, for a tick to be closed.
+/// State that Python may read at any time. A reader holds the interpreter, so it must not wait
+/// until a tick is closed.
 #[derive(Default)]
 struct Told {
     open_spans: AtomicUsize,
@@ -73,7 +74,8 @@ impl Told {
 }
 
 impl Partition {
-    /// One at a time, without the interpreter. A call that panicked leaves what it had done: the next one goes on.
+    /// Runs `act` on the engine without holding the interpreter, one call at a time. If a call
+    /// panics, its partial work stays and later calls continue.
     fn with<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&mut partition::Partition) -> T + Send) -> T {
         py.detach(|| {
             let mut engine = self.inner.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What both measurements share.
+//! Helpers that both measurements share.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -15,7 +15,8 @@ pub fn pair(key: &str, value: Value) -> KeyValue {
     KeyValue { key: key.into(), value: Some(AnyValue { value: Some(value) }) }
 }
 
-/// Time that this thread had a CPU. Linux tells it; elsewhere the wall clock has to do.
+/// CPU time of this thread in nanoseconds. Only Linux reports it. Elsewhere the wall clock is used
+/// instead.
 pub fn now_ns() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let on_cpu = told.and_then(|text| text.split(' ').next()?.parse().ok());

@@ -1,11 +1,16 @@
-//! Traffic classes of requests: what operators pinned and the job `classify` learned, else the syntactic template.
+//! Traffic classes of requests: what operators pinned and the job `classify` learned, else the
+//! syntactic template.
 //!
-//! A rule says what the requests to a service become whose syntactic template its own template matches: a segment `*`
-//! is any one segment, the method '' any method, and the template '' every template. Of an author (operators pin and
-//! unpin; the job does everything else) the newest rule of a (service, method, template) counts that is in force;
-//! `retired` and `unpinned` end what was before. Of several that match, the first decides by: pinned before all others;
-//! a named method before any; a template before all; fewer `*`; the `*` further to the right; merged, learned, bounded;
-//! name. So what was kept apart from a pattern stays apart whatever becomes of the pattern. Rules are not chained.
+//! A rule applies to requests of one service whose syntactic template matches the rule's template.
+//! It replaces their template. A segment `*` matches any one segment, the method '' any method, and
+//! the template '' every template. Rules have two authors: operators pin and unpin, and the job
+//! writes all other kinds. For each author and (service, method, template), the newest rule in
+//! force counts. `retired` and `unpinned` end the previous rule.
+//!
+//! If several rules match, the first in this order decides: pinned before all others; a named
+//! method before any; a named template before every template; fewer `*`; the `*` further to the
+//! right; merged, learned, bounded; name. A template that was kept apart from a pattern thus stays
+//! apart, whatever becomes of the pattern. Rules are not chained.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,7 +22,8 @@ use crate::classes::template::OTHER;
 use crate::counters::Counters;
 use crate::memory::names::{Names, Sym};
 
-/// Of rules that name the same in the order in which they decide; the last two end a rule.
+/// Kind of a rule. The order of the variants decides between equally precise rules. The last two
+/// end a previous rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleKind {
     Pinned,
@@ -29,7 +35,7 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
-    /// The kind of this name in the table class_rules.
+    /// Parses the name of a kind, as in the table class_rules.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "pinned" => RuleKind::Pinned,
@@ -83,7 +89,7 @@ fn segments_match(pattern: &str, template: &str) -> bool {
     }
 }
 
-/// What a span says of a request that carries no class of its own.
+/// The parts of a span that decide the class of a request without a class of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Request {
     pub service: Sym,
@@ -91,24 +97,29 @@ pub(crate) struct Request {
     pub template: Sym,
 }
 
+/// The class rules of a partition, and the classes that they give.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
-    /// By time of effect.
+    /// All rules, ordered by the time at which they take effect.
     rules: Vec<Rule>,
-    /// How many of them have taken effect, and those in force by service, the deciding first.
+    /// Number of rules that have taken effect. `in_force` holds the rules in force by service, in
+    /// order of precedence.
     effective: usize,
     in_force: HashMap<String, Vec<Rule>>,
-    /// Classes that rules give, and class ids that can be; void when rules or names change.
+    /// Caches of the classes that rules give (`named`, `own`) and of class ids (`ids`). A cache is
+    /// cleared when the rules or names that it depends on change.
     named: FastMap<Request, Option<Sym>>,
     ids: FastMap<Request, Option<Sym>>,
     own: FastMap<Sym, Sym>,
     generation: u32,
 }
 
+/// Largest number of entries in a cache, beyond which all caches are cleared.
 const REMEMBERED: usize = 100_000;
 
 impl Classes {
-    /// All rules there are, those that will take effect and those that were replaced included.
+    /// Replaces all rules. `rules` includes rules that take effect later and rules that were
+    /// replaced.
     pub fn set(&mut self, mut rules: Vec<Rule>) {
         rules.sort_by(|a, b| {
             let key = |r: &Rule| (r.effective_from_ms, r.kind);
@@ -120,7 +131,7 @@ impl Classes {
         }
     }
 
-    /// From now on rules are those in force at this time.
+    /// Puts the rules into force that apply at the given time.
     pub fn at(&mut self, at_ms: i64, names: &Names) {
         let effective = self.rules.partition_point(|rule| rule.effective_from_ms <= at_ms);
         if effective != self.effective {
@@ -153,7 +164,8 @@ impl Classes {
         }
     }
 
-    /// The class that a rule gives a request; None: no rule names it, or what it is to become cannot be a class.
+    /// Returns the class that a rule gives a request. None when no rule matches, or when the rule's
+    /// result cannot be a class.
     pub fn named(&mut self, request: Request, names: &mut Names) -> Option<Sym> {
         if self.in_force.is_empty() {
             return None;
@@ -170,9 +182,11 @@ impl Classes {
         found
     }
 
-    /// The class of a request that carries one. What Envoy stamps comes from the ruleset and the ruleset from what was
-    /// stamped: without rules here classes would never merge nor end. The rule of every template does not count, for
-    /// it is about templates that nobody named.
+    /// Returns the class of a request that carries one, after applying the rules.
+    ///
+    /// Envoy stamps classes of the ruleset, and the ruleset is made from stamped classes. Without
+    /// rules here, classes would never merge or end. The rule for every template does not apply,
+    /// because it is about templates that nobody named.
     pub fn own(&mut self, class: Sym, names: &mut Names) -> Sym {
         if self.in_force.is_empty() {
             return class;
@@ -197,7 +211,8 @@ impl Classes {
         is_class_id(&id).then_some(id)
     }
 
-    /// The class id of a request whose template is final; None when it cannot be part of one.
+    /// Returns the class id of a request whose template is final. None when the parts do not form a
+    /// class id.
     pub fn id(&mut self, request: Request, names: &mut Names) -> Option<Sym> {
         if let Some(known) = self.ids.get(&request) {
             return *known;
@@ -211,7 +226,7 @@ impl Classes {
     }
 }
 
-/// A class that may depend on what else is asked for in the same tick.
+/// A class that may depend on the other requests of the same tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClassRef(u32);
 
@@ -236,7 +251,7 @@ impl From<Sym> for ClassRef {
 pub(crate) struct Asked {
     index: FastMap<Request, Option<u32>>,
     requests: Vec<(Request, u64)>,
-    /// Per request its class; `Sym::NONE` until `settle` decides.
+    /// The class of each request. `Sym::NONE` until `settle` decides.
     classes: Vec<Sym>,
 }
 
@@ -247,7 +262,8 @@ impl Asked {
         self.classes.clear();
     }
 
-    /// NONE when the request cannot have a class. `spans`: how many ask for it.
+    /// Returns the class of a request and counts the `spans` that ask for it. NONE when the request
+    /// cannot have a class.
     pub fn class(
         &mut self,
         request: Request,
@@ -269,7 +285,8 @@ impl Asked {
         ClassRef(PENDING | index)
     }
 
-    /// Of the templates that no rule names the `most` frequent of every service stay (ties by name), the rest is `/other`.
+    /// Decides the classes of requests that no rule names. For each service, the `most` frequent
+    /// templates are kept (ties by name), and all others become `/other`.
     pub fn settle(&mut self, most: usize, classes: &mut Classes, names: &mut Names, counters: &mut Counters) {
         let mut open: Vec<usize> = (0..self.classes.len()).filter(|i| self.classes[*i].is_none()).collect();
         if open.len() > most {
@@ -295,6 +312,7 @@ impl Asked {
         counters.add("class_other", dropped);
     }
 
+    /// Returns the final class. Requires that `settle` was called.
     pub fn resolve(&self, class: ClassRef) -> Sym {
         match class.0 & PENDING {
             0 => Sym(class.0),

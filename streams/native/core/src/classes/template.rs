@@ -1,19 +1,22 @@
-//! Path templates of traffic classes (SLATE 4.2), in Envoy's `uri_template` syntax: literal segments and
-//! whole-segment variables {id}, {id2}, ..., at most five of them (Envoy's bound).
+//! Path templates of traffic classes (SLATE 4.2), in Envoy's `uri_template` syntax.
+//!
+//! A template consists of literal segments and whole-segment variables {id}, {id2}, ..., at most
+//! five of them (Envoy's limit).
 
-/// The template of what fits none.
+/// Template of paths with too many variables, and of a service's rare templates.
 pub const OTHER: &str = "/other";
-/// Envoy's bound.
+/// Largest number of variables in a template (Envoy's limit).
 pub const MAX_VARIABLES: usize = 5;
-/// Longer segments are identifiers.
+/// Longest segment, in bytes, that can be a literal. Longer segments count as identifiers.
 const MAX_SEGMENT: usize = 64;
 
-/// The template that a raw path (or URL) falls into; query and fragment are dropped.
+/// Returns the template of a raw path or URL. Query and fragment are dropped.
 pub fn path_template(path: &str) -> String {
     text(|out| put_path(path.as_bytes(), out))
 }
 
-/// A framework's route (`/users/:id`, `/users/<int:id>`, `/users/{id:[0-9]+}`) as a template.
+/// Returns the template of a framework's route (`/users/:id`, `/users/<int:id>`,
+/// `/users/{id:[0-9]+}`).
 pub fn route_template(route: &str) -> String {
     text(|out| put_route(route.as_bytes(), out))
 }
@@ -21,16 +24,16 @@ pub fn route_template(route: &str) -> String {
 fn text(put: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut out = Vec::new();
     put(&mut out);
-    // Literal segments are ASCII, and so are variables.
+    // Literal segments and variables are both ASCII.
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Appends the template of a path. It is ASCII whatever the path is.
+/// Appends the template of a path. The template is ASCII, whatever the path is.
 pub fn put_path(path: &[u8], out: &mut Vec<u8>) {
     assemble(path, is_identifier, out);
 }
 
-/// Appends the template of a route. It is ASCII whatever the route is.
+/// Appends the template of a route. The template is ASCII, whatever the route is.
 pub fn put_route(route: &[u8], out: &mut Vec<u8>) {
     let plain = without_variables(route);
     let is_variable = |segment: &[u8]| !is_literal(segment);
@@ -60,7 +63,7 @@ fn assemble(path: &[u8], is_variable: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>)
     }
 }
 
-/// The path alone: no query, no fragment, no scheme and host.
+/// Returns the path alone, without query, fragment, scheme and host.
 fn without_origin(path: &[u8]) -> &[u8] {
     let end = path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
     let path = path.get(..end).unwrap_or(path);
@@ -74,7 +77,8 @@ fn without_origin(path: &[u8]) -> &[u8] {
     rest.get(slash..).unwrap_or_default()
 }
 
-/// A route with every framework's variables written as `{}`; None when it has none.
+/// Returns a route with every framework's variables written as `{}`. None when the route has no
+/// variables.
 fn without_variables(route: &[u8]) -> Option<Vec<u8>> {
     if !route.iter().any(|byte| matches!(byte, b'{' | b'<' | b':' | b'*')) {
         return None;
@@ -93,7 +97,8 @@ fn without_variables(route: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Length of the variable that begins here: `{...}`, `<...>`, `:name`, `*name`; 0 when none does.
+/// Length of the variable at the start of the text: `{...}`, `<...>`, `:name` or `*name`. 0 when
+/// there is none.
 fn variable_length(text: &[u8]) -> usize {
     let word = |bytes: &[u8]| bytes.iter().take_while(|byte| is_word(**byte)).count();
     let enclosed = |open: u8, close: u8, inside: &[u8]| {
@@ -118,7 +123,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Whether a path segment looks like the name of one thing and not of a kind of thing.
+/// Whether a path segment looks like the name of a single thing, rather than of a kind of thing.
 pub fn is_identifier(segment: &[u8]) -> bool {
     let (mut digits, mut hex) = (0, 0);
     for byte in segment {
@@ -137,19 +142,21 @@ pub fn is_identifier(segment: &[u8]) -> bool {
     is_hash(segment, hex, digits) || is_uuid(segment, hex) || digits == 1 && is_number(segment)
 }
 
-/// Eight or more hex digits, after `0x` or with a digit among them; sixteen letters do as well.
+/// Whether a segment is a hash: eight or more hex digits. Without any decimal digit among them, it
+/// needs the prefix `0x` or at least 16 digits.
 fn is_hash(segment: &[u8], hex: usize, digits: usize) -> bool {
     let (prefix, needed) = if segment.starts_with(b"0x") { (2, 9) } else { (0, 8) };
     let all = hex + prefix.min(1) == segment.len();
     all && hex >= needed && (digits > 0 || segment.len() >= 16)
 }
 
-/// A number with one digit; those with more are identifiers for their digits.
+/// Whether a segment is a number with a single digit. Segments with more digits are identifiers
+/// anyway.
 fn is_number(segment: &[u8]) -> bool {
     matches!(segment, [_] | [b'+' | b'-', _])
 }
 
-/// 8-4-4-4-12 hex digits, dashes optional.
+/// Whether a segment is a UUID: 8-4-4-4-12 hex digits, with or without dashes.
 fn is_uuid(segment: &[u8], hex: usize) -> bool {
     if hex != 32 || segment.len() > 36 {
         return false;
@@ -165,7 +172,7 @@ fn is_uuid(segment: &[u8], hex: usize) -> bool {
     rest.is_empty()
 }
 
-/// `v1`, `V2.1_3`, `v1beta2`.
+/// Whether a segment is a version, such as `v1`, `V2.1_3` or `v1beta2`.
 fn is_version(segment: &[u8]) -> bool {
     let Some(mut rest) = segment.strip_prefix(b"v").or_else(|| segment.strip_prefix(b"V")) else {
         return false;

@@ -1,14 +1,14 @@
-//! What a span and its resource say, of what streams/ reads.
+//! The attributes of a span and its resource, as far as streams/ reads them.
 
 use crate::decode::keys::{Group, KEYS, find};
 use crate::decode::wire::{BYTES, Broken, FIXED64, Reader, VARINT, tag};
 
-/// Attributes of one span beyond this are not read.
+/// Largest number of attributes of one span that are read.
 pub const MAX_ATTRIBUTES: usize = 1024;
-/// Requests per second.
+/// Highest accepted rate, in requests per second.
 const MAX_RATE: f64 = 1e9;
 
-/// A scalar attribute; text is bytes until somebody needs text.
+/// A scalar attribute. Text stays as bytes until a caller needs text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     Text(&'a [u8]),
@@ -17,7 +17,7 @@ pub enum Value<'a> {
     Bool(bool),
 }
 
-/// What was found, by key. Values whose bit is not set are left-overs.
+/// The values that were found, by key. A value whose bit in `found` is not set is stale.
 #[derive(Debug)]
 pub struct Slots<'a> {
     found: u64,
@@ -29,24 +29,25 @@ impl<'a> Slots<'a> {
         Slots { found: 0, values: [Value::Bool(false); KEYS.len()] }
     }
 
-    /// Forgets all. Costs nothing.
+    /// Forgets all values, at no cost.
     pub fn clear(&mut self) {
         self.found = 0;
     }
 
-    /// Whether one of the group's names is among them.
+    /// Whether any key of the group was found.
     #[inline]
     pub fn has(&self, group: Group) -> bool {
         (self.found >> group.first) & group.mask != 0
     }
 
-    /// Whether the group's first name, ours, is among them.
+    /// Whether the group's first key, which is ours, was found.
     #[inline]
     pub fn has_first(&self, group: Group) -> bool {
         (self.found >> group.first) & 1 != 0
     }
 
-    /// Reads one KeyValue. Of a key that comes twice the last one counts; arrays, lists and bytes are not said.
+    /// Reads one KeyValue. If a key occurs twice, the last value counts. Arrays, lists and bytes
+    /// count as absent.
     #[inline(always)]
     pub fn add(&mut self, pair: &'a [u8]) -> Result<(), Broken> {
         let Some((key, value)) = plain_pair(pair) else { return self.add_any(pair) };
@@ -58,7 +59,7 @@ impl<'a> Slots<'a> {
         self.add_any(pair)
     }
 
-    /// What is written in any other way.
+    /// Reads a KeyValue in any valid encoding.
     #[inline(never)]
     fn add_any(&mut self, pair: &'a [u8]) -> Result<(), Broken> {
         let (mut key, mut value) = (None, None);
@@ -85,7 +86,8 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// Key and AnyValue of a short KeyValue as every writer writes it: the key, the value, nothing else.
+/// Returns key and AnyValue of a short KeyValue in its usual encoding: the key, the value, and
+/// nothing else.
 #[inline(always)]
 fn plain_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     let [KEY_BYTE, length, rest @ ..] = pair else { return None };
@@ -95,7 +97,7 @@ fn plain_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     plain.then_some((key, value))
 }
 
-/// A short AnyValue with a single field, likewise.
+/// Returns the value of a short AnyValue in its usual encoding: a single field.
 #[inline(always)]
 fn plain_value(value: &[u8]) -> Option<Value<'_>> {
     match value {
@@ -123,14 +125,14 @@ const DOUBLE: u32 = tag(4, FIXED64);
 const ARRAY: u32 = tag(5, BYTES);
 const LIST: u32 = tag(6, BYTES);
 const RAW: u32 = tag(7, BYTES);
-// The same tags as the single bytes that they are.
+// The same tags as single bytes, which is their encoding.
 const KEY_BYTE: u8 = KEY as u8;
 const VALUE_BYTE: u8 = VALUE as u8;
 const STRING_BYTE: u8 = STRING as u8;
 const INT_BYTE: u8 = INT as u8;
 const DOUBLE_BYTE: u8 = DOUBLE as u8;
 
-/// An AnyValue: of several alternatives the last one counts.
+/// Reads an AnyValue. If it has several alternatives, the last one counts.
 #[inline]
 fn read_value<'a>(message: &'a [u8], value: &mut Option<Value<'a>>) -> Result<(), Broken> {
     let mut fields = Reader::new(message);
@@ -153,7 +155,7 @@ fn read_value<'a>(message: &'a [u8], value: &mut Option<Value<'a>>) -> Result<()
     Ok(())
 }
 
-/// What a span says, and where it is silent its resource.
+/// The attributes of a span. If the span does not have a key, the value of its resource counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'s, 'a> {
     pub resource: &'s Slots<'a>,
@@ -161,7 +163,7 @@ pub struct Attributes<'s, 'a> {
 }
 
 impl<'a> Attributes<'_, 'a> {
-    /// The value of the group's first name that is present.
+    /// Returns the value of the group's first key that is present.
     #[inline]
     pub fn get(&self, group: Group) -> Option<Value<'a>> {
         let found = ((self.own.found | self.resource.found) >> group.first) & group.mask;
@@ -173,7 +175,7 @@ impl<'a> Attributes<'_, 'a> {
         from.values.get(at).copied()
     }
 
-    /// A text; empty when absent or of another type.
+    /// Returns a text, or an empty one when it is absent or of another type.
     #[inline]
     pub fn text(&self, group: Group) -> &'a [u8] {
         match self.get(group) {
@@ -182,13 +184,14 @@ impl<'a> Attributes<'_, 'a> {
         }
     }
 
-    /// A count in 0..=limit; None when absent or no such number. Envoy's tracer writes numbers as strings.
+    /// Returns a count in 0..=limit, or None when it is absent or not such a number. Numbers in
+    /// strings are accepted, because Envoy's tracer writes them.
     #[inline]
     pub fn whole(&self, group: Group, limit: u64) -> Option<u64> {
         let number = match self.get(group)? {
             Value::Int(number) => u64::try_from(number).ok()?,
             Value::Text(text) => decimal(text)?,
-            // The cast cuts to whole numbers.
+            // The cast truncates to a whole number.
             Value::Double(number) if number > -1.0 && number < 2f64.powi(63) => number as u64,
             Value::Double(_) => return None,
             Value::Bool(number) => u64::from(number),
@@ -196,8 +199,8 @@ impl<'a> Attributes<'_, 'a> {
         (number <= limit).then_some(number)
     }
 
-    /// A rate per second; 0 when absent, negative, or more than any proxy can have seen: one that is merely finite
-    /// makes the sum of everybody's infinite.
+    /// Returns a rate per second. It is 0 when absent, negative, or higher than any proxy can
+    /// measure. A huge but finite rate would make sums over all spans infinite.
     #[inline]
     pub fn rate(&self, group: Group) -> f64 {
         let rate = match self.get(group) {

@@ -1,4 +1,4 @@
-//! What a decoder remembers of strings: whether they are class ids, and which templates paths fall into.
+//! Caches of a decoder: which strings are class ids, and which templates paths have.
 
 use std::hash::BuildHasher;
 
@@ -9,9 +9,9 @@ use crate::classes::template::{put_path, put_route};
 use crate::decode::semconv::{MAX_PATH, Path};
 use crate::memory::names::{Names, Sym};
 
-/// Slots of the template cache; a path has one place, the newest stays.
+/// Number of slots in the template cache. Each path has one slot, in which the newest path stays.
 const PATHS: usize = 4096;
-/// Longer paths are not remembered: the cache's size has a bound.
+/// Longest path, in bytes, that is cached. This bounds the size of the cache.
 const MAX_REMEMBERED: usize = 256;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ struct Remembered {
     template: Sym,
 }
 
-/// Void when the names are compacted.
+/// Caches of symbols. They are cleared when the names are compacted.
 #[derive(Debug, Default)]
 pub struct Caches {
     generation: u32,
@@ -41,7 +41,7 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// To be called before anything else with names that may have been compacted.
+    /// Clears the caches if the names were compacted. Must be called first for every message.
     pub fn renew(&mut self, names: &Names) {
         if self.generation != names.generation() || self.paths.is_empty() {
             self.generation = names.generation();
@@ -51,7 +51,7 @@ impl Caches {
         }
     }
 
-    /// The class id that the text is; NONE when it is none.
+    /// Returns the class id that a text is. NONE when the text is not a class id.
     #[inline]
     pub fn class(&mut self, text: &[u8], names: &mut Names) -> Sym {
         if text.is_empty() || text.len() > MAX_CLASS {
@@ -75,7 +75,7 @@ impl Caches {
         if is_class { sym } else { Sym::NONE }
     }
 
-    /// The template of what was asked for.
+    /// Returns the template of a path.
     pub fn template(&mut self, path: Path<'_>, names: &mut Names) -> Sym {
         match path {
             Path::None => Sym::NONE,

@@ -1,8 +1,8 @@
-//! The attributes that streams/ reads, by what they mean.
+//! The attribute keys that streams/ reads, grouped by meaning.
 
 use spillway_contracts::*;
 
-/// Names of one meaning, the one that wins first.
+/// Keys with one meaning, in order of precedence.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     pub first: usize,
@@ -14,17 +14,19 @@ macro_rules! groups {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         enum At { $($group),+ }
         const LENGTHS: &[usize] = &[$([$($key),+].len()),+];
-        /// Every key that is read. Those of a group follow each other: a set of found keys is one word of bits.
+        /// Every key that is read. The keys of a group are adjacent, so a set of found keys is one
+        /// word of bits.
         pub const KEYS: &[&str] = &[$($($key),+),+];
         $($(#[$doc])* pub const $group: Group = group(At::$group as usize);)+
     };
 }
 
-// Ours come first, then OpenTelemetry's stable names, its old ones, and those of Envoy's and Jaeger's tracers.
+// In each group, our keys come first, then OpenTelemetry's stable keys, its old ones, and those of
+// Envoy's and Jaeger's tracers.
 groups! {
     CLASS: [SPAN_ATTRIBUTE_CLASS],
     CLUSTER: [SPAN_ATTRIBUTE_CLUSTER, "k8s.cluster.name", "istio.cluster_id"],
-    /// Of the resource alone: a span's own would be hearsay.
+    /// Only the resource's value is used. A span's own value would be hearsay.
     SERVICE: [SPAN_ATTRIBUTE_SERVICE],
     CANONICAL_SERVICE: ["istio.canonical_service"],
     DIRECTION: [SPAN_ATTRIBUTE_DIRECTION, "span.kind"],
@@ -49,7 +51,7 @@ groups! {
     RPC_METHOD: [OTEL_ATTRIBUTE_RPC_METHOD],
     COMPONENT: ["component"],
     ERROR: ["error"],
-    /// `http.request.size` is on the wire: with the headers.
+    /// `http.request.size` is the size on the wire, including headers.
     REQUEST_SIZE: [OTEL_ATTRIBUTE_REQUEST_SIZE, "http.request.size", "http.request_content_length", "request_size"],
     RESPONSE_SIZE: [OTEL_ATTRIBUTE_RESPONSE_SIZE, "http.response.size", "http.response_content_length", "response_size"],
     RESENDS: [OTEL_ATTRIBUTE_RESEND_COUNT, "http.resend_count"],
@@ -67,12 +69,12 @@ const fn group(at: usize) -> Group {
     Group { first, mask: (1 << LENGTHS[at]) - 1 }
 }
 
-/// Those of `PATH` that hold a whole URL.
+/// The keys of `PATH` that hold a whole URL.
 pub const URL: Group = Group { first: PATH.first + 2, mask: 0b11 };
 
 const TABLE_BITS: u32 = 8;
 const FREE: u8 = u8::MAX;
-/// Open addressing, linear probing: key number by hash.
+/// Hash table with open addressing and linear probing: the number of a key by its hash.
 const TABLE: [u8; 1 << TABLE_BITS] = table();
 
 const fn hash(key: &[u8]) -> u8 {
@@ -106,7 +108,7 @@ const fn table() -> [u8; 1 << TABLE_BITS] {
     table
 }
 
-/// The number of a key that is read.
+/// Returns the number of a key. None when the key is not read.
 #[inline]
 pub fn find(key: &[u8]) -> Option<usize> {
     let mut at = hash(key);
@@ -124,7 +126,8 @@ pub fn find(key: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Every key has a number of its own within one word of bits, and is found by it; others are not found.
+    /// Every key has its own number within one word of bits, and is found by it. Other keys are not
+    /// found.
     #[test]
     fn every_key_is_found_and_no_other() {
         assert!(KEYS.len() <= 64);
@@ -139,7 +142,7 @@ mod tests {
         assert_eq!(find(&[b'x'; 1 << 20]), None);
     }
 
-    /// A group's names are those that were listed for it, in their order.
+    /// A group has exactly the keys that are listed for it, in the same order.
     #[test]
     fn groups_hold_their_own_names() {
         let of = |group: Group| &KEYS[group.first..group.first + group.mask.count_ones() as usize];
@@ -149,7 +152,7 @@ mod tests {
         assert_eq!(of(RESPONSE_FLAGS), ["response_flags"]);
     }
 
-    /// Look-ups of keys seldom need a second look.
+    /// Looking up a key seldom needs a second probe.
     #[test]
     fn the_table_has_few_collisions() {
         let moved = KEYS

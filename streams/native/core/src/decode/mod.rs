@@ -1,4 +1,5 @@
-//! OTLP payloads -> validated spans. Nothing here remembers a span; what is rejected is returned with its reason.
+//! Decodes OTLP payloads into validated spans. No span is remembered between messages. Rejected
+//! spans are returned with their reason.
 
 pub(crate) mod attributes;
 pub(crate) mod caches;

@@ -1,8 +1,8 @@
-//! OTLP ExportTraceServiceRequest payloads -> validated spans, and what was rejected with its reason.
+//! Decodes OTLP ExportTraceServiceRequest payloads into validated spans and rejected ones.
 //!
-//! A payload that is no protobuf is an error; a span that cannot be true (zero ids, negative or absurd times, no
-//! identity) is set aside under its reason, its neighbours are kept. What nobody reads (events, links, foreign
-//! attributes) is passed over by its length.
+//! A payload that is not protobuf is an error. A span that cannot be true (zero ids, negative or
+//! absurd times, no identity) is rejected with its reason, and its neighbours are kept. Fields that
+//! nobody reads (events, links, foreign attributes) are skipped by their length.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use crate::span::{Kind, Span};
 
 pub use crate::decode::rejects::Rejected;
 
-/// A payload that is no ExportTraceServiceRequest: nothing of it is kept.
+/// The payload is not an ExportTraceServiceRequest. None of its spans is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadError(pub &'static str);
 
@@ -36,24 +36,26 @@ const SCOPE_SPANS: u32 = tag(2, BYTES);
 const SPANS: u32 = tag(2, BYTES);
 const RESOURCE_ATTRIBUTES: u32 = tag(1, BYTES);
 
-/// Reads payloads; what it keeps between them are caches.
+/// Decoder of payloads. Between payloads it only keeps caches.
 #[derive(Debug, Default)]
 pub struct Decoder {
     caches: Caches,
 }
 
 impl Decoder {
-    /// Appends the spans of one message that arrived at `received_us` (Unix microseconds), in its order.
+    /// Appends the spans of one message that arrived at `received_us` (Unix microseconds), in its
+    /// order.
     ///
-    /// `cluster` is the cluster whose topic the message came from: all its spans are of that cluster, whatever they
-    /// claim. Without it, spans are of the cluster that they name.
+    /// `cluster` is the cluster whose topic the message came from. All its spans belong to that
+    /// cluster, whatever they claim. Without it, spans belong to the cluster that they name.
     ///
-    /// Fields are filled in as far as somebody may need them: method and template where a server or client span has
-    /// no class of its own, the destination of client spans. A server span that can have no class is rejected, and
-    /// kept as an internal one.
+    /// Some fields are filled in only if a later stage may need them: method and template of a
+    /// server or client span without a class of its own, and the destination of client spans. A
+    /// server span that cannot have a class is rejected, but also kept as an internal span.
     ///
     /// # Errors
-    /// `PayloadError`, and `out` is as before, when the bytes are no ExportTraceServiceRequest.
+    /// Returns `PayloadError` and leaves `out` unchanged when the bytes are not an
+    /// ExportTraceServiceRequest.
     pub fn decode(
         &mut self,
         payload: &[u8],
@@ -90,7 +92,8 @@ impl<'a> Message<'_, 'a> {
         Reader::new(payload).each(RESOURCE_SPANS, |spans| self.resource_spans(spans, &mut said, &mut own))
     }
 
-    /// Twice through: the resource may stand behind its spans. `said` and `own` are room for attributes.
+    /// Reads the message twice, because the resource may follow its spans. `said` and `own` are
+    /// reusable memory for attributes.
     fn resource_spans(
         &mut self,
         message: &'a [u8],
@@ -122,7 +125,7 @@ impl<'a> Message<'_, 'a> {
             Ok(mut span) => {
                 if span.kind == Kind::Server && span.class.is_none() && span.template.is_none() {
                     self.rejects.add(NO_CLASS, around, message);
-                    // It still joins its children to the trace.
+                    // The span still connects its children to the trace.
                     span.kind = Kind::Internal;
                 }
                 self.out.push(span);

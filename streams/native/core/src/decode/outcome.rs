@@ -1,10 +1,10 @@
-//! How a request ended.
+//! Determines how a request ended.
 
 use crate::decode::attributes::{Attributes, Value};
 use crate::decode::keys::*;
 
-/// UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS: what the conventions call a server's
-/// error. NOT_FOUND and the like are answers, as HTTP's 4xx are.
+/// Statuses that the conventions call a server's error: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED,
+/// INTERNAL, UNAVAILABLE, DATA_LOSS. Statuses such as NOT_FOUND are answers, like HTTP's 4xx.
 const RPC_FAULTS: [(u64, &str); 6] = [
     (2, "UNKNOWN"),
     (4, "DEADLINE_EXCEEDED"),
@@ -17,8 +17,10 @@ const RPC_FAULTS: [(u64, &str); 6] = [
 const NO_ANSWER: [&[u8]; 14] =
     [b"UH", b"UF", b"UO", b"NR", b"URX", b"NC", b"UT", b"LR", b"UR", b"UC", b"UPE", b"DT", b"NFCF", b"UMSDR"];
 
-/// HTTP status (0: none) and whether the request failed: an error status, HTTP 5xx, an HTTP request that got no
-/// response, or a gRPC status that is the server's fault. Envoy's flags count where there is no status.
+/// Returns the HTTP status (0 when there is none) and whether the request failed.
+///
+/// A request failed if it has an error status, HTTP 5xx, no response to an HTTP request, or a gRPC
+/// status that is the server's fault. Envoy's flags count only when there is no HTTP status.
 pub fn outcome(said: &Attributes<'_, '_>, is_error: bool) -> (u16, bool) {
     let told = said.get(STATUS).is_some();
     let status = said.whole(STATUS, u64::from(u16::MAX));

@@ -1,4 +1,4 @@
-//! Who was called, by what a client span says.
+//! Determines the called service and cluster from a client span.
 
 use spillway_contracts::XDS_CLUSTER_SEPARATOR;
 
@@ -6,12 +6,14 @@ use crate::classes::class_id::is_service;
 use crate::decode::attributes::Attributes;
 use crate::decode::keys::*;
 
-/// Istio's Envoy clusters for what leaves the mesh.
+/// Istio's Envoy clusters for traffic that leaves the mesh.
 const NOT_SERVICES: [&[u8]; 3] = [b"PassthroughCluster", b"InboundPassthroughCluster", b"BlackHoleCluster"];
 
-/// Service and cluster that a client span called; empty where it is silent or names a foreign host.
+/// Returns service and cluster that a client span called. Each is empty when the span does not name
+/// it, or names a foreign host.
 ///
-/// Our own attributes are taken as they are. Of a host name the port goes, and `.<namespace>.svc...` does.
+/// Our own attributes are used unchanged. From a host name, the port and `.<namespace>.svc...` are
+/// removed.
 pub fn destination<'a>(said: &Attributes<'_, 'a>) -> (&'a [u8], &'a [u8]) {
     let cluster = said.text(DESTINATION_CLUSTER);
     let own = said.text(DESTINATION_SERVICE);
@@ -29,9 +31,11 @@ pub fn destination<'a>(said: &Attributes<'_, 'a>) -> (&'a [u8], &'a [u8]) {
     (named, cluster)
 }
 
-/// Service and cluster of an Envoy cluster's name: `service|cluster` of our relay, with `|!denied` for each cluster
-/// that its failover leaves out, `outbound|port|subset|host` of
-/// Istio, or the name of a service.
+/// Returns service and cluster of an Envoy cluster's name.
+///
+/// The name has one of these forms: `service|cluster` of our relay, followed by `|!denied` for each
+/// cluster that its failover excludes; `outbound|port|subset|host` of Istio; or the name of a
+/// service.
 fn upstream(name: &[u8]) -> (&[u8], &[u8]) {
     let mut parts =
         name.strip_suffix(b";").unwrap_or(name).split(|byte| XDS_CLUSTER_SEPARATOR.as_bytes() == [*byte]);
@@ -49,7 +53,7 @@ fn upstream(name: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The service that a host name of the mesh stands for.
+/// Returns the service that a host name of the mesh stands for.
 fn host(address: &[u8]) -> &[u8] {
     let end = address.iter().position(|byte| *byte == b':').unwrap_or(address.len());
     let address = address.get(..end).unwrap_or(address);
@@ -64,7 +68,7 @@ fn host(address: &[u8]) -> &[u8] {
     if named { label } else { b"" }
 }
 
-/// `host:port` of a URL.
+/// Returns `host:port` of a URL.
 fn authority(url: &[u8]) -> &[u8] {
     let Some(scheme) = url.windows(3).take(16).position(|three| three == b"://") else { return b"" };
     let rest = url.get(scheme + 3..).unwrap_or_default();

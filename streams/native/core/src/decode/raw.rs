@@ -1,4 +1,4 @@
-//! One Span message as it is on the wire.
+//! Reads one Span message from its wire format.
 
 use crate::decode::attributes::{MAX_ATTRIBUTES, Slots};
 use crate::decode::wire::{BYTES, Broken, FIXED64, Reader, VARINT, tag};
@@ -14,10 +14,10 @@ const END: u32 = tag(8, FIXED64);
 const ATTRIBUTES: u32 = tag(9, BYTES);
 const STATUS: u32 = tag(15, BYTES);
 const STATUS_CODE: u32 = tag(3, VARINT);
-/// Status.code of a failure.
+/// Value of Status.code for a failure.
 const ERROR: u32 = 2;
 
-/// Fields of a Span beside its attributes.
+/// The fields of a Span apart from its attributes.
 #[derive(Debug, Default)]
 pub struct RawSpan<'a> {
     pub trace_id: &'a [u8],
@@ -26,16 +26,17 @@ pub struct RawSpan<'a> {
     pub trace_state: &'a [u8],
     pub name: &'a [u8],
     pub kind: i32,
-    /// Unix nanoseconds.
+    /// Start in Unix nanoseconds.
     pub start: u64,
+    /// End in Unix nanoseconds.
     pub end: u64,
     pub is_error: bool,
-    /// Attributes that were not read because there are too many.
+    /// Number of attributes that were not read because there are too many.
     pub attributes_beyond: u64,
 }
 
 impl<'a> RawSpan<'a> {
-    /// Reads a Span message; its attributes go into `attributes`, which is empty.
+    /// Reads a Span message and writes its attributes into `attributes`, which must be empty.
     #[inline]
     pub fn read(message: &'a [u8], attributes: &mut Slots<'a>) -> Result<Self, Broken> {
         let (mut raw, mut count) = (RawSpan::default(), 0);

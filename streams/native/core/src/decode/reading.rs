@@ -1,4 +1,4 @@
-//! From what a Span message and its resource say to a validated `Span`.
+//! Turns a Span message and its resource into a validated `Span`.
 
 use crate::classes::class_id::is_service;
 use crate::counters::Counters;
@@ -15,27 +15,28 @@ use crate::memory::names::{Names, Sym};
 use crate::span::{Kind, Span};
 
 const MAX_DURATION_US: i64 = 3_600_000_000;
-/// 2000-01-01: older means an unset clock.
+/// 2000-01-01. An earlier time means that the clock was not set.
 const EARLIEST_US: i64 = 946_684_800_000_000;
-/// Of the message's own timestamp.
+/// Largest distance by which a span may end after its message's timestamp.
 const MAX_AHEAD_US: i64 = 60_000_000;
-/// Of a domain name: longer names of clusters and services are none.
+/// Longest name of a cluster or service, in bytes, as for a domain name. Longer names are rejected.
 pub const MAX_NAME: usize = 253;
-/// Counter of the spans that claim to be of another cluster than the one that their message was admitted for.
+/// Counter of the spans that claim another cluster than the one that their message was admitted
+/// for.
 pub const ANOTHER_CLUSTER: &str = "another_cluster_claimed";
 const MAX_COUNT: u64 = i64::MAX as u64;
 
-/// A resource: what it says, and whose spans it is of.
+/// A resource: its attributes, and the cluster and service of its spans.
 #[derive(Debug)]
 pub struct Resource<'s, 'a> {
     pub attributes: &'s Slots<'a>,
     cluster: Result<Sym, Reason>,
-    /// Its `spillway.cluster` is not the cluster that the message was admitted for.
+    /// Whether its `spillway.cluster` differs from the cluster that the message was admitted for.
     claims_another: bool,
     service: Result<Sym, Reason>,
 }
 
-/// What decoding one message needs.
+/// The context for decoding one message.
 #[derive(Debug)]
 pub struct Reading<'m> {
     pub received_us: i64,
@@ -47,6 +48,7 @@ pub struct Reading<'m> {
 }
 
 impl Reading<'_> {
+    /// Reads the identity of a resource.
     pub fn resource<'s, 'a>(&mut self, attributes: &'s Slots<'a>) -> Resource<'s, 'a> {
         let said = Attributes { resource: attributes, own: attributes };
         let claims_another = attributes.has_first(CLUSTER) && self.is_another(said.text(CLUSTER));
@@ -54,7 +56,7 @@ impl Reading<'_> {
         Resource { attributes, cluster, claims_another, service: self.service(said.text(SERVICE)) }
     }
 
-    /// Whether the name is not that of the cluster that the message was admitted for.
+    /// Whether the name differs from the cluster that the message was admitted for.
     fn is_another(&self, name: &[u8]) -> bool {
         self.admitted.is_some_and(|admitted| self.names.text(admitted).as_bytes() != name)
     }
@@ -75,7 +77,7 @@ impl Reading<'_> {
         self.names.intern_utf8(name).filter(|sym| !sym.is_none()).ok_or(absent)
     }
 
-    /// Validates a span, whose own attributes are `own`.
+    /// Validates a span. `own` holds the span's own attributes.
     #[inline]
     pub fn span<'a>(
         &mut self,
@@ -123,7 +125,7 @@ impl Reading<'_> {
         Ok(span)
     }
 
-    /// Fills in who was called, and, where the span has no class of its own, what a class is made of.
+    /// Fills in the destination, and the parts of a class if the span has none of its own.
     #[inline]
     fn ask(&mut self, span: &mut Span, said: &Attributes<'_, '_>, name: &[u8]) {
         if span.kind == Kind::Client {
@@ -161,7 +163,7 @@ impl Reading<'_> {
     }
 
     fn times(&self, raw: &RawSpan<'_>) -> Result<(i64, i64), Reason> {
-        // A thousandth of 64 bits fits into 63.
+        // A 64-bit number divided by 1000 fits into 63 bits.
         let (started, ended) = ((raw.start / 1000) as i64, (raw.end / 1000) as i64);
         if started < EARLIEST_US {
             Err(Reason::BeforeEpoch)
@@ -176,8 +178,11 @@ impl Reading<'_> {
         }
     }
 
-    /// The resource's. Where no collector has said `spillway.cluster` there, a span may name its cluster; and Istio's
-    /// tracer names its service. A claim to be of another cluster than the message was admitted for is counted only.
+    /// Returns cluster and service of a span, normally from its resource.
+    ///
+    /// A span may name its cluster if no collector set `spillway.cluster` in the resource. Istio's
+    /// tracer may name its service. A claim of another cluster than the admitted one is only
+    /// counted.
     #[inline]
     fn identities(
         &mut self,
@@ -201,7 +206,8 @@ impl Reading<'_> {
         Ok((cluster, service))
     }
 
-    /// A name of a cluster or service that was told; a cut one would be another's.
+    /// Interns a name of a cluster or service. A name that is too long is dropped, because a cut
+    /// one could be another's name.
     #[inline]
     fn label(&mut self, name: &[u8]) -> Sym {
         if name.len() > MAX_NAME {
@@ -211,7 +217,7 @@ impl Reading<'_> {
         self.known(name)
     }
 
-    /// A span's name is for people: of a long one the beginning will do.
+    /// Interns a span's name. A long name is cut, because it is only shown to people.
     #[inline]
     fn name(&mut self, name: &[u8]) -> Sym {
         if name.len() <= MAX_NAME {

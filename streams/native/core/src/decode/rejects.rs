@@ -1,4 +1,4 @@
-//! Spans that are not believed, as requests of their own by reason.
+//! Collects rejected spans, as one request per reason.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use spillway_contracts::{SPAN_ATTRIBUTE_CLUSTER, SPAN_ATTRIBUTE_SERVICE};
 
 use crate::decode::wire::{BYTES, Reader, put_bytes, put_raw, tag};
 
-/// Why a span is not believed.
+/// The reason why a span is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     TraceId,
@@ -23,7 +23,7 @@ pub enum Reason {
     NoClass,
 }
 
-/// Of a server span alone; it stays in its trace as an internal one.
+/// Applies to server spans only. The span stays in its trace as an internal span.
 pub const NO_CLASS: Reason = Reason::NoClass;
 
 impl fmt::Display for Reason {
@@ -52,11 +52,11 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Spans that are not believed for one reason, as a request of their own.
+/// Spans that were rejected for one reason, as a request of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
     pub reason: String,
-    /// An ExportTraceServiceRequest of just these spans, with their resources.
+    /// An ExportTraceServiceRequest with only these spans and their resources.
     pub request: Vec<u8>,
     pub spans: u64,
 }
@@ -65,20 +65,20 @@ pub struct Rejected {
 #[derive(Debug, Default)]
 pub struct Rejects<'a>(Vec<Pile<'a>>);
 
-/// Those of one reason.
+/// Rejected spans with one reason.
 #[derive(Debug)]
 struct Pile<'a> {
     reason: Reason,
     count: u64,
     request: Vec<u8>,
-    /// The ResourceSpans message that `spans` are of.
+    /// The ResourceSpans message that `spans` belong to.
     around: &'a [u8],
-    /// ScopeSpans.spans, not yet in the request.
+    /// Fields ScopeSpans.spans that are not yet in the request.
     spans: Vec<u8>,
 }
 
 impl<'a> Rejects<'a> {
-    /// Sets a Span message aside; `around` is the ResourceSpans message that it came in.
+    /// Adds a rejected Span message. `around` is the ResourceSpans message that contains it.
     #[cold]
     pub fn add(&mut self, reason: Reason, around: &'a [u8], span: &[u8]) {
         let at = self.0.iter().position(|pile| pile.reason == reason).unwrap_or_else(|| {
@@ -94,7 +94,7 @@ impl<'a> Rejects<'a> {
         pile.count += 1;
     }
 
-    /// One request for each reason, in the order of first sight.
+    /// Returns one request for each reason, in the order in which the reasons first occurred.
     pub fn finish(self) -> Vec<Rejected> {
         let close = |mut pile: Pile<'_>| {
             pile.close();
@@ -105,12 +105,13 @@ impl<'a> Rejects<'a> {
 }
 
 impl Pile<'_> {
-    /// Puts the spans into the request, in a copy of their ResourceSpans message without its other spans.
+    /// Moves the spans into the request, in a copy of their ResourceSpans message without its other
+    /// spans.
     fn close(&mut self) {
         const SCOPE_SPANS: u32 = tag(2, BYTES);
         let mut message = Vec::new();
         let mut fields = Reader::new(self.around);
-        // It was read before: there are no errors left in it.
+        // The message was read before, so it contains no errors.
         while let Ok(Some(field)) = fields.tag() {
             match field {
                 SCOPE_SPANS => drop(fields.bytes()),

@@ -1,17 +1,21 @@
-//! Sampling probability in W3C tracestate, as OpenTelemetry's consistent probability sampling writes it: member
-//! `ot`, sub-key `th`, up to 14 hex digits with trailing zeros dropped. A span is kept when its 56 random bits are
-//! at least the threshold T, so its probability is 1 - T / 2^56 and its adjusted count the inverse (OpenTelemetry
-//! specification, "TraceState: Probability Sampling").
+//! Sampling probability in W3C tracestate, as written by OpenTelemetry's consistent probability
+//! sampling.
+//!
+//! The member `ot` has a sub-key `th`: up to 14 hex digits with trailing zeros dropped. A span is
+//! kept when its 56 random bits are at least the threshold T. Its probability is therefore (2^56 -
+//! T) / 2^56, and its adjusted count is the inverse (OpenTelemetry specification, "TraceState:
+//! Probability Sampling").
 
 const FULL: u64 = 1 << 56;
-/// The most that one span is believed to stand for. Nobody samples thinner, for a service's traces would be hours
-/// apart; a caller from outside who says so would be counted as all the load there is.
+/// Largest number of requests that one span is believed to stand for. Nobody samples less often,
+/// because the traces of a service would then be hours apart. A caller from outside that claims
+/// more would otherwise count as all the load there is.
 pub const MAX_COUNT: f64 = (1 << 20) as f64;
 const LEAST_KEPT: u64 = FULL >> 20;
 const DIGITS: usize = 14;
 
-/// How many requests one span stands for: 1.0 without a threshold, None for a broken one or one
-/// that stands for more than `MAX_COUNT`.
+/// Returns how many requests one span stands for. 1.0 without a threshold, None for a malformed
+/// threshold or for more than `MAX_COUNT` requests.
 pub fn adjusted_count(tracestate: &[u8]) -> Option<f64> {
     for member in tracestate.split(|byte| *byte == b',') {
         let Some(pairs) = member.trim_ascii().strip_prefix(b"ot=") else { continue };
@@ -44,7 +48,8 @@ fn count(threshold: &[u8]) -> Option<f64> {
     (kept >= LEAST_KEPT).then(|| FULL as f64 / kept as f64)
 }
 
-/// The tracestate of a trace that was kept with this probability; None unless it is in [1 / `MAX_COUNT`, 1].
+/// Returns the tracestate of a trace that was kept with this probability. None unless the
+/// probability is in [1 / `MAX_COUNT`, 1].
 pub fn tracestate(probability: f64) -> Option<String> {
     if !(1.0 / MAX_COUNT..=1.0).contains(&probability) {
         return None;
@@ -61,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// Trailing zeros are dropped in the text; broken thresholds are told apart from absent ones.
+    /// Trailing zeros may be omitted. Malformed thresholds are distinguished from absent ones.
     #[test]
     fn thresholds_of_the_specification() {
         for (state, expected) in [
@@ -89,7 +94,7 @@ mod tests {
         assert!((hundredth / 100.0 - 1.0).abs() < 1e-3);
     }
 
-    /// Probabilities that do not exist have no tracestate.
+    /// Impossible probabilities have no tracestate.
     #[test]
     fn impossible_probabilities_are_refused() {
         for probability in [0.0, -0.5, 1.5, 1e-300, 0.999 / MAX_COUNT, f64::NAN, f64::INFINITY] {
@@ -101,14 +106,14 @@ mod tests {
     }
 
     proptest! {
-        /// What the converter writes, the decoder reads.
+        /// The decoder reads what the converter writes.
         #[test]
         fn a_probability_survives_the_way_there_and_back(probability in 1.0 / MAX_COUNT..=1.0) {
             let count = adjusted_count(tracestate(probability).unwrap().as_bytes()).unwrap();
             prop_assert!((count * probability - 1.0).abs() < 1e-6);
         }
 
-        /// Whatever stands in a tracestate, a count is at least one and at most what is believed.
+        /// Whatever a tracestate contains, a count is at least 1 and at most `MAX_COUNT`.
         #[test]
         fn a_count_has_bounds(state in "[ot=th:;,0-9a-fx ]{0,40}") {
             prop_assert!(adjusted_count(state.as_bytes()).is_none_or(|count| (1.0..=MAX_COUNT).contains(&count)));

@@ -1,5 +1,7 @@
-//! What a span's attributes say, whichever tracer wrote them: our filter, OpenTelemetry's SDKs (stable and old HTTP
-//! and RPC conventions), Envoy's and Istio's tracers, and gRPC spans that came from Jaeger clients.
+//! Reads kind, method and path from a span's attributes, whichever tracer wrote them.
+//!
+//! Supported are our filter, OpenTelemetry's SDKs (stable and old HTTP and RPC conventions),
+//! Envoy's and Istio's tracers, and gRPC spans that came from Jaeger clients.
 
 use spillway_contracts::{VALUE_DIRECTION_INBOUND, VALUE_DIRECTION_OUTBOUND};
 
@@ -11,14 +13,15 @@ const SERVER: i32 = 2;
 const CLIENT: i32 = 3;
 const PRODUCER: i32 = 4;
 const CONSUMER: i32 = 5;
-/// Longer paths are cut.
+/// Longest path, in bytes. Longer paths are cut.
 pub const MAX_PATH: usize = 2048;
-/// Longer words are no methods.
+/// Longest method, in bytes. Longer words are not methods.
 const MAX_METHOD: usize = 32;
-/// What the conventions write for a method that they do not know.
+/// The conventions' value for a method that they do not know.
 const OTHER_METHOD: &[u8] = b"_OTHER";
 
-/// Method and path of what a span served or called; empty where it does not say.
+/// Method and path of the request that a span served or made. A part that the span does not name is
+/// empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request<'a> {
     /// Letters only, in any case.
@@ -26,18 +29,18 @@ pub struct Request<'a> {
     pub path: Path<'a>,
 }
 
-/// What the template is made of.
+/// The source of a template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Path<'a> {
     #[default]
     None,
     Raw(&'a [u8]),
     Route(&'a [u8]),
-    /// Service and method: `/service/method`.
+    /// Service and method of the path `/service/method`.
     Rpc(&'a [u8], &'a [u8]),
 }
 
-/// What was asked for: HTTP attributes, else RPC attributes, else the span's name.
+/// Returns method and path from the HTTP attributes, else the RPC attributes, else the span's name.
 pub fn request<'a>(said: &Attributes<'_, 'a>, name: &'a [u8]) -> Request<'a> {
     let method = method(said);
     let path = said.text(PATH);
@@ -67,7 +70,7 @@ fn letters(method: &[u8]) -> &[u8] {
 fn rpc<'a>(said: &Attributes<'_, 'a>, name: &'a [u8]) -> Option<Request<'a>> {
     let post = |path| Some(Request { method: b"POST", path });
     match (said.text(RPC_SERVICE), said.text(RPC_METHOD)) {
-        // From conventions 1.38 on the method's name has the service in it.
+        // Since version 1.38 of the conventions, the method's name includes the service.
         ([], full) if full.contains(&b'/') => return post(Path::Route(cut(full))),
         ([], _) | (_, []) => {}
         (service, method) if service.len() + method.len() + 2 <= MAX_PATH => {
@@ -79,7 +82,7 @@ fn rpc<'a>(said: &Attributes<'_, 'a>, name: &'a [u8]) -> Option<Request<'a>> {
     if is_rpc && is_grpc_path(name) { post(Path::Route(cut(name))) } else { None }
 }
 
-/// `/package.Service/Method`.
+/// Whether a name has the form `/package.Service/Method`.
 fn is_grpc_path(name: &[u8]) -> bool {
     let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
     let mut parts = name.split(|byte| *byte == b'/');
@@ -92,7 +95,7 @@ fn is_grpc_path(name: &[u8]) -> bool {
     !service.is_empty() && service.iter().all(in_service) && !method.is_empty() && method.iter().all(word)
 }
 
-/// `GET /path` or `HTTP GET /path`.
+/// Parses the names `GET /path` and `HTTP GET /path`.
 fn from_name(name: &[u8]) -> Request<'_> {
     let parse = |name: &'_ [u8]| -> Option<(usize, usize)> {
         let space = name.iter().position(|byte| *byte == b' ')?;
@@ -107,13 +110,16 @@ fn from_name(name: &[u8]) -> Request<'_> {
     Request { method: letters(method), path: Path::Raw(path) }
 }
 
-/// At most `MAX_PATH` bytes. A character that is cut in two leaves no trace: templates are ASCII.
+/// Cuts a text to `MAX_PATH` bytes. A character that is cut in two does no harm, because templates
+/// are ASCII.
 fn cut(text: &[u8]) -> &[u8] {
     text.get(..MAX_PATH).unwrap_or(text)
 }
 
-/// Which side of a request a span is of: its kind, else what its attributes say of it, else the Envoy cluster that
-/// it went to. Producers and consumers of messages neither serve nor make requests.
+/// Returns the kind of a span: from its kind field, else its direction attributes, else the Envoy
+/// cluster that it went to.
+///
+/// Producers and consumers of messages neither serve nor make requests.
 pub fn kind(said: &Attributes<'_, '_>, number: i32) -> Kind {
     match number {
         SERVER => return Kind::Server,

@@ -1,14 +1,15 @@
-//! Protobuf fields of a byte slice, without copies: lengths are checked against what is there.
+//! Reader of the protobuf fields of a byte slice, without copies. Lengths are checked against the
+//! available bytes.
 
-/// Why bytes are no protobuf message.
+/// The reason why bytes are not a protobuf message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
 const TRUNCATED: Broken = Broken("it ends within a field");
-/// As deep as protobuf readers follow groups, which nothing here uses.
+/// Largest nesting of groups, as in other protobuf readers. Nothing here uses groups.
 const MAX_GROUPS: usize = 100;
 
-/// Tag of a field as it is on the wire.
+/// Encoded tag of a field.
 pub const fn tag(number: u32, wire_type: u32) -> u32 {
     number << 3 | wire_type
 }
@@ -21,7 +22,7 @@ pub const FIXED32: u32 = 5;
 const GROUP: u32 = 3;
 const GROUP_END: u32 = 4;
 
-/// The fields that are left of a message.
+/// The remaining fields of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
@@ -30,7 +31,7 @@ impl<'a> Reader<'a> {
         Reader(message)
     }
 
-    /// The next field's tag; None at the end of the message.
+    /// Returns the next field's tag. None at the end of the message.
     #[inline(always)]
     pub fn tag(&mut self) -> Result<Option<u32>, Broken> {
         match self.0 {
@@ -100,7 +101,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Gives `take` the bytes of every field of one tag; all others are passed over.
+    /// Passes the bytes of every field with one tag to `take`, and skips all other fields.
     #[inline]
     pub fn each(
         mut self,
@@ -117,7 +118,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Passes over the value of a field that nobody reads.
+    /// Skips the value of a field.
     #[inline]
     pub fn skip(&mut self, tag: u32) -> Result<(), Broken> {
         match tag & 7 {
@@ -131,7 +132,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bytes between here and where a later state of the same reader is.
+    /// Returns the bytes between this position and a later position of the same reader.
     pub fn until(&self, later: &Reader<'a>) -> &'a [u8] {
         self.0.get(..self.0.len().saturating_sub(later.0.len())).unwrap_or_default()
     }
@@ -152,7 +153,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a field whose value is encoded already.
+/// Appends a field whose value is already encoded.
 pub fn put_raw(tag: u32, value: &[u8], out: &mut Vec<u8>) {
     put_varint(u64::from(tag), out);
     out.extend_from_slice(value);
@@ -177,7 +178,7 @@ fn put_varint(mut value: u64, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// Every number that a writer can write is read again, and nothing is left.
+    /// Every number that can be written is read back, and no bytes remain.
     #[test]
     fn numbers_of_every_length_are_read() {
         for value in (0..64).flat_map(|bit| [1u64 << bit, (1 << bit) - 1]).chain([u64::MAX]) {
@@ -189,7 +190,8 @@ mod tests {
         }
     }
 
-    /// More than 64 bits, cut numbers, lengths beyond the end, field 0 and unknown types are told as what they are.
+    /// Numbers above 64 bits, cut numbers, lengths beyond the end, field 0 and unknown types each
+    /// have their own error.
     #[test]
     fn what_is_no_protobuf_is_an_error() {
         let read = |bytes: &[u8]| {

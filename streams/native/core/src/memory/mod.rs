@@ -1,4 +1,4 @@
-//! Strings of one partition, each held once, and what is asked of them again and again.
+//! The strings of one partition, each stored once, and their cached hashes.
 
 pub mod names;
 pub mod texts;

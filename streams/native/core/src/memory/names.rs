@@ -1,10 +1,11 @@
-//! Strings of one partition, each held once: spans carry numbers.
+//! Table of the strings of one partition. Each string is stored once, and spans hold its number.
 
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// A string of a `Names` table. Numbers follow the order of first sight: they mean nothing outside the table.
+/// A string of a `Names` table. Numbers follow the order of first use and have no meaning outside
+/// the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sym(pub u32);
 
@@ -17,18 +18,19 @@ impl Sym {
     }
 }
 
-/// Bytes of text from which on a table asks to be compacted.
+/// Size of a table, in bytes, below which it is never crowded.
 const ROOMY: usize = 4 << 20;
 
-/// Grows with every new string until its owner calls `compact` with the `Sym`s that are still in use.
+/// A table of strings. It grows with every new string until its owner calls `compact` with the
+/// `Sym`s that are still in use.
 ///
-/// The owner asks `is_crowded` between messages. Hostile strings thereby cost memory of the order of what the
-/// open spans hold (at most twice that, plus a few megabytes and one message), and never more.
+/// The owner checks `is_crowded` between messages. Even with hostile strings, the table thus needs
+/// at most twice the memory of the open spans' strings, plus a few megabytes and one message.
 #[derive(Debug)]
 pub struct Names {
-    /// All strings one after the other, the empty one first.
+    /// All strings, one after the other. The empty one is first.
     text: String,
-    /// Where each ends.
+    /// End of each string in `text`.
     ends: Vec<usize>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
@@ -44,13 +46,13 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The number of this text, which is copied when it is new.
+    /// Returns the number of a text. A new text is copied into the table.
     pub fn intern(&mut self, text: &str) -> Sym {
         let Some(hash) = self.hash(text.as_bytes()) else { return Sym::NONE };
         self.find(hash, text.as_bytes()).unwrap_or_else(|| self.insert(hash, text))
     }
 
-    /// As `intern`; None when the bytes are not UTF-8. Only new strings are checked.
+    /// Like `intern`, but returns None when the bytes are not UTF-8. Only new strings are checked.
     pub fn intern_utf8(&mut self, bytes: &[u8]) -> Option<Sym> {
         let Some(hash) = self.hash(bytes) else { return Some(Sym::NONE) };
         match self.find(hash, bytes) {
@@ -59,33 +61,37 @@ impl Names {
         }
     }
 
-    /// The text; of a number that is not of this table, the empty string.
+    /// Returns the text of a number. Empty for a number that is not in this table.
     pub fn text(&self, sym: Sym) -> &str {
         text_at(&self.text, &self.ends, sym.0)
     }
 
-    /// How many strings, the empty one included: every `Sym` is below it.
+    /// Number of strings, including the empty one. Every `Sym` is below it.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether it holds the empty string alone.
+    /// Whether the table only holds the empty string.
     pub fn is_empty(&self) -> bool {
         self.len() == 1
     }
 
-    /// Rises with every `compact`: what was remembered by `Sym` before is void.
+    /// Number of calls of `compact`. Anything that was remembered by `Sym` before the last call is
+    /// void.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Whether it is time to `compact`: twice as much as the last one left, and not little.
+    /// Whether it is time to `compact`: the table is no longer small, and twice as large as after
+    /// the last call.
     pub fn is_crowded(&self) -> bool {
         self.size() > self.crowded_at
     }
 
-    /// Forgets every string but those that `live` yields, and writes their new numbers into it. `live` must yield
-    /// every `Sym` that will be used again, as often as it is held.
+    /// Forgets every string except those that `live` yields, and writes the new numbers into
+    /// `live`.
+    ///
+    /// `live` must yield every `Sym` that will be used again, once for each place that holds it.
     pub fn compact<'a>(&mut self, live: impl IntoIterator<Item = &'a mut Sym>) {
         let (text, ends) = (std::mem::take(&mut self.text), std::mem::replace(&mut self.ends, vec![0]));
         self.index.clear();
@@ -109,7 +115,7 @@ impl Names {
         self.text.len() + self.ends.len() * (size_of::<usize>() + size_of::<u32>() + 1)
     }
 
-    /// None for the empty string, which has its number without a look-up.
+    /// Returns None for the empty string, whose number needs no look-up.
     fn hash(&self, bytes: &[u8]) -> Option<u64> {
         (!bytes.is_empty()).then(|| self.hasher.hash_one(bytes))
     }
@@ -142,7 +148,8 @@ mod tests {
 
     use super::*;
 
-    /// A text has one number, a number one text, and the empty text the number that means nothing.
+    /// Each text has one number and each number one text. The empty text has the number
+    /// `Sym::NONE`.
     #[test]
     fn a_text_has_one_number() {
         let mut names = Names::default();
@@ -155,7 +162,8 @@ mod tests {
         assert_eq!(names.text(Sym(99)), "");
     }
 
-    /// Strings that nobody holds go, numbers that are held keep their text, and are few again.
+    /// Strings that nobody holds are removed. Held numbers keep their text, and the numbers become
+    /// small again.
     #[test]
     fn compacting_forgets_what_is_not_held() {
         let mut names = Names::default();
@@ -171,7 +179,8 @@ mod tests {
         assert_eq!((names.intern("x"), names.intern("y")), (held[0], held[2]));
     }
 
-    /// What is held counts: a table that had to keep much is not crowded again at once.
+    /// The limit depends on the held strings: a table that had to keep many is not crowded again at
+    /// once.
     #[test]
     fn the_bound_follows_what_is_held() {
         let mut names = Names::default();
@@ -183,7 +192,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is interned and compacted in between, every number that was held has its text.
+        /// Whatever is interned and compacted, every held number keeps its text.
         #[test]
         fn held_numbers_keep_their_texts(rounds in proptest::collection::vec(
             proptest::collection::vec(("[ab]{0,3}", any::<bool>()), 0..20), 0..6,

@@ -1,10 +1,11 @@
-//! What is asked of names again and again: their hashes, which are the same in every process.
+//! Cached hashes of names. A hash is the same in every process.
 
 use twox_hash::XxHash64;
 
 use crate::memory::names::{Names, Sym};
 
-/// XxHash64 (seed 0) of a name: what decides its Kafka partition, as in the collector's exporter.
+/// XxHash64 (seed 0) of a name. It decides the Kafka partition of the name, as in the collector's
+/// exporter.
 pub fn hash(text: &str) -> u64 {
     XxHash64::oneshot(0, text.as_bytes())
 }
@@ -33,7 +34,7 @@ impl Texts {
     }
 }
 
-/// Both halves of a 64 x 64 bit product: spreads bits that are not random.
+/// Folds the two halves of a 64 x 64 bit product, which spreads bits that are not random.
 pub(crate) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)

@@ -1,8 +1,11 @@
-//! What just ended, summed when it is read: load boards cannot wait for whole traces.
+//! Sums over the requests that have just ended, computed while messages are read. Load boards
+//! cannot wait for whole traces.
 //!
-//! One request may have two server spans, its proxy's and its application's. Our filter stamps every request with
-//! load: of a service that it stamps, only stamped spans count. Elsewhere a span does not count whose parent, a server
-//! span of the same service, is in the same message. Repeats do count, so this is not exact; `rows` is.
+//! One request may have two server spans: its proxy's and its application's. Our filter stamps
+//! every request with load. For a service that it stamps, only stamped spans count. For other
+//! services, a span does not count if its parent is a server span of the same service in the same
+//! message. Repeats are counted, so these sums are not exact. The rows that `rows` computes are
+//! exact.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -15,7 +18,8 @@ use crate::output::network::partition_of;
 use crate::span::{Kind, Span};
 
 table!(
-    /// Columns of a batch of arrivals; all f64 are sums over adjusted counts, but `samples` of spans.
+    /// Columns of a batch of arrivals. All f64 columns are sums of adjusted counts, except
+    /// `samples`, which counts spans that did not fail.
     Arrivals {
         at "at": I64,
         newest_us "newest_us": I64,
@@ -37,14 +41,16 @@ table!(
     }
 );
 
-/// Second of the end, cluster, service, own class, (method, template), whether nobody called.
+/// Second of the end, cluster, service, own class, (method, template), and whether the request is
+/// an entry.
 type Key = (i64, Sym, Sym, Sym, (Sym, Sym), bool);
 const SUMS: usize = 11;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     newest_us: i64,
-    /// How many there were, whatever they stand for: what is frequent must be what it is among rows.
+    /// Number of spans, whatever they stand for. The frequency of a class must be the same as among
+    /// rows.
     spans: u64,
     values: [f64; SUMS],
 }
@@ -53,7 +59,8 @@ impl Sums {
     fn of(span: &Span, ended_us: i64) -> Self {
         let count = span.adjusted_count;
         let good = if span.failed { 0.0 } else { count };
-        // A stamp counts the request itself as in flight; its rate may be 0: nothing else came in the second before.
+        // A stamp counts the request itself as in flight. Its rate may be 0, if nothing else
+        // arrived in the second before.
         let stamped = if span.in_flight > 0 { count } else { 0.0 };
         let class_stamped = if span.class_in_flight > 0 { count } else { 0.0 };
         let values = [
@@ -79,20 +86,20 @@ impl Sums {
     }
 }
 
-/// Log time for which a service counts as stamped after a stamped span.
+/// Log time in ms for which a service counts as stamped after a stamped span.
 const STAMPING_MS: i64 = 10_000;
 
-/// Sums since the last `take`.
+/// The sums since the last `take`.
 #[derive(Debug, Default)]
 pub(crate) struct Hot {
     sums: HashMap<Key, Sums>,
-    /// When a stamped span came of (cluster, service): log time, ms.
+    /// Log time in ms of the last stamped span, by (cluster, service).
     stamping: HashMap<(Sym, Sym), i64>,
     near: Near,
 }
 
 impl Hot {
-    /// Adds the spans of one message, read at this log time.
+    /// Adds the spans of one message that was read at the given log time.
     pub fn add(&mut self, spans: &[Span], now_ms: i64, counters: &mut Counters) {
         self.note_stamping(spans, now_ms);
         self.near.forget();
@@ -112,8 +119,9 @@ impl Hot {
 
     fn count(&mut self, span: &Span) {
         let ended_us = span.started_us + span.duration_us;
-        // Our filter names the caller of every call inside the mesh, so a stamped call without one came from outside,
-        // though it may carry its caller's trace; of other tracers only a root is sure to.
+        // Our filter names the caller of every call inside the mesh. A stamped call without a
+        // caller therefore came from outside, even if it carries its caller's trace. A span of
+        // another tracer is certain to come from outside only if it is a root.
         let is_entry = span.source_service.is_none() && (span.parent_id == 0 || span.in_flight > 0);
         let asked = if span.class.is_none() { (span.method, span.template) } else { (Sym::NONE, Sym::NONE) };
         let key = (ended_us.div_euclid(1_000_000), span.cluster, span.service, span.class, asked, is_entry);
@@ -123,7 +131,7 @@ impl Hot {
     fn note_stamping(&mut self, spans: &[Span], now_ms: i64) {
         let mut noted = (Sym::NONE, Sym::NONE);
         for span in spans.iter().filter(|span| span.kind == Kind::Server && span.in_flight > 0) {
-            // Spans of one proxy lie together.
+            // Spans of one proxy are usually adjacent.
             if noted != (span.cluster, span.service) {
                 noted = (span.cluster, span.service);
                 self.stamping.insert(noted, now_ms);
@@ -136,7 +144,7 @@ impl Hot {
         stamped.is_some_and(|at| now_ms - at <= STAMPING_MS)
     }
 
-    /// The sums as rows by partition; from now on it sums from nothing.
+    /// Returns the sums as rows by partition, and resets them.
     pub fn take(
         &mut self,
         now_ms: i64,
@@ -179,7 +187,8 @@ impl Hot {
         write(&rows, names)
     }
 
-    /// Takes everything out, for `Held::syms_mut`, to be put back.
+    /// Takes all sums out, so that `Held::syms_mut` can update their strings. `restore` puts them
+    /// back.
     pub fn hold(&mut self) -> Held {
         Held { sums: self.sums.drain().collect(), stamping: self.stamping.drain().collect() }
     }
@@ -205,7 +214,8 @@ impl Held {
     }
 }
 
-/// Spans of one message by trace, id and, of server spans, cluster and service; built once somebody asks.
+/// Spans of one message by trace, id and, for server spans, cluster and service. Built on the first
+/// query.
 #[derive(Debug, Default)]
 struct Near(HashSet<(u128, u64, Sym, Sym)>);
 
@@ -214,8 +224,8 @@ impl Near {
         self.0.clear();
     }
 
-    /// Whether a server span is under one of its own service. Where a client span has its id (B3), what it is under
-    /// called it.
+    /// Whether a server span lies under a server span of its own service. It does not if a client
+    /// span shares its id (B3), because then the span above called it.
     fn is_inner(&mut self, span: &Span, spans: &[Span]) -> bool {
         if span.parent_id == 0 || span.parent_id == span.span_id {
             return false;

@@ -1,4 +1,4 @@
-//! Rows of whole ticks as batches, ordered and cut the same way in every process.
+//! Writes the rows of whole ticks into batches, ordered and cut in the same way in every process.
 
 use crate::memory::names::{Names, Sym};
 use crate::memory::texts::Texts;
@@ -57,21 +57,23 @@ table!(
     }
 );
 
-/// Everything that closed in some whole ticks. Rows of a slice are in the order of (started_at, trace_id, span_id).
+/// Everything that closed in some whole ticks. The rows of a slice are ordered by (started_at,
+/// trace_id, span_id).
 #[derive(Debug, Default)]
 pub struct Closed {
     pub calls: Batch,
     pub edges: Batch,
     pub network: Batch,
-    /// Spans of the sampled traces; no slices.
+    /// Spans of the sampled traces, without slices.
     pub spans: Batch,
     pub last_tick: i64,
-    /// Once all this is stored, messages with a smaller offset are done.
+    /// Offset to commit once everything here is stored. Messages with a smaller offset are then
+    /// done.
     pub commit_offset: Option<i64>,
     pub traces: u64,
 }
 
-/// A tick's spans, and what rows of them need.
+/// The spans of a tick, and the context that their rows need.
 pub(crate) struct Tick<'a> {
     pub number: i64,
     pub spans: &'a [Span],
@@ -79,7 +81,7 @@ pub(crate) struct Tick<'a> {
     pub names: &'a Names,
 }
 
-/// Batches under construction.
+/// The batches under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     calls: Sheet<Calls>,
@@ -89,6 +91,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// Number of calls and edges so far.
     pub fn rows(&self) -> usize {
         self.calls.batch.rows + self.edges.batch.rows
     }
@@ -114,6 +117,7 @@ impl Writer {
         sums.write(tick.number, tick.partitions, tick.names, network);
     }
 
+    /// Finishes the batches. The caller fills in `last_tick`, `commit_offset` and `traces`.
     pub fn finish(self, spans: Batch, names: &Names) -> Closed {
         Closed {
             calls: self.calls.finish(names),
@@ -125,8 +129,9 @@ impl Writer {
     }
 }
 
-/// Appends a tick's rows of one table by partition, then by (started_at, trace_id, span_id). `place` gives a row's span
-/// and the service that decides its partition.
+/// Appends a tick's rows of one table by partition, then by (started_at, trace_id, span_id).
+///
+/// `place` returns a row's span and the service that decides its partition.
 fn write<'a, T: Table, R>(
     sheet: &mut Sheet<T>,
     tick: &Tick<'a>,

@@ -1,21 +1,22 @@
-//! Rows as columns, the way they leave: one buffer per column, text as codes of one dictionary.
+//! Rows in their output format: one buffer per column, and text as codes of one dictionary.
 
 use crate::memory::names::{Names, Sym};
 
-/// Values of one column.
+/// The values of one column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
     I64(Vec<i64>),
     U64(Vec<u64>),
     F64(Vec<f64>),
     Bool(Vec<u8>),
-    /// Indices of `Batch::dictionary`.
+    /// Indices into `Batch::dictionary`.
     Text(Vec<u32>),
-    /// Lower-case hex of a fixed width, one after the other; NUL bytes where there is no id.
+    /// Lower-case hex digits of a fixed width, one id after the other. An absent id is written as
+    /// NUL bytes.
     Hex(Vec<u8>),
 }
 
-/// Rows that go to one partition of a topic in one message.
+/// The rows that go to one partition of a topic in one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// tick << 10 | chunk
@@ -25,21 +26,23 @@ pub struct Slice {
     pub end: usize,
 }
 
+/// The rows of one table, as columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     pub rows: usize,
     pub columns: Vec<(&'static str, Column)>,
     pub dictionary: Vec<String>,
-    /// Rows are in this order. None where rows have no identity of their own in a topic.
+    /// The slices, in the order of the rows. Empty if the rows have no identity of their own in a
+    /// topic.
     pub slices: Vec<Slice>,
 }
 
-/// Rows of one message: larger ones would be split again on the way.
+/// Rows of one message. Larger messages would be split again on the way.
 pub const SLICE_ROWS: usize = 20_000;
 const CHUNKS: usize = 1 << 10;
 
 impl Batch {
-    /// Cuts the rows from `start` on, all of one tick and partition, into slices.
+    /// Cuts the rows from `start` on, which are all of one tick and partition, into slices.
     pub(crate) fn slice(&mut self, tick: i64, partition: u32, start: usize) {
         let first = (tick as u64) << 10;
         let chunks = (self.rows - start).div_ceil(SLICE_ROWS).min(CHUNKS);
@@ -51,7 +54,7 @@ impl Batch {
     }
 }
 
-/// Gives the strings of one batch their codes, in the order in which they are first asked for.
+/// Assigns codes to the strings of one batch, in the order of their first use.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     codes: Vec<u32>,
@@ -61,6 +64,7 @@ pub(crate) struct Dictionary {
 const NO_CODE: u32 = u32::MAX;
 
 impl Dictionary {
+    /// Returns the code of a string, and assigns the next one when the string is new.
     pub fn code(&mut self, sym: Sym) -> u32 {
         let at = sym.0 as usize;
         if at >= self.codes.len() {
@@ -74,7 +78,7 @@ impl Dictionary {
         *code
     }
 
-    /// The texts by code.
+    /// Returns the texts in the order of their codes.
     fn texts(self, names: &Names) -> Vec<String> {
         self.used.into_iter().map(|sym| names.text(sym).to_owned()).collect()
     }
@@ -154,7 +158,7 @@ const DIGITS: [[u8; 2]; 256] = {
     table
 };
 
-/// Appends bytes as two digits each.
+/// Appends bytes as two hexadecimal digits each.
 pub(crate) fn put_hex<const N: usize>(bytes: [u8; N], out: &mut Vec<u8>) {
     let mut text = [[0; 2]; N];
     for (digits, byte) in text.iter_mut().zip(bytes) {

@@ -1,4 +1,4 @@
-//! Calls -> rows -> columns and batches, cut the same way in every process.
+//! Turns calls into rows, columns and batches, which are cut in the same way in every process.
 
 pub(crate) mod arrivals;
 pub mod closed;

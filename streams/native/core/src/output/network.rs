@@ -1,4 +1,5 @@
-//! Network times of calls between clusters, as sums per second and bucket of a logarithmic histogram.
+//! Network times of calls between clusters, as sums per second and bucket of a logarithmic
+//! histogram.
 
 use std::sync::LazyLock;
 
@@ -8,16 +9,19 @@ use crate::memory::names::{Names, Sym};
 use crate::memory::texts;
 use crate::output::columns::{Sheet, Table, table};
 
-/// Bucket i holds what took more than 1.04^(i-1) and at most 1.04^i microseconds; what took none is in bucket 0.
+/// Ratio of the buckets' bounds. Bucket i holds times above 1.04^(i-1) and up to 1.04^i
+/// microseconds. A time of zero is in bucket 0.
 const RATIO: f64 = 1.04;
 const MOST: usize = 1_100; // 1.04^1100 is more than 2^62
 
-/// The most whole microseconds of every bucket.
+/// Upper bound of every bucket, in whole microseconds.
 static BOUNDS: LazyLock<Vec<u64>> =
     LazyLock::new(|| (0..MOST).map(|i| RATIO.powi(i as i32) as u64).collect());
 
+/// Returns the bucket of a network time.
 pub(crate) fn bucket(time_us: u64) -> i16 {
-    // The first bucket whose bound is not below it; small whole bounds repeat, and the first of them is right.
+    // The result is the first bucket whose bound is not below the time. Small whole bounds repeat,
+    // and the first of them is right.
     BOUNDS.partition_point(|bound| *bound < time_us).min(MOST - 1) as i16
 }
 
@@ -35,11 +39,13 @@ table!(
 
 type Key = (Sym, Sym, i64, i16);
 
-/// Sums of one tick. They are exact in the order of the calls, which `rows` fixes.
+/// Sums of one tick. They are reproducible, because `rows` fixes the order in which calls are
+/// added.
 #[derive(Debug, Default)]
 pub(crate) struct Sums(HashMap<Key, (f64, f64)>);
 
 impl Sums {
+    /// Adds a network time that counts for `count` calls.
     pub fn add(&mut self, source: Sym, destination: Sym, started_us: i64, time_us: u64, count: f64) {
         let key = (source, destination, started_us.div_euclid(1_000_000), bucket(time_us));
         let sums = self.0.entry(key).or_default();
@@ -78,7 +84,7 @@ impl Sums {
     }
 }
 
-/// The partition of a topic that a hash falls into.
+/// Returns the partition of a topic for a hash.
 pub(crate) fn partition_of(hash: u64, partitions: u32) -> u32 {
     (hash % u64::from(partitions)) as u32
 }

@@ -1,4 +1,4 @@
-//! Spans as they came, of a share of the traces: to look into single traces.
+//! Unaggregated spans of a share of the traces, for looking into single traces.
 
 use crate::memory::names::{Names, Sym};
 use crate::output::columns::{Batch, Sheet, Table, put_hex, table};
@@ -28,7 +28,8 @@ table!(
 pub(crate) struct RawWriter(Sheet<Raw>);
 
 impl RawWriter {
-    /// Appends the traces of a tick that are in the sample of this share, in the order of their ids.
+    /// Appends those traces of a tick that are in the sample of the given share, in the order of
+    /// their ids.
     pub fn write(&mut self, share: f64, spans: &[Span], ends: &[u32], rows: &Rows, names: &mut Names) {
         if share <= 0.0 {
             return;
@@ -83,7 +84,8 @@ impl RawWriter {
     }
 }
 
-/// Whole traces, the same ones in every process and partition.
+/// Whether a trace is in the sample. Whole traces are sampled, the same ones in every process and
+/// partition.
 fn is_sampled(trace_id: u128, share: f64) -> bool {
     let uniform = (mixed(trace_id) >> 11) as f64 / (1_u64 << 53) as f64;
     uniform < share

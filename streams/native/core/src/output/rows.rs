@@ -1,4 +1,4 @@
-//! Closed traces of one tick -> rows of the tables calls and edges.
+//! Turns the closed traces of one tick into rows of the tables calls and edges.
 
 use crate::classes::rules::{Asked, ClassRef, Classes, Request};
 use crate::counters::Counters;
@@ -8,7 +8,7 @@ use crate::trace::exclusive::Exclusive;
 use crate::trace::ids::NONE;
 use crate::trace::link::{Link, Place};
 
-/// A server span that is a call; `span` numbers the tick's spans.
+/// A server span that is a call. `span` is its index among the tick's spans.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallRow {
     pub span: u32,
@@ -19,7 +19,7 @@ pub(crate) struct CallRow {
     pub trace_spans: u32,
 }
 
-/// A client span that is a call made, or a direct call's server span.
+/// A client span that made a call, or the server span of a direct call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EdgeRow {
     pub span: u32,
@@ -29,17 +29,17 @@ pub(crate) struct EdgeRow {
     pub destination_cluster: Sym,
     pub destination_service: Sym,
     pub class: ClassRef,
-    /// -1: nothing told.
+    /// Network time in microseconds. -1 when it is unknown.
     pub network_us: i64,
     pub trace_spans: u32,
 }
 
-/// The rows of one tick, and the memory that working them out needs.
+/// The rows of one tick, and reusable memory for computing them.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     pub calls: Vec<CallRow>,
     pub edges: Vec<EdgeRow>,
-    /// Per span of the tick; NONE where it is no call.
+    /// The class of each span of the tick. NONE when the span is not a call.
     pub classes: Vec<ClassRef>,
     pub asked: Asked,
     link: Link,
@@ -56,14 +56,15 @@ struct Odd {
     direct: u64,
 }
 
-/// One trace of the tick: its spans, and the number of the first of them in the tick.
+/// One trace of the tick: its spans, and the index of its first span in the tick.
 struct Trace<'a> {
     spans: &'a [Span],
     first: u32,
 }
 
 impl Rows {
-    /// Works out a tick: traces lie one after the other in `spans`, each up to the next of `ends`.
+    /// Computes the rows of a tick. The traces lie one after the other in `spans`, and each one
+    /// extends to the next of `ends`.
     pub fn fill(
         &mut self,
         spans: &[Span],
@@ -172,7 +173,8 @@ impl Rows {
     fn edge(&self, trace: &Trace, i: u32, place: &Place, class: ClassRef, names: &mut Names) -> EdgeRow {
         let span = &trace.spans[i as usize];
         let answer = trace.spans.get(place.answer as usize);
-        // After a retry the client's time holds the tries before the answered one and the waits between them.
+        // After a retry, the client's time includes the tries before the answered one and the waits
+        // between them.
         let difference = answer
             .filter(|_| span.resends == 0 && !place.is_retried)
             .map(|answer| (span.duration_us - answer.duration_us).max(0));
@@ -196,7 +198,7 @@ impl Rows {
         }
     }
 
-    /// A call that only the callee's span tells of.
+    /// Returns the edge of a call of which only the callee's span is known.
     fn direct_edge(&self, trace: &Trace, i: u32, place: &Place) -> EdgeRow {
         let (span, caller) = (&trace.spans[i as usize], &trace.spans[place.owner as usize]);
         EdgeRow {
@@ -244,7 +246,7 @@ fn class_of(
     asked.class(Request { service, method: span.method, template: span.template }, 1, classes, names)
 }
 
-/// Cluster and service that called; both NONE for an entry call.
+/// Returns cluster and service of the caller. Both are NONE for an entry call.
 fn source(span: &Span, caller: Option<&Span>) -> (Sym, Sym) {
     if span.source_service.is_none() {
         return caller.map_or((Sym::NONE, Sym::NONE), |caller| (caller.cluster, caller.service));
@@ -257,7 +259,7 @@ fn source(span: &Span, caller: Option<&Span>) -> (Sym, Sym) {
     (cluster, span.source_service)
 }
 
-/// The service that a class id begins with.
+/// Returns the service with which a class id begins.
 fn service_of(class: Sym, names: &mut Names) -> Sym {
     let service = names.text(class).split(' ').next().unwrap_or_default().to_owned();
     names.intern(&service)

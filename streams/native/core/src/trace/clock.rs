@@ -1,8 +1,10 @@
-//! Log time of one partition, which ticks a worker answers for, and which messages are done.
+//! The log time of one partition, the ticks that a worker answers for, and the messages that are
+//! done.
 //!
-//! The clock is the running maximum of the messages' timestamps; an idle partition is moved on from outside. A worker
-//! that began in the middle of the log answers for ticks from its first message's time plus the horizon on: all
-//! before were answered for by its predecessor, who committed that very message for this reason.
+//! The clock is the running maximum of the messages' timestamps. An idle partition is advanced from
+//! outside. A worker that began in the middle of the log answers for ticks from its first message's
+//! time plus the horizon on. Its predecessor answered for all earlier ticks, and committed exactly
+//! that message for this reason.
 
 use std::collections::VecDeque;
 
@@ -17,17 +19,19 @@ pub(crate) struct Clock {
     now_ms: Option<i64>,
     newest_ms: i64,
     last_offset: i64,
-    /// First tick to answer for; known from the first message on.
+    /// First tick to answer for. Known from the first message on.
     answers_from: Option<i64>,
-    /// The last record high (timestamp above all before it) up to each tick's start: (tick, offset), oldest first.
+    /// For each tick's start, the last record high up to it: the last message whose timestamp is
+    /// above all before it. Entries are (tick, offset), oldest first.
     highs: VecDeque<(i64, i64)>,
 }
 
-/// What a message is to the clock.
+/// How a message relates to the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     InTime,
-    /// The idle clock had passed its timestamp: the promise that it only trails what can come was broken.
+    /// The idle clock had already passed its timestamp. This breaks the promise that the clock only
+    /// trails what can still arrive.
     Behind,
     /// Its offset was read before.
     Repeated,
@@ -48,19 +52,22 @@ impl Clock {
         }
     }
 
-    /// The predecessor's horizon, where it had another: it stored everything up to there, and nothing beyond.
+    /// Sets the predecessor's horizon, if it differs from ours. The predecessor stored everything
+    /// up to there, and nothing beyond.
     pub fn follow(&mut self, horizon_ms: i64) {
         self.warm_up_ms = horizon_ms;
     }
 
+    /// Records a message and advances the clock to its timestamp.
     pub fn message(&mut self, offset: i64, timestamp_ms: i64) -> Reading {
         if offset <= self.last_offset {
             return Reading::Repeated;
         }
         self.last_offset = offset;
-        // A broker without a clock says -1; arithmetic stays far from the ends of i64.
+        // A broker without a clock sends -1. The upper limit keeps arithmetic far from the ends of
+        // i64.
         let at = timestamp_ms.clamp(0, i64::MAX / 4);
-        // Its log time, as every later reader of the log will see it.
+        // The message's log time, as every later reader of the log will compute it.
         let log_ms = at.max(self.newest_ms);
         let behind = self.now_ms.is_some_and(|now| log_ms < now);
         if at > self.newest_ms {
@@ -78,7 +85,7 @@ impl Clock {
     }
 
     fn note_high(&mut self, offset: i64, at: i64) {
-        // The first tick whose start is not before it.
+        // The first tick whose start is not before the message.
         let tick = self.tick_of(at + self.tick_ms - 1);
         match self.highs.back_mut() {
             Some(last) if last.0 == tick => last.1 = offset,
@@ -86,7 +93,8 @@ impl Clock {
         }
     }
 
-    /// Never goes back; before the first message there is no time, for that message may be old.
+    /// Moves the clock forward, never back. Before the first message there is no time, because that
+    /// message may be old.
     pub fn advance(&mut self, now_ms: i64) {
         if self.newest_ms == i64::MIN {
             return;
@@ -108,7 +116,8 @@ impl Clock {
         self.answers_from
     }
 
-    /// Offset to commit once everything up to `tick` is stored: messages before it are done. None: nothing is yet.
+    /// Returns the offset to commit once everything up to `tick` is stored. Messages before it are
+    /// done. None when nothing is done yet.
     pub fn done(&mut self, tick: i64) -> Option<i64> {
         let before = ((tick + 1) * self.tick_ms - self.horizon_ms).div_euclid(self.tick_ms);
         while self.highs.get(1).is_some_and(|(high, _)| *high <= before) {
@@ -155,8 +164,8 @@ mod tests {
         }
         assert_eq!(clock.done(198), None); // its horizon begins before the log does
         assert_eq!(clock.done(199), Some(7));
-        assert_eq!(clock.done(200), Some(8)); // of two with one timestamp the first
-        assert_eq!(clock.done(201), Some(12)); // at the tick's very start
+        assert_eq!(clock.done(200), Some(8)); // the first of two with equal timestamps
+        assert_eq!(clock.done(201), Some(12)); // exactly at the tick's start
         assert_eq!(clock.done(202), Some(13));
     }
 

@@ -1,4 +1,4 @@
-//! What came in one tick.
+//! The spans that arrived in one tick.
 
 use crate::memory::names::Names;
 use crate::memory::texts::Texts;
@@ -6,28 +6,30 @@ use crate::span::Span;
 use crate::trace::seen::{self, Arrival};
 use crate::trace::slots::{Slot, Slots};
 
-/// What one trace got in one tick.
+/// The spans of one trace that arrived in one tick.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub slot: u32,
-    /// Where the trace's group before this one is: tick and number in that tick.
+    /// The trace's previous group: its tick, and its number in that tick.
     pub before: (i64, u32),
-    /// Its new spans in `Cohort::order`.
+    /// Its new spans, as (start, count) in `Cohort::order`.
     pub spans: (u32, u32),
-    /// What is remembered of it in `Cohort::keys`.
+    /// Its remembered keys, as (start, count) in `Cohort::keys`.
     pub keys: (u32, u32),
 }
 
+/// The spans of one tick, grouped by trace.
 #[derive(Debug, Default)]
 pub(crate) struct Cohort {
-    /// As they came, repeats too; after `shrink` what is still needed.
+    /// In the order of arrival, including repeats. After `shrink`, only the spans that are still
+    /// needed.
     pub spans: Vec<Span>,
     pub order: Vec<u32>,
     pub keys: Vec<u64>,
     pub groups: Vec<Group>,
 }
 
-/// Memory that every tick needs while it is put in order.
+/// Reusable memory for ordering the spans of a tick.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     arrivals: Vec<Arrival>,
@@ -40,7 +42,7 @@ impl Scratch {
         self.arrivals.capacity().max(self.other.capacity())
     }
 
-    /// The tick's spans by trace.
+    /// Returns the tick's spans, ordered by trace.
     pub fn group(&mut self, spans: &[Span], names: &Names, texts: &mut Texts) -> &mut [Arrival] {
         self.arrivals.clear();
         self.arrivals.extend(spans.iter().enumerate().map(|(at, span)| Arrival {
@@ -59,7 +61,7 @@ impl Cohort {
         self.spans.is_empty() && self.groups.is_empty()
     }
 
-    /// A trace's new spans and where they are.
+    /// Returns a trace's new spans with their positions in `spans`.
     pub fn new_spans(&self, group: &Group) -> impl Iterator<Item = (u32, &Span)> {
         let (start, count) = group.spans;
         self.order[start as usize..][..count as usize].iter().map(|at| (*at, &self.spans[*at as usize]))
@@ -70,7 +72,8 @@ impl Cohort {
         &self.keys[start as usize..][..count as usize]
     }
 
-    /// Takes one trace's arrivals in: new ones into `order`, all keys into `keys`. Returns how many are new.
+    /// Adds the arrivals of one trace: new spans to `order`, and all keys to `keys`. Returns the
+    /// number of new spans.
     pub fn push(&mut self, slot: u32, before: (i64, u32), arrivals: &[Arrival]) -> u32 {
         let (start, first_key) = (self.order.len() as u32, self.keys.len() as u32);
         self.order.extend(arrivals.iter().filter(|one| !one.is_repeat).map(|one| one.at));
@@ -82,7 +85,8 @@ impl Cohort {
         count
     }
 
-    /// Lets go of the spans of traces that are closed; returns the memory that they were in.
+    /// Removes the spans of closed traces. Returns the old vector, so that its memory can be
+    /// reused.
     pub fn shrink(&mut self, tick: i64, slots: &Slots) -> Vec<Span> {
         let spans = std::mem::take(&mut self.spans);
         let order = std::mem::take(&mut self.order);

@@ -1,26 +1,29 @@
 //! Exclusive time of a call: its duration minus the union of the calls that it made (SLATE 4.2).
 //!
-//! A client span is made on the host of the server span that it belongs to, so both share a clock and what sticks out
-//! is real: it is clipped, one that outlives its parent is asynchronous. A direct call (no client span) is timed by
-//! another host: where it sticks out but would fit, the clocks differ, and it is taken to lie in the middle, with as
-//! much network time before as after it (as Jaeger's adjuster does).
+//! A client span is made on the host of the server span that it belongs to. Both share a clock, so
+//! a part of it outside the server span is real. That part is clipped, and a client span that
+//! outlives its parent is asynchronous. A direct call (no client span) is timed by another host. If
+//! it extends beyond its parent but would fit, the clocks differ. It is then assumed to lie in the
+//! middle, with as much network time before it as after it (as Jaeger's adjuster does).
 
 use crate::span::{Kind, Span};
 use crate::trace::ids::NONE;
 use crate::trace::link::Place;
 
+/// Exclusive times of the spans of one trace, and counters of odd intervals.
 #[derive(Debug, Default)]
 pub(crate) struct Exclusive {
-    /// (call, start, end), relative to the call, clipped to it
+    /// (call, start, end), relative to the call and clipped to it.
     children: Vec<(u32, i64, i64)>,
-    /// Per span; of use for server spans.
+    /// Exclusive time of each span, in microseconds. Only the values of server spans are
+    /// meaningful.
     pub own_us: Vec<i64>,
     pub outlived: u64,
     pub skewed: u64,
 }
 
 impl Exclusive {
-    /// Works out `own_us` of a trace.
+    /// Computes `own_us` of a trace.
     pub fn measure(&mut self, spans: &[Span], places: &[Place]) {
         self.own_us.clear();
         self.own_us.extend(spans.iter().map(|span| span.duration_us));
@@ -57,7 +60,7 @@ impl Exclusive {
     }
 }
 
-/// Length of the union of intervals that are in the order of their starts.
+/// Length of the union of intervals that are sorted by their starts.
 fn union(calls: &[(u32, i64, i64)]) -> i64 {
     let (mut total, mut reached) = (0, i64::MIN);
     for (_, start, end) in calls {

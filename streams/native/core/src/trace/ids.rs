@@ -1,4 +1,4 @@
-//! Spans of one trace by id: small, cleared for every trace.
+//! Index of the spans of one trace by id. It is small, and cleared for every trace.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -7,7 +7,7 @@ use crate::span::{Kind, Span};
 
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The first span of each kind that has an id.
+/// For each kind, the first span that has a given id.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     by_kind: [u32; 3],
@@ -31,15 +31,16 @@ impl Found {
     }
 }
 
-/// Open addressing with a load of at most a half.
+/// Hash table with open addressing and a load of at most one half.
 #[derive(Debug)]
 pub(crate) struct Ids {
-    /// (id, number of the span or NONE, kind)
+    /// (id, index of the span or NONE, kind)
     entries: Vec<(u64, u32, Kind)>,
     mask: usize,
-    /// Differs by process, so that nobody can choose ids that collide. No result depends on it.
+    /// Differs between processes, so that nobody can choose ids that collide. No result depends on
+    /// it.
     seed: u64,
-    /// Look-ups so far: tests count work, not time.
+    /// Number of look-ups and probes so far. Tests count work instead of time.
     #[cfg(test)]
     pub looked: std::cell::Cell<usize>,
 }
@@ -57,6 +58,7 @@ impl Default for Ids {
 }
 
 impl Ids {
+    /// Removes all spans and makes room for `spans` new ones.
     pub fn clear(&mut self, spans: usize) {
         let size = (2 * spans).next_power_of_two().max(8);
         self.mask = size - 1;
@@ -64,7 +66,7 @@ impl Ids {
         self.entries.resize(size, (0, NONE, Kind::Internal));
     }
 
-    /// Of several spans with one id and kind the first is kept.
+    /// Adds a span. Of several spans with the same id and kind, the first is kept.
     pub fn insert(&mut self, id: u64, kind: Kind, span: u32) {
         let mut at = self.start(id);
         while self.entries[at].1 != NONE {
@@ -76,6 +78,7 @@ impl Ids {
         self.entries[at] = (id, span, kind);
     }
 
+    /// Replaces the content with the given spans.
     pub fn fill(&mut self, spans: &[Span]) {
         self.clear(spans.len());
         for (i, span) in spans.iter().enumerate() {
@@ -83,6 +86,7 @@ impl Ids {
         }
     }
 
+    /// Returns the spans that have an id, by kind.
     pub fn find(&self, id: u64) -> Found {
         #[cfg(test)]
         self.looked.set(self.looked.get() + 1);

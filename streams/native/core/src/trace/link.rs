@@ -1,24 +1,27 @@
-//! One trace as calls: which spans are calls and requests, and who belongs to whom.
+//! Links the spans of one trace: which spans are calls and requests, and how they belong together.
 //!
-//! A client span and its server span are parent and child, or share one id (B3). Work between (internal spans) is
-//! folded into the server span above it; so are an application's server span under its proxy's, and an application's
-//! client span over its proxy's: they are of one request.
+//! A client span and its server span are parent and child, or share one id (B3). Internal spans,
+//! the work in between, are folded into the server span above them. An application's server span
+//! under its proxy's server span is folded too, and so is an application's client span over its
+//! proxy's client span. Both pairs belong to one request.
 
 use crate::span::{Kind, Span};
 use crate::trace::ids::{Ids, NONE};
 
-/// What became of one span. Numbers are of spans of the trace, NONE where there is none.
+/// The role of one span in its trace. Numbers are indices of spans in the trace, NONE where there
+/// is none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    /// After folding.
+    /// The kind after folding.
     pub kind: Kind,
-    /// Of a server span that has neither a client span nor none at all above it: another service's call made it.
+    /// Whether this server span has no client span, but lies under a server span of another
+    /// service, which called it.
     pub is_direct: bool,
-    /// Several server spans answered this client span.
+    /// Whether several server spans answered this client span.
     pub is_retried: bool,
-    /// The call that this span is work of.
+    /// The call whose work includes this span.
     pub owner: u32,
-    /// Of a client span: the server span that answered, of several attempts the last.
+    /// Of a client span: the server span that answered it. After several attempts, the last one.
     pub answer: u32,
     /// Of a server span: the span that called it.
     pub caller: u32,
@@ -27,6 +30,7 @@ pub(crate) struct Place {
 const UNKNOWN: u32 = NONE - 1;
 const VISITED: u32 = NONE - 2;
 
+/// Links traces, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     pub places: Vec<Place>,
@@ -36,7 +40,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Works out `places` of a sorted trace.
+    /// Computes `places` of a sorted trace.
     pub fn link(&mut self, spans: &[Span]) {
         let place = Place {
             kind: Kind::Internal,
@@ -64,7 +68,7 @@ impl Link {
         }
     }
 
-    /// Whether anything was folded.
+    /// Folds spans into others of the same request. Returns whether any span was folded.
     fn fold(&mut self, spans: &[Span]) -> bool {
         self.children.clear(spans.len());
         for (i, span) in spans.iter().enumerate().filter(|(_, span)| span.kind == Kind::Client) {
@@ -85,7 +89,8 @@ impl Link {
         folded
     }
 
-    /// A server span that no client span called, under a server span of its own service.
+    /// Whether a server span that no client span called lies under a server span of its own
+    /// service.
     fn is_under_own_server(&self, spans: &[Span], span: &Span) -> bool {
         if span.parent_id == 0
             || span.parent_id == span.span_id
@@ -97,8 +102,8 @@ impl Link {
         above != NONE && is_one_service(&spans[above as usize], span)
     }
 
-    /// A client span over a client span of its own service. Where a server span has its id (B3), what is under that
-    /// id is the server span's.
+    /// Whether a client span lies over a client span of its own service. If a server span shares
+    /// its id (B3), the spans under that id belong to the server span.
     fn is_over_own_client(&self, spans: &[Span], i: usize) -> bool {
         let span = &spans[i];
         let child = self.children.find(below(span.span_id, span)).client();
@@ -130,7 +135,8 @@ impl Link {
         }
     }
 
-    /// The client span that a folded one is over: the proxy made the call, but passed its application's id on.
+    /// Returns the client span under a folded one. The proxy made the call, but forwarded the id of
+    /// its application's span.
     fn inner_client(&self, spans: &[Span], outer: u64) -> u32 {
         let at = if outer == 0 { NONE } else { self.ids.find(outer).internal() };
         let Some(span) = spans.get(at as usize).filter(|span| span.kind == Kind::Client) else { return NONE };
@@ -141,7 +147,8 @@ impl Link {
         }
     }
 
-    /// The server span above a span, internal spans between. Every internal span is walked over once.
+    /// Returns the server span above a span, with internal spans in between. Every internal span is
+    /// visited once.
     fn owner(&mut self, spans: &[Span], i: usize) -> u32 {
         self.path.clear();
         let mut at = i;
@@ -158,7 +165,7 @@ impl Link {
                     self.places[at].owner = VISITED;
                     self.path.push(at as u32);
                 }
-                // Parents in a circle, or none.
+                // The parents form a circle, or a parent is missing.
                 Some(VISITED) | None => break NONE,
                 Some(known) => break known,
             }
@@ -174,13 +181,14 @@ fn is_one_service(a: &Span, b: &Span) -> bool {
     (a.service, a.cluster) == (b.service, b.cluster)
 }
 
-/// Key of the client spans of one service under a span.
+/// Key of the client spans of one service under a given span.
 fn below(parent: u64, span: &Span) -> u64 {
     let service = u64::from(span.service.0) << 32 | u64::from(span.cluster.0);
     parent ^ service.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Whether a client span is there whose server span, the call that made it, is not: it is worth to wait for.
+/// Whether a client span is present without the server span that made the call. Such a trace is
+/// worth waiting for.
 pub(crate) fn waits(spans: &[Span], ids: &mut Ids) -> bool {
     if spans.iter().all(|span| span.kind != Kind::Client) {
         return false;
@@ -205,7 +213,7 @@ fn is_orphan(client: &Span, spans: &[Span], ids: &Ids) -> bool {
         let next = if above.internal() == NONE { above.client() } else { above.internal() };
         parent = spans[next as usize].parent_id;
     }
-    // Parents in a circle, or so many that waiting is not worth the search.
+    // The parents form a circle, or there are too many to be worth the search.
     false
 }
 
@@ -230,7 +238,8 @@ mod tests {
         }
     }
 
-    /// Look-ups and probes of a trace of 100 000 spans, to link it and to see whether it waits.
+    /// Returns the look-ups and probes for linking a trace of 100 000 spans and for deciding
+    /// whether it waits.
     fn work(parent: impl Fn(u64) -> u64, kind: impl Fn(u64) -> Kind) -> usize {
         let spans: Vec<_> = (1..=MANY).map(|id| span(id, parent(id), kind(id))).collect();
         let (mut link, mut ids) = (Link::default(), Ids::default());
@@ -239,8 +248,9 @@ mod tests {
         link.ids.looked.get() + link.children.looked.get() + ids.looked.get()
     }
 
-    /// However a trace is made, the work is a number of looks per span, and not one that grows with the trace: deep
-    /// chains, a star, circles, leaves at the end of a long chain, one id for all.
+    /// Whatever the shape of a trace, the work per span is bounded and does not grow with the
+    /// trace. The shapes are deep chains, a star, circles, leaves at the end of a long chain, and
+    /// one id for all spans.
     #[test]
     fn a_trace_of_many_spans_is_linked_in_linear_work() {
         use Kind::{Client, Internal, Server};
@@ -262,7 +272,8 @@ mod tests {
             ("leaves under nothing", work(|id| id + MANY, |_| Client)),
         ];
         for (shape, looked) in shapes {
-            // A client looks at most 64 spans up to see whether it waits; a look probes about two entries.
+            // A client looks at most 64 spans up to decide whether it waits. Each look-up probes
+            // about two entries.
             assert!(looked < 300 * MANY as usize, "{shape}: {looked}");
         }
         let spans: Vec<_> = (0..MANY).map(|_| span(7, 7, Kind::Server)).collect();

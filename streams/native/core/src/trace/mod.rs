@@ -1,4 +1,5 @@
-//! Spans -> whole traces -> calls with exclusive time, by the log's own time. Rows are made in `output`.
+//! Turns spans into whole traces, and traces into calls with exclusive time. All timing uses log
+//! time. `output` makes the rows.
 
 pub(crate) mod clock;
 pub(crate) mod cohort;

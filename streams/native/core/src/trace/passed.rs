@@ -1,14 +1,16 @@
-//! Which spans passed without a trace to remember them by: a mark of each, and the tick in which it came last.
+//! Remembers the spans that passed without a trace: a mark of each, and the tick in which it last
+//! arrived.
 
 use hashbrown::HashMap;
 
 use crate::memory::texts::fold;
 use crate::trace::seen::{Arrival, mixed};
 
+/// Ticks of the last arrival, by mark.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
     ticks: HashMap<u64, i64>,
-    /// Up to where it was last swept.
+    /// Value of `oldest` at the last sweep.
     swept: i64,
 }
 
@@ -17,11 +19,12 @@ impl Passed {
         self.ticks.is_empty()
     }
 
+    /// Remembers a span that passed in this tick.
     pub fn note(&mut self, arrival: &Arrival, tick: i64) {
         self.ticks.insert(mark(arrival), tick);
     }
 
-    /// Marks those of one trace that passed in the tick `oldest` or later.
+    /// Marks the arrivals of one trace as repeats if they passed in the tick `oldest` or later.
     pub fn mark_known(&self, arrivals: &mut [Arrival], oldest: i64) {
         if self.ticks.is_empty() {
             return;
@@ -31,8 +34,8 @@ impl Passed {
         }
     }
 
-    /// What passed before `oldest` is not asked for any more. Sweeping costs as much as there is: it is done four times
-    /// in the memory's length.
+    /// Removes marks from before `oldest`, which nobody asks for any more. A sweep visits all
+    /// marks, so it runs only four times in the length of the memory.
     pub fn forget(&mut self, oldest: i64, remember: i64) {
         if oldest - self.swept > remember / 4 {
             self.swept = oldest;
@@ -42,7 +45,8 @@ impl Passed {
     }
 }
 
-/// Of 20 million marks (160 000 in each of 120 ticks, at most 600 MB) and a million questions two are the same by chance once in a million.
+/// Mark of a span. Assume 20 million marks (160 000 in each of 120 ticks, at most 600 MB) and a
+/// million look-ups: two marks are then equal by chance with a probability of one in a million.
 fn mark(arrival: &Arrival) -> u64 {
     fold(arrival.key, mixed(arrival.trace_id) | 1)
 }

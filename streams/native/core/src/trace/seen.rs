@@ -1,8 +1,8 @@
-//! Which spans came before: repeats are told from new spans by (trace id, span id, kind, service).
+//! Detects repeated spans, which are identified by (trace id, span id, kind, service).
 //!
-//! A repeat is a span that came, itself a repeat or not, within the last `remember` of log time. That makes it a
-//! question of the time between two copies alone: a worker that starts in the middle of the log soon answers like
-//! one that has read all of it.
+//! A repeat is a span of which a copy, itself a repeat or not, arrived within the last `remember`
+//! of log time. The result depends only on the time between two copies. A worker that starts in the
+//! middle of the log therefore soon gives the same results as one that has read all of it.
 
 use std::cmp::Ordering;
 
@@ -16,19 +16,20 @@ pub(crate) struct Arrival {
     pub trace_id: u128,
     /// Identity of the span in its trace.
     pub key: u64,
-    /// Where the span is in the tick.
+    /// Position of the span in the tick.
     pub at: u32,
     pub is_repeat: bool,
 }
 
+/// Returns the identity of a span in its trace.
 pub(crate) fn key(span: &Span, names: &Names, texts: &mut Texts) -> u64 {
     let service = texts.hash(names, span.service);
     let kind = (span.kind as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     fold(span.span_id ^ 0xA076_1D64_78BD_642F, service ^ kind)
 }
 
-/// Orders a tick's spans by trace and key, whatever order they came in. `out` and `counts` are only kept for their
-/// memory.
+/// Orders a tick's spans by trace and key, whatever order they arrived in. `out` and `counts` are
+/// passed only to reuse their memory.
 pub(crate) fn group(arrivals: &mut Vec<Arrival>, out: &mut Vec<Arrival>, counts: &mut Vec<u32>) {
     let bits = usize::BITS - arrivals.len().leading_zeros();
     let shift = 64 - bits.clamp(1, 16);
@@ -56,11 +57,12 @@ pub(crate) fn group(arrivals: &mut Vec<Arrival>, out: &mut Vec<Arrival>, counts:
     std::mem::swap(arrivals, out);
 }
 
+/// Hashes a trace id to 64 well-mixed bits.
 pub(crate) fn mixed(trace_id: u128) -> u64 {
     (trace_id as u64 ^ ((trace_id >> 64) as u64).rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Marks those of one trace whose key is among `keys`; both are in the order of keys.
+/// Marks the arrivals of one trace as repeats if their key is among `keys`. Both are sorted by key.
 pub(crate) fn mark_known(arrivals: &mut [Arrival], keys: &[u64]) {
     if keys.len() < arrivals.len() {
         for key in keys {
@@ -76,8 +78,8 @@ pub(crate) fn mark_known(arrivals: &mut [Arrival], keys: &[u64]) {
     }
 }
 
-/// Marks all but one of those of one trace with one key. Copies of one tick may differ: which of them stays must
-/// not depend on which came first.
+/// Marks all but one of the arrivals of one trace with equal keys as repeats. Copies in one tick
+/// may differ, so the choice must not depend on which arrived first.
 pub(crate) fn mark_copies(arrivals: &mut [Arrival], spans: &[Span], names: &Names) {
     for copies in arrivals.chunk_by_mut(|a, b| a.key == b.key) {
         if copies.len() > 1 {

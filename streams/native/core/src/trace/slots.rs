@@ -1,4 +1,4 @@
-//! Traces by id, as long as anything of them is remembered.
+//! Index of traces by id, for as long as anything about them is remembered.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -6,17 +6,18 @@ use hashbrown::HashTable;
 
 use crate::memory::texts::fold;
 
-/// A trace of which a span came within the memory. Ticks are those of arrival.
+/// A trace of which a span arrived within the memory. All ticks are ticks of arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub trace_id: u128,
-    /// When something came after more than `hold` of silence: where its life is counted from.
+    /// Tick of the last arrival that followed more than `hold` of silence. The trace's life is
+    /// counted from it.
     pub run_first: i64,
-    /// Of anything, repeats included; where `head` lies.
+    /// Tick of the last arrival, including repeats. `head` lies in its cohort.
     pub last_arrival: i64,
-    /// Its newest group, in the cohort of `last_arrival`.
+    /// The newest group of the trace, in the cohort of `last_arrival`.
     pub head: u32,
-    /// Spans of the open trace; 0: none is open.
+    /// Number of spans in the open trace. 0 when no trace is open.
     pub spans: u32,
     pub open_since: i64,
     pub last_span: i64,
@@ -28,12 +29,14 @@ impl Slot {
     }
 }
 
+/// The slots of all remembered traces.
 #[derive(Debug)]
 pub(crate) struct Slots {
     table: HashTable<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Differs by process, so that nobody can choose ids that collide. No result depends on it.
+    /// Differs between processes, so that nobody can choose ids that collide. No result depends on
+    /// it.
     seed: u64,
 }
 
@@ -45,12 +48,14 @@ impl Default for Slots {
 }
 
 impl Slots {
+    /// Returns the slot of a trace, if anything about the trace is remembered.
     pub fn find(&self, trace_id: u128) -> Option<u32> {
         let is_it = |at: &u32| self.slots[*at as usize].trace_id == trace_id;
         self.table.find(hash(self.seed, trace_id), is_it).copied()
     }
 
-    /// The slot of a trace, new ones with `head` and ticks of 0; whether it is new.
+    /// Returns the slot of a trace, and whether it is new. In a new slot, `head` and all ticks are
+    /// 0.
     pub fn find_or_insert(&mut self, trace_id: u128) -> (u32, bool) {
         if let Some(known) = self.find(trace_id) {
             return (known, false);
@@ -80,7 +85,7 @@ impl Slots {
         &mut self.slots[at as usize]
     }
 
-    /// The number may be given to another trace from now on.
+    /// Frees a slot. Its number may be given to another trace from now on.
     pub fn remove(&mut self, at: u32) {
         let hash = hash(self.seed, self.slots[at as usize].trace_id);
         if let Ok(entry) = self.table.find_entry(hash, |known| *known == at) {
@@ -93,7 +98,7 @@ impl Slots {
         self.slots.len() - self.free.len()
     }
 
-    /// Nothing is remembered: gives the memory of a peak back.
+    /// Removes all slots when nothing is remembered, and releases the memory of a peak.
     pub fn clear(&mut self) {
         self.table = HashTable::new();
         self.slots = Vec::new();

@@ -1,19 +1,25 @@
-//! Holds spans until their trace is complete, by the time of the log alone.
+//! Holds spans until their trace is complete, by log time alone.
 //!
-//! Log time is cut into ticks; what came in one tick is a set, without an order. At a tick's end n, a trace closes
+//! Log time is cut into ticks. The spans that arrive in one tick are a set without an order. At the
+//! end of tick n, a trace closes in one of these cases:
 //!
-//! - after `window` silent ticks (its newest span came in n - window), unless a client span of it still waits for
-//!   the server span that made the call: then after `hold`;
-//! - at its `life`: `life` ticks after its run began. A run is what comes of a trace id with never more than `hold`
-//!   ticks of silence between. A run that goes on longer is cut every `life` ticks, at ticks that the id decides;
-//! - when it has too many spans, or the tick has (then traces stay in the order of `seen::group`, up to the bound;
-//!   what is beyond twice the bound passes: `admit`).
+//! - After `window` silent ticks (its newest span arrived in n - window). If a client span of it
+//!   still waits for the server span that made the call, it closes after `hold` silent ticks
+//!   instead.
+//! - At its `life`: `life` ticks after its run began. A run consists of the arrivals of one trace
+//!   id with never more than `hold` ticks of silence in between. A run that goes on longer is cut
+//!   every `life` ticks, at ticks that depend on the trace id.
+//! - When it has too many spans, or when the tick has. In the latter case, traces stay open in the
+//!   order of `seen::group`, up to the limit. Spans beyond twice the limit pass (see `admit`).
 //!
-//! Later spans are a trace of their own. **Why a worker can start anywhere:** whether a span is a repeat depends on
-//! the last `remember` (`seen`). So `remember` after a worker's start all its repeats are right, and at latest
-//! hold + life after it every run that it knows is cut where it would be if all of the log were known. The first such cut
-//! after `remember` comes within another `life`; from it on the open traces are the same. remember + life is less
-//! than the horizon life + hold + remember, and so is hold + life + life.
+//! Spans that arrive later form a trace of their own.
+//!
+//! **Why a worker can start anywhere:** whether a span is a repeat depends on the last `remember`
+//! (`seen`). All repeats are therefore correct from `remember` after a worker's start on. At the
+//! latest hold + life after the start, every run that the worker knows is cut where it would be cut
+//! with the whole log. The first such cut after `remember` comes within another `life`. From that
+//! cut on, the open traces are the same. Neither remember + life nor hold + life + life exceeds the
+//! horizon life + hold + remember.
 
 mod admit;
 mod close;
@@ -30,7 +36,7 @@ use crate::trace::ids::Ids;
 use crate::trace::passed::Passed;
 use crate::trace::slots::Slots;
 
-/// Before every tick; far from where arithmetic ends.
+/// A tick before every other, but far from the limits of arithmetic.
 const NEVER: i64 = i64::MIN / 4;
 
 /// The traces that closed in one tick, one after the other.
@@ -38,34 +44,35 @@ const NEVER: i64 = i64::MIN / 4;
 pub struct Due {
     pub tick: i64,
     pub spans: Vec<Span>,
-    /// Where each trace ends.
+    /// End of each trace in `spans`.
     pub ends: Vec<u32>,
 }
 
-/// What every step needs.
+/// Tables and counters that every step needs.
 pub(crate) struct Tools<'a> {
     pub names: &'a Names,
     pub texts: &'a mut Texts,
     pub counters: &'a mut Counters,
 }
 
+/// The spans of one partition that are open or remembered.
 #[derive(Debug)]
 pub(crate) struct Window {
     limits: Limits,
     ticks: Ticks,
-    /// The last `remember` ticks and the one that is being filled.
+    /// The cohorts of the last `remember` ticks and of the tick that is being filled.
     cohorts: VecDeque<Cohort>,
     /// The tick that is being filled.
     filling: i64,
     slots: Slots,
-    /// Spans of floods that came within the memory.
+    /// The spans of floods that arrived within the memory.
     passed: Passed,
-    /// Open traces of runs that are older than `life`.
+    /// Open traces whose runs are older than `life`.
     lingering: Vec<u32>,
     scratch: Scratch,
     picked: Vec<close::Picked>,
     ids: Ids,
-    /// Memory of ticks that are done with, for the next.
+    /// Memory of finished ticks, reused by the next ones.
     spare: Vec<Span>,
     spare_due: Vec<Span>,
     pub open_spans: usize,
@@ -94,7 +101,7 @@ impl Window {
         self.filling
     }
 
-    /// The spans of the tick that is being filled: append only.
+    /// Returns the spans of the tick that is being filled. Callers may only append.
     pub fn arriving(&mut self) -> &mut Vec<Span> {
         if self.cohorts.is_empty() {
             self.cohorts.push_back(Cohort::default());
@@ -107,7 +114,7 @@ impl Window {
         self.slots.len()
     }
 
-    /// Ends every tick before `tick` and gives what closed in each that had something to close.
+    /// Ends every tick before `tick`. Returns the closed traces of each tick that closed any.
     pub fn advance(&mut self, tick: i64, tools: &mut Tools) -> Vec<Due> {
         let mut due = Vec::new();
         while self.filling < tick {
@@ -141,13 +148,14 @@ impl Window {
         due
     }
 
-    /// Takes the memory of what was written back.
+    /// Takes back the memory of traces that were written.
     pub fn recycle(&mut self, due: Due) {
         let bound = self.most_spare();
         keep(due.spans, &mut self.spare_due, bound);
     }
 
-    /// Spans that there is memory for between ticks: what a flood needed is given back.
+    /// Number of spans for which memory is kept between ticks. The additional memory of a flood is
+    /// released.
     fn most_spare(&self) -> usize {
         2 * self.limits.max_tick_spans
     }
@@ -157,14 +165,15 @@ impl Window {
         self.cohorts.get(self.cohorts.len().checked_sub(back + 1)?)
     }
 
-    /// Lets go of spans that are done with, then of what is older than the memory.
+    /// Releases spans that are no longer needed, then everything older than the memory.
     fn forget(&mut self) {
         let Ticks { window, hold, life, remember } = self.ticks;
-        // Most traces are closed two windows after a span of theirs came, those that waited after hold; all after life.
+        // Most traces are closed two windows after one of their spans arrived, traces that waited
+        // are closed after hold, and all traces after life.
         for age in [2 * window, hold + window, life + 1] {
             let (back, tick) = (age as usize, self.filling - age);
             let Some(at) = self.cohorts.len().checked_sub(back + 1) else { continue };
-            // Also what is empty: it may have got the memory of a full one.
+            // Empty cohorts are included, because they may have received the memory of a full one.
             if self.cohorts[at].spans.capacity() > 0 {
                 let freed = self.cohorts[at].shrink(tick, &self.slots);
                 let bound = self.most_spare();
@@ -183,13 +192,13 @@ impl Window {
         }
     }
 
-    /// Every string that spans here hold.
+    /// Returns every string that the held spans use.
     pub fn syms_mut(&mut self) -> impl Iterator<Item = &mut Sym> {
         self.cohorts.iter_mut().flat_map(|cohort| cohort.spans.iter_mut().flat_map(Span::syms_mut))
     }
 }
 
-/// Keeps the larger memory of the two, up to a bound.
+/// Keeps the larger of the two buffers, up to a limit.
 fn keep(freed: Vec<Span>, spare: &mut Vec<Span>, bound: usize) {
     if (spare.capacity() + 1..=bound).contains(&freed.capacity()) {
         *spare = freed;
@@ -201,7 +210,8 @@ fn keep(freed: Vec<Span>, spare: &mut Vec<Span>, bound: usize) {
 mod tests {
     use super::*;
 
-    /// What a flood needed is not held when it is over; what any other tick needs is.
+    /// The memory of a flood is released when the flood is over. The memory that a normal tick
+    /// needs is kept.
     #[test]
     fn the_memory_of_a_flood_is_given_back() {
         let bound = 2 * 1_000;

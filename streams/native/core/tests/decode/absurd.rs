@@ -1,4 +1,5 @@
-//! Input that cannot be true, or that would cost too much: set aside with a reason, or counted.
+//! Tests of input that is impossible or would cost too much. It is rejected with a reason, or
+//! counted.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
@@ -15,7 +16,8 @@ fn valid() -> Wire {
     server(vec![pair("http.request.method", "GET"), pair("url.path", "/x")])
 }
 
-/// One span that cannot be true is set aside, whole and decodable, under its reason; its neighbours are kept.
+/// A single impossible span is rejected with its reason, complete and decodable. Its neighbours are
+/// kept.
 #[test]
 fn absurd_spans_are_rejected_with_a_reason_and_their_neighbours_kept() {
     let absurd: [(Wire, &str); 12] = [
@@ -61,7 +63,8 @@ fn absurd_spans_are_rejected_with_a_reason_and_their_neighbours_kept() {
     }
 }
 
-/// An hour, the year 2000 and an end a minute ahead are still accepted; a parent of zeros is no parent.
+/// A duration of an hour, the year 2000 and an end a minute ahead are still accepted. A parent id
+/// of zeros counts as no parent.
 #[test]
 fn bounds_are_inside() {
     let first = 946_684_800_000_000_000;
@@ -72,7 +75,7 @@ fn bounds_are_inside() {
     }
 }
 
-/// Rejected spans of one reason are one request, grouped by their resources.
+/// Rejected spans with one reason form one request, grouped by their resources.
 #[test]
 fn rejected_spans_keep_their_resources() {
     let other = vec![pair("service.name", "b"), pair("spillway.cluster", "c2")];
@@ -87,7 +90,7 @@ fn rejected_spans_keep_their_resources() {
     assert_eq!(found, [(3, of_span_id.encode_to_vec()), (1, of_trace_id.encode_to_vec())]);
 }
 
-/// Bytes that are no protobuf raise, and leave what was decoded before alone.
+/// Bytes that are not protobuf are an error, and leave previously decoded spans unchanged.
 #[test]
 fn garbage_is_an_error() {
     let error = decode_bytes(b"\xff\xff\xff").err().unwrap().to_string();
@@ -101,7 +104,8 @@ fn garbage_is_an_error() {
     assert_eq!(spans.len(), 1);
 }
 
-/// Negative, infinite or misspelt numbers count as not said; huge texts are cut or passed over, and counted.
+/// Negative, infinite or malformed numbers count as absent. Huge texts are cut or skipped, and
+/// counted.
 #[test]
 fn absurd_attribute_values_are_not_said() {
     let huge = "x".repeat(1_000_000);
@@ -138,7 +142,8 @@ fn absurd_attribute_values_are_not_said() {
     }
 }
 
-/// A rate or a time that is a number, but nobody's, is not said: its sum with others would be infinite.
+/// A finite but impossible rate or time counts as absent, because sums over such numbers would
+/// become infinite.
 #[test]
 fn absurd_but_finite_numbers_are_not_said() {
     for (rate, time_us, said) in [(1e9, 3_600_000_000, true), (1.7e308, 3_600_000_001, false)] {
@@ -153,7 +158,8 @@ fn absurd_but_finite_numbers_are_not_said() {
     }
 }
 
-/// Attributes beyond the bound are counted and not read; events, links and nested values are passed over.
+/// Attributes beyond the limit are counted and not read. Events, links and nested values are
+/// skipped.
 #[test]
 fn too_many_attributes_and_what_nobody_reads_are_passed_over() {
     let mut said: Vec<_> = (0..1_024).map(|number| pair(&format!("k{number}"), number)).collect();
@@ -171,7 +177,7 @@ fn too_many_attributes_and_what_nobody_reads_are_passed_over() {
     assert_eq!(decode_one(wire).asked(), ("GET", "/x"));
 }
 
-/// A hundred thousand spans in one message are a hundred thousand spans.
+/// A message with 100 000 spans is decoded completely.
 #[test]
 fn a_message_may_hold_very_many_spans() {
     let spans = (1..=100_000u64).map(|id| Wire { span_id: id.to_be_bytes().into(), ..valid() }).collect();
@@ -180,7 +186,7 @@ fn a_message_may_hold_very_many_spans() {
     assert!((1..=100_000).eq(decoded.spans.iter().map(|span| span.span_id)));
 }
 
-/// A payload cut anywhere decodes, is rejected, or is an error; nothing else happens.
+/// A payload that is cut at any point is an error. Only the empty payload decodes.
 #[test]
 fn every_truncation_of_a_payload_is_survived() {
     let payload = export(vec![valid(), Wire { span_id: vec![], ..valid() }], identity()).encode_to_vec();

@@ -1,4 +1,4 @@
-//! Random requests, decoded here and by the published message types: every field agrees.
+//! Random requests, decoded here and with the published message types. Every field agrees.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use spillway_spans::span::Kind;
 
 use crate::payload::*;
 
-/// What is read, and what is not.
+/// Keys that are read, and two that are not.
 fn keys() -> Vec<&'static str> {
     [KEYS, &["unknown", "spillway.load"]].concat()
 }
@@ -88,7 +88,7 @@ fn wire() -> impl Strategy<Value = Wire> {
     )
 }
 
-/// What is said, the plain way: a map.
+/// A simple reference decoder: the attributes as a map.
 struct Reference(HashMap<String, Value>);
 
 impl Reference {
@@ -110,7 +110,7 @@ impl Reference {
         }
     }
 
-    /// A name; too long ones are none.
+    /// A name. A name that is too long counts as absent.
     fn label(&self, key: &str) -> &str {
         Some(self.text(&[key])).filter(|name| name.len() <= 253).unwrap_or_default()
     }
@@ -235,13 +235,14 @@ fn is_service(name: &str) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Numbers, texts, precedence of names, identity, outcome: as a map of the published types' attributes has them.
+    /// Numbers, texts, precedence of keys, identity and outcome agree with a map of the published
+    /// types' attributes.
     #[test]
     fn every_field_agrees_with_the_published_types(wire in wire(), extra in attributes(6)) {
         check(&wire, &[identity(), extra].concat())?;
     }
 
-    /// What the published types take as a request is one here, and has as many spans.
+    /// A payload that the published types accept is accepted here too, and has as many spans.
     #[test]
     fn bytes_that_are_a_request_are_one(
         spans in proptest::collection::vec(wire(), 0..4),
@@ -255,14 +256,15 @@ proptest! {
         agree(&payload)?;
     }
 
-    /// Neither does anything else than a request or an error come of any bytes.
+    /// Any bytes are either a request or an error.
     #[test]
     fn any_bytes_are_survived(payload in proptest::collection::vec(any::<u8>(), 0..300)) {
         agree(&payload)?;
     }
 }
 
-/// Reads the bytes both ways. The published types are stricter: they read what nobody here looks at.
+/// Decodes the bytes in both ways. The published types are stricter, because they also parse fields
+/// that this decoder skips.
 fn agree(payload: &[u8]) -> Result<(), TestCaseError> {
     use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
     let (ours, theirs) = (decode_bytes(payload), ExportTraceServiceRequest::decode(payload));
@@ -281,8 +283,8 @@ fn agree(payload: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Protobuf may be written in other ways than everybody writes it: fields in any order, long numbers, messages in
-/// parts, fields that nobody knows.
+/// Unusual but valid protobuf encodings decode to the same values: fields in any order, long
+/// numbers, split messages and unknown fields.
 #[test]
 fn unusual_encodings_say_the_same() {
     use spillway_spans::decode::wire::put_bytes;

@@ -1,4 +1,4 @@
-//! What decoding makes of payloads, held against the published message types.
+//! Tests of the decoder, compared with the published message types.
 
 mod absurd;
 mod differential;

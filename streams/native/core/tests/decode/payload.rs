@@ -1,4 +1,4 @@
-//! Builders of payloads, and spans with their strings.
+//! Builders of payloads, and decoded spans with their strings.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 pub use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -15,7 +15,7 @@ use spillway_spans::span::Span;
 pub const NOW_US: i64 = 1_700_000_100_000_000;
 pub const START_NS: u64 = 1_700_000_000_000_000_000;
 
-/// A shorter way to write attribute values.
+/// Shorthand for attribute values.
 pub trait Said {
     fn said(self) -> Value;
 }
@@ -48,7 +48,7 @@ pub fn of(key: &str, value: Value) -> KeyValue {
     KeyValue { key: key.into(), value: Some(AnyValue { value: Some(value) }) }
 }
 
-/// A valid server span with these attributes.
+/// A valid server span with the given attributes.
 pub fn server(attributes: Vec<KeyValue>) -> Wire {
     Wire {
         trace_id: vec![1; 16],
@@ -77,7 +77,7 @@ pub fn export(spans: Vec<Wire>, resource: Vec<KeyValue>) -> ExportTraceServiceRe
     }
 }
 
-/// What came of one payload.
+/// The result of decoding one payload.
 pub struct Decoded {
     pub spans: Vec<Span>,
     pub rejected: Vec<Rejected>,
@@ -105,7 +105,7 @@ pub fn decode_bytes(payload: &[u8]) -> Result<Decoded, PayloadError> {
     decode_admitted(payload, None)
 }
 
-/// As a message that was admitted for this cluster.
+/// Decodes a message as if it was admitted for this cluster.
 pub fn decode_admitted(payload: &[u8], cluster: Option<&str>) -> Result<Decoded, PayloadError> {
     let (mut names, mut counters, mut spans) = (Names::default(), Counters::default(), Vec::new());
     let rejected =
@@ -117,7 +117,7 @@ pub fn decode(request: &ExportTraceServiceRequest) -> Decoded {
     decode_bytes(&request.encode_to_vec()).expect("a request")
 }
 
-/// One span of service `a` in cluster `c1`.
+/// Decodes one span of service `a` in cluster `c1`.
 pub fn decode_one(span: Wire) -> Decoded {
     decode(&export(vec![span], identity()))
 }

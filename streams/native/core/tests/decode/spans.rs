@@ -1,11 +1,11 @@
-//! What our filter's spans say, who they are of, and how they ended.
+//! Tests of decoded filter spans: their fields, their cluster and service, and their outcome.
 
 use prost::Message;
 use spillway_spans::span::Kind;
 
 use crate::payload::*;
 
-/// Names of contracts/names.yaml end in the span's fields.
+/// Every attribute of contracts/names.yaml that the filter writes reaches a field of the span.
 #[test]
 fn the_filters_span_keeps_everything_it_says() {
     let mut wire = server(vec![
@@ -44,7 +44,7 @@ fn the_filters_span_keeps_everything_it_says() {
     assert!(decoded.rejected.is_empty());
 }
 
-/// What the caller's filter says of the way: network time, and whom it asked.
+/// The client span of the caller's filter carries the network time and the destination.
 #[test]
 fn the_filters_client_span_tells_whom_it_asked() {
     let decoded = decode_one(client(vec![
@@ -60,7 +60,8 @@ fn the_filters_client_span_tells_whom_it_asked() {
     assert_eq!(decode_one(client(vec![])).span().network_us, None);
 }
 
-/// HTTP 5xx, no response, a gRPC status that is the server's fault, and error=true are failures; 4xx is not.
+/// HTTP 5xx, a missing response, a gRPC status that is the server's fault, and error=true are
+/// failures. HTTP 4xx is not.
 #[test]
 fn failure_is_read_from_what_there_is() {
     for (said, status, failed) in [
@@ -93,8 +94,8 @@ fn failure_is_read_from_what_there_is() {
     assert!(decode_one(wire).span().failed);
 }
 
-/// Without cluster or service a span is rejected by name of the attribute; what a collector or Istio adds in their
-/// place is accepted.
+/// A span without cluster or service is rejected, and the reason names the attribute. Substitutes
+/// that a collector or Istio adds are accepted.
 #[test]
 fn identity_has_no_default() {
     let spans = || vec![server(vec![pair("spillway.class", "a GET /x")])];
@@ -121,8 +122,8 @@ fn identity_has_no_default() {
     }
 }
 
-/// A span's own cluster is believed where its resource has no `spillway.cluster`, which is the collector's word; its
-/// own service name is not.
+/// A span may name its own cluster only if its resource has no `spillway.cluster`, which the
+/// collector sets. Its own service name is never used.
 #[test]
 fn a_span_may_name_its_cluster_where_no_collector_did_but_not_its_service() {
     let own =
@@ -135,7 +136,8 @@ fn a_span_may_name_its_cluster_where_no_collector_did_but_not_its_service() {
     }
 }
 
-/// Spans without span.kind still take part by what they say of their direction; messages are no requests.
+/// A span without span.kind gets its kind from its direction attributes. Spans of messages are not
+/// requests.
 #[test]
 fn kind_is_read_from_the_direction_when_the_field_is_unset() {
     for (number, said, kind) in [
@@ -155,8 +157,8 @@ fn kind_is_read_from_the_direction_when_the_field_is_unset() {
     }
 }
 
-/// What a message was admitted for is the cluster of all its spans: of those that name another, by the resource or by
-/// themselves, of those that name none, and of those that name their Kubernetes cluster. Claims of another are counted.
+/// An admitted message belongs to its cluster with all its spans. This includes spans that name
+/// another cluster, none, or their Kubernetes cluster. Claims of another cluster are counted.
 #[test]
 fn an_admitted_message_speaks_for_its_cluster_alone() {
     let named = |key, cluster: &str| vec![pair("service.name", "a"), pair(key, cluster)];

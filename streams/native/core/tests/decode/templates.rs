@@ -1,10 +1,10 @@
-//! Path templates and class ids.
+//! Tests of path templates and class ids.
 
 use proptest::prelude::*;
 use spillway_spans::classes::class_id::is_class_id;
 use spillway_spans::classes::template::{MAX_VARIABLES, OTHER, is_identifier, path_template, route_template};
 
-/// Numbers, UUIDs, hashes and mixed ids are variables; versions and words stay.
+/// Numbers, UUIDs, hashes and mixed ids become variables. Versions and words stay.
 #[test]
 fn identifiers_in_paths_become_variables() {
     let long = format!("/a/{{b}}/{}", "c".repeat(80));
@@ -32,7 +32,7 @@ fn identifiers_in_paths_become_variables() {
     }
 }
 
-/// The bounds of what an identifier is.
+/// Segments on either side of the limits of an identifier.
 #[test]
 fn identifiers_are_told_from_words() {
     for (segment, expected) in [
@@ -64,7 +64,7 @@ fn identifiers_are_told_from_words() {
     }
 }
 
-/// A route's own variable syntax is Envoy's afterwards.
+/// Variables of every framework's route syntax become variables of Envoy's syntax.
 #[test]
 fn routes_of_every_framework_become_the_same_template() {
     let variables =
@@ -78,7 +78,7 @@ fn routes_of_every_framework_become_the_same_template() {
     assert_eq!(route_template("/u/:1/<x"), "/u/:1/{id}");
 }
 
-/// `service METHOD /path`, and nothing else, is a class id.
+/// Only `service METHOD /path` is a class id.
 #[test]
 fn class_ids_have_three_parts() {
     for text in ["a GET /", "a.b_c-9 POST /x/{id}", "a GET /é"] {
@@ -106,7 +106,7 @@ fn class_ids_have_three_parts() {
     }
 }
 
-/// A template is a pattern that Envoy takes, and part of a valid class id.
+/// A template is a pattern that Envoy accepts, and part of a valid class id.
 fn check(template: &str) -> Result<(), TestCaseError> {
     let class = format!("svc GET {template}");
     prop_assert!(is_class_id(&class), "{}", template);
@@ -123,7 +123,8 @@ fn check(template: &str) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    /// Whatever a client sends or a framework writes: variables are unique, whole segments, and few.
+    /// Whatever a client sends or a framework writes, variables are unique, at most five, and fill
+    /// whole segments.
     #[test]
     fn any_text_gives_a_valid_template(path in "\\PC{0,60}", route in "[/a-z0-9{}<>:*?# ]{0,40}") {
         for text in [&path, &route] {
@@ -132,7 +133,8 @@ proptest! {
         }
     }
 
-    /// The template of a template is itself: what a rule names does not change when it is read again.
+    /// The template of a template is the template itself, so a rule's template does not change when
+    /// it is read again.
     #[test]
     fn templates_are_stable(path in "(/[a-z0-9]{1,6}){0,8}") {
         let template = path_template(&path);

@@ -1,8 +1,9 @@
-//! Spans of tracers that are not ours.
+//! Tests of spans that other tracers wrote.
 
 use crate::payload::*;
 
-/// Old and new OpenTelemetry HTTP and RPC conventions, Envoy's tracer and Jaeger's gRPC spans say what was asked.
+/// Method and path are read from old and new OpenTelemetry HTTP and RPC conventions, Envoy's
+/// tracer, and Jaeger's gRPC spans.
 #[test]
 fn other_tracers_conventions_are_understood() {
     let long = format!("/{}", "x/".repeat(3_000));
@@ -52,7 +53,7 @@ fn other_tracers_conventions_are_understood() {
     }
 }
 
-/// A span that names neither a method nor a path gets no class from anywhere.
+/// A span that names no method or no path gets no class.
 #[test]
 fn nothing_is_invented_for_a_span_that_does_not_say() {
     for (name, said) in [
@@ -75,7 +76,7 @@ fn nothing_is_invented_for_a_span_that_does_not_say() {
     }
 }
 
-/// A class id that is none is not believed, what else the span says is.
+/// An invalid class id is ignored. The span's other attributes still count.
 #[test]
 fn an_invalid_class_is_replaced_by_what_was_asked() {
     let said =
@@ -85,7 +86,8 @@ fn an_invalid_class_is_replaced_by_what_was_asked() {
     assert_eq!(decoded.asked(), ("GET", "/y"));
 }
 
-/// Whom a client span called, by the names that tracers have for it; foreign hosts are nobody's service.
+/// The called service of a client span is read from each tracer's attributes. A foreign host is no
+/// service.
 #[test]
 fn the_called_service_is_read_from_what_there_is() {
     for (key, value, expected) in [
@@ -115,7 +117,8 @@ fn the_called_service_is_read_from_what_there_is() {
     }
 }
 
-/// The span of an Istio sidecar, whole: numbers are strings, and its canonical service stands in for service.name.
+/// A complete span of an Istio sidecar: numbers are strings, and its canonical service replaces
+/// service.name.
 #[test]
 fn a_sidecars_span_becomes_a_call() {
     let said = vec![

@@ -1,5 +1,5 @@
-//! Random logs of a partition, what a worker makes of them, and batches as text.
-#![allow(dead_code)] // each test file uses its part
+//! Random logs of a partition, the results of a worker that reads them, and batches as text.
+#![allow(dead_code)] // each test file uses a part of this module
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use spillway_spans::span::{Kind, Span};
 pub const TICK: i64 = 10;
 pub const PARTITIONS: u32 = 3;
 
-/// Times so short that a log of some hundred messages is many horizons (22 ticks) long, bounds that are reached.
+/// Limits for tests. Times are so short that a log of some hundred messages spans many horizons (22
+/// ticks). Bounds are so low that logs reach them.
 pub fn limits() -> Limits {
     Limits {
         window_ms: 2 * TICK,
@@ -29,7 +30,7 @@ pub fn limits() -> Limits {
     }
 }
 
-/// A span in a few numbers; equal ids are likely.
+/// A span described by a few small numbers. Equal ids are likely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seed {
     pub trace: u8,
@@ -42,7 +43,7 @@ pub struct Seed {
     pub duration: u16,
 }
 
-/// A server span that nobody called.
+/// A server span without a caller.
 pub const ONE: Seed =
     Seed { trace: 1, id: 1, parent: 0, kind: 1, service: 0, template: 0, started: 0, duration: 1 };
 
@@ -68,12 +69,12 @@ pub fn seed() -> impl Strategy<Value = Seed> {
     )
 }
 
-/// Messages whose timestamps mostly rise, sometimes stand, step back or leap.
+/// Messages whose timestamps mostly rise, but sometimes stay equal, step back or leap ahead.
 pub fn log(messages: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Message>> {
     let step =
         prop_oneof![12 => 0..9_i64, 4 => Just(0_i64), 2 => -12..0_i64, 2 => 9..45_i64, 1 => 45..400_i64];
     let few = prop::collection::vec(seed(), 0..4);
-    // More than a tick remembers.
+    // More spans than one tick remembers.
     let many = prop::collection::vec(seed(), 20..60);
     let spans = prop_oneof![12 => few, 1 => many];
     prop::collection::vec((step, spans), messages).prop_map(|steps| {
@@ -86,6 +87,7 @@ pub fn log(messages: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Messag
     })
 }
 
+/// Builds the span that a seed describes.
 pub fn span(seed: &Seed, names: &mut Names) -> Span {
     let service = names.intern(["a", "b", "c"][seed.service as usize]);
     let template = names.intern(["/1", "/2", "/3", "/4", "", "/other"][seed.template as usize]);
@@ -118,13 +120,13 @@ pub fn span(seed: &Seed, names: &mut Names) -> Span {
     }
 }
 
-/// A row: its values as text by column.
+/// A row: the values as text, by column.
 pub type Row = BTreeMap<&'static str, String>;
 
-/// Rows of one message: (table, sequence, partition) -> rows.
+/// Rows by message: (table, sequence, partition) -> rows.
 pub type Batches = BTreeMap<(&'static str, u64, u32), Vec<Row>>;
 
-/// What a worker did: its batches, and the first and last tick that it answered for.
+/// The results of a worker: its batches, and the first and the last tick that it answered for.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pub batches: Batches,
@@ -133,12 +135,12 @@ pub struct Done {
 }
 
 impl Done {
-    /// All rows of a table.
+    /// Returns all rows of a table.
     pub fn rows(&self, wanted: &str) -> Vec<&Row> {
         self.batches.iter().filter(|((table, ..), _)| *table == wanted).flat_map(|(_, rows)| rows).collect()
     }
 
-    /// Takes in everything that the worker has ready; a repeat within one worker would be a bug.
+    /// Takes everything that the worker has ready. Panics if one worker returns a batch twice.
     pub fn drain(&mut self, worker: &mut Partition, max_rows: usize) {
         while let Some(closed) = worker.close(max_rows) {
             for (table, batch) in tables(&closed) {
@@ -177,7 +179,7 @@ pub fn rows(batch: &Batch) -> Vec<Row> {
     (0..batch.rows).map(row).collect()
 }
 
-/// What was odd since the last call.
+/// Returns the counters of odd input since the last call.
 pub fn counters(worker: &mut Partition) -> BTreeMap<&'static str, u64> {
     worker.counters().into_iter().collect()
 }
@@ -186,6 +188,7 @@ pub fn worker(first_offset: i64, log_start: bool) -> Partition {
     Partition::new(limits(), first_offset, log_start, PARTITIONS).expect("limits are allowed")
 }
 
+/// Adds a message of generated spans to the worker.
 pub fn put(worker: &mut Partition, message: &Message) {
     worker.message(message.offset, message.timestamp_ms, false, |names, spans, _| {
         let new: Vec<_> = message.spans.iter().map(|seed| span(seed, names)).collect();
@@ -193,12 +196,12 @@ pub fn put(worker: &mut Partition, message: &Message) {
     });
 }
 
-/// Long enough for everything to close, and for nothing to be remembered.
+/// A time at which every trace has closed and nothing is remembered any more, in ms.
 pub fn end_of(log: &[Message]) -> i64 {
     log.iter().map(|message| message.timestamp_ms).max().unwrap_or(0) + 40 * TICK
 }
 
-/// A worker that reads the whole log.
+/// Results of a worker that reads the whole log.
 pub fn read_all(log: &[Message]) -> Done {
     let (mut worker, mut done) = (worker(log.first().map_or(0, |m| m.offset), true), Done::default());
     for message in log {

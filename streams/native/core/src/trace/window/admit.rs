@@ -1,14 +1,15 @@
-//! The spans of a tick that has ended become spans of traces.
+//! Adds the spans of a tick that has ended to their traces.
 //!
-//! Of a flood what is beyond twice the tick's bound passes: it becomes rows at once, for it could not stay open
-//! anyway, and opens no trace. Only what tells a repeat of it stays (`passed`), and of that, too, a tick keeps a bounded
-//! number.
+//! In a flood, spans beyond twice the tick's limit pass. They become rows at once and open no
+//! trace, because they could not stay open anyway. Only the marks that identify their repeats are
+//! kept (`passed`), and their number per tick is bounded too.
 
 use super::{Due, NEVER, Tools, Window};
 use crate::span::{Span, order};
 use crate::trace::seen::{self, Arrival};
 
 impl Window {
+    /// Adds the spans of the tick that ends to their traces, or lets them pass.
     pub(super) fn admit(&mut self, due: &mut Due, tools: &mut Tools) {
         let Some(mut cohort) = self.cohorts.pop_back() else { return };
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -39,14 +40,14 @@ impl Window {
         self.cohorts.push_back(cohort);
     }
 
-    /// Marks those of one trace that came within the last `remember`.
+    /// Marks the arrivals of one trace as repeats if they arrived within the last `remember`.
     fn mark_repeats(&self, arrivals: &mut [Arrival]) {
         let oldest = self.filling - self.ticks.remember;
         self.passed.mark_known(arrivals, oldest);
         let Some(slot) = self.slots.find(arrivals[0].trace_id).map(|at| self.slots.get(at)) else { return };
         let mut at = (slot.last_arrival, slot.head);
         while at.0 >= oldest {
-            // The cohort being filled is out of the queue: the one before it is the last.
+            // The cohort being filled was taken out of the queue, so the previous one is last.
             let back = (self.filling - at.0) as usize;
             let Some(cohort) = self.cohorts.len().checked_sub(back).and_then(|i| self.cohorts.get(i)) else {
                 break;
@@ -57,7 +58,8 @@ impl Window {
         }
     }
 
-    /// What is kept depends on the tick's content alone: `room` is what is left of its bound.
+    /// Remembers the marks of spans that passed. `room` is the rest of the tick's limit, so the
+    /// result depends on the tick's content alone.
     fn remember_passed(&mut self, arrivals: &[Arrival], room: &mut usize, tools: &mut Tools) {
         for copies in arrivals.chunk_by(|a, b| a.key == b.key) {
             if *room > 0 {
@@ -69,7 +71,8 @@ impl Window {
         }
     }
 
-    /// Whether a trace was opened that had been closed before.
+    /// Updates the slot of a trace with new arrivals. Returns whether a trace was opened that had
+    /// been closed before.
     fn extend(&mut self, at: u32, is_new: bool, new: u32, head: u32) -> bool {
         let tick = self.filling;
         let slot = self.slots.get_mut(at);
@@ -94,8 +97,9 @@ impl Window {
     }
 }
 
-/// What came of a trace becomes a trace of its own at once, and no trace is changed by it: whether a worker knows
-/// what came before the last `remember` must not matter. Returns how many were repeats.
+/// Turns the arrivals of one trace into a separate trace at once, without changing any open trace.
+/// Whether a worker knows what came before the last `remember` must not matter. Returns the number
+/// of repeats.
 fn pass(arrivals: &[Arrival], spans: &[Span], due: &mut Due, tools: &mut Tools) -> u64 {
     let start = due.spans.len();
     let new = arrivals.iter().filter(|one| !one.is_repeat);

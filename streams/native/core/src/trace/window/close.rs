@@ -1,4 +1,4 @@
-//! Which traces close at a tick's end, and their spans in order.
+//! Decides which traces close at a tick's end, and orders their spans.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use crate::span::{Span, order};
 use crate::trace::cohort::Group;
 use crate::trace::link::waits;
 
-/// Where a span of a trace lies, and what mostly decides its place among them.
+/// Position of a span of a trace, with the start time that usually decides its order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Picked {
     started_us: i64,
@@ -17,6 +17,7 @@ pub(super) struct Picked {
 }
 
 impl Window {
+    /// Closes traces that have too many spans, or that the tick has no room for.
     pub(super) fn close_excess(&mut self, due: &mut Due, tools: &mut Tools) {
         let groups = self.cohorts.back().map_or(0, |cohort| cohort.groups.len());
         let mut total = 0;
@@ -30,6 +31,7 @@ impl Window {
         }
     }
 
+    /// Closes traces that were silent long enough.
     pub(super) fn close_silent(&mut self, due: &mut Due, tools: &mut Tools) {
         for (after, waits_longer) in [(self.ticks.window, true), (self.ticks.hold, false)] {
             let tick = self.filling - after;
@@ -53,6 +55,7 @@ impl Window {
         }
     }
 
+    /// Closes traces that reached the end of their life.
     pub(super) fn close_old(&mut self, due: &mut Due, tools: &mut Tools) {
         let tick = self.filling - self.ticks.life;
         let mut cut = 0;
@@ -82,7 +85,8 @@ impl Window {
         }
     }
 
-    /// Moves an open trace's spans, in their order, to `due`; false when it is not open.
+    /// Moves the spans of an open trace to `due`, in order. Returns false when the trace is not
+    /// open.
     fn close(&mut self, slot: u32, due: &mut Due, tools: &mut Tools) -> bool {
         let found = self.slots.get(slot);
         if !found.is_open() {
