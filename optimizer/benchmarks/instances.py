@@ -1,4 +1,7 @@
-"""Problems of stated size for benchmarks: call trees over clusters that lie on a plane, deterministic by seed."""
+"""Problems of a stated size for benchmarks.
+
+They are call trees over clusters that lie on a plane. A seed always gives the same problem.
+"""
 
 from dataclasses import dataclass
 
@@ -8,8 +11,12 @@ from spillway_optimizer.problem.problem import Curve, Edge, Problem
 
 @dataclass(frozen=True)
 class Size:
-    """`services` at most in each application's tree, of the depth (levels) and fan-out stated. Every class of an
-    application calls its whole tree, and every service is in every cluster."""
+    """The size of a problem.
+
+    Each application is a tree of at most `services` services, with the stated depth (levels) and
+    fan-out. Every class of an application calls its whole tree, and every service is in every
+    cluster.
+    """
 
     clusters: int
     classes: int
@@ -20,13 +27,13 @@ class Size:
 
     @property
     def endpoints(self) -> int:
-        """(cluster, service, class) triples, SLATE appendix E.1."""
+        """Number of (cluster, service, class) triples, SLATE appendix E.1."""
         tree = len(_parents(self.depth, self.services, self.fan_out))
         return self.clusters * self.applications * tree * self.classes
 
 
 def _parents(depth: int, services: int, fan_out: int) -> list[int]:
-    """Caller of each service, breadth first; -1: the entry."""
+    """Returns the caller of each service, breadth first; -1: the entry."""
     parents, level, at = [-1], [0], 0
     while at < len(parents) and len(parents) < services:
         if level[at] < depth - 1:
@@ -38,8 +45,12 @@ def _parents(depth: int, services: int, fan_out: int) -> list[int]:
 
 
 def problem(size: Size, seed: int = 0) -> Problem:
-    """Load is 80 % of all capacity; clusters get 0.2 to 1.8 of their part of it, which is what there is to route.
-    Entries have room for all that enters, so that nothing is overloaded beyond what routing can help."""
+    """Builds a problem.
+
+    Load is 80 % of all capacity. Clusters get 0.2 to 1.8 of their part of it, which is what there
+    is to route. Entries have room for all that enters, so no overload is beyond the help of
+    routing.
+    """
     r = np.random.default_rng(seed)
     names = tuple(f"c{i}" for i in range(size.clusters))
     position = r.uniform(0, 60, (size.clusters, 2))

@@ -1,5 +1,8 @@
-"""The whole formulation in one linear programme for an open solver: every station's curve by so many tangents that
-the answer is within the stated gap, without the structure that solvers/dual.py uses and without refinement."""
+"""The whole formulation in one linear programme, for an open solver.
+
+Every station's curve has so many tangents that the answer is within the stated gap. It uses neither
+the structure that solvers/dual.py uses nor refinement.
+"""
 
 import datetime
 import time
@@ -16,9 +19,11 @@ TANGENTS = 96
 
 @dataclass(frozen=True)
 class Monolithic:
+    """Times and gap of one solve."""
+
     build_s: float
     solve_s: float
-    gap: float  # of the flows by the true curves, against the programme's own bound
+    gap: float  # relative gap of the flows, priced by the true curves, to the programme's own bound
 
     @property
     def seconds(self) -> float:
@@ -26,7 +31,7 @@ class Monolithic:
 
 
 def solve(convex: Convex, solver: mathopt.SolverType, limit_s: float = 300.0) -> Monolithic:
-    """gap is inf when there was no answer within the limit."""
+    """Builds and solves the programme. `gap` is inf if there was no answer within the limit."""
     began = time.perf_counter()
     cuts = (*(1.0 - np.geomspace(1.0, 0.02, TANGENTS)), 1.1, 1.5)
     programme = outer.Programme(convex, cuts)

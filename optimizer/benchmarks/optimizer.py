@@ -36,7 +36,10 @@ SOLVERS = (mathopt.SolverType.HIGHS, mathopt.SolverType.GLOP)
 
 
 def fast(instance: Problem, solver: Fast | None = None) -> tuple[float, float]:
-    """Seconds and certified gap; the arrays of the problem are made before the clock starts, as for the other."""
+    """Returns the seconds of a solve and its certified gap.
+
+    The arrays of the problem are made before the clock starts, as they are for the other solver.
+    """
     instance.layout  # noqa: B018
     began = time.perf_counter()
     solution = (solver or Fast(Stop(relative_gap=GAP))).route(instance)
@@ -44,7 +47,7 @@ def fast(instance: Problem, solver: Fast | None = None) -> tuple[float, float]:
 
 
 def against(size: Size, runs: int) -> dict:
-    """Fast and the quicker of the open solvers, A B A B."""
+    """Compares the fast solver with the quicker of the open solvers, alternating: A B A B."""
     instance = problem(size)
     convex = minorant(instance)
     times: list[float] = []
@@ -70,7 +73,10 @@ def against(size: Size, runs: int) -> dict:
 
 
 def warm_ratio(runs: int) -> tuple[float, float, float]:
-    """Medians of a re-solve after every demand changed by up to 10 % either way, and of a cold one: ratio, warm, cold."""
+    """Returns the ratio of warm to cold, the warm and the cold time in seconds, as medians.
+
+    The warm time is of a re-solve after every demand changed by up to 10 % either way.
+    """
     base, r = problem(LARGEST), np.random.default_rng(1)
     warm, cold = [], []
     for _ in range(runs):
@@ -85,6 +91,7 @@ def warm_ratio(runs: int) -> tuple[float, float, float]:
 
 
 def show(name: str, row: dict) -> None:
+    """Prints one row of the table."""
     size = row["size"]
     print(
         f"{name:<10}{size.clusters:>9}{size.classes:>8}{size.depth:>6}{size.endpoints:>10}{row['fast_s']:>9.4f}"

@@ -1,21 +1,24 @@
-"""Problem, objective, solvers, baselines and PAPA.
+"""Computes routing rules: the problem, its objective, solvers, baseline policies and PAPA.
 
     OptimizerError
     ├── ProblemError      the problem cannot be stated: a cycle, a negative rate, a service placed nowhere
     └── SolveError        the LP solver gave no usable answer
 
-The way of a decision: telemetry + topology -> model.build -> Problem -> a Policy -> Solution ->
-extract.ruleset -> verified Ruleset. Everything is priced by objective.evaluate, and by nothing else.
+A decision passes through these stages: telemetry + topology -> model.build -> Problem -> a Policy
+-> Solution -> extract.ruleset -> verified Ruleset. Only objective.evaluate prices a routing.
 """
 
 
 class OptimizerError(Exception):
-    """Any error this package raises on purpose."""
+    """Base of every error that this package raises on purpose."""
 
 
 class ProblemError(OptimizerError, ValueError):
-    """Names the key, the value and what is allowed; several problems are joined by '; '."""
+    """The problem cannot be stated.
+
+    The message names the key, the value and what is allowed. Several problems are joined by '; '.
+    """
 
 
 class SolveError(OptimizerError):
-    """The LP solver ended without an optimum; the message carries its termination reason."""
+    """The LP solver ended without an optimum. The message carries its termination reason."""

@@ -1,4 +1,7 @@
-"""spillway run | papa | policy NAME | plan | explain CLASS CLUSTER; the same as python -m spillway_optimizer"""
+"""The command line: spillway run | papa | policy NAME | plan | explain CLASS CLUSTER.
+
+`python -m spillway_optimizer` does the same.
+"""
 
 import argparse
 import asyncio
@@ -18,6 +21,7 @@ from spillway_optimizer.service import config
 
 
 def main() -> int:
+    """Parses the arguments and runs the command. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="spillway", description="Computes routing rules.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("run", help="the optimizer's loop")
@@ -41,6 +45,7 @@ def main() -> int:
 
 
 async def _policy(name: str) -> int:
+    """Stores in Redis the policy that the optimizer follows. Returns the exit code."""
     settings = config.read(config.Redis)
     redis = hot.connect(settings.redis_url, settings.redis_options())
     try:
@@ -55,6 +60,7 @@ async def _policy(name: str) -> int:
 
 
 async def _serve(role: str) -> int:
+    """Runs the optimizer's loop (`run`) or the PAPA worker (`papa`) until SIGTERM or SIGINT."""
     from spillway_optimizer.clients.history import History
     from spillway_optimizer.clients.proposals import Proposals
     from spillway_optimizer.papa.worker import Worker

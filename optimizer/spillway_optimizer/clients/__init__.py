@@ -1,4 +1,4 @@
-"""Connections: Redis, ClickHouse, NATS, and the lease of the leader.
+"""Connections: Redis, ClickHouse, NATS, and the leader's lease.
 
-Only this room talks to servers. It decides nothing.
+Only this package talks to servers. It makes no decisions.
 """

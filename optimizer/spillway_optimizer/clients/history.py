@@ -1,4 +1,7 @@
-"""ClickHouse: the model's rows in, solves and PAPA steps out. Blocking; callers run it in a thread."""
+"""ClickHouse client: reads the model's rows and writes solves and PAPA steps.
+
+Calls block, so callers run them in a thread.
+"""
 
 import threading
 import time
@@ -14,13 +17,14 @@ from clickhouse_driver import Client, errors
 
 from spillway_optimizer.inputs.telemetry import CapacityRow, CurveRow, NetworkRow, RatioRow, read_rows
 
-# Short, so that a stop is never held up by a server that does not answer.
+# Short, so that a server that does not answer never delays a stop.
 _CONNECT_S, _ANSWER_S = 2, 3
-# Rows of a clock so much ahead of ours are not of the future.
+# Rows up to this far ahead of our clock do not count as being in the future.
 _SKEW_S = 60.0
 _MOST_WAITING = 5000
-# Answers of a server that would take the same row later, or from somebody else: too busy, out of memory, parts or
-# disk, read only, without its keeper, cancelled, no such database yet, and all of users and passwords.
+# Codes of errors after which the server may accept the same row later, or from another user.
+# Causes: too busy, out of memory, too many parts, disk full, read only, without its keeper,
+# cancelled, database not created yet, and all errors of users and passwords.
 _LATER = {
     159,
     160,
@@ -51,6 +55,8 @@ _UNFIT = (errors.TypeMismatchError, errors.TooLargeStringSize, errors.CannotPars
 
 @dataclass(frozen=True)
 class ModelRows:
+    """The model's rows, and descriptions of rows that could not be read."""
+
     curves: tuple[CurveRow, ...]
     capacities: tuple[CapacityRow, ...]
     call_ratios: tuple[RatioRow, ...]
@@ -59,31 +65,37 @@ class ModelRows:
 
 
 class History:
-    """Rows that cannot be written now wait, oldest first, up to a bound; `lost` counts what fell off, and rows that
-    the server will never take."""
+    """A connection to ClickHouse with a bounded queue of rows to write.
+
+    Rows that cannot be written now wait, oldest first. `lost` counts rows that were dropped from a
+    full queue, and rows that the server will never accept.
+    """
 
     def __init__(self, url: str):
         self._client = client(url, _CONNECT_S, _ANSWER_S)
         self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
-        # One connection, one query at a time.
+        # One connection can run one query at a time.
         self._lock = threading.Lock()
         self.lost = 0
 
     def model(self) -> ModelRows:
-        """Raises clickhouse_driver.errors.Error or OSError."""
+        """Reads the model's rows. Raises clickhouse_driver.errors.Error or OSError."""
         with self._lock:
             return model_rows(self._client, time.time() + _SKEW_S)
 
     def add(self, table: str, row: dict[str, Any]) -> None:
-        """Queues one row; `flush` writes it."""
+        """Queues one row. `flush` writes it."""
         self._waiting.append((table, row))
         if len(self._waiting) > _MOST_WAITING:
             self._waiting.popleft()
             self.lost += 1
 
     def flush(self) -> list[str]:
-        """Writes what waits. Raises as `model` does; rows not written stay. What the server says against a row that
-        it will never take is returned, and the row is lost: it must not keep those behind it waiting."""
+        """Writes queued rows. Returns the server's errors for rows that it will never accept.
+
+        Such rows are dropped, because they must not block those behind them. Raises as `model`
+        does. Rows that were not written stay in the queue.
+        """
         refused = []
         with self._lock:
             while self._waiting:
@@ -103,23 +115,28 @@ class History:
 
 
 def _never(error: errors.Error) -> bool:
-    """Whether it is the row, and not the server or the way to it."""
+    """Returns whether the error is due to the row, not to the server or the connection."""
     return isinstance(error, _UNFIT) or (
         isinstance(error, errors.ServerException) and error.code not in _LATER
     )
 
 
 def client(url: str, connect_s: int, answer_s: int) -> Client:
-    """Not connected yet; the url's own settings go before these. Raises ValueError for what is no url of
-    ClickHouse."""
+    """Returns a client that is not connected yet.
+
+    The URL's own settings override these timeouts. Raises ValueError if it is no ClickHouse URL.
+    """
     parts = urlsplit(url)
     given = {"connect_timeout": connect_s, "send_receive_timeout": answer_s, **dict(parse_qsl(parts.query))}
     return Client.from_url(urlunsplit(parts._replace(query=urlencode(given))))
 
 
 def model_rows(connection: Client, end: float) -> ModelRows:
-    """The newest of every curve, capacity, ratio and network time as of `end`, Unix seconds. Raises
-    clickhouse_driver.errors.Error or OSError."""
+    """Reads the newest row of every curve, capacity, call ratio and network time.
+
+    `end`: rows are read as of this time, Unix seconds. Raises clickhouse_driver.errors.Error or
+    OSError.
+    """
     at = {"end": end}
     curves, bad1 = read_rows(CurveRow, select(connection, "curves", at))
     capacities, bad2 = read_rows(CapacityRow, select(connection, "capacities", at))
@@ -129,7 +146,10 @@ def model_rows(connection: Client, end: float) -> ModelRows:
 
 
 def select(connection: Client, name: str, parameters: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Rows of sql/NAME.sql by column; times are Unix seconds, which mean the same in every server's time zone."""
+    """Runs sql/NAME.sql and returns its rows by column.
+
+    Times are Unix seconds, which mean the same in every server's time zone.
+    """
     sql = resources.files("spillway_optimizer").joinpath("sql", f"{name}.sql").read_text()
     rows, columns = connection.execute(sql, dict(parameters), with_column_types=True)
     keys = [column for column, _ in columns]
@@ -137,5 +157,5 @@ def select(connection: Client, name: str, parameters: Mapping[str, float]) -> li
 
 
 def utc(at: float) -> datetime:
-    """Unix seconds as the DateTime64 columns take them."""
+    """Converts Unix seconds to the form that DateTime64 columns take."""
     return datetime.fromtimestamp(at, UTC)

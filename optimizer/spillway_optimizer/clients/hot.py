@@ -1,4 +1,7 @@
-"""Redis: boards, placement, rules in force, policy. With lease.py the only file that reads them."""
+"""Redis client for boards, placement, rules in force and policy.
+
+Only this file and lease.py access Redis.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +24,7 @@ _TIMEOUT_S = 2.0
 
 
 def connect(url: str, options: Mapping[str, Any] | None = None) -> Redis:
-    """`options`: of the connection, beside the url."""
+    """Connects to Redis. `options`: connection options besides the URL."""
     return redis_client.connect(
         url,
         **(options or {}),
@@ -33,8 +36,11 @@ def connect(url: str, options: Mapping[str, Any] | None = None) -> Redis:
 
 
 async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
-    """The Redis half of Telemetry, in one round trip. What cannot be read is in `malformed`; what it was to say of the
-    load of a service, or of a whole cluster, is unknown."""
+    """Reads the part of Telemetry that is in Redis, in one round trip.
+
+    Entries that cannot be read are listed in `malformed`. The load of the service or cluster that
+    such an entry describes is unknown.
+    """
     async with redis.pipeline(transaction=False) as pipeline:
         pipeline.hgetall(names.REDIS_KEY_NETWORK)
         for cluster in clusters:
@@ -71,7 +77,10 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
 
 
 async def pulse(redis: Redis, clusters: tuple[str, ...]) -> Pulse:
-    """What may make a solve urgent, in one round trip; what cannot be read is left to `boards` to name."""
+    """Reads the values that may make a solve urgent, in one round trip.
+
+    Entries that cannot be read are ignored here. `boards` reports them.
+    """
     async with redis.pipeline(transaction=False) as pipeline:
         for cluster in clusters:
             pipeline.hgetall(names.REDIS_KEY_DEMAND.format(cluster=cluster))
@@ -86,7 +95,10 @@ async def pulse(redis: Redis, clusters: tuple[str, ...]) -> Pulse:
 
 
 def _wrong_type(reply: Any) -> str:
-    """Why a reply cannot be read: the key holds another type. Empty: it can. Raises every other error of Redis."""
+    """Returns why a reply cannot be read: its key holds another type. Empty if it can be read.
+
+    Raises every other error of Redis.
+    """
     if not isinstance(reply, Exception):
         return ""
     if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
@@ -95,8 +107,11 @@ def _wrong_type(reply: Any) -> str:
 
 
 def _unknowns(hashed: dict[str, str]) -> dict[str, UnknownEntry]:
-    """By service, or names.VALUE_WHOLE_CLUSTER: what the boards do not know now. An entry that cannot be read counts
-    as present: whoever wrote it said that something is unknown."""
+    """Returns what the boards do not know now, by service or names.VALUE_WHOLE_CLUSTER.
+
+    An entry that cannot be read counts as present, because its writer reported something as
+    unknown.
+    """
     if why := _wrong_type(hashed):
         return {names.VALUE_WHOLE_CLUSTER: UnknownEntry(0.0, why)}
     return {field: _unknown(text) for field, text in hashed.items()}
@@ -110,6 +125,7 @@ def _unknown(text: str) -> UnknownEntry:
 
 
 def rates(demand: Mapping[str, Mapping[str, DemandEntry]]) -> Rates:
+    """Returns the requests per second of demand boards, by (cluster, class)."""
     return {(cluster, k): entry.rps for cluster, board in demand.items() for k, entry in board.items()}
 
 
@@ -130,7 +146,10 @@ def _network(pairs: dict[str, str], bad: list[str]) -> dict[tuple[str, str], Net
 
 
 def _board(hashed: dict[str, str], kind, bad: list[str], lost: dict[str, str]) -> dict:
-    """Adds to `lost` the services whose entries cannot be read, with the reason: they are unknown, not without load."""
+    """Parses one board. Adds services with unreadable entries to `lost`, with the reason.
+
+    These services are unknown, not without load.
+    """
     board = {}
     if why := _wrong_type(hashed):
         bad.append(f"{kind.__name__}: {why}")
@@ -154,7 +173,7 @@ def _services(text: str | None, cluster: str, bad: list[str]) -> frozenset[str] 
 
 
 def _connected(text: str | None, cluster: str, bad: list[str]) -> dict[str, int] | None:
-    """Envoys of each service that has any; None: unknown."""
+    """Returns the number of connected Envoys of each service that has any. None: unknown."""
     heartbeat = _heartbeat(text, cluster, bad)
     if heartbeat is None:
         return None
@@ -172,7 +191,10 @@ def _heartbeat(text: str | None, cluster: str, bad: list[str]) -> Heartbeat | No
 
 
 async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:
-    """None when no cluster has a ruleset. A ruleset that cannot be read counts as absent."""
+    """Reads the rulesets in force. Returns None if no cluster has one.
+
+    A ruleset that cannot be read counts as absent.
+    """
     rulesets = {}
     texts = await redis.mget([names.REDIS_KEY_IN_FORCE.format(cluster=cluster) for cluster in clusters])
     for cluster, text in zip(clusters, texts, strict=True):
@@ -192,14 +214,15 @@ async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:
 
 
 def held_as(in_force: InForce | None, boards: Telemetry) -> InForce | None:
-    """With what relays report of how long they hold it."""
+    """Adds how long relays hold an expired ruleset, as they report it."""
     return None if in_force is None else replace(in_force, hold_s=boards.hold_s)
 
 
 async def policy(redis: Redis) -> str | None:
+    """Reads the policy that the operator has set. None: none is set."""
     return await redis.get(names.REDIS_KEY_POLICY)
 
 
 async def restore_policy(redis: Redis, policy: str) -> None:
-    """Writes the policy back after Redis has lost it; one that an operator sets meanwhile wins."""
+    """Writes the policy back after Redis has lost it. One that an operator sets meanwhile wins."""
     await redis.set(names.REDIS_KEY_POLICY, policy, nx=True)

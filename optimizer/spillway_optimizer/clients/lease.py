@@ -14,14 +14,17 @@ _T = TypeVar("_T")
 
 
 class Lease:
-    """One leader per role, under a fencing token that grows from leader to leader: proposals carry it, and the
-    publisher refuses one that is older than the newest it has seen. Tokens are Redis's clock in microseconds,
-    but always above the last one given: they grow on when the clock is set back, and also when Redis has lost
-    everything. A last token that lies over an hour ahead of the clock is none: the publisher refuses it too."""
+    """The lease of one role, with a fencing token that grows from leader to leader.
+
+    Proposals carry the token, and the publisher refuses a token older than the newest it has seen.
+    Tokens are Redis's clock in microseconds, but always above the last token. So they also grow if
+    the clock is set back or if Redis has lost all data. A last token that is more than an hour
+    ahead of the clock is ignored. The publisher refuses such a token too.
+    """
 
     _AHEAD_US = names.VALUE_FENCING_TOKEN_AHEAD_US
 
-    # Only the holder of the token may touch the key.
+    # Only the holder of the token may change the key.
     _IF_MINE = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end "
     _KEEP = _IF_MINE + "return redis.call('pexpire', KEYS[1], ARGV[2])"
     _TAKE = """
@@ -46,11 +49,17 @@ class Lease:
         self._until = 0.0
 
     def held(self) -> bool:
-        """Whether the lease holds by our own clock: true only while Redis cannot have let it go."""
+        """Returns whether the lease holds by our own clock.
+
+        True only while Redis cannot have expired it.
+        """
         return self.token is not None and self._clock() < self._until
 
     async def hold(self) -> bool:
-        """Acquires or renews. Raises redis.RedisError when Redis is away; the lease then runs out."""
+        """Acquires or renews the lease. Returns whether it is held.
+
+        Raises redis.RedisError if Redis is away. The lease then expires.
+        """
         asked = self._clock()
         if self.token is not None and await self._redis.eval(
             self._KEEP, 1, self._key, self.token, self._ttl_ms
@@ -65,10 +74,11 @@ class Lease:
 
     @property
     def fencing_token(self) -> int:
-        """Of the lease held, or held last; 0: none."""
+        """The token of the lease held now, or held last. 0: none."""
         return int(self.token or 0)
 
     async def release(self) -> None:
+        """Gives the lease up, if it is held."""
         if self.token is not None:
             token, self.token = self.token, None
             async with asyncio.timeout(_TIMEOUT_S):
@@ -76,7 +86,10 @@ class Lease:
 
 
 async def beside(lease: Lease, every_s: float, work: Awaitable[_T]) -> _T:
-    """Waits for `work` and keeps the lease meanwhile: what takes long is no lost leader. Raises what `work` does."""
+    """Awaits `work` and renews the lease meanwhile, so that long work does not lose it.
+
+    Raises what `work` raises.
+    """
     task = asyncio.ensure_future(work)
     try:
         while True:
@@ -86,6 +99,6 @@ async def beside(lease: Lease, every_s: float, work: Awaitable[_T]) -> _T:
             try:
                 await lease.hold()
             except (RedisError, OSError, TimeoutError):
-                pass  # then it runs out, and nothing is published
+                pass  # the lease then expires, and nothing is published
     finally:
         task.cancel()

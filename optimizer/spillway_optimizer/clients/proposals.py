@@ -1,4 +1,4 @@
-"""NATS JetStream: proposals out, each with the server's acknowledgement."""
+"""NATS JetStream client: publishes proposals and awaits the server's acknowledgement of each."""
 
 import ssl
 
@@ -14,7 +14,10 @@ _INBOXES = {"optimizer": names.NATS_INBOX_OPTIMIZER, "papa": names.NATS_INBOX_PA
 
 
 class Proposals:
-    """Connects when first used and by itself after every loss. Origin: optimizer or papa, also its user's inbox."""
+    """Publishes proposals. Connects at first use, and reconnects by itself after every loss.
+
+    `origin`: optimizer or papa. It also selects the inbox of its NATS user.
+    """
 
     def __init__(self, url: str, origin: str, tls: ssl.SSLContext | None = None):
         self._tls = {"tls": tls} if tls else {}
@@ -23,7 +26,7 @@ class Proposals:
         self._client: nats.NATS | None = None
 
     async def connect(self) -> None:
-        """Raises nats.errors.Error, OSError or TimeoutError when the server is away."""
+        """Raises nats.errors.Error, OSError or TimeoutError if the server is away."""
         if self._client is None or self._client.is_closed:
             self._client = await nats_client.connect(
                 self._url,
@@ -37,7 +40,10 @@ class Proposals:
             await self._ensure_stream()
 
     async def _ensure_stream(self) -> None:
-        """Every proposer asks for the same stream; one that exists otherwise configured is the operator's."""
+        """Creates the stream. Every proposer requests the same one.
+
+        A stream that exists with another configuration is the operator's and is left unchanged.
+        """
         stream = StreamConfig(
             name=names.NATS_STREAM_PROPOSALS,
             subjects=[names.NATS_SUBJECT_PROPOSALS_ALL],
@@ -50,7 +56,10 @@ class Proposals:
             await self._client.jetstream().stream_info(names.NATS_STREAM_PROPOSALS)
 
     async def publish(self, ruleset: Ruleset) -> None:
-        """Returns once JetStream has stored it; its id makes a repeat harmless. Raises as connect."""
+        """Publishes a ruleset. Returns once JetStream has stored it.
+
+        Its id makes a repeat harmless. Raises as `connect` does.
+        """
         await self.connect()
         if not self._client.is_connected:
             raise ConnectionError("NATS is reconnecting")

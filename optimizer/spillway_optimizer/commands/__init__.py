@@ -1,4 +1,4 @@
-"""The commands of `spillway` that only look: plan and explain.
+"""The commands of `spillway` that only read: plan and explain.
 
-Nothing here publishes. Where situations come from is in `sources`.
+Nothing here publishes. `sources` provides the situations.
 """

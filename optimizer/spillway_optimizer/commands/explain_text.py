@@ -1,4 +1,4 @@
-"""The document of explaining.py for people: sentences, then the tables that they are taken from."""
+"""Formats the document of explaining.py as text: sentences, then the tables behind them."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ _SHIFTS = ("shift", "mean ms", "egress $/h", "$/h", "objective", "")
 
 
 def as_text(document: dict[str, Any]) -> str:
+    """Returns the document as text."""
     p = document["predicted"]
     lines = [
         f"{document['class']} from {document['cluster']}, split by {document['rules_from']}",

@@ -1,4 +1,4 @@
-"""`spillway explain`: one class and cluster of a situation, as a JSON document with sentences."""
+"""`spillway explain`: explains one class and cluster as a JSON document with sentences."""
 
 from dataclasses import asdict
 from typing import Any
@@ -22,8 +22,12 @@ from spillway_optimizer.sources.told import unknown
 
 
 def explained(of: Situation, class_id: str, cluster: str, rules: str, progress: Progress) -> dict[str, Any]:
-    """Keys: class, cluster, source, what_if, rules (whose), rules_from, predicted, notes, binding, routes. Raises
-    InputError for a class or cluster that is not known, or that no call of the class leaves."""
+    """Returns the document.
+
+    Keys: class, cluster, source, what_if, rules (whose rules), rules_from, predicted, notes,
+    binding, routes. Raises InputError for a class or cluster that is not known, or if no calls of
+    the class are routed from the cluster.
+    """
     _check(of, class_id, cluster)
     problem, today = of.problem, now(of)
     shares, binding, notes = _shares(of, rules, today, progress)
@@ -57,7 +61,10 @@ def explained(of: Situation, class_id: str, cluster: str, rules: str, progress: 
 
 
 def _shares(of: Situation, rules: str, today: Now, progress: Progress) -> tuple[np.ndarray, tuple, tuple]:
-    """Shares as proxies would have them (merged and rounded), what binds the solution, and its notes."""
+    """Returns shares as proxies would apply them, what binds the solution, and its notes.
+
+    The shares are merged and rounded.
+    """
     if rules == "now":
         return today.shares, (), ()
     try:
@@ -70,7 +77,7 @@ def _shares(of: Situation, rules: str, today: Now, progress: Progress) -> tuple[
 
 
 def _share_now(of: Situation, today: Now, route: Route, cluster: str) -> float | None:
-    """Of the rules in force; None when none are known."""
+    """Returns the destination's share by the rules in force. None if no rules are known."""
     if of.told.in_force is None:
         return None
     layout = of.problem.layout
@@ -79,6 +86,7 @@ def _share_now(of: Situation, today: Now, route: Route, cluster: str) -> float |
 
 
 def _check(of: Situation, class_id: str, cluster: str) -> None:
+    """Raises InputError if the class or the cluster cannot be explained."""
     layout, wrong = of.problem.layout, []
     refusals = [
         refusal
@@ -101,6 +109,7 @@ def _check(of: Situation, class_id: str, cluster: str) -> None:
 
 
 def _no_route(of: Situation, class_id: str, cluster: str) -> str:
+    """Returns why the class has no route from the cluster."""
     layout = of.problem.layout
     k, i = layout.classes.index(class_id), layout.clusters.index(cluster)
     edges = np.flatnonzero(layout.edge_target == k)
@@ -116,7 +125,7 @@ def _no_route(of: Situation, class_id: str, cluster: str) -> str:
     there = {s: found[0] for s, found in by.items() if layout.placed[layout.services.index(s), i]}
     if not there:
         return f"CLUSTER: none of the callers of {class_id!r} is in {cluster!r}: {', '.join(by)}"
-    # Callers that can complete nothing get nothing, so there is no split to explain.
+    # A caller that cannot complete its requests gets none, so there is no split to explain.
     lines = []
     for service, e in there.items():
         lines.append(

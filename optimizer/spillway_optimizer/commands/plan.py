@@ -1,4 +1,7 @@
-"""What every policy would do in one situation: predictions and rules, as a JSON document. Nothing is published."""
+"""Predicts what every policy would do in one situation, as a JSON document with rules.
+
+Nothing is published.
+"""
 
 import time
 from collections.abc import Collection
@@ -21,9 +24,12 @@ TTL_S = 120.0
 
 
 def plan(of: Situation, policies: Collection[str], progress: Progress) -> dict[str, Any]:
-    """Keys: source, what_if, input_window, notes, size, now, policies, optimum, ruleset. `policies` are names of the
-    REGISTRY; the optimum is always among them, for the others are measured by it. A policy that gives no answer is
-    {"error": why}."""
+    """Returns the document.
+
+    Keys: source, what_if, input_window, notes, applications, size, now, policies, optimum, ruleset.
+    `policies`: names in the REGISTRY. The optimum is always computed, because the others are
+    measured against it. A policy without an answer gives {"error": why}.
+    """
     problem, answers, ruleset = of.problem, {}, None
     for name in REGISTRY:
         if name in policies or name == SPILLWAY:
@@ -67,6 +73,7 @@ def _size(of: Situation) -> dict[str, Any]:
 
 
 def _answer(of: Situation, name: str) -> tuple[dict[str, Any], Ruleset | None]:
+    """Returns the prediction and rules of one policy as JSON, and its ruleset."""
     problem, told, model = of.problem, of.told, of.model
     began = time.monotonic()
     stamp = Stamp(f"plan-{name}", name, Origin.ORIGIN_OPTIMIZER, model.window, told.now, TTL_S, model.classes)
@@ -112,7 +119,11 @@ def _rules(ruleset: Ruleset) -> list[dict[str, Any]]:
 
 
 def _measure(document: dict[str, Any]) -> None:
-    """above_optimum: by how much more the objective costs, relative to the optimum's rules; below 0: less."""
+    """Adds above_optimum to `now` and to every policy that has an answer.
+
+    It is the difference of the objective to that of the optimum's rules, relative to the latter.
+    Negative: cheaper. None if the optimum has no answer.
+    """
     best = document["policies"][SPILLWAY].get("objective_usd_per_hour")
     for row in (document["now"], *document["policies"].values()):
         if "error" not in row:

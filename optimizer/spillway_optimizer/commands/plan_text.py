@@ -1,4 +1,4 @@
-"""The document of plan.py for people."""
+"""Formats the document of plan.py as text."""
 
 from typing import Any
 
@@ -9,7 +9,10 @@ _MOST_NOTES = 12
 
 
 def as_text(document: dict[str, Any], all_rules: bool) -> str:
-    """A comparison, then the rules of the optimum (of every policy with `all_rules`)."""
+    """Returns a comparison, then the rules of the optimum.
+
+    With `all_rules`, it shows the rules of every policy.
+    """
     size = document["size"]
     demand = ", ".join(f"{rps:.0f} in {cluster}" for cluster, rps in size["demand_rps"].items() if rps > 0)
     lines = [

@@ -1,4 +1,4 @@
-"""`spillway plan` and `spillway explain`: arguments, and what is printed."""
+"""`spillway plan` and `spillway explain`: their arguments and their output."""
 
 import argparse
 import json
@@ -23,6 +23,7 @@ NOW = "now"
 
 
 def add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command `name`."""
     if name == "plan":
         parser.add_argument(
             "--policies", metavar="A,B", help=f"only these, and {SPILLWAY}; of {', '.join(REGISTRY)}"
@@ -40,8 +41,8 @@ def add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The exit code; errors are on stderr, one line for everything that is wrong."""
-    # It logs a traceback of its own for a server that is away; what we say of it is one line.
+    """Runs a command and returns its exit code. Prints errors to stderr, one line per problem."""
+    # clickhouse_driver logs a traceback for a server that is away. Our own message is one line.
     logging.getLogger("clickhouse_driver").addHandler(logging.NullHandler())
     logging.getLogger("clickhouse_driver").propagate = False
     try:
@@ -55,12 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _without_optimum(document: dict[str, Any]) -> bool:
-    """Of a plan: everything else in it is measured by an answer that is not there."""
+    """Returns whether a plan lacks the optimum, against which everything else is measured."""
     return "optimum" in document and "error" in document["policies"][document["optimum"]]
 
 
 def _print(text: str) -> None:
-    """Whoever reads may stop reading (`| head`)."""
+    """Prints the text. The reader may stop reading early, as `| head` does."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

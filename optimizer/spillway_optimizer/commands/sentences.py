@@ -1,16 +1,20 @@
-"""One route's explanation in words. Pure."""
+"""Describes the explanation of one route in sentences. Pure."""
 
 from typing import Any
 
 from spillway_optimizer.rulesets.reasons import listed
 
-# Marginal costs of what is in use that are closer than this are equal: weights are integers, solvers stop.
+# Marginal costs of used destinations count as equal within this relative difference, because
+# weights are integers and solvers stop early.
 _EQUAL = 0.05
 _LEAST_MS = 0.05
 
 
 def of_route(route: dict[str, Any], objective_usd_per_hour: float) -> list[str]:
-    """Who sends what where; what one more call costs; whether moving would pay; what binds."""
+    """Returns sentences about one route.
+
+    They state the split, the cost of one more call, whether a shift would pay, and what binds.
+    """
     used = sorted((d for d in route["destinations"] if d["share"] > 0), key=lambda d: -d["share"])
     rest = sorted((d for d in route["destinations"] if d["share"] <= 0), key=lambda d: d["marginal_ms"])
     lines = [_split(route, used)]
@@ -62,7 +66,10 @@ def _balance(used: list[dict[str, Any]], rest: list[dict[str, Any]]) -> str:
 
 
 def _verdict(route: dict[str, Any], objective_usd_per_hour: float) -> list[str]:
-    """The best of the one-percent shifts that break nothing; then the best of the others, if it would gain more."""
+    """Describes the best one-percent shift that breaks no constraint.
+
+    Also describes the best of the other shifts, if it would gain more.
+    """
     shifts = [
         (d[way], f"{abs(d[way]['moved']):.2%} {word} {d['cluster']}")
         for d in route["destinations"]

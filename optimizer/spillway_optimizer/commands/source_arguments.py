@@ -1,4 +1,4 @@
-"""The arguments that say where a problem comes from, and what they lead to."""
+"""The arguments that select the source of a problem, and reading from that source."""
 
 import argparse
 import contextlib
@@ -23,6 +23,7 @@ _LONGEST_D = 3650
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of all sources."""
     group = parser.add_argument_group(
         "source",
         "one of these; with none the running mesh, by SPILLWAY_REDIS_URL and SPILLWAY_CLICKHOUSE_URL",
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def duration(text: str) -> float:
-    """Seconds of 90s, 30m, 2h, 1d."""
+    """Parses a duration such as 90s, 30m, 2h or 1d. Returns seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
     if not found or float(found[1]) <= 0:
         raise argparse.ArgumentTypeError(
@@ -78,7 +79,7 @@ def duration(text: str) -> float:
 
 
 def when(text: str, now: float | None = None) -> float:
-    """Unix seconds of a UTC time, or of so long ago."""
+    """Parses a UTC time, or a duration before `now`. Returns Unix seconds."""
     now = datetime.now(UTC).timestamp() if now is None else now
     try:
         at = datetime.fromisoformat(text)
@@ -98,7 +99,10 @@ def when(text: str, now: float | None = None) -> float:
 
 
 def read(arguments: argparse.Namespace, progress: Progress) -> Told:
-    """Raises CommandError; a malformed topology is a ContractError that names the file and each key."""
+    """Reads the selected source. Raises CommandError.
+
+    A malformed topology is a ContractError that names the file and each key.
+    """
     _check(arguments)
     path = _path(arguments.topology, "SPILLWAY_TOPOLOGY")
     if path is None:
@@ -107,7 +111,7 @@ def read(arguments: argparse.Namespace, progress: Progress) -> Told:
         topology = topology_file.load(path)
     if not topology.usd_per_ms_per_million_requests > 0:
         raise InputError(f"{path}: usd_per_ms_per_million_requests: must be a number above 0")
-    # Before anything that takes long: what is wrong in it is known at once.
+    # Read the guardrails before any slow step, so that errors in them are reported at once.
     with _of_variable("SPILLWAY_GUARDRAILS", arguments.guardrails):
         kept = guardrails.load(_path(arguments.guardrails, "SPILLWAY_GUARDRAILS"), topology)
     return replace(_read(arguments, path, topology, progress), guardrails=kept)
@@ -115,7 +119,10 @@ def read(arguments: argparse.Namespace, progress: Progress) -> Told:
 
 @contextlib.contextmanager
 def _of_variable(variable: str, given: Path | None) -> Iterator[None]:
-    """A file that the environment names, and no argument, is the environment's mistake."""
+    """Converts an error of a file that an environment variable names to a SettingError.
+
+    An error of a file that an argument names is raised unchanged.
+    """
     try:
         yield
     except ContractError as error:
@@ -152,7 +159,7 @@ def _path(given: Path | None, variable: str) -> Path | None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """An option of another source would be ignored: that is an error."""
+    """Rejects options of another source, which would otherwise be ignored."""
     wrong = [
         f"--{name.replace('_', '-')}: only with --{source}"
         for source, names in (

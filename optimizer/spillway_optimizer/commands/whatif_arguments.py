@@ -1,4 +1,4 @@
-"""The arguments of what-ifs, and what they say in words."""
+"""The arguments of what-ifs, and their description in words."""
 
 import argparse
 import math
@@ -9,6 +9,7 @@ DEMAND, SCALE, CAPACITY = "CLUSTER[:CLASS]=RPS", "[CLUSTER=]FACTOR", "SERVICE[@C
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of what-ifs."""
     group = parser.add_argument_group("what if", "each may be given several times")
     many = {"action": "append", "default": []}
     group.add_argument("--demand", type=_demand, metavar=DEMAND, help="requests that enter there", **many)
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def of(arguments: argparse.Namespace) -> WhatIf:
+    """Returns the what-if that the arguments describe."""
     return WhatIf(
         tuple(arguments.demand),
         tuple(arguments.scale),
@@ -31,7 +33,7 @@ def of(arguments: argparse.Namespace) -> WhatIf:
 
 
 def words(what_if: WhatIf) -> list[str]:
-    """One sentence per change."""
+    """Returns one sentence per change."""
     return [
         *(
             f"demand times {factor:g}" + (f" in {cluster}" if cluster else "")
@@ -65,7 +67,7 @@ def _number(text: str, value: str, above: bool = False, most: float = 1e9) -> fl
 
 
 def _split(text: str, form: str) -> tuple[str, str]:
-    """What stands before the last '=', and the value; neither may be empty."""
+    """Returns the text before the last '=', and the value. Neither may be empty."""
     where, equals, value = text.rpartition("=")
     if not (equals and where and value):
         raise argparse.ArgumentTypeError(f"{text!r}: must be {form}")
@@ -73,7 +75,7 @@ def _split(text: str, form: str) -> tuple[str, str]:
 
 
 def _names(text: str, where: str, mark: str, form: str) -> tuple[str, str | None]:
-    """A name and, where `mark` is, a second one; neither may be empty."""
+    """Returns a name and, if `mark` is present, a second name. Neither may be empty."""
     first, marked, second = where.partition(mark)
     if not first or (marked and not second):
         raise argparse.ArgumentTypeError(f"{text!r}: must be {form}")

@@ -1,4 +1,4 @@
-"""Why calls are split as they are: marginal costs, and what holds a split in place.
+"""Explains why calls are split as they are: marginal costs, and what holds a split in place.
 
 Pure. Sentences for people are written in `commands`.
 """

@@ -1,5 +1,7 @@
-"""Why the calls of a class from a cluster are split as they are: destinations with their marginal costs, what one
-percent more or less would do (recomputed by the evaluator, not linearised), and what binds. Pure.
+"""Explains why the calls of a class from a cluster are split as they are. Pure.
+
+The result lists destinations with their marginal costs, the effect of one percent more or less, and
+what binds. The evaluator recomputes the effect instead of linearising it.
 """
 
 from dataclasses import dataclass
@@ -18,32 +20,38 @@ _TINY = 1e-9
 
 @dataclass(frozen=True)
 class Effect:
-    """What a shift of `moved` of the route's calls does; differences to the split as it is."""
+    """The effect of shifting `moved` of a route's calls, as differences to the present split."""
 
     moved: float
     mean_latency_ms: float
     egress_usd_per_hour: float
     objective_usd_per_hour: float
     objective_share: float  # relative
-    breaks: tuple[str, ...]  # constraints that it would break
+    breaks: tuple[str, ...]  # constraints that the shift would break
 
 
 @dataclass(frozen=True)
 class Destination:
+    """One possible destination of a route, with its share and its costs."""
+
     cluster: str
     share: float
-    utilisation: float  # of the callee's service there
-    # ms of one more call: by part at the callee ("way": network and egress to it), and of the calls that it causes.
+    utilisation: float  # utilisation of the callee's service there
+    # Cost of one more call in ms, by part (see PARTS in problem/marginal.py). `here`: at the callee
+    # and on the way to it. `below`: of the calls that it causes.
     here: dict[str, float]
     below: dict[str, float]
     marginal_ms: float
-    more: Effect | None  # None: has everything
-    less: Effect | None  # None: has nothing
+    more: Effect | None  # None: the destination already has all calls
+    less: Effect | None  # None: the destination has no calls
 
 
 @dataclass(frozen=True)
 class Route:
-    """`rps`: calls per second. `excluded`: clusters that cannot be a destination, and why."""
+    """The explanation of one route.
+
+    `rps`: calls per second. `excluded`: clusters that cannot be a destination, with the reason.
+    """
 
     source_cluster: str
     source_service: str
@@ -55,8 +63,11 @@ class Route:
 
 
 def explain(problem: Problem, shares: np.ndarray, class_id: str, cluster: str) -> tuple[Route, ...]:
-    """Every route of a class from a cluster, by source service, at the routing of shares [E, from, to]; empty when
-    nothing there calls it. Both names must be known."""
+    """Returns every route of a class from a cluster, by source service.
+
+    `shares`: the routing, shape [E, from, to]. Empty if nothing in the cluster calls the class.
+    Both names must be known.
+    """
     layout = problem.layout
     i = layout.clusters.index(cluster)
     flows, _ = propagate(layout, shares)
@@ -67,7 +78,7 @@ def explain(problem: Problem, shares: np.ndarray, class_id: str, cluster: str) -
 
 
 def callers(problem: Problem, class_id: str) -> dict[str, list[int]]:
-    """By service that calls the class, in order: the edges that share its route."""
+    """Returns, for each service that calls the class, the edges that share its route. Sorted."""
     layout = problem.layout
     k = layout.classes.index(class_id)
     return {layout.services[s]: edges for (s, to), edges in sorted(routes(problem).items()) if to == k}
@@ -75,7 +86,7 @@ def callers(problem: Problem, class_id: str) -> dict[str, list[int]]:
 
 @dataclass(frozen=True)
 class _At:
-    """One routing, priced."""
+    """One routing with its evaluation and marginal costs."""
 
     problem: Problem
     shares: np.ndarray
@@ -100,7 +111,7 @@ class _At:
         )
 
     def _row(self, edges: list[int], i: int) -> np.ndarray:
-        """The route's shares [to]: of its edges by volume."""
+        """Returns the route's shares [to], averaged over its edges by volume."""
         calls = self.flows[edges, i].sum(axis=0)
         return calls / calls.sum() if calls.sum() > 0 else self.shares[edges[0], i]
 
@@ -123,7 +134,11 @@ class _At:
         )
 
     def _effect(self, edges: list[int], i: int, j: int, step: float) -> Effect | None:
-        """`step` of the calls to (below 0: from) destination j, the others giving (taking) in proportion."""
+        """Returns the effect of moving `step` of the calls to destination j.
+
+        A negative step moves calls away from j. The other destinations give or take in proportion
+        to their shares.
+        """
         row = self._row(edges, i)
         moved = _shift(row, j, step, self._takers(edges, i, j))
         if moved is None:
@@ -143,7 +158,10 @@ class _At:
         )
 
     def _takers(self, edges: list[int], i: int, j: int) -> np.ndarray:
-        """[to] where calls of a destination that serves all of them would go: to the cheapest other."""
+        """Returns where calls would go from destination j if it serves all of them, shape [to].
+
+        That is the cheapest other destination.
+        """
         layout = self.problem.layout
         k = int(layout.edge_target[edges[0]])
         cost = self.costs.total()[k] + way(self.problem, edges[0])[:, i].sum(axis=0)
@@ -153,7 +171,7 @@ class _At:
 
 
 def _shift(row: np.ndarray, j: int, step: float, takers: np.ndarray) -> np.ndarray | None:
-    """The row with `step` more at j; None when nobody could give or take it."""
+    """Returns the row with `step` more at j. None if no destination could give or take it."""
     others = row.copy()
     others[j] = 0.0
     if others.sum() <= _TINY:

@@ -1,5 +1,6 @@
-"""What holds the split of one route where it is, and what would break if it moved, in words. Pure; of a whole
-solution it is binding.py that tells.
+"""Describes what holds the split of one route, and what a shift of it would break. Pure.
+
+For a whole solution, see binding.py.
 """
 
 import numpy as np
@@ -7,11 +8,11 @@ import numpy as np
 from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.problem.problem import Problem
 
-_FULL = 0.9  # utilisation from which on a service is worth a sentence
+_FULL = 0.9  # utilisation above which a service is mentioned
 
 
 def why_not(problem: Problem, e: int, i: int, j: int) -> str:
-    """Why edge `e`'s calls from cluster i cannot go to j."""
+    """Returns why calls of edge `e` from cluster i cannot go to cluster j."""
     layout, c = problem.layout, problem.constraints
     k = int(layout.edge_target[e])
     source, destination, class_id = layout.clusters[i], layout.clusters[j], layout.classes[k]
@@ -34,7 +35,7 @@ def why_not(problem: Problem, e: int, i: int, j: int) -> str:
 def broken(
     problem: Problem, edges: list[int], i: int, row: np.ndarray, before: Evaluation, after: Evaluation
 ) -> list[str]:
-    """Constraints that the route's shares `row` [to] would break, or break further."""
+    """Returns the constraints that the route's shares `row` [to] would break, or break further."""
     layout, c = problem.layout, problem.constraints
     floor = layout.floor[edges, i].max(axis=0)
     held = layout.usable[edges[0], i] & ~layout.free[edges[0], i]
@@ -59,8 +60,10 @@ def broken(
 
 
 def holding(problem: Problem, edges: list[int], i: int, row: np.ndarray, u: np.ndarray) -> list[str]:
-    """What holds the shares `row` [to] of edges that share a route from cluster i, besides what why_not tells; u [S, C]
-    as evaluated."""
+    """Returns what holds the shares `row` [to] of a route from cluster i, apart from `why_not`.
+
+    `edges`: the edges that share the route. `u`: evaluated utilisation, shape [S, C].
+    """
     layout = problem.layout
     k, e = int(layout.edge_target[edges[0]]), edges[0]
     caller = layout.services[layout.class_service[layout.edge_source[e]]]
@@ -84,7 +87,7 @@ def holding(problem: Problem, edges: list[int], i: int, row: np.ndarray, u: np.n
 
 
 def _reached(problem: Problem, k: int) -> set[str]:
-    """Services of a class and of all that its calls lead to."""
+    """Returns the services of a class and of all classes that its calls lead to."""
     layout, todo, seen = problem.layout, [k], set()
     while todo:
         one = todo.pop()

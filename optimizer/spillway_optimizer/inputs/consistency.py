@@ -1,7 +1,8 @@
-"""Telemetry that contradicts itself, the topology or the clock: nothing good can be decided from it. Pure.
+"""Finds telemetry that contradicts itself, the topology or the clock. Pure.
 
-Each finding names the table or board, the row, its value and what is allowed. A refusal is for what cannot be
-true; what is merely odd (overload and failures make calls go missing) is a note.
+No good decision can be made from such telemetry. Each finding names the table or board, the row,
+its value and what is allowed. What cannot be true is a refusal. What is merely odd is a note,
+because overload and failures make calls go missing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,8 @@ from spillway_optimizer.inputs.found import Found, Kind, Refusal, Scope
 from spillway_optimizer.inputs.telemetry import RatioRow, Telemetry
 from spillway_optimizer.inputs.unknown import CLOCK_AHEAD_S, NOTHING, Unknown
 
-# Boards of one cluster and moment, made from the same spans: apart by this, one of them is not of it.
+# The demand and load boards of one cluster and moment are made from the same spans. If they differ
+# by this factor, one of them does not belong to that moment.
 _BOARDS_APART, _LEAST_RPS = 10.0, 5.0
 _MOST_CALLS_PER_REQUEST = 10_000.0
 
@@ -26,9 +28,12 @@ def contradictions(
     max_age_s: float,
     unknown: Unknown = NOTHING,
 ) -> Found[None]:
-    """`demand_rps` by (cluster, entry class): the demand that a problem would be made of. What is `unknown` contradicts
-    nothing. Each refusal has the scope
-    of what it is about: a cluster for a board, a class, service or edge for a row."""
+    """Returns what cannot be true as refusals, and what is odd as notes.
+
+    `demand_rps` by (cluster, entry class) is the demand that a problem would be built from. The
+    demand and the boards of what is `unknown` contradict nothing. The scope of a refusal is the
+    class, service or edge that it is about.
+    """
     refusals = [
         *_ahead(telemetry, now),
         *_misplaced(telemetry, topology, demand_rps, unknown),
@@ -39,8 +44,11 @@ def contradictions(
 
 
 def _ahead(telemetry: Telemetry, now: float) -> Iterator[Refusal]:
-    """Rows of the future: this clock, or theirs, is wrong, and with it their age. (Boards of the future are unknown:
-    unknown.py.)"""
+    """Yields a refusal for each row that lies in the future.
+
+    Either this clock or the writer's is wrong, and so is the age of the row. Boards that lie in the
+    future are unknown instead (unknown.py).
+    """
     times = [
         (Scope(Kind.CLASS, row.class_id), f"curves: row of {row.class_id!r}", row.fitted_at)
         for row in telemetry.curves
@@ -63,8 +71,11 @@ def _ahead(telemetry: Telemetry, now: float) -> Iterator[Refusal]:
 def _misplaced(
     telemetry: Telemetry, topology: Topology, demand_rps: Mapping[tuple[str, str], float], unknown: Unknown
 ) -> Iterator[Refusal]:
-    """Users served by a service where neither a heartbeat nor the topology has it. A heartbeat without any Envoy says
-    nothing about the cluster's services: none of them subscribes."""
+    """Yields a refusal for demand where neither a heartbeat nor the topology places the service.
+
+    A heartbeat without any Envoy says nothing about the cluster's services: none of them
+    subscribes.
+    """
     declared = {(s.name, p.cluster) for s in topology.services for p in s.placements}
     for cluster, class_id in sorted(demand_rps):
         service, running = traffic_class.parse(class_id).service, telemetry.placement.get(cluster)
@@ -83,6 +94,7 @@ def _ratios(telemetry: Telemetry) -> Iterator[Refusal]:
 
 
 def _wrong(row: RatioRow) -> Iterator[str]:
+    """Yields what is wrong with the values of one row."""
     window = _window(row)
     if window is not None and not window[0] <= window[1] <= row.window_end + CLOCK_AHEAD_S:
         yield (
@@ -104,7 +116,11 @@ def _name(row: RatioRow) -> str:
 
 
 def _apart(telemetry: Telemetry, now: float, max_age_s: float, unknown: Unknown) -> Iterator[Refusal]:
-    """An entry's arrivals are its users' requests and more: the load board cannot have far fewer of them."""
+    """Yields a refusal for each entry class whose load is far below its demand.
+
+    The arrivals of an entry class are its users' requests and more. The load board cannot have far
+    fewer of them.
+    """
     for cluster, board in sorted(telemetry.demand.items()):
         for class_id, entry in sorted(board.items()):
             load = telemetry.load.get(cluster, {}).get(class_id)
@@ -119,7 +135,10 @@ def _apart(telemetry: Telemetry, now: float, max_age_s: float, unknown: Unknown)
 
 
 def _spread(telemetry: Telemetry) -> Iterator[str]:
-    """Edges of one caller whose windows do not meet: their ratios are of different traffic."""
+    """Yields a note for each caller whose edges have windows that do not overlap.
+
+    The ratios of such edges describe different traffic.
+    """
     by_source: dict[str, list[tuple[float, float, str]]] = {}
     for row in telemetry.call_ratios:
         window = _window(row)
@@ -136,6 +155,6 @@ def _spread(telemetry: Telemetry) -> Iterator[str]:
 
 
 def _window(row: RatioRow) -> tuple[float, float] | None:
-    """Unix seconds; None: not written as start and end."""
+    """Start and end of the row's window, Unix seconds; None if it is not written as start-end."""
     start, _, end = row.input_window.partition("-")
     return (int(start) / 1000, int(end) / 1000) if start.isdigit() and end.isdigit() else None

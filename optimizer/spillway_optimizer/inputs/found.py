@@ -1,7 +1,8 @@
-"""What a stage of the model builder returns: its value, and what it could not model, each with a scope. Pure.
+"""What a stage of the model builder returns: its value, and what it could not model. Pure.
 
-A refusal means that an application, a cluster or the whole mesh has no problem to solve. A hold has the smaller
-effect: the routes that it names keep their last rules, and the rest goes on.
+Everything that could not be modelled has a scope. A refusal means that an application, a cluster or
+the whole mesh has no problem to solve. A hold has a smaller effect: the routes that it names keep
+their last rules, and everything else goes on.
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,8 @@ RouteId = tuple[str, str]  # source service, class that is called
 
 
 class Kind(Enum):
+    """Kinds of scope."""
+
     MESH = "mesh"
     CLUSTER = "cluster"
     APPLICATION = "application"
@@ -24,8 +27,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Scope:
-    """How far something reaches. `name`: of the cluster, application, service or class; of an edge both classes,
-    joined by ' -> '; '' for the mesh."""
+    """The part of the mesh that a refusal or a hold concerns.
+
+    `name` is that of the cluster, application, service or class. The name of an edge is both
+    classes, joined by ' -> '. The mesh has the name ''.
+    """
 
     kind: Kind
     name: str = ""
@@ -39,7 +45,10 @@ MESH = Scope(Kind.MESH)
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why nothing in the scope can be modelled: the table or board, its value and what is allowed."""
+    """Why nothing in the scope can be modelled.
+
+    `text` names the table or board, its value and what is allowed.
+    """
 
     scope: Scope
     text: str
@@ -47,7 +56,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Hold:
-    """Routes that keep their rules in force, or stay local-first without any, and why."""
+    """Routes that keep their rules in force, or stay local-first if they have none, and why."""
 
     scope: Scope
     text: str
@@ -69,7 +78,7 @@ class Found(Generic[T]):
 
 @dataclass(frozen=True)
 class Remarks:
-    """Notes, refusals and holds of several stages, in their order."""
+    """Notes, refusals and holds of several stages, in the order of the stages."""
 
     notes: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
@@ -77,6 +86,7 @@ class Remarks:
 
     @classmethod
     def of(cls, stages: Iterable[Found]) -> "Remarks":
+        """Collects the remarks of the stages."""
         stages = list(stages)
         return cls(
             tuple(note for stage in stages for note in stage.notes),
@@ -86,4 +96,5 @@ class Remarks:
 
 
 def refused(value: T, scope: Scope, *texts: str, notes: tuple[str, ...] = ()) -> Found[T]:
+    """Returns `value` with one refusal per text."""
     return Found(value, notes, tuple(Refusal(scope, text) for text in texts))

@@ -1,5 +1,8 @@
-"""The operator's guardrails as the optimizer keeps them: the file, read again when it changes, and what it means
-for a problem. The publisher enforces the same file; routing within it leaves nothing to enforce."""
+"""The operator's guardrails as the optimizer keeps them.
+
+The file is read again when it changes, and it becomes constraints of a problem. The publisher
+enforces the same file. A routing within it leaves the publisher nothing to enforce.
+"""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -14,8 +17,11 @@ from spillway_optimizer.process.logs import States
 
 
 def changed(file: GuardrailFile, states: States) -> bool:
-    """Whether the file says something else than before. A wrong file is said and counted, and changes nothing: what
-    was good last goes on being kept."""
+    """Returns whether the content of the file has changed.
+
+    A wrong file is logged and counted, and changes nothing. The last good guardrails stay in
+    effect.
+    """
     try:
         found = file.changed()
     except ContractError as error:
@@ -33,8 +39,12 @@ def constraints_of(
     routes: Iterable[tuple[str, str]],
     in_force: Rules | None = None,
 ) -> Constraints:
-    """`routes` (source service, class that is called) of the problem; `in_force` what relays route by now, None
-    when they route local-first. Shares are of 1, weights in the file parts of 10 000."""
+    """Returns the constraints that the guardrails put on a problem.
+
+    `routes` are the problem's routes (source service, class that is called). `in_force` are the
+    rules by which relays route now; None when they route local-first. Shares are fractions of 1,
+    and weights in the file are parts of 10 000.
+    """
     routes = sorted(set(routes))
     shift = guardrails.maximum_shift
     return Constraints(
@@ -62,7 +72,11 @@ def _denied(guardrails: Guardrails, topology: Topology, classes: set[str]) -> fr
 
 
 def pinned(guardrails: Guardrails) -> Mapping[Route, Mapping[str, float]]:
-    """The kill switch publishes local-first only, pins or not."""
+    """Returns the shares of every pinned route.
+
+    There are none while the kill switch is on, because the publisher then publishes only
+    local-first.
+    """
     return {
         RuleKey(pin.source_cluster, pin.source_service, pin.traffic_class): {
             cluster: weight / TOTAL for cluster, weight in sorted(pin.destinations.items()) if weight
@@ -74,8 +88,11 @@ def pinned(guardrails: Guardrails) -> Mapping[Route, Mapping[str, float]]:
 def _before(
     topology: Topology, routes: list[tuple[str, str]], in_force: Rules
 ) -> Mapping[Route, Mapping[str, float]]:
-    """What each route's requests do now: its rule, or local-first where the service is declared locally. A route
-    of neither has no way before that a shift could be counted from."""
+    """Returns where the calls of each route go now, as shares by cluster.
+
+    They follow the route's rule, or local-first where the topology declares the service locally. A
+    route with neither is left out: it has no shares from which a shift could be counted.
+    """
     declared = {(s.name, p.cluster) for s in topology.services for p in s.placements}
     before: dict[Route, Mapping[str, float]] = {}
     for source in (cluster.name for cluster in topology.clusters):

@@ -11,7 +11,7 @@ from spillway_optimizer.problem.rules import RuleKey, Rules
 
 @dataclass(frozen=True)
 class InForce:
-    """What the publisher last published, all clusters together."""
+    """What the publisher last published, for all clusters together."""
 
     rules: Rules
     origin: Origin  # of the newest version among the clusters
@@ -19,21 +19,29 @@ class InForce:
     versions: dict[str, int]  # by cluster
     ruleset_id: str
     rulesets: dict[str, Ruleset]  # by cluster
-    # How long the relays of a cluster hold an expired ruleset, in seconds; where it is absent, the default.
+    # Seconds for which the relays of a cluster hold an expired ruleset. A cluster that is absent
+    # has the default.
     hold_s: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
+        """The newest version among the clusters, 0 without any."""
         return max(self.versions.values(), default=0)
 
     @property
     def base_version(self) -> int:
-        """What a proposal of all rules starts from: the lowest of the clusters, 0 without any."""
+        """The version that a proposal of all rules starts from.
+
+        It is the lowest among the clusters, 0 without any.
+        """
         return min(self.versions.values(), default=0)
 
     def changed_by(self, origin: Origin, since: int) -> Rules:
-        """Rules that this origin changed last, after version `since`. What 0.1.0 published counts as changed in its
-        version by its ruleset's origin."""
+        """Returns the rules that `origin` changed last, after version `since`.
+
+        Rulesets of release 0.1.0 do not say who changed a rule. Their rules count as changed in the
+        version of the ruleset, by its origin.
+        """
         found = {}
         for ruleset in self.rulesets.values():
             for rule in ruleset.rules:
@@ -48,11 +56,16 @@ class InForce:
         return found
 
     def hold_ms(self, cluster: str) -> int:
+        """Milliseconds for which the relays of a cluster hold an expired ruleset."""
         return round(self.hold_s.get(cluster, names.VALUE_HOLD_SECONDS) * 1000)
 
     def routing(self, now: float) -> Rules:
-        """The rules that relays route by. Those of an expired ruleset give way to local-first, as relays hold them.
-        Where the source cluster is no destination, the nearest is not known here: the weights stay."""
+        """Returns the rules by which relays route at Unix second `now`.
+
+        The rules of an expired ruleset give way to local-first as they do in relays. Where the
+        source cluster is not a destination of a rule, the nearest cluster is not known here, and
+        the weights stay until the hold ends.
+        """
         expired_ms = {c: round(now * 1000) - r.expires_at.ToMilliseconds() for c, r in self.rulesets.items()}
         made = {}
         for key, weights in self.rules.items():

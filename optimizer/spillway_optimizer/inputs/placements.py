@@ -1,7 +1,8 @@
-"""What can serve where: heartbeats, and what stands for them where no Envoy subscribes, or while a relay is silent. Pure.
+"""Which services can serve in which clusters: from heartbeats, or from other evidence. Pure.
 
-A heartbeat lists Envoys that subscribe to a relay. In a mesh that only sends telemetry there are none, so an absent
-service is gone only where something shows that its Envoys would be listed (ADR 32).
+Other evidence counts where no Envoy subscribes, and while a relay is silent. A heartbeat lists the
+Envoys that subscribe to a relay, and a mesh that only sends telemetry has none. An absent service
+is therefore gone only where something shows that its Envoys would be listed (ADR 32).
 """
 
 import math
@@ -15,9 +16,10 @@ from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.inputs.unknown import CLOCK_AHEAD_S, Unknown
 
 Placed = frozenset[tuple[str, str]]  # (service, cluster)
-# Calls of the last minute show that a service is there.
+# Calls within this many seconds show that a service is there.
 SERVED_S = 60.0
-# After its Envoys have left, boards may still show calls of its last pods for so long.
+# For this many seconds after its Envoys have left, boards may still show calls of a service's last
+# pods.
 SETTLED_S = 30.0
 _MOST_NAMED = 5
 
@@ -25,11 +27,17 @@ _MOST_NAMED = 5
 def placements(
     telemetry: Telemetry, topology: Topology, entries: set[tuple[str, str]], now: float, unknown: Unknown
 ) -> Found[Placed]:
-    """A service is in a cluster if a fresh heartbeat lists it. If no heartbeat does or did, calls of the last minute show
-    that it is there. Where no Envoy subscribes in any cluster, so does the topology's declaration. While all relays of a
-    cluster are silent, its last heartbeat stays valid, else the declaration: a dead relay stops no Envoy. Telemetry
-    without any placement (a model read from a file) means what is declared. `entries` (service, cluster) serve users now,
-    whatever heartbeats say."""
+    """Returns the (service, cluster) pairs that can serve, with notes.
+
+    - A service is in a cluster if a fresh heartbeat lists it.
+    - If no heartbeat lists it or did, calls of the last minute show that it is there.
+    - If no Envoy subscribes in any cluster, the topology's declaration shows the same.
+    - While all relays of a cluster are silent, its last heartbeat stays valid, or else the
+      declaration. A dead relay stops no Envoy.
+    - Telemetry without any placement (a model read from a file) means what is declared.
+
+    `entries` (service, cluster) serve users now. They are always placed, whatever heartbeats list.
+    """
     placed, notes = set(), []
     quiet, served = _nobody_subscribes(telemetry, topology), telemetry.calls_at()
     declarations: dict[str, set[str]] = defaultdict(set)
@@ -47,7 +55,8 @@ def placements(
             if telemetry.placement:
                 notes.append(f"placement: no heartbeat from {cluster!r}, its declared services are assumed")
             continue
-        # Spans alone put no service where the topology, which has it elsewhere, has none.
+        # Calls alone do not place a service where the topology does not, if it declares the service
+        # in other clusters.
         believable = {
             service: at
             for service, at in served.get(cluster, {}).items()
@@ -58,7 +67,7 @@ def placements(
         placed |= {(service, cluster) for service in (*services, *calls, *idle)}
         notes += _notes(cluster, calls, idle)
     for service, cluster in sorted(entries - placed):
-        # Users are being served there: the board is evidence enough for the entry itself.
+        # Users are served there. The demand board is evidence enough for the entry itself.
         notes.append(f"placement: {service!r} serves users in {cluster!r} without a heartbeat")
     return Found(frozenset(placed | entries), tuple(notes))
 
@@ -66,8 +75,11 @@ def placements(
 def _serving(
     telemetry: Telemetry, cluster: str, served: Mapping[str, float], now: float, unknown: Unknown
 ) -> list[str]:
-    """Those of the services that serve calls: `served` has their newest calls, Unix seconds. While a service is unknown,
-    its last calls count."""
+    """Returns those services of `served` whose calls show that they are in the cluster.
+
+    `served` has the newest calls of each service, in Unix seconds. While a service is unknown, its
+    last calls count at any age.
+    """
     found = []
     for service, at in sorted(served.items()):
         left = telemetry.left.get((service, cluster), -math.inf)
@@ -78,8 +90,11 @@ def _serving(
 
 
 def _nobody_subscribes(telemetry: Telemetry, topology: Topology) -> bool:
-    """Every cluster's heartbeat is fresh and lists no Envoy, and none has left: a mesh that only sends telemetry. As soon
-    as one workload subscribes, a declaration no longer shows that a service is there."""
+    """Returns whether every cluster's heartbeat is fresh and lists no Envoy, and none has left.
+
+    Such a mesh only sends telemetry. As soon as one workload subscribes, a declaration no longer
+    shows that a service is there.
+    """
     clusters = {c.name for c in topology.clusters}
     has_left = any(cluster in clusters for _, cluster in telemetry.left)
     return not has_left and all(telemetry.placement.get(cluster) == frozenset() for cluster in clusters)

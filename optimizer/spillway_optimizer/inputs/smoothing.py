@@ -1,4 +1,4 @@
-"""Demand over the last few boards: an exponentially weighted mean, so that noise moves no traffic."""
+"""Demand over the last few boards: an exponentially weighted mean, so noise moves no traffic."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,8 +13,11 @@ def smooth(
     half_life_s: float,
     jumped: Collection[tuple[str, str]] = (),
 ) -> Rates:
-    """Weights of past boards halve every `half_life_s`; 0 means none. What is no longer observed fades. The past
-    says nothing of what `jumped`."""
+    """Returns the smoothed rates.
+
+    Weights of past boards halve every `half_life_s`; 0 turns smoothing off. Rates that are no
+    longer observed fade. Keys in `jumped` start again from what is observed.
+    """
     if before is None or half_life_s <= 0:
         return dict(observed)
     keep = 0.5 ** (max(dt_s, 0.0) / half_life_s)

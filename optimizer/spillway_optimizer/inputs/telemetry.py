@@ -1,6 +1,6 @@
-"""What the optimizer is told: rows of ClickHouse and boards of Redis as typed values.
+"""Telemetry as typed values: rows of ClickHouse and boards of Redis.
 
-Rows that cannot be read are not errors of the whole: they are left out and named in `malformed`.
+A row that cannot be read does not fail the whole. It is left out and named in `malformed`.
 """
 
 import math
@@ -19,7 +19,11 @@ from spillway_optimizer.inputs.smoothing import Rates
 class _Row:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        """Takes the columns it knows; one that has a default may be missing. Raises ValueError naming the column."""
+        """Builds the value from the columns that it knows; a column with a default may be missing.
+
+        Raises ValueError that names the column, or ContractError for a class id that cannot be
+        read.
+        """
         values = {}
         for column in fields(cls):
             if column.name not in row:
@@ -38,7 +42,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class CurveRow(_Row):
-    """Table curves; `class_id` is its column `class`."""
+    """A row of the table curves. `class_id` is its column `class`."""
 
     fitted_at: float  # Unix seconds
     input_window: str
@@ -51,8 +55,11 @@ class CurveRow(_Row):
 
 @dataclass(frozen=True)
 class CapacityRow(_Row):
-    """Table capacities. `pods` served while it was measured, 0: unknown; `evidence` 'assumed': not measured there.
-    `settled`: the fewest pods counted in the last minutes, 0: unknown."""
+    """A row of the table capacities.
+
+    `pods` is how many pods served while it was measured; 0: unknown. `evidence` is 'assumed' if it
+    was not measured there. `settled` is the lowest count of pods in the last minutes; 0: unknown.
+    """
 
     measured_at: float
     input_window: str
@@ -66,7 +73,7 @@ class CapacityRow(_Row):
 
 @dataclass(frozen=True)
 class RatioRow(_Row):
-    """Table call_ratios. `samples`: spans that it rests on, 0: unknown."""
+    """A row of the table call_ratios. `samples` is how many spans it rests on; 0: unknown."""
 
     window_end: float
     input_window: str
@@ -80,7 +87,7 @@ class RatioRow(_Row):
 
 @dataclass(frozen=True)
 class NetworkRow(_Row):
-    """Table network_times: what was measured of an ordered pair of clusters."""
+    """A row of the table network_times: what was measured between an ordered pair of clusters."""
 
     window_end: float
     source_cluster: str
@@ -91,13 +98,22 @@ class NetworkRow(_Row):
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Boards by cluster and class id; `placement` by cluster: services with connected Envoys, None
-    where no heartbeat is known. `pods`: connected Envoys by (cluster, service), absent where unknown. Whether the
-    application beside an Envoy is ready is not known. `placed_last`: the placement of the last heartbeat that was
-    known. `left`: when heartbeats of a cluster ceased to list Envoys of a service that they had listed, Unix seconds, by
-    (service, cluster). `served`: the newest instant of which a load board had calls, the same way; boards of now need not be
-    in it. `unknown` by cluster and service, or names.VALUE_WHOLE_CLUSTER: what streams say the boards do not know.
-    `streams_state`: streams have said before what is known, so what they do not say is unknown."""
+    """Everything that was read at one time.
+
+    - `load`, `demand`: boards by cluster and class id.
+    - `placement`: by cluster, the services with connected Envoys; None where no heartbeat is known.
+    - `pods`: connected Envoys by (cluster, service); absent where unknown. Whether the application
+      beside an Envoy is ready is not known.
+    - `placed_last`: by cluster, the placement of the last heartbeat that was known.
+    - `left`: by (service, cluster), when heartbeats ceased to list Envoys of a service that they
+      had listed, in Unix seconds.
+    - `served`: by (service, cluster), the newest time at which a load board had calls, in Unix
+      seconds. The current boards need not be included.
+    - `unknown`: by cluster and service (or names.VALUE_WHOLE_CLUSTER), what the boards do not know,
+      as streams report it.
+    - `streams_state`: streams have reported before what is known, so what they do not report is
+      unknown.
+    """
 
     curves: tuple[CurveRow, ...] = ()
     capacities: tuple[CapacityRow, ...] = ()
@@ -113,13 +129,17 @@ class Telemetry:
     served: Mapping[tuple[str, str], float] = field(default_factory=dict)
     unknown: Mapping[str, Mapping[str, UnknownEntry]] = field(default_factory=dict)
     streams_state: bool = False
-    network_rows: tuple[NetworkRow, ...] = ()  # the newest of each pair
-    # By cluster, as its relays report: seconds for which they hold an expired ruleset, and the version that they serve.
+    network_rows: tuple[NetworkRow, ...] = ()  # the newest rows of each pair
+    # By cluster, as its relays report it: for how many seconds they hold an expired ruleset, and
+    # the version that they serve.
     hold_s: Mapping[str, float] = field(default_factory=dict)
     serving: Mapping[str, int] = field(default_factory=dict)
 
     def calls_at(self) -> dict[str, dict[str, float]]:
-        """`served`, with what the load boards have now: cluster -> service -> Unix seconds."""
+        """Returns the newest time with calls: cluster -> service -> Unix seconds.
+
+        These are the times of `served`, updated with the current load boards.
+        """
         found: dict[str, dict[str, float]] = {}
         for (service, cluster), at in self.served.items():
             found.setdefault(cluster, {})[service] = at
@@ -136,7 +156,7 @@ _R = TypeVar("_R", bound=_Row)
 
 
 def read_rows(kind: type[_R], rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[_R, ...], tuple[str, ...]]:
-    """The rows that can be read, and a reason for each that cannot."""
+    """Returns the rows that can be read, and a reason for each that cannot."""
     good, bad = [], []
     for row in rows:
         try:
@@ -147,8 +167,11 @@ def read_rows(kind: type[_R], rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[
 
 
 def from_document(document: Mapping[str, Any]) -> Telemetry:
-    """The shape of contracts/golden/3_model.json; `placement` by cluster: services, or services with their numbers of
-    pods. Raises ContractError for a wrong shape."""
+    """Reads telemetry from a document in the shape of contracts/golden/3_model.json.
+
+    Its `placement` has, by cluster, services, or services with their numbers of pods. Raises
+    ContractError for a wrong shape.
+    """
     try:
         curves, bad1 = read_rows(CurveRow, document["curves"])
         capacities, bad2 = read_rows(CapacityRow, document["capacities"])
@@ -207,4 +230,5 @@ class Pulse:
     """What is polled between solves."""
 
     demand: Rates = field(default_factory=dict)
-    placement: Mapping[str, frozenset[str] | None] = field(default_factory=dict)  # by cluster; None: lapsed
+    # By cluster; None: its heartbeat has lapsed.
+    placement: Mapping[str, frozenset[str] | None] = field(default_factory=dict)

@@ -1,7 +1,8 @@
-"""What is not known of the mesh now, and since when it has been like this. Pure.
+"""What is not known of the mesh now, and since when. Pure.
 
-Unknown is neither zero nor gone: the demand and the capacity of what is unknown are those known last, and no weight
-towards it changes. Only what is heard says that something is zero, or gone.
+Unknown is neither zero nor gone. The demand and the capacity of what is unknown stay as they were
+known last, and no weight towards it changes. Only received telemetry shows that something is zero,
+or gone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,25 +12,27 @@ from spillway_contracts import names
 
 from spillway_optimizer.inputs.telemetry import Telemetry
 
-# Clocks of nodes differ by less than this, or something is wrong with them.
+# Clocks of nodes differ by fewer seconds than this, or something is wrong with them.
 CLOCK_AHEAD_S = 10.0
-# For how long it is remembered that Envoys of a service have left, and that a service had calls, and of how many.
+# For how many seconds it is remembered that the Envoys of a service have left, or that it had
+# calls, and for how many (service, cluster) pairs.
 REMEMBERED_S, REMEMBERED = 86_400.0, 10_000
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """Reasons by cluster, and by (service, cluster)."""
+    """Why something is unknown: reasons by cluster, and by (service, cluster)."""
 
     clusters: Mapping[str, str] = field(default_factory=dict)
     services: Mapping[Pair, str] = field(default_factory=dict)
 
     def why(self, service: str, cluster: str) -> str | None:
-        """None: it is known."""
+        """Returns why the service is unknown in the cluster; None: it is known."""
         return self.clusters.get(cluster) or self.services.get((service, cluster))
 
     def notes(self) -> tuple[str, ...]:
+        """Returns one sentence for each cluster and each service that is unknown."""
         held = "its demand, its capacities and the weights towards it are held"
         return (
             *(f"unknown: {cluster!r}: {why}; {held}" for cluster, why in sorted(self.clusters.items())),
@@ -41,7 +44,10 @@ NOTHING = Unknown()
 
 
 def unknowns(telemetry: Telemetry, clusters: Iterable[str], now: float, max_age_s: float) -> Unknown:
-    """By what streams say of it, by the age of the boards, and by the heartbeat."""
+    """Returns what is unknown.
+
+    The sources are the reports of streams, the age of the boards, and the heartbeats.
+    """
     found: dict[str, str] = {}
     services: dict[Pair, str] = {}
     for cluster in clusters:
@@ -67,6 +73,7 @@ def unknowns(telemetry: Telemetry, clusters: Iterable[str], now: float, max_age_
 
 
 def _boards(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) -> Iterable[str]:
+    """Yields why the boards of a cluster cannot be used: too old, or ahead of this clock."""
     for name, boards in (("demand", telemetry.demand), ("load", telemetry.load)):
         newest = max((entry.at for entry in boards.get(cluster, {}).values()), default=None)
         if newest is None:
@@ -79,8 +86,11 @@ def _boards(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) ->
 
 
 def _behind(telemetry: Telemetry, cluster: str, max_age_s: float) -> Iterable[tuple[str, str]]:
-    """Services whose entries are older than others of the same board, and why: the worker that writes them is away. Of a
-    class without requests a worker removes the entry."""
+    """Yields services whose entries are older than others of the same board, and why.
+
+    The worker that writes such entries is away. An entry is not old for lack of requests, because a
+    worker removes the entry of a class without requests.
+    """
     for name, boards in (("demand", telemetry.demand), ("load", telemetry.load)):
         board = boards.get(cluster, {})
         newest = max((entry.at for entry in board.values()), default=0.0)
@@ -91,9 +101,13 @@ def _behind(telemetry: Telemetry, cluster: str, max_age_s: float) -> Iterable[tu
 
 
 def _unsaid(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) -> Iterable[tuple[str, str]]:
-    """Services that have Envoys and no demand that is known now, and why: an absent entry is zero only if streams say that
-    the service is known. The job that writes demand says so of every service that has Envoys; the load board is
-    another's, and no word about demand. Streams of 0.1.0, and models from files, say so of none, and mean zero."""
+    """Yields services that have Envoys but no demand that is known now, and why.
+
+    An absent entry means zero only if streams report that the service is known. The job that writes
+    demand reports it for every service that has Envoys. Another job writes the load board, which
+    says nothing about demand. Streams of release 0.1.0, and models from files, never report it;
+    with them an absent entry means zero.
+    """
     if not _state(telemetry):
         return
     said = telemetry.unknown.get(cluster, {})
@@ -107,7 +121,10 @@ def _unsaid(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) ->
 
 
 def _state(telemetry: Telemetry) -> bool:
-    """Whether streams say what is known: they have before, or do now. A reason says only that something is unknown."""
+    """Returns whether streams report what is known, now or before.
+
+    An entry with a reason reports only that something is unknown.
+    """
     said = (entry for entries in telemetry.unknown.values() for entry in entries.values())
     return telemetry.streams_state or any(not entry.reason for entry in said)
 
@@ -120,7 +137,10 @@ def _heartbeat(telemetry: Telemetry, cluster: str) -> Iterable[str]:
 def gained(
     unknown: Unknown, class_id: str, before: Mapping[str, int], after: Mapping[str, int]
 ) -> str | None:
-    """Why no weight of the class may change like this: a cluster that would get more is unknown. None: it may."""
+    """Returns why the weights of a class may not change from `before` to `after`; None: they may.
+
+    They may not if a cluster that would get more is unknown.
+    """
     for cluster in sorted(after):
         why = unknown.why(class_id.partition(" ")[0], cluster)
         if why is not None and after[cluster] > before.get(cluster, 0):
@@ -129,14 +149,16 @@ def gained(
 
 
 def of(unknown: Unknown, key: Pair) -> bool:
-    """Whether the demand of (cluster, class) is unknown."""
+    """Returns whether the demand of `key` (cluster, class) is unknown."""
     return unknown.why(key[1].partition(" ")[0], key[0]) is not None
 
 
 @dataclass(frozen=True)
 class LastKnown:
-    """Boards and placements as they were last there, what has left, what had calls, and whether streams have ever stated
-    what they know."""
+    """What was known last of boards and placements, and when services left or had calls.
+
+    `streams_state` says whether streams have ever reported what they know.
+    """
 
     load: Mapping = field(default_factory=dict)
     demand: Mapping = field(default_factory=dict)
@@ -146,6 +168,7 @@ class LastKnown:
     served: Mapping[Pair, float] = field(default_factory=dict)
 
     def after(self, telemetry: Telemetry, now: float) -> "LastKnown":
+        """Returns what is known last after one more reading."""
         placed = {c: services for c, services in telemetry.placement.items() if services is not None}
         return LastKnown(
             {**self.load, **_present(telemetry.load)},
@@ -157,19 +180,24 @@ class LastKnown:
         )
 
     def _left(self, placed: Mapping[str, frozenset[str]], now: float) -> Mapping[Pair, float]:
-        """A service that heartbeats list again has not left."""
+        """Returns when services left. A service that heartbeats list again has not left."""
         gone = {
             (service, cluster): now
             for cluster, services in placed.items()
             for service in self.placement.get(cluster, frozenset()) - services
         }
-        before = {pair: min(at, now) for pair, at in self.left.items()}  # a clock that was set back
+        # Times after `now` are cut to it: the clock may have been set back.
+        before = {pair: min(at, now) for pair, at in self.left.items()}
         left = _remembered({**gone, **before}, now)
         return {(s, c): at for (s, c), at in left.items() if s not in placed.get(c, ())}
 
     def completed(self, telemetry: Telemetry) -> Telemetry:
-        """With the boards of before where all of a kind are empty. Whether one alone that is empty is of a cluster without
-        requests, streams say."""
+        """Returns the telemetry with what was known last.
+
+        The boards of load or demand are replaced only where the boards of that kind are empty in
+        all clusters. If a single board is empty, streams report whether its cluster just has no
+        requests.
+        """
         load, demand = telemetry.load, telemetry.demand
         return replace(
             telemetry,
@@ -191,7 +219,7 @@ def _calls(telemetry: Telemetry) -> dict[Pair, float]:
 
 
 def _remembered(times: Mapping[Pair, float], now: float) -> Mapping[Pair, float]:
-    """The newest REMEMBERED; times that lie ahead are no times."""
+    """Returns the REMEMBERED newest times. Times that are too old or lie ahead are dropped."""
     kept = {pair: at for pair, at in times.items() if -CLOCK_AHEAD_S <= now - at < REMEMBERED_S}
     newest = sorted(kept, key=kept.__getitem__)[-REMEMBERED:]
     return {pair: kept[pair] for pair in newest}

@@ -1,4 +1,4 @@
-"""Whether a change did what was predicted, and what a leader remembers of its proposals.
+"""Judges whether a change had the predicted effect, and keeps a leader's memory of its proposals.
 
-Pure. `service` asks, and acts on the answer.
+Pure. `service` calls this package and acts on the result.
 """

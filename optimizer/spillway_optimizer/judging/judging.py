@@ -1,8 +1,9 @@
-"""Whether a change of an application's rules did what was predicted of it, and what follows when it did not. Pure.
+"""Judges a change of an application's rules by its prediction, and decides on rollbacks. Pure.
 
-After a change the observed objective is compared with that before it, and the error of the prediction with that
-before it, each by a sequential test (sequential.py). Only when both are worse did the change do harm: a load that
-grew makes the first worse, a model that was wrong all along the second. The rules of before are then proposed again.
+After a change, two values are compared with their values before it, each by a sequential test
+(sequential.py): the observed objective, and the error of the prediction. The change did harm only
+if both became worse. Higher load alone makes only the first worse, and a model that was always
+wrong makes only the second worse. After a harmful change, the previous rules are proposed again.
 """
 
 from collections import deque
@@ -18,9 +19,10 @@ from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import Rules
 
-WINDOW_S = 6.0  # of a board: samples that are closer share requests
-SETTLE_S = 10.0  # until rules are in force and boards have forgotten those before
-_MOST_BEFORE = 10  # samples
+WINDOW_S = 6.0  # averaging window of a board; samples that are closer share requests
+# Time until new rules are in force and boards no longer contain samples from before.
+SETTLE_S = 10.0
+_MOST_BEFORE = 10  # maximum number of samples from before a change
 _NO_RULES: Rules = MappingProxyType({})
 
 
@@ -32,7 +34,10 @@ def sample(
     at: float,
     failure_cost_ms: float,
 ) -> Sample | None:
-    """Of an application's entries. None where one of them is unknown, or nobody asks for anything."""
+    """Returns one sample of an application's costs at its entries.
+
+    Returns None if an entry is unknown, or if there are no entry requests.
+    """
     entries = []
     for cluster, class_id in problem.demand_rps:
         if unknown.why(problem.classes[class_id], cluster) is not None:
@@ -45,27 +50,34 @@ def sample(
         return None
     latency = sum(entry.rps * entry.duration_ms for entry in entries) / rps
     failed = sum(entry.rps * entry.failed_share for entry in entries) / rps
-    ms = 1.0 / (3600.0 * problem.usd_per_ms * predicted.demand_rps)  # of a USD/h, per request
+    # Converts USD/h to ms per request.
+    ms = 1.0 / (3600.0 * problem.usd_per_ms * predicted.demand_rps)
     observed = latency + cost_ms(1.0 - failed, failure_cost_ms) + predicted.egress_usd_per_hour * ms
     return Sample(at, observed, predicted.usd_per_hour * ms, rps)
 
 
 @dataclass
 class Watch:
-    """Of one application."""
+    """Judges the changes of one application and remembers the last one that was worse."""
 
-    every_s: float  # least time between two rollbacks, and until the same is tried again
-    change: float  # of the demand from which on two times cannot be compared, relative
+    # Minimum time between two rollbacks. A failed change is not tried again during that time.
+    every_s: float
+    # Relative change of demand above which samples of two times cannot be compared.
+    change: float
     recent: deque[Sample] = field(default_factory=lambda: deque(maxlen=_MOST_BEFORE))
     trial: Trial | None = None
     failed: Failed | None = None
-    unfinished: Rules | None = None  # rules of before that a rollback has not reached yet
-    hindered: str = ""  # why the last step back was not possible
+    unfinished: Rules | None = None  # previous rules that a rollback has not restored yet
+    hindered: str = ""  # why the last step of a rollback was not possible
     _rolled_back_at: float = float("-inf")
     _sampled_at: float = float("-inf")
 
     def observe(self, sample: Sample) -> None:
-        """Takes samples that are a window apart, of rules that are in force."""
+        """Adds a sample that was taken while the proposed rules are in force.
+
+        Samples closer than WINDOW_S to the previous one are ignored. So are samples within SETTLE_S
+        of the last step of a trial.
+        """
         if 0 <= sample.at - self._sampled_at < WINDOW_S:
             return
         trial = self.trial
@@ -87,8 +99,11 @@ class Watch:
         self._sampled_at = sample.at
 
     def changed(self, now: float, before: Rules, after: Rules, demand_rps: float) -> None:
-        """Rules were proposed. A change on top of one that is still judged is judged with it: it keeps the samples, or
-        steady small steps would never be judged."""
+        """Records that rules were proposed, and starts or continues a trial.
+
+        A change on top of one that is still being judged is judged together with it and keeps its
+        samples. Otherwise, a series of small steps would never be judged.
+        """
         self._stop_rolling_back()
         if self.trial is not None and self._moved(self.trial.demand_rps, demand_rps):
             self.trial = None
@@ -103,7 +118,10 @@ class Watch:
             self.trial = self.trial.on(now, after)
 
     def rolled_back(self, now: float, why: str) -> None:
-        """Also of each further step, when a rollback takes several."""
+        """Records a rollback.
+
+        Also called for each further step of a rollback that takes several.
+        """
         if self.trial is not None or self.hindered:
             self._rolled_back_at = now
         self._failed(now, why)
@@ -113,8 +131,11 @@ class Watch:
         self.recent.clear()
 
     def not_possible(self, now: float, why: str) -> None:
-        """The rules of `to_restore` may not be in force. The trial ends, so that other rules may follow the worse ones.
-        Until they do, or the load changes, the rollback is made as soon as it is possible."""
+        """Records that the rules of `to_restore` may not be put in force.
+
+        The trial ends, so that other rules may follow the worse ones. Until they do, or the load
+        changes, the rollback is made as soon as it is possible.
+        """
         if self.trial is not None:
             self._failed(now, f"rolled back: {self.trial}")
             self.failed = replace(self.failed, kept=why)
@@ -131,7 +152,10 @@ class Watch:
         self.unfinished, self.hindered = None, ""
 
     def to_restore(self, in_force: Rules, now: float) -> tuple[Rules, str] | None:
-        """The rules of before a change that did harm, and why; also while the steps back to them go on."""
+        """Returns the rules from before a harmful change and the reason to restore them, or None.
+
+        Also returns them while the steps back to these rules are still in progress.
+        """
         if self.trial is not None and self.trial.worse and self.may_roll_back(now):
             return self.trial.before, f"rolled back: {self.trial}"
         late = self.hindered and not self._recently_failed(now)
@@ -143,13 +167,18 @@ class Watch:
         return self.unfinished, f"a further step of what was {self.failed.why}"
 
     def may_roll_back(self, now: float) -> bool:
+        """Returns whether the last rollback is at least `every_s` ago."""
         return not 0 <= now - self._rolled_back_at < self.every_s
 
     def again(
         self, candidate: Rules, now: float, demand_rps: float, in_force: Rules = _NO_RULES
     ) -> str | None:
-        """Why a candidate is not proposed: a route of it is on the way to what was worse than before, soon after and at
-        the same load, or to rules in force that are worse and wait until they may be rolled back."""
+        """Returns why a candidate must not be proposed, or None if it may be.
+
+        A candidate is rejected at an unchanged load in two cases. A route of it moves towards rules
+        that were recently judged worse. Or it moves towards rules in force that are worse and that
+        wait until they may be rolled back.
+        """
         trial = self.trial
         if trial is not None and trial.worse and not self._moved(trial.demand_rps, demand_rps):
             worse = Failed(now, trial.before, trial.after, trial.demand_rps, str(trial))

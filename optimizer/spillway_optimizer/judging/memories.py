@@ -1,4 +1,4 @@
-"""What a leader remembers, by application, while the call graph changes under it. Pure."""
+"""A leader's memory by application, while the call graph changes. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -11,40 +11,50 @@ from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.judging.memory import Memory
 from spillway_optimizer.problem.rules import RuleKey, Rules
 
-REST = ""  # rules of no application
+REST = ""  # name for rules that belong to no application
 _V = TypeVar("_V")
 
 
 @dataclass(frozen=True)
 class Parting:
-    """Which application each rule is of: that of its caller's service or, when that is of none, of its callee's."""
+    """Maps each rule to its application.
+
+    That is the application of the caller's service or, if the caller has none, of the callee's.
+    """
 
     of_service: Mapping[str, str]
 
     @classmethod
     def of(cls, services: Mapping[str, Iterable[str]]) -> "Parting":
-        """`services` by application."""
+        """Builds the mapping from `services`, the services of each application."""
         return cls({service: name for name, some in services.items() for service in some})
 
     def after(self, before: "Parting", rules: Iterable[RuleKey]) -> "Parting":
-        """Callers of these rules that are of no application now stay with the one that they were of."""
+        """Returns this mapping, extended by callers of `rules` that have no application now.
+
+        They keep the application that they had in `before`.
+        """
         callers = {key.source_service for key in rules}
         absent = {service: name for service, name in before.of_service.items() if service in callers}
         return Parting({**absent, **self.of_service})
 
     def name(self, key: RuleKey) -> str:
+        """Returns the name of a rule's application, or REST."""
         callee = key.class_id.partition(" ")[0]
         return self.of_service.get(key.source_service) or self.of_service.get(callee, REST)
 
     def split(self, rules: Mapping[RuleKey, _V] | None) -> Mapping[str, Mapping[RuleKey, _V]]:
+        """Splits rules, or other values by rule, by application."""
         parts: dict[str, dict[RuleKey, _V]] = {}
         for key, value in (rules or {}).items():
             parts.setdefault(self.name(key), {})[key] = value
         return parts
 
     def memories(self, known: Mapping[str, Memory], names: Iterable[str]) -> Mapping[str, Memory]:
-        """`known`, as other applications had it, for those of today. What an application does not have as it was
-        before starts without pending changes."""
+        """Converts `known`, memories by the previous applications, to memories of `names`.
+
+        An application whose memory is assembled from several parts starts without pending changes.
+        """
         parts = {name: _split(self, memory) for name, memory in known.items()}
         found = {}
         for name in names:
@@ -53,12 +63,12 @@ class Parting:
         return found
 
     def in_force(self, whole: InForce | None, name: str, parts: Mapping[str, Rules]) -> InForce | None:
-        """The same of one application; `parts` as `split` gives them of all."""
+        """Restricts `whole` to one application. `parts` is the result of `split` for all rules."""
         return None if whole is None else replace(whole, rules=parts.get(name, {}))
 
 
 def _split(parting: Parting, memory: Memory) -> Mapping[str, Memory]:
-    """A memory by application; whole where all of it is of one."""
+    """Splits a memory by application. It stays whole if all of its rules belong to one."""
     own, intended = parting.split(memory.own), parting.split(memory.intended)
     names = own.keys() | intended.keys()
     if len(names) == 1:
@@ -70,7 +80,10 @@ def _split(parting: Parting, memory: Memory) -> Mapping[str, Memory]:
 
 
 def _joined(parts: list[tuple[Memory, Memory]]) -> Memory:
-    """Of the first part's policy; parts of another policy are forgotten."""
+    """Joins parts of several memories.
+
+    The first part decides the policy. Parts of another policy are dropped.
+    """
     first = parts[0][1]
     same = [part for _, part in parts if part.policy == first.policy]
     if len(same) == 1:
@@ -84,7 +97,10 @@ def _joined(parts: list[tuple[Memory, Memory]]) -> Memory:
 
 
 def rules_by_key(in_force: InForce | None, now: float) -> Mapping[RuleKey, Rule]:
-    """The rules that relays route by, with their predictions; those of rulesets that they hold no longer are left out."""
+    """Returns the rules that relays route by, with their predictions.
+
+    Rules of expired rulesets that relays no longer hold are left out. `now`: Unix seconds.
+    """
     if in_force is None:
         return {}
     alive = [

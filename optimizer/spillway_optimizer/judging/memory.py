@@ -1,4 +1,4 @@
-"""What a leader remembers of its proposals, and when a change is more than noise. Pure."""
+"""A leader's memory of its proposals, and whether a change is more than noise. Pure."""
 
 from dataclasses import dataclass, replace
 
@@ -7,29 +7,35 @@ from spillway_optimizer.problem.rules import TOTAL, Rules, max_difference
 
 @dataclass(frozen=True)
 class Memory:
-    """What this leader has proposed; empty at start."""
+    """What this leader has proposed for an application. Empty at start."""
 
     policy: str | None = None
     own: Rules | None = None  # the last solution proposed
-    intended: Rules | None = None  # what should be in force: own, or PAPA's change of it
+    intended: Rules | None = None  # what should be in force: `own`, or PAPA's change of it
     published_at: float = 0.0  # Unix seconds
     before: Rules | None = None  # the solution proposed before `own`
-    pending: Rules | None = None  # a solution that would pay, and waits to be seen again
-    pending_at: float = 0.0  # Unix seconds, when it was seen first
-    base: int = 0  # version in force when these rules were proposed: what PAPA changed later is not in them
+    pending: Rules | None = None  # a solution that would gain enough, not confirmed yet
+    pending_at: float = 0.0  # Unix seconds, when `pending` was first seen
+    # Version in force when these rules were proposed. They do not contain later changes by PAPA.
+    base: int = 0
 
 
 @dataclass(frozen=True)
 class Thresholds:
+    """What a change must reach before it is proposed."""
+
     min_weight_change: int = 200  # parts of 10 000
-    min_gain: float = 0.001  # relative, by the objective; only for policies that minimise it
+    min_gain: float = 0.001  # relative to the objective; only for policies that minimise it
     renew_s: float = 15.0
-    sure_gain: float = 0.01  # from here on one solve is enough, unless it takes the last change back
-    hold_s: float = 4.0  # what takes the last change back must have lasted so long
+    # A relative gain of this size needs one solve only, unless it reverts the last change.
+    sure_gain: float = 0.01
+    hold_s: float = 4.0  # a reversal of the last change must have persisted this long, in seconds
 
     def in_steps(self, max_shift: float) -> "Thresholds":
-        """As they must be when a solution may move only `max_shift` of a route: a step is as good a reason as
-        the whole way is without them."""
+        """Scales the thresholds for solutions that may move only `max_shift` of a route at once.
+
+        A step then counts as much as the whole way does without this limit.
+        """
         if max_shift >= 1:
             return self
         step = max(0, round(max_shift * TOTAL) - 1)
@@ -42,25 +48,38 @@ class Thresholds:
 
 
 def due(memory: Memory, thresholds: Thresholds, now: float) -> bool:
-    """Also when the clock was set back."""
+    """Returns whether a renewal is due. True also if the clock was set back since the last one."""
     return not 0 <= now - memory.published_at < thresholds.renew_s
 
 
 def pending(memory: Memory, candidate: Rules, moved: int, now: float) -> Memory:
-    """What was pending already goes on being so, since when it was."""
+    """Returns the memory with `candidate` pending.
+
+    If a similar candidate was pending already, the time when it was first seen is kept. `moved`:
+    the largest weight difference between the rules proposed last and `candidate`.
+    """
     if memory.pending is not None and difference(memory.pending, candidate) < moved:
         return replace(memory, pending=candidate)
     return replace(memory, pending=candidate, pending_at=now)
 
 
 def takes_back(memory: Memory, candidate: Rules, moved: int) -> bool:
+    """Returns whether `candidate` reverts the last change.
+
+    It does if it is closer to the rules before that change than to those proposed last. `moved`:
+    its difference from the latter.
+    """
     return memory.before is not None and difference(memory.before, candidate) < moved
 
 
 def confirmed(
     memory: Memory, candidate: Rules, moved: int, sure: bool, thresholds: Thresholds, now: float
 ) -> bool:
-    """Whether one solve is enough, or those before said the same."""
+    """Returns whether a change may be proposed.
+
+    Either one solve suffices, or earlier solves gave a similar result. `sure`: the gain is large
+    enough for one solve.
+    """
     back = takes_back(memory, candidate, moved)
     if sure and not back:
         return True
@@ -69,6 +88,9 @@ def confirmed(
 
 
 def difference(own: Rules, candidate: Rules) -> int:
-    """Over routes of both; routes that went away are no reason to act."""
+    """Returns the largest weight difference over the routes in both.
+
+    Routes that disappeared are no reason to act.
+    """
     common = own.keys() & candidate.keys()
     return max_difference({k: own[k] for k in common}, {k: candidate[k] for k in common})

@@ -1,4 +1,4 @@
-"""A change of an application's rules while it is judged, and what is remembered of one that was worse. Pure."""
+"""Trials of changes to an application's rules, and the memory of a change that was worse. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 from spillway_optimizer.judging.sequential import LEAST, Judge, Samples, Verdict
 from spillway_optimizer.problem.rules import OTHERS_DELTA, Rules, Weights
 
-_MOST_AFTER, _MOST_LEANING = 20, 60  # samples; the latter while they are higher than before
+# Samples. _MOST_LEANING applies while they are higher than before the change.
+_MOST_AFTER, _MOST_LEANING = 20, 60
 _ALPHA = 0.01
-_MARGIN, _LEAST_MARGIN_MS = 0.05, 1.0  # of the cost before: smaller differences are none
+# _MARGIN is relative to the cost before. Smaller differences count as none.
+_MARGIN, _LEAST_MARGIN_MS = 0.05, 1.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Costs in ms per entry request, egress and failures included."""
+    """Costs in ms per entry request, including egress and failures."""
 
     at: float  # Unix seconds
     observed_ms: float
@@ -25,17 +27,21 @@ class Sample:
 class Trial:
     """A change that is being judged."""
 
-    since: float  # Unix seconds, of its last step
-    before: Rules  # of its first step
+    since: float  # time of its last step, Unix seconds
+    before: Rules  # rules before its first step
     after: Rules
     demand_rps: float
     observed: Judge
-    error: Judge  # observed less predicted
-    seen: int = 0  # samples after earlier steps, of which nothing was worse
+    error: Judge  # observed minus predicted
+    seen: int = 0  # samples after earlier steps that showed nothing worse
 
     def on(self, now: float, after: Rules) -> "Trial":
-        """With a further step. Samples that lean to worse are kept, or steady small steps would never be judged. Others
-        are left, for they would hide for minutes what the next step does."""
+        """Returns the trial with a further step at time `now`.
+
+        Samples that lean towards worse are kept. Otherwise, a series of small steps would never be
+        judged. Other samples are dropped, because they would hide the effect of the next step for
+        minutes.
+        """
         count = self.observed.after.count
         if self.worse or (count >= LEAST and not self.leaning):
             observed, error = _again(self.observed), _again(self.error)
@@ -45,15 +51,17 @@ class Trial:
 
     @property
     def leaning(self) -> bool:
+        """Whether both means exceed their values before the change by more than the margin."""
         return all(judge.difference > judge.margin for judge in (self.observed, self.error))
 
     @property
     def worse(self) -> bool:
+        """Whether both tests have found a value worse than before."""
         return self.observed.verdict is Verdict.WORSE and self.error.verdict is Verdict.WORSE
 
     @property
     def over(self) -> bool:
-        """Whether enough samples have found nothing worse."""
+        """Whether enough samples have shown nothing worse."""
         most = _MOST_LEANING if self.leaning else _MOST_AFTER
         return self.seen + self.observed.after.count >= most and not self.worse
 
@@ -75,11 +83,14 @@ class Failed:
     after: Rules
     demand_rps: float
     why: str
-    kept: str = ""  # why it was not rolled back
+    kept: str = ""  # why it was not rolled back; empty: it was
 
     def towards(self, candidate: Rules, in_force: Rules) -> bool:
-        """Whether a route of the candidate goes from its weights before the change to those after it, and is not
-        further from the latter in force already. Differences up to OTHERS_DELTA are rounding."""
+        """Returns whether the candidate moves a route towards the weights after the failed change.
+
+        Such a route leaves its weights before the change, and comes closer to those after it than
+        the rules in force are. Differences up to OTHERS_DELTA count as rounding.
+        """
         way = {k: _apart(self.after[k], self.before[k]) for k in self.after.keys() & self.before.keys()}
         rounding = min(OTHERS_DELTA, max(way.values(), default=0) // 2)
         for key in way.keys() & candidate.keys():
@@ -93,7 +104,10 @@ class Failed:
 def begun(
     now: float, before: Rules, after: Rules, demand_rps: float, samples: Sequence[Sample]
 ) -> Trial | None:
-    """A trial of a first step; `samples` are of before it. None where they are too few, or there were no rules."""
+    """Starts the trial of a first step. `samples` were taken before it.
+
+    Returns None if there are too few samples, or if there were no rules before.
+    """
     if len(samples) < LEAST or not before:
         return None
     observed, error = Samples(), Samples()
@@ -106,9 +120,10 @@ def begun(
 
 
 def _apart(one: Weights, other: Weights) -> int:
-    """Largest difference of a weight, parts of TOTAL."""
+    """Returns the largest difference of a weight, in parts of TOTAL."""
     return max(abs(one.get(to, 0) - other.get(to, 0)) for to in one.keys() | other.keys())
 
 
 def _again(judge: Judge) -> Judge:
+    """Returns a new judge with the same samples before the change and none after it."""
     return Judge(judge.alpha, judge.margin, judge.effect, judge.before)

@@ -1,4 +1,4 @@
-"""From inputs to one problem per application: demand, capacities, failures, network times, curves.
+"""Builds one problem per application: demand, capacities, failures, network times, curves.
 
 Pure. What cannot be modelled is returned as notes and refusals, never guessed.
 """

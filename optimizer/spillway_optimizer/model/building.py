@@ -1,4 +1,4 @@
-"""One application's problem, from what is known of the mesh. Pure."""
+"""Builds the problem of one application from what is known of the mesh. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -23,14 +23,15 @@ from spillway_optimizer.problem.constraints import Constraints
 from spillway_optimizer.problem.problem import Curve, Edge, Problem
 from spillway_optimizer.problem.rules import RuleKey, Rules
 
-# Requests per second of a service whose capacity is not known and does not matter: no load comes near it.
+# Capacity in rps of a service whose capacity is not known and does not matter. No load comes near
+# it.
 _AMPLE_RPS = 1e9
 Capacity = Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True)
 class Stages:
-    """What was found for one application."""
+    """What the stages found for one application."""
 
     rows: tuple[RatioRow, ...]
     curves: Mapping[str, Curve]
@@ -40,7 +41,7 @@ class Stages:
 
 @dataclass(frozen=True)
 class Survey:
-    """What every application's problem is made from."""
+    """What the problems of all applications are built from."""
 
     telemetry: Telemetry
     topology: Topology
@@ -49,7 +50,7 @@ class Survey:
     board_max_age_s: float
     model_max_age_s: float
     placed: Placed
-    curve_rows: Mapping[str, CurveRow]  # the newest by class
+    curve_rows: Mapping[str, CurveRow]  # the newest row of each class
     network: Network
     guardrails: Guardrails
     in_force: Rules
@@ -58,6 +59,7 @@ class Survey:
     failure_cost_ms: float
 
     def stages(self, application: Application) -> Stages:
+        """Runs the stages of one application: cycles, curves and capacities."""
         rows = graph.without_cycles(application)
         fitted = curves(
             self.telemetry,
@@ -76,7 +78,11 @@ class Survey:
         return sorted(pair for pair in self.placed if pair[0] in application.services)
 
     def _capacity(self, application: Application, fitted: Mapping[str, Curve]) -> Found[Capacity]:
-        """A service without any capacity that few calls go to is held; one that many go to is a refusal."""
+        """Returns the capacities of the application's services.
+
+        A service without any known capacity is held and taken as constant if few calls go to it. If
+        many calls go to it, that is a refusal.
+        """
         needed = self._placed(application)
         found = capacities(self.telemetry, needed, fitted, self.now, self.model_max_age_s)
         known, refusals, holds = dict(found.capacity_rps), [], []
@@ -94,7 +100,7 @@ class Survey:
         return Found(known, found.notes, tuple(refusals), tuple(holds))
 
     def problem(self, application: Application, stages: Stages) -> Problem:
-        """Raises ProblemError with all that is wrong."""
+        """Builds the problem. Raises ProblemError that lists everything that is wrong."""
         edges = tuple(
             Edge(r.source_class, r.class_id, r.calls_per_request, r.request_bytes, r.response_bytes)
             for r in stages.rows
@@ -124,7 +130,10 @@ class Survey:
         )
 
     def _failures(self, application: Application, stages: Stages) -> Mapping[tuple[str, str], float]:
-        """Of classes that fail by themselves; what they only pass on is counted where it begins."""
+        """Returns the cost of failures per call, in ms, of classes that fail by themselves.
+
+        Failures that a class only passes on are counted where they begin.
+        """
         if self.failure_cost_ms <= 0:
             return {}
         calls: dict[str, dict[str, float]] = {}
@@ -148,7 +157,7 @@ class Survey:
 def _constant(
     application: Application, fitted: Mapping[str, Curve], unbounded: set[str]
 ) -> Mapping[str, Curve]:
-    """Classes of services whose capacity does not matter: load makes them no slower."""
+    """Returns the curves, with constant ones for classes of `unbounded` services."""
     return {
         k: Curve(0.0, curve.a_ms + curve.b_ms, curve.norm_weight)
         if application.classes[k] in unbounded
@@ -158,7 +167,10 @@ def _constant(
 
 
 def _share_of_calls(application: Application, service: str) -> float:
-    """Of the requests that the application's services get; an entry counts as all of them."""
+    """Returns the share of one service in all requests that the application's services get.
+
+    An entry service counts as 1.
+    """
     if any(application.classes[class_id] == service for _, class_id in application.demand_rps):
         return 1.0
     volume = graph.volumes(application.demand_rps, application.rows)
@@ -167,7 +179,10 @@ def _share_of_calls(application: Application, service: str) -> float:
 
 
 def union(problems: list[Problem]) -> Problem | None:
-    """Problems that share no class and no service, as one; edges in the order of the problems."""
+    """Joins problems that share no class and no service into one; None without any.
+
+    The edges keep the order of the problems.
+    """
     if len(problems) < 2:
         return problems[0] if problems else None
     merged = {}
@@ -183,7 +198,10 @@ def union(problems: list[Problem]) -> Problem | None:
 
 
 def _together(constraints: Iterable[Constraints]) -> Constraints:
-    """Limits of the mesh are the same in all; what is of a route or class is joined."""
+    """Joins constraints.
+
+    Limits of the mesh are the same in all of them. What concerns a route or class is merged.
+    """
     constraints = list(constraints)
     joined = {}
     for item in fields(Constraints):

@@ -1,7 +1,9 @@
-"""Capacity of each (service, cluster): measured there, else that of its like elsewhere, else from the CPU share now.
+"""Capacity of each (service, cluster), from the best source that there is.
 
-A capacity was measured with a number of pods, and is worth what its live pods (connected Envoys) are worth. Where
-either number is unknown, the capacity is held as it was measured: unknown is neither zero nor a factor.
+The sources are, in this order: a measurement there, measurements of the same service in other
+clusters, and the current CPU share. A capacity was measured with a number of pods, and is scaled to
+the live pods (connected Envoys). Where either number is unknown, the capacity stays as it was
+measured: unknown is neither zero nor a factor.
 """
 
 from collections.abc import Mapping
@@ -10,17 +12,21 @@ from dataclasses import dataclass
 from spillway_optimizer.inputs.telemetry import CapacityRow, Telemetry
 from spillway_optimizer.problem.problem import Curve
 
-# Below this share of CPU the one-point estimate load / share says more about idle work than capacity.
+# Below this CPU share, the one-point estimate load / share says more about idle work than about
+# capacity.
 _LEAST_CPU = 0.05
-# Of what a destination's pods should be able to do, before they have shown it.
+# Part of its assumed capacity that a destination gets before its pods have shown what they can do.
 START = 0.25
-# Each step of a ramp, and what new pods may add: at most so many times what has been seen.
+# Factor of one step of a ramp, and limit of what new pods may add: at most this many times what has
+# been seen.
 GROWTH = 2.0
 _BOARD_MAX_AGE_S = 15.0
 
 
 @dataclass(frozen=True)
 class Capacities:
+    """Capacities, how each differs from a measurement, and services that have no source."""
+
     capacity_rps: Mapping[tuple[str, str], float]  # (service, cluster), requests of the baseline class
     notes: tuple[str, ...]
     refusals: tuple[str, ...]
@@ -33,7 +39,10 @@ def capacities(
     now: float,
     max_age_s: float,
 ) -> Capacities:
-    """For every (service, cluster) in `needed`; one that has no source at all is a refusal."""
+    """Returns a capacity for every (service, cluster) in `needed`.
+
+    A service without any source is a refusal.
+    """
     measured = _measured(telemetry, now, max_age_s)
     found, notes, refusals = {}, [], []
     for service, cluster in needed:
@@ -59,15 +68,21 @@ def capacities(
 
 
 def _measured(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[str, str], CapacityRow]:
-    """The newest row of each (service, cluster). A row that streams assumed from another cluster is no measurement."""
+    """Returns the newest row of each (service, cluster) that is not too old.
+
+    A row that streams assumed from another cluster is not a measurement.
+    """
     rows = sorted(telemetry.capacities, key=lambda r: r.measured_at)
     newest = {(row.service, row.cluster): row for row in rows if now - row.measured_at <= max_age_s}
     return {pair: row for pair, row in newest.items() if row.capacity_rps > 0 and row.evidence != "assumed"}
 
 
 def _of_live_pods(row: CapacityRow, telemetry: Telemetry) -> tuple[float, str]:
-    """Pods that were not yet there some minutes ago count as START of one: a rollout has its old and its new pods for a
-    while, connected and counted, and the new ones need not serve."""
+    """Returns the capacity of the pods that live now, and a note; '' if nothing has changed.
+
+    A pod that was not there some minutes ago counts as START of a pod. During a rollout, old and
+    new pods are both connected and counted for a while, and the new ones need not serve yet.
+    """
     if row.pods <= 0:
         return row.capacity_rps, ""
     live = telemetry.pods.get((row.cluster, row.service), 0) or row.pods
@@ -84,11 +99,15 @@ def _of_live_pods(row: CapacityRow, telemetry: Telemetry) -> tuple[float, str]:
 def _unmeasured(
     likes: list[CapacityRow], cluster: str, telemetry: Telemetry, curves: Mapping[str, Curve], now: float
 ) -> tuple[float, str]:
-    """What the live pods can do if each is as good as the worst of its like, and on a ramp: START of it at first, then
-    GROWTH times the load that they serve."""
+    """Returns an assumed capacity where none was measured, and a note.
+
+    Each live pod is taken to be as good as the worst of the same service elsewhere. The capacity is
+    on a ramp: START of it at first, then GROWTH times the load that the pods serve.
+    """
     service, least = likes[0].service, min(row.capacity_rps for row in likes)
     if not telemetry.placement or any(row.cluster == cluster for row in likes):
-        # A model from a file, without pods and without a next step; or what its own CPU share tells.
+        # Either a model from a file, which has no pods and no next step, or an estimate from the
+        # CPU share of this cluster itself.
         return least, f"none was measured; {least:.0f} req/s is assumed, the least of its like"
     live = telemetry.pods.get((cluster, service), 0)
     per_pod = [rps for row in likes if (rps := _per_pod(row, telemetry)) is not None]
@@ -112,7 +131,7 @@ def _per_pod(row: CapacityRow, telemetry: Telemetry) -> float | None:
 def _served(
     telemetry: Telemetry, service: str, cluster: str, curves: Mapping[str, Curve], now: float
 ) -> float:
-    """Requests per second, of the baseline class, that succeed there now."""
+    """Normalised requests per second that succeed there now."""
     return sum(
         entry.rps * (1 - entry.failed_share) * curves[class_id].norm_weight
         for class_id, entry in telemetry.load.get(cluster, {}).items()
@@ -121,8 +140,11 @@ def _served(
 
 
 def _from_cpu(telemetry: Telemetry, service: str, curves: Mapping[str, Curve]) -> CapacityRow | None:
-    """Normalised load over CPU share (SLATE appendix E.1 with the origin as its second point), in the
-    cluster that is busiest."""
+    """Estimates a capacity as normalised load over CPU share, in the cluster that is busiest.
+
+    This is SLATE appendix E.1 with the origin as the second point. Returns None where no CPU share
+    is above _LEAST_CPU.
+    """
     best_cpu, estimate = _LEAST_CPU, None
     for cluster, board in telemetry.load.items():
         entries = [(k, e) for k, e in board.items() if k.split(" ", 1)[0] == service and k in curves]

@@ -1,4 +1,4 @@
-"""A latency curve for every class of an application: fitted, or constant where that cannot matter. Pure."""
+"""A latency curve for each class of an application: fitted, or constant for small loads. Pure."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,12 @@ from spillway_optimizer.inputs.found import Found, Kind, Refusal, Scope
 from spillway_optimizer.inputs.telemetry import CurveRow, Telemetry
 from spillway_optimizer.problem.problem import Curve
 
-# Share of its service's load that a class without a curve may have.
+# Largest share of its service's load that a class without a curve may have.
 _MOST_WITHOUT_CURVE = 0.05
 
 
 def newest(telemetry: Telemetry) -> Mapping[str, CurveRow]:
-    """By class."""
+    """Returns the newest curve row of each class."""
     return {row.class_id: row for row in sorted(telemetry.curves, key=lambda row: row.fitted_at)}
 
 
@@ -23,7 +23,12 @@ def curves(
     board_max_age_s: float,
     model_max_age_s: float,
 ) -> Found[Mapping[str, Curve]]:
-    """`latest` as `newest` gives it, `classes` by id with their service."""
+    """Returns a curve for each class.
+
+    `latest` is the result of `newest`. `classes` maps class ids to services. A class without a
+    fresh row gets a constant curve if it has little of its service's load. Otherwise it is a
+    refusal.
+    """
     found: dict[str, Curve] = {}
     notes, refusals = [], []
     for class_id, service in classes.items():
@@ -46,7 +51,10 @@ def curves(
 def _observed(
     telemetry: Telemetry, class_id: str, service: str, now: float, max_age_s: float
 ) -> tuple[float, float | None]:
-    """Share of its service's load and mean own time, from the load boards."""
+    """Returns the class's share of its service's load, and its mean exclusive time in ms.
+
+    Both come from the load boards. The time is None if no board has the class.
+    """
     boards = telemetry.load.values()
     entries = [(k, e) for board in boards for k, e in board.items() if now - e.at <= max_age_s]
     own = [e for k, e in entries if k == class_id]

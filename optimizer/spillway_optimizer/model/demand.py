@@ -1,6 +1,6 @@
-"""Demand boards -> the requests offered at every entry. Pure.
+"""The requests offered at every entry, from the demand boards. Pure.
 
-What services behind the entry saw under overload is less than was wanted, so only entries count.
+Under overload, services behind an entry see less than users want. Only entries count, therefore.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,8 +21,12 @@ def demand(
     max_age_s: float,
     unknown: Unknown,
 ) -> Found[Demand]:
-    """`smoothed` stands for the boards' own rates when the caller averages them. Of what is unknown the last known
-    demand goes on."""
+    """Returns the requests per second that users offer.
+
+    `smoothed` replaces the boards' own rates when the caller averages them. What is unknown keeps
+    its last known demand. No demand at all, or nothing known of any cluster, refuses the whole
+    mesh.
+    """
     rates: dict[tuple[str, str], float] = {}
     for cluster in clusters:
         for class_id, rps in _offered(telemetry, cluster, smoothed, max_age_s, unknown):

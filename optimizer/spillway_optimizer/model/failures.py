@@ -1,7 +1,8 @@
-"""What failures cost: the success rate of every class in every cluster, and its price in milliseconds. Pure.
+"""What failures cost: the success rate of each class in each cluster, and its price in ms. Pure.
 
-The price of a call is P * (1/R - 1), R the success rate (the L3 paper, equation 4): with P = 600 ms a destination that
-fails every tenth call costs 67 ms more, one that fails every second call 600 ms.
+The price of a call is P * (1/R - 1), where R is the success rate (the L3 paper, equation 4). With P
+= 600 ms, a destination that fails every tenth call costs 67 ms more, and one that fails every
+second call 600 ms more.
 """
 
 import math
@@ -13,25 +14,30 @@ from spillway_optimizer.inputs.unknown import Unknown
 
 DEFAULT_COST_MS = 600.0
 _HALF_LIFE_S = 10.0
-# Without requests a rate stays for so long, then it goes back to 1, or a destination that nobody calls any more
-# would never be tried again.
+# Without requests a rate stays for _SILENT_S seconds, then rises by _BACK_PER_S per second until it
+# is 1. Otherwise a destination that nobody calls any more would never be tried again.
 _SILENT_S, _BACK_PER_S = 10.0, 0.01 / 5
 _PRIOR = 5.0  # successes that every rate begins with
-_SIGMA = 2.0  # few failures of few requests are chance: only what is beyond that is counted
-_LEAST_RATE = 0.05  # so that the cost is finite
-_BOARD_S = 5.0  # a board's rates are of so long
+# Standard errors. Only failures beyond them count, because few failures of few requests are chance.
+_SIGMA = 2.0
+_LEAST_RATE = 0.05  # lower limit, so that the cost is finite
+_BOARD_S = 5.0  # seconds that the rates of a board cover
 Rates = Mapping[tuple[str, str], float]  # (class, cluster) -> success rate
 
 
 @dataclass(frozen=True)
 class Success:
-    """Of one class in one cluster: its rate over `samples` requests, older ones weighing less."""
+    """Success rate of one class in one cluster.
+
+    It is a mean over `samples` requests, in which older requests weigh less.
+    """
 
     rate: float = 1.0
     samples: float = _PRIOR
     silent_s: float = 0.0
 
     def after(self, requests: float, failed_share: float, dt_s: float) -> "Success":
+        """Returns the rate after `dt_s` more seconds in which `requests` arrived."""
         if requests <= 0:
             silent_s = self.silent_s + dt_s
             back = _BACK_PER_S * dt_s if silent_s > _SILENT_S else 0.0
@@ -42,18 +48,23 @@ class Success:
 
     @property
     def at_most(self) -> float:
-        """The highest rate that these samples make likely."""
+        """The highest rate that is likely, given the samples."""
         spread = math.sqrt(max(self.rate * (1.0 - self.rate), 0.0) / max(self.samples, 1.0))
         return min(1.0, self.rate + _SIGMA * spread)
 
 
 @dataclass(frozen=True)
 class Successes:
+    """Success rates by (class, cluster)."""
+
     known: Mapping[tuple[str, str], Success] = field(default_factory=dict)
     at: float | None = None
 
     def after(self, telemetry: Telemetry, unknown: Unknown, now: float) -> "Successes":
-        """What is unknown stays as it is."""
+        """Returns the rates after one more reading of the load boards, at Unix second `now`.
+
+        Rates of what is unknown do not change.
+        """
         dt_s = _BOARD_S if self.at is None else max(now - self.at, 0.0)
         boards = {(k, c): entry for c, board in telemetry.load.items() for k, entry in board.items()}
         known = dict(self.known)
@@ -66,11 +77,12 @@ class Successes:
         return Successes({k: s for k, s in known.items() if s.rate < 1.0 or k in boards}, now)
 
     def rates(self) -> Rates:
+        """Returns the highest likely rate of each (class, cluster)."""
         return {key: success.at_most for key, success in self.known.items()}
 
 
 def of_boards(telemetry: Telemetry, unknown: Unknown, now: float) -> Rates:
-    """Of one reading alone."""
+    """Returns the success rates from a single reading."""
     return Successes().after(telemetry, unknown, now).rates()
 
 
@@ -80,9 +92,11 @@ def own_rates(
     calls: Mapping[str, Mapping[str, float]],
     shares: Callable[[str, str, str], Mapping[str, float]],
 ) -> Rates:
-    """Success rates below 1 without failures that a class only passes on: its rate over that of the calls it makes.
+    """Returns the success rates below 1, without the failures that a class only passes on.
 
-    `calls` per request by caller and callee; `shares` of (source cluster, source service, class) as calls go now.
+    A class's own rate is its observed rate divided by that of the calls that it makes. `calls` has
+    the calls per request by caller and callee. `shares` returns where the calls of (source cluster,
+    source service, class) go now.
     """
     found: dict[tuple[str, str], float] = {}
     for (class_id, cluster), rate in rates.items():
@@ -99,4 +113,5 @@ def own_rates(
 
 
 def cost_ms(rate: float, price_ms: float) -> float:
+    """Returns what failures cost per call at success rate `rate`; `price_ms` is P."""
     return price_ms * (1.0 / max(rate, _LEAST_RATE) - 1.0)

@@ -1,4 +1,4 @@
-"""The call graph: what calls what, which calls cannot be modelled, and the applications that it falls into. Pure."""
+"""The call graph: what calls what, which calls cannot be modelled, and its applications. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,17 +11,18 @@ from spillway_optimizer.inputs.telemetry import RatioRow, Telemetry
 from spillway_optimizer.model.demand import Demand
 
 _LEAST_CALLS_PER_REQUEST = 1e-3
-# Share of an application's requests that may go over an edge which is cut, or to a service which is held.
+# Largest share of an application's requests that may go over an edge that is cut, or to a service
+# that is held.
 MOST_HELD = 0.05
-_ROUNDS = 50  # of calls that cause calls, when volumes are added up
+_ROUNDS = 50  # rounds in which calls cause further calls, when volumes are added up
 Rows = Mapping[tuple[str, str], RatioRow]  # by (calling class, class that is called)
 
 
 @dataclass(frozen=True)
 class Application:
-    """Classes that share no service with others and call none of theirs."""
+    """Classes that share no service with other classes and call none of theirs."""
 
-    name: str  # of its first entry service, by alphabet
+    name: str  # the name of its first entry service in alphabetical order
     classes: Mapping[str, str]  # class id -> service
     rows: tuple[RatioRow, ...]
     demand_rps: Demand
@@ -31,7 +32,7 @@ class Application:
         return frozenset(self.classes.values())
 
     def has(self, scope: Scope) -> bool:
-        """Whether what happened in `scope` is this application's."""
+        """Returns whether `scope` is a part of this application, or the application itself."""
         if scope.kind is Kind.SERVICE:
             return scope.name in self.services
         if scope.kind is Kind.APPLICATION:
@@ -40,19 +41,22 @@ class Application:
 
 
 def service_of(class_id: str) -> str:
+    """Returns the service of a class id."""
     return traffic_class.parse(class_id).service
 
 
 def edge(row: RatioRow) -> Scope:
+    """Returns the scope of a row's edge."""
     return Scope(Kind.EDGE, f"{row.source_class} -> {row.class_id}")
 
 
 def route(row: RatioRow) -> RouteId:
+    """Returns the route of a row: source service, class that is called."""
     return service_of(row.source_class), row.class_id
 
 
 def ratios(telemetry: Telemetry, now: float, max_age_s: float) -> Found[Rows]:
-    """The newest row of every edge, but for those that are old."""
+    """Returns the newest row of every edge, without rows that are old or have almost no calls."""
     newest = {}
     for row in sorted(telemetry.call_ratios, key=lambda r: r.window_end):
         newest[row.source_class, row.class_id] = row
@@ -66,8 +70,12 @@ def ratios(telemetry: Telemetry, now: float, max_age_s: float) -> Found[Rows]:
 
 
 def placed_somewhere(rows: Rows, placed: Iterable[tuple[str, str]]) -> Found[Rows]:
-    """Leaves out calls to a service that no cluster has: nothing can be routed to it, and its own time is no part of
-    the time that is measured at its callers. Their routes are held, with those of all that only it calls."""
+    """Leaves out calls to services that no cluster has.
+
+    Nothing can be routed to such a service, and its time is not part of the time measured at its
+    callers. The routes of these calls are held, and so are the routes of all calls that only they
+    cause.
+    """
     services = {service for service, _ in placed}
     kept = {key: row for key, row in rows.items() if service_of(row.class_id) in services}
     holds = []
@@ -87,7 +95,7 @@ def placed_somewhere(rows: Rows, placed: Iterable[tuple[str, str]]) -> Found[Row
 
 
 def _below(rows: Rows, class_id: str) -> set[tuple[str, str]]:
-    """Edges that requests of a class lead to."""
+    """Returns the edges that requests of a class lead to, directly or through other calls."""
     seen: set[tuple[str, str]] = set()
     todo = [class_id]
     while todo:
@@ -99,7 +107,7 @@ def _below(rows: Rows, class_id: str) -> set[tuple[str, str]]:
 
 
 def applications(demand: Demand, rows: Rows) -> tuple[Application, ...]:
-    """Of all classes that the demand reaches."""
+    """Splits all classes that the demand reaches into applications, sorted by name."""
     calls: dict[str, list[RatioRow]] = {}
     for row in rows.values():
         calls.setdefault(row.source_class, []).append(row)
@@ -125,7 +133,7 @@ def _application(classes: Mapping[str, str], rows: list[RatioRow], demand: Deman
 
 
 def _components(classes: Mapping[str, str], rows: Iterable[RatioRow]) -> Mapping[str, str]:
-    """Class -> a name that it shares with exactly the classes of its component."""
+    """Maps each class to a name that it shares with exactly the classes of its component."""
     parent = {name: name for name in (*classes, *(f"service {s}" for s in classes.values()))}
 
     def find(name: str) -> str:
@@ -141,8 +149,11 @@ def _components(classes: Mapping[str, str], rows: Iterable[RatioRow]) -> Mapping
 
 
 def without_cycles(application: Application) -> Found[tuple[RatioRow, ...]]:
-    """Cuts the weakest edge of every cycle and holds its route. A cycle whose weakest edge has more than MOST_HELD of
-    the application's requests is a refusal."""
+    """Cuts the weakest edge of every cycle and holds its route.
+
+    It is a refusal if the weakest edge of a cycle has more than MOST_HELD of the application's
+    requests.
+    """
     rows, holds = list(application.rows), []
     while cycle := _cycle(rows):
         flow = volumes(application.demand_rps, application.rows)
@@ -160,7 +171,7 @@ def without_cycles(application: Application) -> Found[tuple[RatioRow, ...]]:
 
 
 def _cycle(rows: Iterable[RatioRow]) -> list[tuple[str, str]]:
-    """The edges of one cycle in their order; empty: there is none."""
+    """Returns the edges of one cycle in their order; empty: there is none."""
     callers: dict[str, list[str]] = {}
     for row in rows:
         if row.source_class == row.class_id:
@@ -175,7 +186,10 @@ def _cycle(rows: Iterable[RatioRow]) -> list[tuple[str, str]]:
 
 
 def volumes(demand: Demand, rows: Iterable[RatioRow]) -> Mapping[str, float]:
-    """Requests per second of every class in all clusters. Calls in a cycle are followed for a while."""
+    """Returns the requests per second of every class, in all clusters together.
+
+    Calls in a cycle are followed for _ROUNDS rounds.
+    """
     offered: dict[str, float] = {}
     for (_, class_id), rps in demand.items():
         offered[class_id] = offered.get(class_id, 0.0) + rps

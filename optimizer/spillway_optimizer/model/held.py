@@ -1,4 +1,4 @@
-"""Routes that are held: the shares that they keep, and the rules that go on being sent for them. Pure."""
+"""Held routes: the shares that they keep, and which of them have no rule. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,11 @@ _WHOLE = 1 - 1e-6
 
 @dataclass(frozen=True)
 class Held:
-    """Shares by route and destination that stay, and the routes whose calls all stay without a rule."""
+    """What stays as it is.
+
+    `shares` has the shares that stay, by route and destination. `unruled` are the routes whose
+    calls are all held and that have no rule.
+    """
 
     shares: Mapping[Route, Shares]
     unruled: frozenset[Route]
@@ -29,9 +33,12 @@ def held(
     placed: Collection[tuple[str, str]],
     rtt_ms: Mapping[tuple[str, str], float],
 ) -> Held:
-    """What relays do now with these routes stays: all of it of those in `whole` and of callers that are unknown, else
-    the shares of destinations that are unknown. Without a rule relays send to the nearest cluster that has the
-    service, the own one first."""
+    """Returns what stays as relays do it now.
+
+    All shares of a route stay if it is in `whole`, or if its caller is unknown. Otherwise the
+    shares of unknown destinations stay. Without a rule, relays send calls to the nearest cluster
+    that has the service, their own first.
+    """
     shares: dict[Route, Shares] = {}
     unruled = set()
     near = Nearest(clusters, placed, rtt_ms)
@@ -55,7 +62,7 @@ def held(
 
 
 class Nearest:
-    """Where relays send calls without a rule: by (source cluster, service), looked up once each."""
+    """The clusters to which relays send calls without a rule, each looked up once."""
 
     def __init__(
         self,
@@ -67,7 +74,7 @@ class Nearest:
         self._known: dict[tuple[str, str], str | None] = {}
 
     def of(self, source: str, service: str) -> str | None:
-        """None: nothing can serve it."""
+        """Returns the cluster; None: nothing can serve the calls."""
         if (source, service) not in self._known:
             near = [c for c in self._clusters if (service, c) in self._placed and (source, c) in self._rtt_ms]
             first = min(near, key=lambda c: (c != source, self._rtt_ms[source, c]), default=None)
@@ -76,7 +83,7 @@ class Nearest:
 
 
 def now(key: RuleKey, in_force: Rules, near: Nearest) -> Shares:
-    """Where the calls of a route go by now. Empty where nothing can serve them."""
+    """Returns where the calls of a route go now; empty where nothing can serve them."""
     if key in in_force:
         return {cluster: weight / TOTAL for cluster, weight in in_force[key].items()}
     cluster = near.of(key.source_cluster, service_of(key.class_id))

@@ -1,8 +1,9 @@
-"""Telemetry and topology -> a problem per application, or the reasons why it has none. Pure.
+"""Builds a problem per application from telemetry and topology, or says why it has none. Pure.
 
-What is missing is taken from the next best source and said in a note. What cannot be modelled is held at its last
-rules with the smallest possible scope: an edge, a service, or the application (a refusal). Only what concerns all of
-them, as a missing price of latency, refuses all.
+What is missing is taken from the next best source, and a note says so. What cannot be modelled is
+held at its last rules, with the smallest possible scope: an edge, a service, or the application (a
+refusal). Only what concerns all applications, such as a missing price of latency, refuses all of
+them.
 """
 
 from collections.abc import Mapping
@@ -31,40 +32,44 @@ from spillway_optimizer.problem.rules import Rules
 
 @dataclass(frozen=True)
 class Limits:
-    """What counts as fresh."""
+    """How old telemetry may be, in seconds, and what failures cost."""
 
     board_max_age_s: float = 15.0
     model_max_age_s: float = 3600.0
-    failure_cost_ms: float = DEFAULT_COST_MS  # at a success rate of one half
+    failure_cost_ms: float = DEFAULT_COST_MS  # per call, at a success rate of one half
 
 
 @dataclass(frozen=True)
 class Window:
-    """The span of telemetry that a problem was made from, Unix seconds."""
+    """The span of telemetry that a problem was built from, in Unix seconds."""
 
     start: float
     end: float
 
     @property
     def id(self) -> str:
-        """Start and end in milliseconds, as streams/ writes its own."""
+        """Start and end in milliseconds, in the format that streams/ uses for its own windows."""
         return f"{round(self.start * 1000)}-{round(self.end * 1000)}"
 
 
 @dataclass(frozen=True)
 class ApplicationModel:
-    """One application. `problem` is None where there are `refusals`, and of one that telemetry does not show now."""
+    """The model of one application.
+
+    `problem` is None if there are `refusals`, and for an application that telemetry does not show
+    now.
+    """
 
     name: str
     services: frozenset[str]
     problem: Problem | None
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
-    kept: frozenset[RouteId] = frozenset()  # routes outside of the problem that keep their rules
+    kept: frozenset[RouteId] = frozenset()  # routes outside the problem that keep their rules
 
     @property
     def routes(self) -> frozenset[RouteId]:
-        """Whose rules are decided with it, or kept."""
+        """Routes whose rules are decided with the application, or kept."""
         if self.problem is None:
             return self.kept
         classes = self.problem.classes
@@ -73,29 +78,32 @@ class ApplicationModel:
 
 @dataclass(frozen=True)
 class Model:
-    """`refusals` of the whole mesh are those of every application, too."""
+    """The models of all applications.
+
+    A refusal of the whole mesh is also a refusal of each application.
+    """
 
     applications: tuple[ApplicationModel, ...]
     mesh_refusals: tuple[str, ...]
     mesh_notes: tuple[str, ...]
     window: Window
-    classes: tuple[str, ...]  # every class that telemetry knows, also those without load now
+    classes: tuple[str, ...]  # every class in telemetry, also those without load now
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Of the mesh and of all applications."""
+        """Refusals of the mesh and of all applications, each once."""
         every = [r for application in self.applications for r in application.refusals]
         return tuple(dict.fromkeys([*self.mesh_refusals, *every]))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The same of the notes."""
+        """Notes of the mesh and of all applications, each once."""
         every = [note for application in self.applications for note in application.notes]
         return tuple(dict.fromkeys([*self.mesh_notes, *every]))
 
     @cached_property
     def problem(self) -> Problem | None:
-        """All applications that have a problem, as one. None: no application has."""
+        """All applications that have a problem, joined into one; None if no application has."""
         return union([a.problem for a in self.applications if a.problem is not None])
 
 
@@ -109,9 +117,14 @@ def build(
     in_force: Rules | None = None,
     success: Rates | None = None,
 ) -> Model:
-    """`demand_rps` by (cluster, class) stands for the board's own rates, when a caller smooths them. `in_force`
-    are the rules that relays route by: what holds keep, and what the maximum shift counts from. `success` rates by (class,
-    cluster) stand for those of the load boards, when a caller averages them."""
+    """Builds the model of the mesh at Unix second `now`.
+
+    - `demand_rps` by (cluster, class) replaces the boards' own rates when a caller smooths them.
+    - `in_force` are the rules by which relays route. Holds keep them, and the maximum shift counts
+      from them.
+    - `success` rates by (class, cluster) replace those of the load boards when a caller averages
+      them.
+    """
     board_age, model_age = limits.board_max_age_s, limits.model_max_age_s
     clusters = tuple(cluster.name for cluster in topology.clusters)
     unknown = unknowns(telemetry, clusters, now, board_age)
@@ -170,7 +183,7 @@ def _model(
 
 
 def _kept(problem: Problem | None, holds: list[Hold]) -> frozenset[RouteId]:
-    """Routes that are held, and that the problem does not have."""
+    """Returns the held routes that are not in the problem."""
     routes = {route for hold in holds for route in hold.routes}
     if problem is None:
         return frozenset(routes)
@@ -178,12 +191,13 @@ def _kept(problem: Problem | None, holds: list[Hold]) -> frozenset[RouteId]:
 
 
 def _known(telemetry: Telemetry, classes: list[Mapping[str, str]]) -> tuple[str, ...]:
+    """Returns every class that curves, load boards or applications have."""
     known = {row.class_id for row in telemetry.curves} | {k for some in classes for k in some}
     return tuple(sorted(known | {k for board in telemetry.load.values() for k in board}))
 
 
 def _window(telemetry: Telemetry, now: float, classes: list[Mapping[str, str]], rows: list) -> Window:
-    """From the start of the oldest row used to the newest board."""
+    """Returns the window from the start of the oldest row that is used to the newest board."""
     curves, used = newest(telemetry), {k for some in classes for k in some}
     starts = [_start(curves[k].input_window, curves[k].fitted_at) for k in used & curves.keys()]
     starts += [_start(row.input_window, row.window_end) for row in rows]

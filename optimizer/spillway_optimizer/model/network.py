@@ -1,4 +1,4 @@
-"""Round trips between clusters, from what is measured, what is remembered and what the topology declares. Pure."""
+"""Round trips between clusters: measured now, remembered, or declared by the topology. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -11,26 +11,33 @@ from spillway_optimizer.inputs.unknown import CLOCK_AHEAD_S
 from spillway_optimizer.model import network_times
 from spillway_optimizer.model.network_times import Mean, Measured
 
-_SAME_WINDOW_S = 10.0  # rows of one window may be written by several workers
+_SAME_WINDOW_S = 10.0  # seconds; several workers may write rows of one window
 Pairs = Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True)
 class Network:
+    """Round trips and prices between clusters, by (from, to)."""
+
     rtt_ms: Pairs  # a pair that is not declared cannot be routed
     egress_usd_per_gb: Pairs
-    noise_ms: Pairs  # how far chance may have moved rtt_ms, one standard error
+    noise_ms: Pairs  # standard error of rtt_ms that is due to chance
     notes: tuple[str, ...] = ()
 
 
 def network(telemetry: Telemetry, topology: Topology, now: float, max_age_s: float) -> Network:
+    """Estimates the time within each cluster and over each link that the topology declares.
+
+    Measurements older than `max_age_s` count as remembered.
+    """
     fresh = _fresh(telemetry, now, max_age_s)
     memory = _memory(telemetry, fresh, now)
     spans = _spans_per_call(telemetry, fresh)
     fresh, memory = ({p: m.worth(spans) for p, m in some.items()} for some in (fresh, memory))
     locals_ = [(cluster.name, cluster.name) for cluster in topology.clusters]
-    # Nobody declares what a call within a cluster takes: it is as in the other clusters. A call to another cluster takes as
-    # much besides its round trip: without that, a link that nobody uses would look shorter than it is measured to be.
+    # No time is declared for a call within a cluster. The mean of all clusters stands for it. A
+    # call to another cluster takes as much, in addition to its round trip. Without that, a link
+    # that nobody uses would look shorter than it is once it is measured.
     within, noise_ms = _mean([network_times.measured(fresh.get(p), memory.get(p), 0.0, now) for p in locals_])
     declared = dict.fromkeys(locals_, within)
     declared |= {
@@ -52,7 +59,7 @@ def network(telemetry: Telemetry, topology: Topology, now: float, max_age_s: flo
 
 
 def _mean(found: list[Mean]) -> tuple[float, float]:
-    """The mean by precision, and its noise as a standard error; 0 without any."""
+    """Returns the mean weighted by precision and its standard error by chance; 0 without any."""
     precision = sum(mean.precision for mean in found)
     if precision <= 0:
         return 0.0, 0.0
@@ -61,6 +68,7 @@ def _mean(found: list[Mean]) -> tuple[float, float]:
 
 
 def _fresh(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[str, str], Measured]:
+    """Returns the measurements on the boards that are new enough."""
     return {
         pair: Measured(entry.at, entry.mean_ms, entry.samples)
         for pair, entry in telemetry.network.items()
@@ -69,8 +77,11 @@ def _fresh(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[str
 
 
 def _spans_per_call(telemetry: Telemetry, fresh: Mapping[tuple[str, str], Measured]) -> float:
-    """Below 1 where traces are sampled: measurements count the calls that a span stands for, the call graph's newest
-    window counts spans, and both windows are as long. 1 while one of them is not known."""
+    """Returns spans per call: below 1 where traces are sampled, and 1 while either is unknown.
+
+    Measurements count the calls that a span stands for. The newest window of the call graph counts
+    spans. Both windows have the same length.
+    """
     newest = max((row.window_end for row in telemetry.call_ratios), default=0.0)
     spans = sum(row.samples for row in telemetry.call_ratios if row.window_end > newest - _SAME_WINDOW_S)
     calls = sum(m.samples for m in fresh.values())
@@ -80,7 +91,10 @@ def _spans_per_call(telemetry: Telemetry, fresh: Mapping[tuple[str, str], Measur
 def _memory(
     telemetry: Telemetry, fresh: Mapping[tuple[str, str], Measured], now: float
 ) -> dict[tuple[str, str], Measured]:
-    """From history; a board that is not fresh any more may be newer."""
+    """Returns the remembered measurements.
+
+    They come from history, or from a board that is no longer fresh if it is newer.
+    """
     found = {
         pair: one
         for pair, one in network_times.remembered(telemetry.network_rows, fresh).items()

@@ -1,9 +1,10 @@
-"""What a round trip takes now, from what was measured of it and when, and from what the topology declares. Pure.
+"""Estimates what a round trip takes now, from measurements and from the declared time. Pure.
 
-The estimate is the posterior mean of normal values, each weighted by its precision (1 / variance): the declared time, what
-is remembered, and the newest measurement. A network time drifts like a random walk: the variance of a measurement that is
-a seconds old grows with a. So a slow link stays slow for as long as anything is remembered of it, a few slow calls do
-not make a link slow, and the estimate returns to the declared time over hours, not at once.
+The estimate is the posterior mean of normal values, each weighted by its precision (1 / variance):
+the declared time, what is remembered, and the newest measurement. A network time drifts like a
+random walk, so the variance of a measurement grows in proportion to its age. It follows that a slow
+link stays slow for as long as anything is remembered of it. A few slow calls do not make a link
+slow. The estimate returns to the declared time over hours, not at once.
 """
 
 import math
@@ -13,36 +14,48 @@ from dataclasses import dataclass, replace
 
 from spillway_optimizer.inputs.telemetry import NetworkRow
 
-_SYSTEMATIC = 0.05  # relative: how well a remembered mean was known at best
+_SYSTEMATIC = 0.05  # relative: the least error of a remembered mean
 _DRIFT_PER_SQRT_HOUR = 0.2  # relative
 _PRIOR = 1.0  # standard error of a declared time, relative
 _LEAST_PRIOR_MS = 5.0
-_CONTRADICTS = 3.0  # standard errors: what is remembered is then of another time
-_WINDOW_S = 30.0  # that a measurement covers: graph_window of streams
+_CONTRADICTS = 3.0  # standard errors; a remembered mean that is further away is outdated
+_WINDOW_S = 30.0  # seconds that a measurement covers: graph_window of streams
 _LEAST_VARIANCE = 1e-6
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A mean that ends at Unix second `at`, of so many independent samples: calls, or spans where traces are sampled."""
+    """A mean of `samples` independent samples, over a window that ends at Unix second `at`.
+
+    Samples are calls, or spans where traces are sampled.
+    """
 
     at: float
     mean_ms: float
     samples: float
 
     def worth(self, spans_per_call: float) -> "Measured":
+        """Returns the same mean with its samples converted from calls to spans."""
         return replace(self, samples=self.samples * spans_per_call)
 
     def variance(self, about_ms: float) -> float:
-        """Of the mean: calls are assumed to spread as much as their mean is long, or as `about_ms`, which is expected."""
+        """Returns the variance of the mean, in ms².
+
+        The standard deviation of calls is assumed to equal their mean, or the expected `about_ms`
+        if that is longer.
+        """
         return max(max(self.mean_ms, about_ms) ** 2 / self.samples, _LEAST_VARIANCE)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """`noise_ms`: the part of the standard error that other samples would have changed; a declared time has none.
-    `age_s`: of the measurement; 0.0 when it is of now, infinite when there is none."""
+    """What a round trip takes.
+
+    `noise_ms` is the part of the standard error that other samples would have changed. A declared
+    time has none. `age_s` is the age of the measurement: 0.0 if it is current, infinite if there is
+    none.
+    """
 
     ms: float
     standard_error_ms: float
@@ -51,14 +64,18 @@ class Estimate:
 
     @property
     def origin(self) -> str:
+        """'measured', 'remembered' or 'declared'."""
         if self.age_s == 0.0:
             return "measured"
         return "remembered" if self.age_s < math.inf else "declared"
 
 
 def remembered(rows: Iterable[NetworkRow], fresh: Mapping[Pair, Measured]) -> dict[Pair, Measured]:
-    """Of each pair the mean of its rows, which are its newest, by their samples. Rows that have samples in common with
-    a fresh measurement are left out. Windows of rows overlap: all of them count as one."""
+    """Returns the mean of each pair's rows, weighted by their samples.
+
+    The rows are the newest of each pair. Rows that share samples with a fresh measurement are left
+    out. The windows of rows overlap, so all rows of a pair count as a single window.
+    """
     by_pair: dict[Pair, list[Measured]] = defaultdict(list)
     for row in rows:
         pair = row.source_cluster, row.destination_cluster
@@ -76,8 +93,11 @@ def _together(own: list[Measured]) -> Measured:
 
 @dataclass(frozen=True)
 class Mean:
-    """Of what was measured. `noise`: the variance that chance alone explains; drift and systematic errors, which the
-    precision has besides, are the same at the next solve."""
+    """A mean of what was measured.
+
+    `noise` is the variance that chance alone explains. The precision also accounts for drift and
+    systematic errors, which are the same at the next solve.
+    """
 
     ms: float = 0.0
     precision: float = 0.0  # 0: nothing was measured
@@ -85,7 +105,10 @@ class Mean:
 
 
 def measured(fresh: Measured | None, memory: Measured | None, about_ms: float, now: float) -> Mean:
-    """What is remembered does not count where a fresh measurement contradicts it."""
+    """Combines a fresh and a remembered measurement.
+
+    What is remembered does not count where the fresh measurement contradicts it.
+    """
     new = None if fresh is None else fresh.variance(about_ms)
     only_fresh = Mean() if new is None else Mean(fresh.mean_ms, 1 / new, new)
     if memory is None:
@@ -109,8 +132,10 @@ def estimate(
     now: float,
     declared_noise_ms: float = 0.0,
 ) -> Estimate:
-    """The posterior of the prior N(declared, prior²) and what was measured. `declared_noise_ms`: of what the declared
-    time has from other measurements."""
+    """Returns the posterior of the prior N(declared, prior²) and the measurements.
+
+    `declared_noise_ms` is the noise that the declared time has from other measurements.
+    """
     prior = 1 / max(_PRIOR * declared_ms, _LEAST_PRIOR_MS) ** 2
     mean = measured(fresh, memory, declared_ms, now)
     whole = prior + mean.precision
@@ -125,7 +150,10 @@ def estimate(
 
 
 def note(estimates: Mapping[Pair, Estimate], most: int = 5) -> tuple[str, ...]:
-    """One line about the pairs that are not measured now but remembered, in order of their uncertainty."""
+    """Returns a line about the pairs that are remembered but not measured now.
+
+    It names up to `most` pairs, the least certain first. The result is empty if there are none.
+    """
     found = [(pair, e) for pair, e in estimates.items() if e.origin == "remembered"]
     if not found:
         return ()

@@ -1,4 +1,7 @@
-"""What PAPA keeps in Redis over a restart: progress, what it compared with, and steps not yet kept or rolled back."""
+"""The state that PAPA keeps in Redis across restarts.
+
+It contains the progress, the values for comparison, and steps not yet kept or rolled back.
+"""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +13,7 @@ from spillway_optimizer.problem.rules import RuleKey, Rules, Weights
 
 @dataclass(frozen=True)
 class Trial:
-    """A step that has been published and not yet kept or rolled back."""
+    """A step that was published and is not yet kept or rolled back."""
 
     key: RuleKey
     before: Mapping[str, int]
@@ -32,15 +35,22 @@ class Trial:
 
 @dataclass(frozen=True)
 class Checkpoint:
+    """PAPA's whole state."""
+
     progress: Progress = field(default_factory=Progress.none)
-    rules: Rules | None = None  # in force at the start of the last step, its outcome included
+    # Rules in force at the start of the last step, updated with its outcome.
+    rules: Rules | None = None
     latency_ms: Mapping[str, float] = field(default_factory=dict)
     trial: Trial | None = None
-    # To be rolled back once their destinations are known.
+    # Steps to be rolled back once their destinations are known.
     parked: Mapping[RuleKey, Trial] = field(default_factory=dict)
 
     def ended(self, key: RuleKey, weights: Weights | None, parked: Trial | None = None) -> "Checkpoint":
-        """Without the trial of this rule, of which `weights` are in force now; None: others have changed them."""
+        """Returns the checkpoint without the trial of this rule.
+
+        `weights`: the rule's weights in force now. None: others have changed them. `parked`: a
+        trial of the rule that still has to be rolled back.
+        """
         others = {other: trial for other, trial in self.parked.items() if other != key}
         rules = self.rules if weights is None or self.rules is None else {**self.rules, key: weights}
         return replace(self, rules=rules, trial=None, parked=others | ({key: parked} if parked else {}))
@@ -61,12 +71,12 @@ class Checkpoint:
 
     @classmethod
     def from_json(cls, text: str | None) -> "Checkpoint":
-        """An empty one for None. Raises ValueError when it cannot be read."""
+        """Parses a checkpoint. None gives an empty one. Raises ValueError if it cannot be read."""
         if text is None:
             return cls()
         try:
             d = json.loads(text)
-            # Version 0.1.0 writes none.
+            # Version 0.1.0 does not write this field.
             parked = [Trial.from_json(trial) for trial in d.get("parked", [])]
             return cls(
                 Progress(

@@ -1,4 +1,4 @@
-"""What PAPA measures: one sample of what users feel and of how destinations keep their predictions. Pure."""
+"""PAPA's measurements of user latency, and of destinations against their predictions. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,29 +19,35 @@ _SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Sample:
+    """One measurement of the mesh."""
+
     objective_ms: float  # demand-weighted mean latency, plus egress at $/ms
     failed_share: float
-    latency_ms: Mapping[str, float]  # by "cluster class": end-to-end at the entries, exclusive inside
+    # In ms by "cluster class": end-to-end at entries, exclusive for other classes.
+    latency_ms: Mapping[str, float]
     observed_ms: Mapping[tuple[RuleKey, str], float]  # by rule and destination
     rule_rps: Mapping[RuleKey, float]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Samples of some windows, averaged where PAPA compares and kept where it needs their spread."""
+    """Samples of several windows.
+
+    Values that PAPA compares are averaged. Values whose spread it needs are kept for each sample.
+    """
 
     objective_ms: float
     failed_share: float
     latency_ms: Mapping[str, float]
     observations: Mapping[RuleKey, Observations]
     rule_rps: Mapping[RuleKey, float]
-    objectives_ms: Sequence[float] = ()  # of each sample
+    objectives_ms: Sequence[float] = ()  # one value per sample
 
 
 def sample(
     telemetry: Telemetry, in_force: InForce, topology: Topology, now: float, max_age_s: float
 ) -> Sample:
-    """Raises ProblemError with the reason when nothing sound can be said now."""
+    """Takes one sample. Raises ProblemError with the reason if no sound sample is possible now."""
     model = build(telemetry, topology, now, Limits(board_max_age_s=max_age_s))
     if model.problem is None:
         raise ProblemError("; ".join(model.refusals))
@@ -70,7 +76,7 @@ def sample(
 
 
 def _priced(problem: Problem, rules: Rules) -> tuple[float, dict[RuleKey, float]]:
-    """Egress per entry request in milliseconds at $/ms, and the calls that each rule routes per second."""
+    """Returns egress per entry request in ms at $/ms, and the calls per second of each rule."""
     layout = problem.layout
     flows, _ = propagate(layout, to_shares(problem, rules))
     evaluation = evaluate(problem, flows)
@@ -87,6 +93,7 @@ def _priced(problem: Problem, rules: Rules) -> tuple[float, dict[RuleKey, float]
 def _observed(
     telemetry: Telemetry, problem: Problem, rules: Rules, now: float, max_age_s: float
 ) -> dict[tuple[RuleKey, str], float]:
+    """Returns exclusive time plus network time in ms, by rule and destination."""
     observed = {}
     for key, weights in rules.items():
         for cluster in weights:
@@ -98,7 +105,7 @@ def _observed(
 
 
 def expected(in_force: InForce) -> dict[tuple[RuleKey, str], float]:
-    """The predictions that the rules in force carry, own time plus network."""
+    """Returns the predictions in the rules in force: exclusive time plus network time, in ms."""
     predictions = {}
     for ruleset in in_force.rulesets.values():
         for rule in ruleset.rules:
@@ -112,7 +119,7 @@ def expected(in_force: InForce) -> dict[tuple[RuleKey, str], float]:
 
 
 def measure(samples: Sequence[Sample], predictions: Mapping[tuple[RuleKey, str], float]) -> Measurement:
-    """Raises ValueError without samples."""
+    """Combines samples into a measurement. Raises ValueError without samples."""
     if not samples:
         raise ValueError("samples: empty; at least one is needed")
     observations: dict[RuleKey, dict[str, Observation]] = {}

@@ -1,4 +1,4 @@
-"""One rule's new weights as a proposal: a part of what is in force. Pure."""
+"""A proposal that changes one rule's weights, as a part of the ruleset in force. Pure."""
 
 from collections.abc import Mapping
 
@@ -22,9 +22,12 @@ def adjusted(
     ttl_s: float,
     topology: Topology,
 ) -> Ruleset:
-    """The rule alone, from the version that was read. All else stays in the publisher as it is in force, the expiry
-    too. Predictions stay the optimizer's: they are what PAPA measures against. Raises UnverifiedError when the outcome
-    breaks the contract, as it does when `key` is no rule in force."""
+    """Returns a partial proposal with this rule only, based on the version that was read.
+
+    The publisher keeps everything else in force, including the expiry. Predictions remain the
+    optimizer's, because PAPA measures against them. Raises UnverifiedError if the result breaks the
+    contract, or if no rule for `key` is in force.
+    """
     ruleset = in_force.rulesets.get(key.source_cluster, Ruleset())
     found = [rule for rule in ruleset.rules if key == _key(rule)]
     if not found:
@@ -39,7 +42,7 @@ def adjusted(
     )
     proposal.created_at.FromMilliseconds(round(now * 1000))
     proposal.expires_at.FromMilliseconds(round((now + ttl_s) * 1000))
-    # The publisher takes both from what is in force.
+    # The publisher takes policy and input window from the ruleset in force.
     whole = Ruleset(policy=in_force.policy, input_window=ruleset.input_window)
     whole.MergeFrom(proposal)
     if problems := contract.check(whole, topology):
@@ -56,7 +59,8 @@ def _reweighed(rule: Rule, weights: Mapping[str, int], why: str) -> Rule:
     result.CopyFrom(rule)
     del result.destinations[:]
     for cluster, weight in sorted(weights.items()):
-        # A destination whose weight fell to 0 comes back without a prediction when a step is rolled back.
+        # A destination whose weight fell to 0 returns without a prediction when a step is rolled
+        # back.
         d = result.destinations.add()
         d.CopyFrom(known.get(cluster, Destination(cluster=cluster)))
         d.weight = weight

@@ -1,15 +1,15 @@
-"""One step of PAPA as values (SLATE 4.4.2, appendix F). Pure.
+"""One step of PAPA as a computation on values (SLATE 4.4.2, appendix F). Pure.
 
-"ruleset" in the paper is one rule here: the split of one class from one service in one cluster.
+The paper's "ruleset" is one rule here: the split of one class from one service in one cluster.
 
-Signs: the paper's printed formulas are garbled. Discrepancy d = (expected - observed) * rps is positive
-where a destination is faster than predicted, so over-performers are those with d >= mean; weight leaves
-the others:
+Signs: the formulas printed in the paper are garbled. Discrepancy d = (expected - observed) * rps is
+positive where a destination is faster than predicted. So over-performers have d >= mean, and weight
+leaves the others:
 
     w' = w - gamma * (mean - d) / S_U   for d <  mean,   S_U = sum over under-performers of (mean - d)
     w' = w + gamma * (d - mean) / S_O   for d >= mean,   S_O = sum over over-performers of (d - mean)
 
-S_U = S_O, so the sum of weights stays.
+S_U = S_O, so the sum of the weights does not change.
 """
 
 import math
@@ -23,31 +23,33 @@ from spillway_optimizer.problem.rules import TOTAL, RuleKey, Rules, Weights, cha
 
 @dataclass(frozen=True)
 class Parameters:
-    """Defaults of SLATE 4.4.2."""
+    """Parameters of PAPA. The defaults are those of SLATE 4.4.2."""
 
     gamma: float = 0.05  # share of a rule's weight that one step moves
     theta: int = 3  # failed attempts before a rule counts as converged
     delta_perf: float = 0.10  # relative change of any class's latency that restarts exploration
     min_gap_ms: float = 1.0  # spread of per-request discrepancies below which nothing is done
-    sigma: float = 2.0  # ... and in standard errors of that spread
+    sigma: float = 2.0  # the same minimum, in standard errors of that spread
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What one destination of a rule was expected to take, and samples of what it took, milliseconds of
-    its own time plus network."""
+    """The expected time of one destination of a rule, and samples of its observed time.
+
+    Both are exclusive time plus network time, in ms.
+    """
 
     expected_ms: float
     observed_ms: Sequence[float]
 
     @property
     def gap_ms(self) -> float:
-        """Positive: faster than expected."""
+        """Expected minus mean observed time. Positive: faster than expected."""
         return self.expected_ms - float(np.mean(self.observed_ms))
 
     @property
     def error_ms(self) -> float:
-        """Standard error of the mean; inf with fewer than two samples."""
+        """The standard error of the mean. Infinite with fewer than two samples."""
         n = len(self.observed_ms)
         return float(np.std(self.observed_ms, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
 
@@ -57,7 +59,7 @@ Observations = Mapping[str, Observation]  # by destination cluster
 
 @dataclass(frozen=True)
 class Progress:
-    """What PAPA remembers of its rules between steps."""
+    """What PAPA remembers of its rules between steps: failed attempts, and converged rules."""
 
     attempts: Mapping[RuleKey, int]
     converged: frozenset[RuleKey]
@@ -68,7 +70,7 @@ class Progress:
 
 
 def discrepancies(weights: Weights, observed: Observations, rule_rps: float) -> dict[str, float]:
-    """d of every destination with weight, in ms per second; step 1 of the paper."""
+    """Returns d of every destination with weight, in ms per second. Step 1 of the paper."""
     return {
         c: observed[c].gap_ms * rule_rps * weights[c] / TOTAL
         for c in sorted(weights)
@@ -77,18 +79,22 @@ def discrepancies(weights: Weights, observed: Observations, rule_rps: float) -> 
 
 
 def shift(weights: Weights, d: Mapping[str, float], gamma: float) -> dict[str, int]:
-    """The weights after one step: integers that sum to TOTAL, none below 0, no destination added. Equal
-    discrepancies, or fewer than two destinations, change nothing."""
+    """Returns the weights after one step.
+
+    They are integers at or above 0 that sum to TOTAL, and no destination is added. Equal
+    discrepancies, or fewer than two destinations, change nothing.
+    """
     names = sorted(d)
     values = np.array([d[c] for c in names])
     if len(names) < 2 or np.ptp(values) <= 0:
         return dict(weights)
     before = np.array([weights[c] / TOTAL for c in names])
-    away = values.mean() - values  # positive: under-performers, and how much of the step each gives
+    # Positive for under-performers: how much of the step each gives.
+    away = values.mean() - values
     under = away > 0
     given = np.where(under, away, 0.0) / away[under].sum()
     taken = np.where(under, 0.0, -away) / -away[~under].sum()
-    # No weight may fall below 0: the whole step shrinks, so that the sum stays.
+    # No weight may fall below 0. The whole step shrinks, so that the sum does not change.
     bound = float((before[under] / given[under]).min())
     after = before + min(gamma, bound) * (taken - given)
     total = sum(weights[c] for c in names)
@@ -97,7 +103,7 @@ def shift(weights: Weights, d: Mapping[str, float], gamma: float) -> dict[str, i
 
 
 def significant(observed: Observations, weights: Weights, parameters: Parameters) -> bool:
-    """Noise guard: the largest and smallest gap differ by more than chance and more than min_gap_ms."""
+    """Returns whether the largest and the smallest gap differ by more than noise and min_gap_ms."""
     used = [observed[c] for c in sorted(weights) if weights[c] > 0 and c in observed]
     if len(used) < 2:
         return False
@@ -114,7 +120,10 @@ def choose(
     progress: Progress,
     parameters: Parameters,
 ) -> RuleKey | None:
-    """The rule, not converged, whose discrepancies vary most; None when none is significant."""
+    """Returns the rule whose discrepancies vary most, among those not converged.
+
+    None if no rule's discrepancies are significant.
+    """
     variances = {
         key: float(np.var(list(discrepancies(weights, observed[key], rps.get(key, 0.0)).values())))
         for key, weights in rules.items()
@@ -126,7 +135,10 @@ def choose(
 
 
 def judge(progress: Progress, key: RuleKey, improved: bool, parameters: Parameters) -> Progress:
-    """Counts an attempt: success forgets failures, `theta` failures in a row converge the rule."""
+    """Counts an attempt.
+
+    A success resets the failure count. `theta` failures in a row make the rule converged.
+    """
     attempts = {**progress.attempts, key: 0 if improved else progress.attempts.get(key, 0) + 1}
     converged = progress.converged | ({key} if attempts[key] >= parameters.theta else set())
     return Progress(attempts, frozenset(converged))
@@ -140,8 +152,10 @@ def restart(
     latency_now: Mapping[str, float],
     parameters: Parameters,
 ) -> Progress:
-    """Forgets what had converged when others changed rules, or any latency moved (appendix F, line 7). A rule that
-    others changed by however little is not converged, nor half-way to it."""
+    """Forgets convergence if others changed rules or any latency moved (appendix F, line 7).
+
+    A rule that others changed by even a little loses its convergence and its failed attempts.
+    """
     if changed(rules_before, rules_now):
         return Progress.none()
     for key in latency_before.keys() & latency_now.keys():
@@ -153,6 +167,6 @@ def restart(
 
 
 def without(progress: Progress, keys: Collection[RuleKey]) -> Progress:
-    """Forgets attempts and convergence of these rules."""
+    """Returns the progress without the attempts and convergence of these rules."""
     attempts = {key: count for key, count in progress.attempts.items() if key not in keys}
     return Progress(attempts, progress.converged - set(keys))

@@ -1,4 +1,4 @@
-"""PAPA's waiting and measuring: rules in force over time, and what users feel under them."""
+"""PAPA's waiting and measuring: observes the rules in force and the latency under them."""
 
 import asyncio
 import time
@@ -21,11 +21,14 @@ _IN_FORCE_TIMEOUT_S = 15.0
 
 
 class Interrupted(Exception):
-    """What was being waited for or measured no longer holds; the message says why."""
+    """The condition of a wait or measurement no longer holds. The message says why."""
 
 
 class Watch:
-    """Every wait keeps the lease, and ends with Interrupted when it is lost or the process stops."""
+    """Waits and measures. Every wait renews the lease.
+
+    Every wait ends with Interrupted if the lease is lost or the process stops.
+    """
 
     def __init__(
         self, settings: Papa, topology: Topology, redis, reader: Reader, lease: Lease, stop: asyncio.Event
@@ -35,15 +38,19 @@ class Watch:
         self._clusters = tuple(cluster.name for cluster in topology.clusters)
 
     async def complete(self, last_rules: Rules | None = None, settled: bool = True) -> InForce:
-        """Rules of all clusters, of the policy that PAPA works for; with `settled`, unchanged for tau or the
-        same as `last_rules`."""
+        """Returns the rules in force of all clusters, of the policy that PAPA works for.
+
+        With `settled`, the rules have not changed for tau, or are the same as `last_rules`. Raises
+        Interrupted otherwise.
+        """
         in_force = await hot.in_force(self._redis, self._clusters)
         if in_force is None or set(in_force.versions) != set(self._clusters):
             raise Interrupted("rules in force are not complete")
         if in_force.policy != SPILLWAY or any(r.policy != SPILLWAY for r in in_force.rulesets.values()):
             raise Interrupted(f"the policy in force is {in_force.policy!r}")
         if settled and (last_rules is None or changed(last_rules, in_force.rules)):
-            # The optimizer moved: give it tau to take effect before judging its predictions.
+            # The optimizer changed rules. Give the change tau to take effect before judging its
+            # predictions.
             await self.settle(self._settings.papa_tau_s)
             now = await hot.in_force(self._redis, self._clusters)
             if now is None or changed(now.rules, in_force.rules):
@@ -52,16 +59,22 @@ class Watch:
         return in_force
 
     async def measure(self, in_force: InForce) -> Measurement:
-        """One sample in each of `papa_windows` windows. Raises Interrupted as `samples` does."""
+        """Takes one sample in each of `papa_windows` windows.
+
+        Raises Interrupted as `samples` does.
+        """
         found: list[Sample] = []
         async for one in self.samples(in_force, self._settings.papa_windows):
             found.append(one)
         return measure(found, expected(in_force))
 
     async def samples(self, in_force: InForce, windows: int) -> AsyncIterator[Sample]:
-        """A sample at the end of each window: boards are means over about as long, so samples do not overlap. A window
-        without a sound sample is passed over. Raises Interrupted when others change the rules meanwhile, or no window
-        had a sound sample."""
+        """Yields one sample at the end of each window.
+
+        Boards are means over about the length of a window, so samples do not overlap. A window
+        without a sound sample is skipped. Raises Interrupted if others change the rules meanwhile,
+        or if no window had a sound sample.
+        """
         why, sound = "no telemetry", False
         for _ in range(windows):
             await self._window(in_force)
@@ -85,7 +98,7 @@ class Watch:
             await self._unchanged(in_force)
 
     async def _unchanged(self, in_force: InForce) -> InForce:
-        """What is in force now. Raises Interrupted when others changed it."""
+        """Returns the rules in force. Raises Interrupted if others changed them."""
         now = await hot.in_force(self._redis, self._clusters)
         if now is None or now.policy != in_force.policy:
             raise Interrupted("superseded: others changed the policy")
@@ -94,7 +107,10 @@ class Watch:
         return now
 
     async def until(self, arrived: Callable[[InForce], bool]) -> InForce:
-        """The ruleset in force that fulfils `arrived`; Interrupted after a while."""
+        """Returns the first ruleset in force that satisfies `arrived`.
+
+        Raises Interrupted after _IN_FORCE_TIMEOUT_S.
+        """
         deadline = time.monotonic() + _IN_FORCE_TIMEOUT_S
         while time.monotonic() < deadline:
             await self._hold_on()
@@ -104,20 +120,23 @@ class Watch:
         raise Interrupted("superseded: the publisher did not publish the step")
 
     async def settle(self, seconds: float) -> None:
-        """Lets a change take effect."""
+        """Waits for a change to take effect."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             await self._hold_on()
 
     async def _hold_on(self, seconds: float = _SAMPLE_S) -> None:
-        """Keeps the lease. Raises Interrupted when leading or running ends."""
+        """Waits and renews the lease.
+
+        Raises Interrupted if the process stops or the lease is lost.
+        """
         if await self.pause(seconds):
             raise Interrupted("stopping")
         if not await self._lease.hold():
             raise Interrupted("the lease was lost")
 
     async def pause(self, seconds: float) -> bool:
-        """Whether to stop."""
+        """Waits for `seconds` or until the process stops. Returns whether to stop."""
         try:
             await asyncio.wait_for(self._stop.wait(), seconds)
         except TimeoutError:

@@ -31,13 +31,13 @@ from spillway_optimizer.service.reading import NATS_AWAY, REDIS_AWAY, Reader
 
 _SAMPLE_S = 1.0
 _MODEL_REFRESH_S = 5.0
-# A step that makes more requests fail is no improvement, however fast the failures are.
+# A step that makes more requests fail is no improvement, even if the failures are fast.
 _FAILED_SHARE_SLACK = 0.01
 _LOG = logging.getLogger(__name__)
 
 
 class Worker:
-    """State: the checkpoint, which Redis holds too. One step at a time."""
+    """Runs PAPA, one step at a time. Its state is the checkpoint, which is also stored in Redis."""
 
     def __init__(self, settings: Papa, topology: Topology, redis, history: History, proposals: Proposals):
         self.settings, self.topology, self.redis, self.proposals = settings, topology, redis, proposals
@@ -57,6 +57,7 @@ class Worker:
         self.watch: Watch | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
+        """Runs until `stop` is set. Continues when a server is away."""
         self.watch = Watch(self.settings, self.topology, self.redis, self.reader, self.lease, stop)
         exposition = metrics.exposition("papa", self.states, self.lease)
         health = Health(self.settings.health_listen, self.states.counters, exposition)
@@ -97,7 +98,10 @@ class Worker:
                 pass
 
     async def _iterate(self) -> None:
-        """One turn of appendix F's loop. Raises Interrupted when it cannot be finished."""
+        """Executes one iteration of appendix F's loop.
+
+        Raises Interrupted if it cannot be completed.
+        """
         if self.checkpoint is None:
             self.checkpoint = await self._load()
         if self.checkpoint.trial is not None:
@@ -129,8 +133,11 @@ class Worker:
         self.checkpoint = replace(c, progress=progress, rules=rules, latency_ms=now.latency_ms)
 
     async def _choose(self, rules: Rules, before: Measurement) -> Trial | None:
-        """The next step. Rules are passed over while they wait for their rollback, or while their step would send more to
-        a destination that is unknown."""
+        """Returns the next step, or None.
+
+        Skips rules that wait for their rollback, and rules whose step would send more to a
+        destination that is unknown.
+        """
         left = {key: weights for key, weights in rules.items() if key not in self.checkpoint.parked}
         while key := choose(
             left, before.observations, before.rule_rps, self.checkpoint.progress, self.parameters
@@ -148,7 +155,8 @@ class Worker:
         key, weights, after = trial.key, trial.before, trial.after
         gaps = ", ".join(f"{c} {o.gap_ms:+.1f} ms" for c, o in sorted(before.observations[key].items()))
         self.states.say("papa", f"trying {key} {weights} -> {after}")
-        # Noted before it is published: a crash in between must find the step to roll it back.
+        # Saved before it is published, so that a restart after a crash finds the step and rolls it
+        # back.
         await self._save(replace(self.checkpoint, trial=trial))
         await self._publish(in_force, key, after, f"PAPA: observed against predicted: {gaps}")
         try:
@@ -170,14 +178,17 @@ class Worker:
             return
         self.checkpoint = replace(self.checkpoint, progress=progress)
         if not await self._roll_back(trial, result.objective_ms, gaps):
-            # Others have changed the rule: what was measured says nothing of it any more.
+            # Others have changed the rule, so the measurement no longer applies to it.
             await self._save(replace(self.checkpoint, progress=without(progress, {key})))
         elif key in progress.converged:
             why = f"{self.parameters.theta} attempts in a row without improvement"
             self._row(trial, result.objective_ms, "converged", why, ruleset.ruleset_id)
 
     async def _judge(self, ruleset: InForce, before: Measurement) -> tuple[Verdict, Measurement]:
-        """Samples until the sequential test decides, for twice as many windows as before the step at most."""
+        """Takes samples until the sequential test decides.
+
+        Takes at most twice as many windows as were measured before the step.
+        """
         test, found = Judge(self.settings.papa_alpha), []
         for value in before.objectives_ms:
             test.add_before(value)
@@ -188,8 +199,12 @@ class Worker:
         return test.verdict, measure(found, expected(ruleset))
 
     async def _roll_back(self, trial: Trial, objective_ms: float | None, why: str) -> bool:
-        """Puts the weights before the trial back, or parks the trial while a destination that would get more is unknown.
-        False, and nothing done: others have changed them since. Raises Interrupted while it cannot be done."""
+        """Restores the weights from before the trial.
+
+        Returns False, without publishing, if others have changed them since. Parks the trial while
+        a destination that would get more is unknown. Raises Interrupted while the rollback is not
+        possible.
+        """
         in_force = await self.watch.complete(settled=False)
         key, before, after = trial.key, _positive(trial.before), _positive(trial.after)
         if _weights(in_force, key) != after:
@@ -207,7 +222,10 @@ class Worker:
         return True
 
     async def _gained(self, key: RuleKey, before: Weights, after: Weights) -> str | None:
-        """Why the weights may not change like this: a destination that would get more is unknown. None: they may."""
+        """Returns why the weights may not change like this, or None.
+
+        The reason is that a destination that would get more is unknown.
+        """
         telemetry = await self.reader.read()
         if telemetry is None:
             raise Interrupted("no telemetry")
@@ -216,7 +234,10 @@ class Worker:
         return unknown.gained(found, key.class_id, before, after)
 
     async def _supersede(self, trial: Trial, why: str) -> None:
-        """The trial cannot be judged. If it is still in force the next turn rolls it back."""
+        """Ends a trial that cannot be judged.
+
+        If its step is still in force, the next iteration rolls it back.
+        """
         try:
             in_force = await hot.in_force(self.redis, self.clusters)
         except REDIS_AWAY:

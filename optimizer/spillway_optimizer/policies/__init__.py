@@ -1,7 +1,7 @@
-"""The policies by name. A baseline states its source in its module's docstring.
+"""The policies by name. Each baseline states its source in its module's docstring.
 
-An instance may remember what it answered (Waterfall, Dealer): keep one while a policy is followed, make a new one
-for an answer that depends on nothing before.
+An instance may remember its previous answer (Waterfall, Dealer). Keep one instance while a policy
+is followed. Create a new one for an answer that must not depend on earlier ones.
 """
 
 from collections.abc import Callable, Mapping

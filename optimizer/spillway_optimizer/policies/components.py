@@ -1,7 +1,7 @@
-"""An application as Dealer sees it: components and the calls between them, without traffic classes.
+"""An application as Dealer sees it: components and the calls between them, without classes.
 
-A component is a service at one depth of the call graph, so that the graph has no cycles even where services call
-each other back; the same service at two depths shares its room.
+A component is a service at one depth of the call graph. The graph has no cycles, therefore, even
+where services call each other back. The components of one service at two depths share its room.
 """
 
 from dataclasses import dataclass
@@ -14,26 +14,28 @@ from spillway_optimizer.problem.layout import Layout
 
 @dataclass(frozen=True)
 class Path:
-    """A combination of clusters for one request, per request."""
+    """A combination of clusters for one request. All numbers are per request."""
 
     flows: np.ndarray  # [L, from, to] calls
-    load: np.ndarray  # [S, C] requests at places that are called, those that enter not counted
+    load: np.ndarray  # [S, C] requests where calls are served, without the request that enters
 
 
 @dataclass(frozen=True)
 class Components:
+    """The graph of components. N components, L links, S services, C clusters, E edges."""
+
     service: np.ndarray  # [N] index of the service
     demand: np.ndarray  # [N, C] entry rps
     link_source: np.ndarray  # [L] index of the component; links in order of depth
     link_target: np.ndarray  # [L]
-    calls: np.ndarray  # [L] calls per request of the source, mean over the classes that there are now
-    usable: np.ndarray  # [L, from, to] bool, of any class
-    closed: np.ndarray  # [L, C] bool: rows that denials leave nowhere to go, whatever the class
+    calls: np.ndarray  # [L] calls per request of the source, mean over the current mix of classes
+    usable: np.ndarray  # [L, from, to] bool: usable for any class
+    closed: np.ndarray  # [L, C] bool: denials leave no class a destination
     link_of_edge: np.ndarray  # [E]
 
     @classmethod
     def of(cls, layout: Layout, load: np.ndarray) -> Self:
-        """`load` [K, C] is the mix of classes that is averaged over."""
+        """Builds the components. Calls are averaged over the mix of classes in `load` [K, C]."""
         depth = _depths(layout)
         keys = sorted({(int(d), int(s)) for d, s in zip(depth, layout.class_service, strict=True)})
         node = [keys.index((int(d), int(s))) for d, s in zip(depth, layout.class_service, strict=True)]
@@ -42,7 +44,7 @@ class Components:
         of_edge = np.array([links.index(pair) for pair in pairs], dtype=int)
         volume, made = np.zeros(len(keys)), np.zeros(len(links))
         np.add.at(volume, node, load.sum(axis=1) + 1e-9)
-        # Calls that can be made nowhere are not made.
+        # Calls that no cluster can serve are not made.
         ratio = layout.ratio * layout.usable.any(axis=(1, 2))
         np.add.at(made, of_edge, ratio * (load.sum(axis=1) + 1e-9)[layout.edge_source])
         source = np.array([a for a, _ in links], dtype=int)
@@ -64,19 +66,22 @@ class Components:
         )
 
     def entries(self, i: int) -> list[int]:
-        """Components that requests enter in cluster i."""
+        """Returns the components that requests enter in cluster `i`."""
         return np.flatnonzero(self.demand[:, i] > 0).tolist()
 
     def fastest(
         self, entry: int, i: int, delay: np.ndarray, rtt: np.ndarray, full: np.ndarray
     ) -> Path | None:
-        """The combination of least expected delay for a request that enters component `entry` in cluster i and
-        calls no place that is `full` [S, C]; None when there is none. Ties go to the caller's own cluster."""
+        """Returns the fastest combination for a request that enters component `entry` in cluster i.
+
+        It has the least expected delay of those that call no place that is `full` [S, C]. None:
+        there is none. Ties go to the caller's own cluster.
+        """
         cost, choice = delay[self.service].copy(), np.zeros((len(self.calls), len(rtt)), dtype=int)
         near = ~np.eye(len(rtt), dtype=bool) * 1e-9
         for link in reversed(range(len(self.calls))):
             a, b = self.link_source[link], self.link_target[link]
-            # A link without calls is a link that nobody waits for and that no full place can block.
+            # Nobody waits for a link without calls, and no full place can block it.
             if self.calls[link] <= 0:
                 continue
             open_ = self.usable[link] & ~full[self.service[b]][None, :]
@@ -99,7 +104,7 @@ class Components:
 
 
 def _depths(layout: Layout) -> np.ndarray:
-    """[K] calls on the longest way from an entry; classes come callers first."""
+    """[K] calls on the longest way from an entry. The classes are ordered callers first."""
     depth = np.zeros(len(layout.classes), dtype=int)
     for k, edges in enumerate(layout.out_edges):
         for e in edges:

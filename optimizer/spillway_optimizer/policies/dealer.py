@@ -1,17 +1,22 @@
-"""`dealer`: Dealer (Hajjat et al., "Dealer: application-aware request splitting for interactive cloud
-applications", CoNEXT 2012), as SLATE section 2 and table 1 characterise it.
+"""`dealer`: splits requests over combinations of clusters, as Dealer does.
 
-Taken from there: the application is a graph of components; a combination gives every component a cluster; each
-cluster's entry point knows the expected delay of every combination, computing and network together, from what
-is observed; it fills the fastest combination up to the static thresholds of its components, then the next, until
-all its requests are assigned. Clusters do not coordinate: each counts only its own requests against a threshold and
-learns of the others by their effect on delays. Splits follow observations gradually.
+Source: Hajjat et al., "Dealer: application-aware request splitting for interactive cloud
+applications", CoNEXT 2012, as SLATE section 2 and table 1 characterise it.
 
-Not taken: estimating thresholds online, probing, per-request assignment. Where SLATE's table 1 says that Dealer is
-not multi-hop while its section 2 has it compare end-to-end paths, this follows section 2.
+Taken from there: The application is a graph of components, and a combination gives every component
+a cluster. The entry point of each cluster knows the expected delay of every combination, computing
+and network together, from observation. It fills the fastest combination up to the static thresholds
+of its components, then the next one, until all its requests are assigned. Clusters do not
+coordinate. Each counts only its own requests against a threshold, and notices the others by their
+effect on delays. Splits follow observations gradually.
 
-It sees no egress and no traffic classes: one delay per component and one split per pair of components. Of the side
-constraints it keeps to denials, pins and draining (where calls may go at all) and ignores all others.
+Not taken: estimating thresholds online, probing, per-request assignment. SLATE's table 1 says that
+Dealer is not multi-hop, while its section 2 has it compare end-to-end paths. This module follows
+section 2.
+
+Dealer sees no egress and no traffic classes: there is one delay per component and one split per
+pair of components. Of the side constraints it keeps denials, pins and draining (where calls may go
+at all) and ignores all others.
 """
 
 from dataclasses import dataclass
@@ -28,8 +33,11 @@ from spillway_optimizer.problem.solution import Solution, from_shares
 
 @dataclass
 class Dealer:
-    """State: the splits of the last call. A new instance starts local and runs `periods` at once, as if it had
-    watched this problem for that long; from then on every call is one period."""
+    """Its state is the splits of the last call.
+
+    A new instance starts local and runs `periods` at once, as if it had watched this problem for
+    that long. After that, every call is one period.
+    """
 
     step: float = 0.2  # part of the way to the new splits that one period goes
     periods: int = 40
@@ -39,13 +47,15 @@ class Dealer:
         self._shares: np.ndarray | None = None
 
     def route(self, problem: Problem) -> Solution:
+        """Moves the splits by one period, or by `periods` if the call graph is new."""
         layout = problem.layout
         key = (layout.clusters, layout.classes, tuple(layout.edge_source), tuple(layout.edge_target))
         shares, periods = nearest_shares(problem), self.periods
         if self._shares is not None and key == self._key:
             shares, periods = _still_usable(self._shares, layout.usable, shares), 1
         for period in range(periods):
-            # Later steps shrink: over a problem that stands still, equally fast ways would swap for ever.
+            # Later steps shrink. Otherwise equally fast ways would swap for ever while the problem
+            # stays the same.
             step = self.step / (1 + max(0.0, period - self.periods / 2) * self.step)
             shares = shares + step * (target(problem, shares) - shares)
         self._key, self._shares = key, shares
@@ -53,7 +63,7 @@ class Dealer:
 
 
 def target(problem: Problem, shares: np.ndarray) -> np.ndarray:
-    """[E, from, to] the splits that Dealer would choose for what it observes under `shares`."""
+    """[E, from, to] splits that Dealer would choose from what it observes under `shares`."""
     layout = problem.layout
     observed = evaluate_shares(problem, shares)
     _, load = propagate(layout, shares)
@@ -69,7 +79,10 @@ def target(problem: Problem, shares: np.ndarray) -> np.ndarray:
 
 
 def _delays(problem: Problem, load: np.ndarray, latency: np.ndarray) -> np.ndarray:
-    """[S, C] mean delay of a service's requests, whatever their class; of all classes alike where idle."""
+    """[S, C] mean delay of a service's requests, whatever their class, in ms.
+
+    Classes are weighted by load, and equally where a station is idle.
+    """
     layout, size = problem.layout, problem.layout.capacity.shape
     total, count = np.zeros(size), np.zeros(size)
     weights = load + 1e-9
@@ -87,14 +100,17 @@ def _fill(
     i: int,
     flows: np.ndarray,
 ) -> None:
-    """Assigns the requests that enter component `entry` in cluster i; takes from `room`, adds to `flows`."""
+    """Assigns the requests that enter component `entry` in cluster `i`.
+
+    Takes from `room` [S, C] and adds to `flows` [L, from, to], both in rps.
+    """
     rest = float(parts.demand[entry, i])
     while rest > 1e-9:
         full = room <= 1e-9
         path = parts.fastest(entry, i, delay, rtt, full)
         amount = rest
         if path is None:
-            # Everything reachable is full: what is left goes the fastest way of all.
+            # Everything reachable is full. The remaining requests go the fastest way of all.
             path = parts.fastest(entry, i, delay, rtt, np.zeros_like(full))
             if path is None:
                 return
@@ -107,7 +123,10 @@ def _fill(
 
 
 def _split(problem: Problem, parts: Components, flows: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Every edge gets the split of its pair of components; a row without requests keeps what it has."""
+    """Gives every edge the split of its pair of components.
+
+    A row without requests keeps its shares.
+    """
     layout, split = problem.layout, shares.copy()
     for e, link in enumerate(parts.link_of_edge):
         rows = np.where(layout.usable[e], flows[link], 0.0)
@@ -118,6 +137,7 @@ def _split(problem: Problem, parts: Components, flows: np.ndarray, shares: np.nd
 
 
 def _still_usable(shares: np.ndarray, usable: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """Keeps the shares of usable destinations. A row without any gets those of `otherwise`."""
     kept = np.where(usable, shares, 0.0)
     total = kept.sum(axis=2, keepdims=True)
     return np.where(total > 0, kept / np.where(total > 0, total, 1.0), otherwise)

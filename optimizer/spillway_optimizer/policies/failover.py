@@ -1,10 +1,11 @@
 """`failover`: Istio's locality failover, which is Envoy's priority load (SLATE section 2, ref. 22).
 
-Clusters are priorities in order of round-trip time. A priority takes min(1, healthy share * 1.4) of what
-the ones before it left; load does not enter (Envoy documentation, "Priority levels", overprovisioning
-factor 140 %).
+Clusters are priorities in order of round-trip time. A priority takes min(1, healthy share * 1.4) of
+what the priorities before it left. Load plays no part (Envoy documentation, "Priority levels",
+overprovisioning factor 140 %).
 
-Of the side constraints it keeps to denials, pins and draining (where calls may go at all) and ignores all others.
+Of the side constraints it keeps denials, pins and draining (where calls may go at all) and ignores
+all others.
 """
 
 from dataclasses import dataclass, field
@@ -19,10 +20,10 @@ OVERPROVISIONING = 1.4
 
 
 def priority_load(healthy: list[float]) -> list[float]:
-    """Share of traffic per priority for the healthy share (0..1) of each; sums to 1.
+    """Returns the share of traffic per priority, from the healthy share (0..1) of each; sums to 1.
 
-    When all together are too unhealthy, what there is is scaled up; with nothing healthy the first
-    priority takes everything (Envoy's panic).
+    When all priorities together are too unhealthy, their shares are scaled up. When nothing is
+    healthy, the first priority takes everything (Envoy's panic).
     """
     health = [min(1.0, share * OVERPROVISIONING) for share in healthy]
     total = min(1.0, sum(health))
@@ -38,10 +39,12 @@ def priority_load(healthy: list[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Failover:
-    # Healthy share by (service, cluster); what is placed and not listed is wholly healthy.
+    # Healthy share by (service, cluster). A service that is placed but not listed is wholly
+    # healthy.
     healthy: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def route(self, problem: Problem) -> Solution:
+        """Splits the calls of each row over its usable clusters, nearest first, by their health."""
         layout = problem.layout
         shares = np.zeros(layout.usable.shape)
         for e, usable in enumerate(layout.usable):

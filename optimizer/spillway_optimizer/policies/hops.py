@@ -1,4 +1,7 @@
-"""Hop by hop, service by service, every class alike: how Waterfall and its kind see an application."""
+"""An application as Waterfall and similar policies see it.
+
+They decide hop by hop and service by service, and treat all classes alike.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +19,8 @@ class Hop:
 
     service: str
     calls: np.ndarray  # [C] rps that each cluster's callers make
-    room: np.ndarray  # [C] rps each cluster takes from callers before it spills
-    usable: np.ndarray  # [from, to] bool, of any class
+    room: np.ndarray  # [C] rps that each cluster takes from callers before it spills
+    usable: np.ndarray  # [from, to] bool: usable for any class
     orders: tuple[tuple[int, ...], ...]  # [C] where calls may go, nearest first
 
 
@@ -25,8 +28,11 @@ Decide = Callable[[Hop], np.ndarray]  # [from, to] rps whose rows sum to hop.cal
 
 
 def by_service(problem: Problem, decide: Decide) -> np.ndarray:
-    """Shares [E, from, to] of asking `decide` at every service, with the load that the hops before it send:
-    settled after as many rounds as the longest chain of calls. `decide` must answer equal hops equally."""
+    """Returns the shares [E, from, to] that result from asking `decide` at every service.
+
+    Each service gets the load that the hops before it send. This settles after at most as many
+    rounds as the longest chain of calls has. `decide` must answer equal hops equally.
+    """
     layout, shares = problem.layout, nearest_shares(problem)
     for _ in range(len(layout.classes) + 1):
         _, load = propagate(layout, shares)
@@ -45,7 +51,7 @@ def _hop(problem: Problem, s: int, edges: np.ndarray, load: np.ndarray) -> Hop:
     layout = problem.layout
     reached = layout.usable[edges].any(axis=2)
     calls = (layout.ratio[edges, None] * load[layout.edge_source[edges]] * reached).sum(axis=0)
-    # Entry requests are served where they arrive and take their room first.
+    # Entry requests are served where they arrive, and take their room first.
     entry = layout.demand[layout.class_service == s].sum(axis=0)
     usable = layout.usable[edges].any(axis=0)
     return Hop(
@@ -58,8 +64,10 @@ def _hop(problem: Problem, s: int, edges: np.ndarray, load: np.ndarray) -> Hop:
 
 
 def _apply(problem: Problem, edges: np.ndarray, hop: Hop, routed: np.ndarray, shares: np.ndarray) -> None:
-    """Every class gets the service's split, as far as it may go there; else, and where there is no load now,
-    it goes to the nearest with room left."""
+    """Gives every class the service's split, as far as the class may go there.
+
+    Otherwise, and where there is no load now, calls go to the nearest cluster with room left.
+    """
     left = hop.room - routed.sum(axis=0)
     for e in edges:
         usable = problem.layout.usable[e]
@@ -72,8 +80,11 @@ def _apply(problem: Problem, edges: np.ndarray, hop: Hop, routed: np.ndarray, sh
 
 
 def thresholds(problem: Problem, s: int) -> np.ndarray:
-    """[C] requests per second of service `s` before it spills: declared, else capacity if every request were of
-    its heaviest class (SLATE 5.1); 0 where it is not placed."""
+    """[C] requests per second of service `s` before it spills; 0 where it is not placed.
+
+    This is the declared threshold. Without one, it is the capacity if every request were of the
+    heaviest class (SLATE 5.1).
+    """
     layout = problem.layout
     heaviest = float(layout.weight[layout.class_service == s].max())
     service = layout.services[s]

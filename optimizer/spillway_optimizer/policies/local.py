@@ -1,8 +1,8 @@
-"""`local`: every request stays in its cluster; where the service is not there, the nearest has it.
+"""`local`: every request stays in its cluster, or goes to the nearest that has the service.
 
-Source: the default of every mesh without failover rules, and SLATE's "100 % local" (section 5.1). It looks at
-nothing but distance. Of the side constraints it keeps to denials, pins and draining (where calls may go at all), and
-by its nature to a minimum local share; it ignores all others.
+Source: the default of every mesh without failover rules, and SLATE's "100 % local" (section 5.1).
+Only distance counts. Of the side constraints it keeps denials, pins and draining (where calls may
+go at all), and by its nature a minimum local share. It ignores all others.
 """
 
 from dataclasses import dataclass

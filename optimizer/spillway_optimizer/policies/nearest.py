@@ -1,4 +1,4 @@
-"""Distance, as the baselines see it: itself first, then the others in order of round-trip time."""
+"""Distance as the baselines see it: the own cluster first, then the others by round-trip time."""
 
 import numpy as np
 
@@ -7,12 +7,15 @@ from spillway_optimizer.problem.problem import Problem
 
 
 def nearest_first(layout: Layout, usable: np.ndarray, i: int) -> list[int]:
-    """Indices of the usable [C] clusters as seen from cluster `i`; ties in the problem's order."""
+    """Returns the indices of the `usable` [C] clusters, nearest to cluster `i` first.
+
+    Ties keep the problem's order.
+    """
     return sorted(np.flatnonzero(usable).tolist(), key=lambda j: (j != i, layout.rtt[i, j], j))
 
 
 def nearest_shares(problem: Problem) -> np.ndarray:
-    """[E, from, to] everything to the nearest cluster that can serve it."""
+    """[E, from, to] shares that send everything to the nearest cluster that can serve it."""
     layout = problem.layout
     shares = np.zeros(layout.usable.shape)
     for e, usable in enumerate(layout.usable):

@@ -1,8 +1,9 @@
-"""One service's requests of every cluster under Waterfall: the model of SLATE appendix A, event by event.
+"""The requests for one service, from all clusters, under Waterfall (SLATE appendix A).
 
-Loads are generated at clusters; `routed[i, j]` (requests per second) is what cluster i sends to j. Events change
-a load or a room, or activate the algorithm for one cluster. Nothing else happens by itself, and what was routed
-stays until its cluster is activated: order and history matter, which is what the appendix shows.
+Clusters generate load. `routed[i, j]` (requests per second) is what cluster i sends to j. An event
+changes a load or a room, or activates the algorithm for one cluster. Nothing else happens by
+itself, and what was routed stays until its cluster is activated. Order and history therefore
+matter, which is what the appendix shows.
 """
 
 from collections.abc import Iterable
@@ -10,13 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-# Activations of every cluster before giving up on rest; two clusters may in theory take turns for ever.
+# Activations of every cluster before giving up. In theory two clusters may take turns for ever.
 _SWEEPS = 20
 
 
 @dataclass(frozen=True)
 class LoadChange:
-    """Cluster `cluster` now generates `rps`; sent in the proportions in force until its next activation."""
+    """Cluster `cluster` now generates `rps`.
+
+    They are sent in the proportions in force until its next activation.
+    """
 
     cluster: int
     rps: float
@@ -42,6 +46,8 @@ Event = LoadChange | RoomChange | Activation
 
 @dataclass(frozen=True)
 class Pool:
+    """The state of the model. Events lead from one state to the next."""
+
     room: np.ndarray  # [C] rps that each cluster serves before it spills; 0: the service is not there
     orders: tuple[tuple[int, ...], ...]  # [C] where each cluster's requests may go, nearest first
     load: np.ndarray  # [C] rps generated
@@ -49,12 +55,12 @@ class Pool:
 
     @classmethod
     def idle(cls, room: np.ndarray, orders: Iterable[Iterable[int]]) -> "Pool":
-        """No load anywhere."""
+        """Returns the state without load anywhere."""
         n = len(room)
         return cls(np.asarray(room, float), tuple(map(tuple, orders)), np.zeros(n), np.zeros((n, n)))
 
     def after(self, *events: Event) -> "Pool":
-        """The state once `events` have happened, in this order."""
+        """Returns the state once `events` have happened, in this order."""
         pool = self
         for event in events:
             match event:
@@ -79,7 +85,10 @@ class Pool:
         return replace(self, load=load, routed=routed)
 
     def settled(self) -> "Pool":
-        """Every cluster activated in turn until nothing changes any more."""
+        """Activates every cluster in turn until nothing changes any more.
+
+        Stops after _SWEEPS turns in any case.
+        """
         pool = self
         for _ in range(_SWEEPS):
             before, pool = pool, pool.after(*(Activation(i) for i in range(len(self.load))))
@@ -91,10 +100,10 @@ class Pool:
 def activate(
     routed: np.ndarray, i: int, load: float, room: np.ndarray, order: tuple[int, ...] | list[int]
 ) -> np.ndarray:
-    """One activation of cluster `i`: a new `routed` [from, to] whose row i serves `load`.
+    """Activates cluster `i` once: returns a new `routed` [from, to] whose row `i` serves `load`.
 
-    `order`: the clusters from nearest to farthest, i first where it can serve. What fits nowhere stays at the
-    first of the order.
+    `order` has the clusters from nearest to farthest, with `i` first where it can serve. What fits
+    nowhere goes to the first of the order.
     """
     routed = routed.copy()
     routed[i] = 0.0

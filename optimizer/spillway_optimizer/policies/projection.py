@@ -1,6 +1,7 @@
-"""What of a policy's shares rules can say: one split per outbound route, within pins and floors, within the budget.
+"""What rules can express of a policy's shares: one split per route, within pins, floors and budget.
 
-Pure. Caller classes that share an outbound route have one rule for their calls, whatever each one's bytes cost.
+Pure. Caller classes that share an outbound route have one rule for their calls, even where their
+bytes cost differently.
 """
 
 from dataclasses import dataclass
@@ -12,18 +13,22 @@ from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import TOTAL, RuleKey, imposed, merge, routes
 from spillway_optimizer.problem.solution import Solution
 
-# Relative: this close to the budget is at it.
+# Relative: egress this close to the budget counts as at it.
 _AT = 1e-3
 _HALVINGS = 30
 
 
 def _within_floors(problem: Problem, shares: np.ndarray) -> np.ndarray:
-    """shares [E, from, to] above every floor; what the problem imposes on a route is exactly that."""
+    """Returns shares [E, from, to] above every floor.
+
+    Rows that the problem imposes are exactly what it imposes.
+    """
     layout = problem.layout
     above = np.maximum(shares - layout.floor, 0.0) * layout.free
     held = layout.usable & ~layout.free
     if held.any():
-        # A policy that knows of nothing held may leave none for the others: they share alike.
+        # A policy that does not know what is held may leave nothing for the free destinations. They
+        # then share equally.
         lacking = held.any(axis=2) & (above.sum(axis=2) <= 0)
         above[lacking] = layout.free[lacking]
     total, kept = above.sum(axis=2, keepdims=True), layout.floor.sum(axis=2, keepdims=True)
@@ -34,18 +39,23 @@ def _within_floors(problem: Problem, shares: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Projected:
-    """What rules of a solution can be at best, before they are rounded."""
+    """The best that the rules of a solution can be, before they are rounded."""
 
     shares: np.ndarray  # [E, from, to], one split per route
-    evaluation: Evaluation  # exceeds budget and ceiling by so much where nothing better is possible
-    # USD/h that the rules may cost: the budget, or what the solution costs within pins and floors where that is
-    # more. None: no bound; so for a policy that does not know the budget and exceeds it.
+    evaluation: Evaluation  # exceeds budget and ceiling only where nothing better is possible
+    # USD/h of egress that the rules may cost: the budget, or what the solution costs within pins
+    # and floors if that is more. None: no limit, also for a policy that does not know the budget
+    # and exceeds it.
     most_egress: float | None
 
 
 def project(problem: Problem, solution: Solution) -> Projected:
-    """Merged by volume, a split may cost more egress than the solution does; where that breaks the budget, it moves
-    towards the destinations that cost least egress, as far as the budget needs and the floors allow."""
+    """Returns what rules can express of a solution.
+
+    Edges that share a route are merged by volume, which may cost more egress than the solution
+    does. Where that breaks the budget, the split moves towards the destinations that cost least
+    egress. It moves as far as the budget needs and the floors allow.
+    """
     merged = _within_floors(problem, merge(problem, solution.shares, solution.flows))
     evaluation, most = evaluate_shares(problem, merged), _most_egress(problem, solution)
     if most is None or evaluation.egress_usd_per_hour <= most:
@@ -62,8 +72,11 @@ def project(problem: Problem, solution: Solution) -> Projected:
 
 
 def rounding(problem: Problem, shares: np.ndarray) -> tuple[float, np.ndarray]:
-    """Egress [USD/h] and utilisation [S, C] that integers may add to shares [E, from, to]: each route with a choice
-    sends up to a part of TOTAL too much to one destination, and its callers' own surplus besides."""
+    """Returns the egress [USD/h] and the utilisation [S, C] that rounding of `shares` may add.
+
+    `shares` is [E, from, to]. Each route with a choice may send up to one part of TOTAL too much to
+    one destination. The surplus of its callers comes on top.
+    """
     layout, dollars = problem.layout, 0.0
     load, surplus = layout.demand.copy(), np.zeros_like(layout.demand)
     for k, edges in enumerate(layout.out_edges):
@@ -80,6 +93,7 @@ def rounding(problem: Problem, shares: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _most_egress(problem: Problem, solution: Solution) -> float | None:
+    """Returns the egress [USD/h] that rules may cost; None: no limit. See Projected."""
     budget = problem.constraints.egress_usd_per_hour
     if budget is None:
         return None
@@ -94,6 +108,7 @@ def _egress(problem: Problem, shares: np.ndarray) -> float:
 
 
 def _imposed(problem: Problem, shares: np.ndarray) -> np.ndarray:
+    """Returns the shares with the rows that pins and steps home impose."""
     c, layout = problem.constraints, problem.layout
     if not (c.pinned or (c.min_local_share > 0 and c.max_shift < 1 and c.in_force)):
         return shares
@@ -108,14 +123,18 @@ def _imposed(problem: Problem, shares: np.ndarray) -> np.ndarray:
 
 
 def _cheapest(problem: Problem, calls: np.ndarray) -> np.ndarray:
-    """[E, from, to] all that floors leave free to where it costs least egress, with all calls that it causes; to
-    the nearest of several. calls [E, from] weigh the edges that share a route."""
+    """[E, from, to] shares that send all free calls to where they cost least egress.
+
+    The cost includes all calls that a call causes. Ties go to the nearest cluster. `calls` [E,
+    from] weigh the edges that share a route.
+    """
     layout = problem.layout
     shares, cost = layout.floor.copy(), np.zeros_like(layout.demand)
     into: dict[int, list[list[int]]] = {}
     for (_, k), edges in routes(problem).items():
         into.setdefault(k, []).append(edges)
-    # Callees are last in order: walked backwards, a class's own cost is known before anybody calls it.
+    # Callees are last in the order of classes. Walking backwards, the cost of a class is known
+    # before any of its callers needs it.
     for k in reversed(range(len(layout.classes))):
         for edges in into.get(k, []):
             usable = layout.usable[edges[0]]

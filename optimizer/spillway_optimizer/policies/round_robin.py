@@ -1,8 +1,9 @@
 """`round-robin`: every cluster that can serve a call gets the same share of it.
 
-Source: what most surveyed operators of multi-cluster meshes use (SLATE appendix B: round robin among "simple load
-balancing"), with clusters, not replicas, taking turns. It looks at nothing: no load, distance, price or class. Of
-the side constraints it keeps to denials, pins and draining (where calls may go at all) and ignores all others.
+Source: what most surveyed operators of multi-cluster meshes use (SLATE appendix B: round robin
+among "simple load balancing"), with clusters taking turns instead of replicas. Load, distance,
+price and class play no part. Of the side constraints it keeps denials, pins and draining (where
+calls may go at all) and ignores all others.
 """
 
 from dataclasses import dataclass

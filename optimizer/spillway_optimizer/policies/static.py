@@ -1,11 +1,13 @@
 """`static`: weights that an operator wrote down once.
 
-Source: "static load distribution" of the operators surveyed in SLATE appendix B (its ref. 23, weights in Istio's
-DestinationRule). A route's weights are those given; else its pin in the problem's constraints; else shares of
-capacity, the weights an operator would write who has only counted machines. They do not follow load, latency or
-price. A destination that cannot serve the class is left out, as a proxy without healthy endpoints does, and its
-part goes to the others in proportion; with none of them left, the capacity shares of those that can. Besides
-denials, pins and draining, side constraints are ignored.
+Source: "static load distribution" of the operators surveyed in SLATE appendix B (its ref. 23,
+weights in Istio's DestinationRule). A route has the given weights, or else its pin in the problem's
+constraints, or else shares in proportion to capacity. Such shares are what an operator would write
+who has only counted machines. The weights do not follow load, latency or price.
+
+A destination that cannot serve the class is left out, as a proxy does without healthy endpoints.
+Its part goes to the others in proportion. If none of them is left, the capacity shares of those
+that can serve apply. Side constraints other than denials, pins and draining are ignored.
 """
 
 from collections.abc import Mapping
@@ -21,6 +23,8 @@ Route = tuple[str, str, str]  # source cluster, source service, class that is ca
 
 @dataclass(frozen=True)
 class Static:
+    """The policy. `weights` are by destination, at any scale."""
+
     weights: Mapping[Route, Mapping[str, float]] = field(default_factory=dict)  # by destination, any scale
 
     def route(self, problem: Problem) -> Solution:

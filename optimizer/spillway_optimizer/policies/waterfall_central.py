@@ -1,11 +1,14 @@
-"""`waterfall-central`: Waterfall run by one entity that knows every load at once, without events.
+"""`waterfall-central`: Waterfall run by one entity that knows all loads at once, without events.
 
-SLATE appendix A leaves open whether Waterfall is centralised. Here each service's requests are placed over all
-pairs of clusters in order of distance: local first everywhere, then the shortest hop of all, then the next; room
-wanted by several at the same distance is split in proportion. There is no order of activation and no history, so
-the traps of A.1 and A.2 are gone; what is left is greed: a near cluster's room goes to whoever is nearest to it,
-even where another has no second choice. Thresholds, hops and blindness are those of waterfall.py, and so are the
-side constraints that it keeps to (denials, pins, draining) and ignores (all the others).
+SLATE appendix A leaves open whether Waterfall is centralised. Here, the requests of each service
+are placed over all pairs of clusters in order of distance: local first everywhere, then the
+shortest hop of all, then the next. Room that several clusters want at the same distance is split in
+proportion.
+
+There is no order of activation and no history, so the traps of A.1 and A.2 are gone. What is left
+is greed: the room of a near cluster goes to the nearest caller, even where another caller has no
+second choice. Thresholds, hops and blindness are those of waterfall.py. So are the side constraints
+that it keeps (denials, pins, draining) and ignores (all others).
 """
 
 from dataclasses import dataclass
@@ -24,9 +27,13 @@ class WaterfallCentral:
 
 
 def place(hop: Hop, rtt: np.ndarray) -> np.ndarray:
-    """[from, to] rps. What fits nowhere stays with the first of each cluster's order."""
+    """[from, to] rps of one service's calls.
+
+    What fits nowhere goes to the first cluster of each caller's order.
+    """
     routed, rest, room = np.zeros_like(rtt), hop.calls.astype(float).copy(), hop.room.copy()
-    distance = np.where(np.eye(len(rest), dtype=bool), -1.0, rtt)  # oneself before a neighbour at 0 ms
+    # The own cluster comes before a neighbour at 0 ms.
+    distance = np.where(np.eye(len(rest), dtype=bool), -1.0, rtt)
     for ms in np.unique(distance[hop.usable]):
         pairs = hop.usable & (distance == ms)
         for j in np.flatnonzero(pairs.any(axis=0)):

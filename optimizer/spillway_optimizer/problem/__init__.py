@@ -1,4 +1,5 @@
-"""The optimizer's problem as plain values and arrays, its objective, and what solutions and rules are.
+"""The optimizer's problem as plain values and arrays, its objective, solutions and rules.
 
-Pure: no telemetry, no clients. The objective here is the one evaluator that everything uses.
+Pure: the package knows no telemetry and no clients. Its objective is the only evaluator of
+routings.
 """

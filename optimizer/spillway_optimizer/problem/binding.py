@@ -1,20 +1,23 @@
-"""What holds a routing back: side constraints that a better objective would pass, in words."""
+"""Names the side constraints that keep a routing from a better objective, in words."""
 
 import numpy as np
 
 from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.problem.problem import Problem
 
-_AT = 1e-3  # relative: as close to a bound counts as at it
+_AT = 1e-3  # relative: a value this close to a limit counts as at the limit
 
 
 def binding(problem: Problem, flows: np.ndarray, evaluation: Evaluation) -> tuple[str, ...]:
-    """For flows [E, from, to] in rps."""
+    """Returns the constraints that are binding at flows [E, from, to] (rps), in words."""
     return (*_rows(problem, flows), *_ceiling(problem, evaluation), *_budget(problem, evaluation))
 
 
 def unmet(problem: Problem, evaluation: Evaluation) -> tuple[str, ...]:
-    """Ceiling and budget that this routing exceeds, which a solver does only where every routing must."""
+    """Returns a sentence for each place where the routing exceeds the ceiling or the budget.
+
+    A solver exceeds them only where every routing must.
+    """
     layout, c = problem.layout, problem.constraints
     found = []
     if c.utilisation_ceiling is not None:
@@ -35,6 +38,7 @@ def unmet(problem: Problem, evaluation: Evaluation) -> tuple[str, ...]:
 
 
 def _rows(problem: Problem, flows: np.ndarray) -> list[str]:
+    """Counts the routes that are at a floor, by the constraint that set the floor."""
     layout, c = problem.layout, problem.constraints
     if not layout.floor.any():
         return []

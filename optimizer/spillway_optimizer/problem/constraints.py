@@ -1,8 +1,15 @@
-"""What a routing must keep to besides capacity and conservation: the operator's guardrails as the solver sees
-them, and how they bound the shares of one route.
+"""Side constraints of a routing, besides capacity and conservation.
 
-Order, as the publisher guards: a pin fixes its route whatever else is said; denials fail closed; then what is held;
-then the minimum local share; then the maximum shift. Budget, ceiling and draining are kept as far as they can be.
+They are the operator's guardrails as the solver sees them, and the bounds that these put on the
+shares of one route. They apply in the publisher's order:
+
+- A pin fixes its route, whatever the other constraints demand.
+- Denials fail closed: calls without an allowed destination are refused.
+- Held shares stay.
+- The minimum local share applies.
+- The maximum shift applies.
+
+The egress budget, the utilisation ceiling and draining are kept as far as possible.
 """
 
 import math
@@ -17,31 +24,35 @@ Shares = Mapping[str, float]  # by destination cluster, summing to 1
 
 @dataclass(frozen=True)
 class Constraints:
-    """Nothing is constrained by default."""
+    """Side constraints of a problem. By default nothing is constrained."""
 
-    # (source cluster, class, destination cluster): calls that must not be made.
+    # Calls that must not be made: (source cluster, class, destination cluster).
     denied: frozenset[tuple[str, str, str]] = frozenset()
     pinned: Mapping[Route, Shares] = field(default_factory=dict)
-    min_local_share: float = 0.0  # of every route whose own cluster can serve it
-    # Share of a route's calls that may go elsewhere than in_force sends them; 1: all.
+    # Least share of calls that stay local, for every route that its own cluster can serve.
+    min_local_share: float = 0.0
+    # Share of a route's calls that may go elsewhere than `in_force` sends them; 1: all of them.
     max_shift: float = 1.0
     in_force: Mapping[Route, Shares] = field(default_factory=dict)
-    # Destinations that keep exactly this share of a route's calls; what is left goes to others. Shares that sum to 1
-    # hold the whole route.
+    # Destinations that keep exactly this share of a route's calls. The remaining calls go to the
+    # other destinations. Shares that sum to 1 hold the whole route.
     held: Mapping[Route, Shares] = field(default_factory=dict)
-    unruled: frozenset[Route] = frozenset()  # of the routes held whole: those that have no rule and get none
+    # Among the routes that are held whole, those that have no rule and get none.
+    unruled: frozenset[Route] = frozenset()
     egress_usd_per_hour: float | None = None
     utilisation_ceiling: float | None = None
-    # Clusters that take calls only where no other can.
+    # Clusters that get calls only where no other cluster can take them.
     drained: frozenset[str] = frozenset()
 
 
 def shift_floor(in_force: np.ndarray, max_shift: float) -> np.ndarray:
-    """Least share per destination [C] such that any routing above it moves at most `max_shift` of the calls
-    (half the L1 distance to `in_force`, which sums to 1).
+    """Returns the least share per destination [C] that limits a change to `max_shift` of the calls.
 
-    Destinations with very little are let go at once, so that a sequence of steps ends; the others keep the
-    same part of what they have.
+    Any routing above these shares moves at most `max_shift` of the calls. The moved part is half
+    the L1 distance to `in_force`, which sums to 1.
+
+    Destinations with very small shares get the floor 0 at once, so that a sequence of steps ends.
+    The other destinations all keep the same part of their shares.
     """
     if max_shift >= 1.0:
         return np.zeros_like(in_force)
@@ -56,7 +67,10 @@ def shift_floor(in_force: np.ndarray, max_shift: float) -> np.ndarray:
 
 
 def with_local(floor: np.ndarray, i: int, least: float) -> np.ndarray:
-    """`floor` [C] with at least `least` for destination i; what the others keep shrinks to make room."""
+    """Returns `floor` [C] with at least `least` for destination `i`.
+
+    The floors of the other destinations shrink in proportion where there is no room for them.
+    """
     if floor[i] >= least:
         return floor
     others = float(floor.sum() - floor[i])
@@ -68,9 +82,12 @@ def with_local(floor: np.ndarray, i: int, least: float) -> np.ndarray:
 def held_floor(
     shares: np.ndarray, listed: np.ndarray, usable: np.ndarray, floor: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Floor and free destinations [C] of a row where the `listed` keep `shares`; `floor` is that of the others.
-    What a lost destination had goes to the free ones, or else to those held in proportion. None: nothing is left to
-    hold."""
+    """Returns floor and free destinations, [C] each, of a row whose `listed` destinations are held.
+
+    The listed destinations keep `shares`. `floor` is the floor of the other destinations. The share
+    of a destination that is no longer usable goes to the free destinations. If there are none, it
+    goes to the held destinations in proportion. Returns None when nothing is left to hold.
+    """
     fixed, free = shares * (listed & usable), usable & ~listed
     total = float(fixed.sum())
     if shares.sum() > 1 - 1e-6 and total > 0 and not (listed & ~usable & (shares > 0)).any():
@@ -84,7 +101,7 @@ def held_floor(
 
 
 def problems(constraints: Constraints, clusters: tuple[str, ...]) -> list[str]:
-    """What is wrong with the values, each naming its key and what is allowed."""
+    """Returns what is wrong with the values. Each entry names its key and what is allowed."""
     c, found = constraints, []
     for key, value in (("min_local_share", c.min_local_share), ("max_shift", c.max_shift)):
         if not 0.0 <= value <= 1.0:

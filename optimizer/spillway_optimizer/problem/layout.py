@@ -1,4 +1,4 @@
-"""A Problem as arrays: the one place that knows which index is what.
+"""A Problem as arrays. Only this file assigns the indices.
 
 Axes: K classes (callers before callees), S services, E edges, C clusters.
 """
@@ -17,6 +17,8 @@ _LEAST_WAIT = 1e-3
 
 @dataclass(frozen=True)
 class Layout:
+    """The arrays of a problem. A pair of C axes is always (from, to)."""
+
     clusters: tuple[str, ...]
     classes: tuple[str, ...]
     services: tuple[str, ...]
@@ -35,16 +37,17 @@ class Layout:
     rtt: np.ndarray  # [C, C] ms; inf: no link
     rtt_noise: np.ndarray  # [C, C] ms, standard error
     egress: np.ndarray  # [E, C, C] US dollars per call
-    usable: np.ndarray  # [E, C, C] bool: from where to where an edge's calls may go and be completed
+    usable: np.ndarray  # [E, C, C] bool: an edge's calls may go there and can be completed
     floor: np.ndarray  # [E, C, C] least share of each row's calls
     free: np.ndarray  # [E, C, C] bool: usable, and may have more than its floor
-    closed: np.ndarray  # [E, C] bool: rows that denials leave nowhere to go; they carry no calls
+    closed: np.ndarray  # [E, C] bool: denials leave no destination; these rows carry no calls
     wait: np.ndarray  # [K] share of a request's time that the user waits for
-    hop_wait: np.ndarray  # [E] the same of an edge's network time
-    notes: tuple[str, ...]  # constraints that could not be kept as they were said
+    hop_wait: np.ndarray  # [E] share of an edge's network time that the user waits for
+    notes: tuple[str, ...]  # constraints that could not be kept as given, one sentence each
 
     @classmethod
     def of(cls, problem: Values) -> Self:
+        """Builds the arrays from the values of a problem."""
         clusters, classes = problem.clusters, problem.class_order
         services = tuple(sorted(set(problem.classes.values())))
         k_of, s_of = _index(classes), _index(services)
@@ -96,7 +99,7 @@ class Layout:
         )
 
     def stranded(self) -> list[str]:
-        """Demand that no routing can complete, each as a sentence; empty when all is well."""
+        """Returns a sentence for each demand that no routing can complete."""
         found = []
         for k, c in zip(*np.nonzero(self.demand > 0), strict=True):
             where = f"{self.classes[k]!r} entering in {self.clusters[c]!r}"
@@ -126,7 +129,11 @@ def _pairs(clusters, values, default: float) -> np.ndarray:
 
 
 def _egress(problem: Values, clusters) -> np.ndarray:
-    """Request bytes leave the caller's cluster, response bytes the callee's: each at its own price."""
+    """[E, from, to] US dollars per call.
+
+    Request bytes leave the caller's cluster and response bytes the callee's. Each has its own
+    price.
+    """
     price = _pairs(clusters, problem.egress_usd_per_gb, 0.0) / _BYTES_PER_GB
     np.fill_diagonal(price, 0.0)
     there = np.array([e.request_bytes for e in problem.edges], dtype=float)
@@ -135,9 +142,13 @@ def _egress(problem: Values, clusters) -> np.ndarray:
 
 
 def _waits(problem: Values, graph: Graph, ratio: np.ndarray, demand: np.ndarray, shut: np.ndarray) -> tuple:
-    """wait [K], hop_wait [E]: wait shares multiplied along the path. Where several callers meet it is their mean by
-    volume: an approximation where they differ, but one that routing does not change, as it moves no volume between
-    classes. Edges [E] that are shut carry none. What nobody waits for counts a little, so that overload has a price."""
+    """Returns wait [K] and hop_wait [E]: the wait shares multiplied along the call path.
+
+    A class with several callers gets the mean of theirs, weighted by volume. This is an
+    approximation where the callers differ. Routing does not change it, because routing moves no
+    volume between classes. Edges that are `shut` [E] carry no volume. Calls that nobody waits for
+    still count _LEAST_WAIT, so that their overload has a price.
+    """
     own = np.array([edge.wait_share for edge in problem.edges], dtype=float)
     volume = demand.sum(axis=1)
     waited, hop_wait = volume.copy(), own.copy()

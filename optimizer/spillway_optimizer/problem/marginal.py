@@ -1,7 +1,9 @@
-"""What one more call costs, taken apart: the gradient of the objective along given shares. Pure.
+"""The cost of one more call, split into parts: the gradient of the objective along given shares.
+Pure.
 
-objective.marginal_ms sends what a call causes the cheapest way; this follows the shares that are asked about, so it
-is also true of a split that is no optimum, and where the two agree everywhere the split is one (Wardrop's condition).
+objective.marginal_ms sends the calls that a call causes the cheapest way. This module follows the
+given shares instead, so its result also holds for a split that is not optimal. A split where both
+agree everywhere is optimal (Wardrop's condition).
 """
 
 from dataclasses import dataclass
@@ -11,25 +13,27 @@ import numpy as np
 from spillway_optimizer.problem.objective import propagate, queue_factor, queue_slope, utilisation
 from spillway_optimizer.problem.problem import Problem
 
-# What a call costs, in ms (egress at the worth of $/ms). Crowding: what everybody else waits longer.
+# Parts of the cost of a call, in ms (egress is converted at $/ms). Crowding is the time that all
+# other requests wait longer.
 PARTS = ("service", "queueing", "network", "egress", "crowding", "failures")
 _SERVICE, _QUEUEING, _NETWORK, _EGRESS, _CROWDING, _FAILURES = range(len(PARTS))
 
 
 @dataclass(frozen=True)
 class Marginal:
-    """Per request of a class served in a cluster, at one routing."""
+    """Cost of one request of a class that is served in a cluster, at one routing."""
 
-    here: np.ndarray  # [len(PARTS), K, C] at the service itself
-    below: np.ndarray  # [len(PARTS), K, C] of all calls that it causes, with their way there
+    here: np.ndarray  # [len(PARTS), K, C] ms at the service itself
+    # [len(PARTS), K, C] ms of all calls that the request causes, with their way there
+    below: np.ndarray
 
     def total(self) -> np.ndarray:
-        """[K, C] ms."""
+        """[K, C] ms: the sum of all parts."""
         return (self.here + self.below).sum(axis=0)
 
 
 def marginal(problem: Problem, shares: np.ndarray) -> Marginal:
-    """At the routing of shares [E, from, to]."""
+    """Computes the marginal costs at the routing of shares [E, from, to]."""
     layout = problem.layout
     _, load = propagate(layout, shares)
     here = _here(problem, load)
@@ -43,7 +47,9 @@ def marginal(problem: Problem, shares: np.ndarray) -> Marginal:
 
 
 def way(problem: Problem, e: int) -> np.ndarray:
-    """[len(PARTS), from, to] what one call over edge `e` costs on its way; 0 where it cannot go."""
+    """[len(PARTS), from, to] ms of network and egress for one call over edge `e`; 0 where it cannot
+    go.
+    """
     layout = problem.layout
     parts = np.zeros((len(PARTS), *layout.rtt.shape))
     parts[_NETWORK] = layout.hop_wait[e] * np.where(layout.usable[e], layout.rtt, 0.0)
@@ -55,7 +61,8 @@ def _here(problem: Problem, load: np.ndarray) -> np.ndarray:
     layout = problem.layout
     u = utilisation(layout, load)
     service, wait = layout.class_service, layout.wait[:, None]
-    # How much longer all requests at a station wait, together, when its normalised load grows by one.
+    # [S, C] sum of wait * a * load. Times queue_slope / capacity, it is how much longer all
+    # requests at a station wait, together, when its normalised load grows by one.
     pull = np.zeros_like(layout.capacity)
     np.add.at(pull, service, (layout.wait * layout.a)[:, None] * load)
     parts = np.zeros((len(PARTS), *load.shape))

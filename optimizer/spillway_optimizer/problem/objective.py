@@ -1,9 +1,12 @@
-"""The objective (SLATE equations 1-3, appendix E.2): the one evaluator that everything uses.
+"""The objective (SLATE equations 1-3, appendix E.2) and the only evaluator of routings.
 
-min (compute time + network time + failures) * $/ms + egress, summed over all requests per unit of time. Failures of a
-class in a cluster count as time: P * (1/R - 1) per call at success rate R (failures.py, ADR 28).
-Children of a request count one after the other, as the paper's sums do, each by the share of it that the
-request waits for (Edge.wait_share: below 1 for children called in parallel). Times are therefore of waiting.
+A routing minimises (compute time + network time + failures) * $/ms + egress, summed over all
+requests per unit of time. Failures of a class in a cluster count as time: P * (1/R - 1) per call at
+success rate R (failures.py, ADR 28).
+
+Children of a request count one after the other, as in the paper's sums. Each counts by the share of
+it that the request waits for (Edge.wait_share, below 1 for children called in parallel). All times
+are therefore waiting times.
 """
 
 from dataclasses import dataclass
@@ -14,58 +17,59 @@ from spillway_optimizer import ProblemError
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.problem.problem import Problem
 
-# From here on 1 / (1 - u) continues as its tangent, so that overload stays finite, convex and ordered:
-# more of it is always worse, which makes the least bad answer the optimum.
+# Above this utilisation, 1 / (1 - u) continues as its tangent. Overload then stays finite, convex
+# and ordered: more overload always costs more, so the optimum is the least bad answer.
 U_LINEAR = 0.98
 _SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a routing costs. Rates of time are ms of request time per second of wall clock."""
+    """Cost of a routing. Rates of time are ms of request time per second of wall clock."""
 
     demand_rps: float
     compute_ms_rps: float
     network_ms_rps: float
-    failure_ms_rps: float  # what failures count as; no part of latency
+    failure_ms_rps: float  # time that failures count as; not part of latency
     egress_usd_per_hour: float
     usd_per_hour: float  # the objective
     load: np.ndarray  # [K, C] rps
     utilisation: np.ndarray  # [S, C]; above 1: overload
-    latency_ms: np.ndarray  # [K, C] own (exclusive) time
+    latency_ms: np.ndarray  # [K, C] exclusive time
 
     @property
     def compute_ms(self) -> float:
-        """Mean per entry request."""
+        """Mean compute time per entry request."""
         return self.compute_ms_rps / self.demand_rps if self.demand_rps else 0.0
 
     @property
     def network_ms(self) -> float:
-        """Mean per entry request."""
+        """Mean network time per entry request."""
         return self.network_ms_rps / self.demand_rps if self.demand_rps else 0.0
 
     @property
     def mean_latency_ms(self) -> float:
+        """Mean compute and network time per entry request."""
         return self.compute_ms + self.network_ms
 
 
 def queue_factor(u: np.ndarray) -> np.ndarray:
-    """1 / (1 - u) up to U_LINEAR, its tangent beyond; convex and increasing on u >= 0."""
+    """1 / (1 - u) up to U_LINEAR, and its tangent beyond; convex and increasing for u >= 0."""
     u = np.asarray(u, dtype=float)
     edge = 1.0 / (1.0 - U_LINEAR)
     return np.where(u <= U_LINEAR, 1.0 / (1.0 - np.minimum(u, U_LINEAR)), edge + edge**2 * (u - U_LINEAR))
 
 
 def queue_slope(u: np.ndarray) -> np.ndarray:
-    """Derivative of queue_factor, continuous."""
+    """Derivative of queue_factor; continuous."""
     return 1.0 / (1.0 - np.minimum(np.asarray(u, dtype=float), U_LINEAR)) ** 2
 
 
 def propagate(layout: Layout, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Flows [E, C, C] in rps and loads [K, C] that `shares` [E, from, to] lead to.
+    """Returns the flows [E, C, C] and loads [K, C], in rps, that `shares` [E, from, to] lead to.
 
-    Raises ProblemError when a share is given where the edge cannot go, or the shares of a row that has
-    load do not sum to one.
+    Raises ProblemError when, in a row that has load, a share leads where the edge cannot go or the
+    shares do not sum to one.
     """
     load, flows = layout.demand.copy(), np.zeros_like(shares)
     for k, edges in enumerate(layout.out_edges):
@@ -89,7 +93,7 @@ def _check_rows(layout: Layout, load: np.ndarray, shares: np.ndarray) -> None:
 
 
 def utilisation(layout: Layout, load: np.ndarray) -> np.ndarray:
-    """[S, C] normalised load over capacity."""
+    """[S, C] normalised load divided by capacity."""
     normalised = np.zeros_like(layout.capacity)
     np.add.at(normalised, layout.class_service, layout.weight[:, None] * load)
     return normalised / layout.capacity
@@ -121,16 +125,21 @@ def evaluate(problem: Problem, flows: np.ndarray) -> Evaluation:
 
 
 def evaluate_shares(problem: Problem, shares: np.ndarray) -> Evaluation:
+    """Prices the flows that shares [E, from, to] lead to."""
     return evaluate(problem, propagate(problem.layout, shares)[0])
 
 
 def marginal_ms(problem: Problem, load: np.ndarray) -> np.ndarray:
-    """[K, C] what one more request of a class in a cluster costs at these loads, with all the calls it
-    causes each sent the cheapest way: milliseconds, egress converted at $/ms. inf where it cannot be
-    completed. It is the gradient of the objective, by dynamic programming over the call graph."""
+    """[K, C] cost in ms of one more request of a class in a cluster, at these loads [K, C].
+
+    The cost includes all calls that the request causes, each sent the cheapest way. Egress is
+    converted at $/ms. The cost is inf where the request cannot be completed. It is the gradient of
+    the objective, computed by dynamic programming over the call graph.
+    """
     layout = problem.layout
     u = utilisation(layout, load)
-    pull = np.zeros_like(layout.capacity)  # sum of load * a: what a longer queue is multiplied by
+    # [S, C] sum of wait * a * load: a longer queue costs in proportion to it
+    pull = np.zeros_like(layout.capacity)
     np.add.at(pull, layout.class_service, (layout.wait * layout.a)[:, None] * load)
     crowding = pull * queue_slope(u) / layout.capacity
     own = layout.a[:, None] * queue_factor(u)[layout.class_service] + layout.b[:, None]
@@ -146,7 +155,10 @@ def marginal_ms(problem: Problem, load: np.ndarray) -> np.ndarray:
 
 
 def hop_ms(problem: Problem, e: int, target_cost: np.ndarray) -> np.ndarray:
-    """[from, to] cost of one call over edge `e`: network, egress at $/ms, the callee's `target_cost` [C]."""
+    """[from, to] cost in ms of one call over edge `e`; inf where the call cannot go.
+
+    The cost is the sum of network time, egress at $/ms and the callee's `target_cost` [C].
+    """
     layout = problem.layout
     rtt = np.where(layout.usable[e], layout.rtt, 0.0)
     cost = layout.hop_wait[e] * rtt + layout.egress[e] / problem.usd_per_ms + target_cost[None, :]

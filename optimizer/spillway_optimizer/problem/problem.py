@@ -14,9 +14,10 @@ __all__ = ["Curve", "Edge", "Problem"]
 
 @dataclass(frozen=True)
 class Problem(Values):
-    """Everything a routing decision depends on. Raises ProblemError listing all that is wrong.
+    """Everything that a routing decision depends on.
 
-    Entry demand is served in the cluster it enters; only edges are routed.
+    Raises ProblemError that lists everything that is wrong. Entry demand is served in the cluster
+    that it enters. Only edges are routed.
     """
 
     def __post_init__(self):

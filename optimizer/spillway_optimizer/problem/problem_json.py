@@ -1,4 +1,7 @@
-"""Problem <-> JSON document (contracts/golden/4_problem.json): pairs become nested objects, sorted."""
+"""Converts a Problem to a JSON document and back (contracts/golden/4_problem.json).
+
+Values by pair become nested objects, sorted by key.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -14,6 +17,7 @@ _OPTIONAL_PAIRS = ("failure_ms", "rtt_noise_ms")
 
 
 def to_document(problem: Problem) -> dict[str, Any]:
+    """Returns the problem as a JSON document."""
     document: dict[str, Any] = {
         "clusters": list(problem.clusters),
         "classes": dict(sorted(problem.classes.items())),
@@ -32,7 +36,7 @@ def to_document(problem: Problem) -> dict[str, Any]:
 
 
 def _constraints(constraints: Constraints) -> dict[str, Any]:
-    """Only what differs from the default; routes become objects."""
+    """Returns only the fields that differ from the default. Routes become objects."""
     found: dict[str, Any] = {}
     for item in fields(Constraints):
         value = getattr(constraints, item.name)
@@ -60,7 +64,7 @@ def _read_constraints(document: Mapping[str, Any]) -> Constraints:
 
 
 def from_document(document: Mapping[str, Any]) -> Problem:
-    """Raises ProblemError for a wrong shape."""
+    """Builds the problem from a document. Raises ProblemError if its shape is wrong."""
     try:
         pairs = {
             name: {

@@ -1,4 +1,4 @@
-"""Where calls may go: what is placed, linked, denied, pinned and drained, as bounds on every route's shares."""
+"""Bounds on every route's shares, from what is placed, linked, denied, pinned, drained and held."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from spillway_optimizer.problem.values import Values
 
 @dataclass(frozen=True)
 class Graph:
-    """The call graph by index, as layout.py numbers it."""
+    """The call graph by index, numbered as in layout.py."""
 
     clusters: tuple[str, ...]
     classes: tuple[str, ...]
@@ -22,26 +22,33 @@ class Graph:
     out_edges: Sequence[Sequence[int]]  # [K]
 
     def route(self, e: int, i: int) -> Route:
+        """Returns the route of edge `e` from cluster `i`."""
         source = self.services[self.class_service[self.edge_source[e]]]
         return self.clusters[i], source, self.classes[self.edge_target[e]]
 
 
 @dataclass(frozen=True)
 class Reach:
+    """Where the calls of each row may go."""
+
     usable: np.ndarray  # [E, from, to] bool: calls may go there and be completed
     floor: np.ndarray  # [E, from, to] least share of the row's calls
     free: np.ndarray  # [E, from, to] bool: usable, and may have more than its floor
-    closed: np.ndarray  # [E, from] bool: denials leave these calls nowhere to go
+    closed: np.ndarray  # [E, from] bool: denials leave these calls no destination
     notes: tuple[str, ...]
 
 
 def reach(problem: Values, graph: Graph, placed: np.ndarray, linked: np.ndarray, demand: np.ndarray) -> Reach:
-    """placed [S, C] and linked [C, C] are bool, demand [K, C] rps."""
+    """Computes the bounds.
+
+    `placed` [S, C] and `linked` [C, C] are bool, `demand` [K, C] is in rps.
+    """
     rules = _Rules(problem, graph)
     usable, everywhere = _complete(graph, placed, linked, rules)
     closed = np.zeros(usable.shape[:2], dtype=bool)
     if rules.denied:
-        # What denials, and nothing else, took away: everywhere, or for requests that enter where nothing is left.
+        # Rows that only denials close: all rows of an edge that is closed everywhere, and rows of
+        # clusters where requests enter and denials leave no destination.
         free, _ = _complete(graph, placed, linked, None)
         closed[everywhere] = True
         for k, i in zip(*np.nonzero(demand > 0), strict=True):
@@ -55,7 +62,7 @@ def reach(problem: Values, graph: Graph, placed: np.ndarray, linked: np.ndarray,
 
 
 class _Rules:
-    """Pins and denials by route."""
+    """Pins and denials, looked up by route."""
 
     def __init__(self, problem: Values, graph: Graph):
         self.column = {name: j for j, name in enumerate(graph.clusters)}
@@ -67,7 +74,10 @@ class _Rules:
         self.graph, self.notes = graph, []
 
     def apply(self, e: int, usable: np.ndarray) -> np.ndarray:
-        """The rows [from, to] of one edge after pins and denials."""
+        """Returns what pins and denials leave usable of the rows [from, to] of edge `e`.
+
+        A pin that leads only where its calls cannot be served is dropped, and a note says so.
+        """
         if not (self.denied or self.pinned):
             return usable
         usable = usable.copy()
@@ -91,9 +101,12 @@ class _Rules:
 
 
 def _complete(graph: Graph, placed: np.ndarray, linked: np.ndarray, rules: _Rules | None) -> tuple:
-    """usable [E, C, C], and the edges [E] that denials close everywhere. Callees are last in order, so walked
-    backwards: a class can be completed in a cluster when its service is placed there and each of its calls,
-    but for those closed everywhere, can be completed from there."""
+    """Returns usable [E, C, C], and the edges [E] that denials close everywhere.
+
+    Callees come last in the order of classes, so the walk is backwards. A class can be completed in
+    a cluster when its service is placed there and each of its calls can be completed from there.
+    Calls over edges that are closed everywhere do not count.
+    """
     usable = np.zeros((len(graph.edge_target), *linked.shape), dtype=bool)
     everywhere = np.zeros(len(graph.edge_target), dtype=bool)
     completes = placed[graph.class_service].copy()
@@ -111,7 +124,7 @@ def _complete(graph: Graph, placed: np.ndarray, linked: np.ndarray, rules: _Rule
 
 
 def _drain(problem: Values, graph: Graph, rules: "_Rules", usable: np.ndarray) -> None:
-    """Takes drained clusters away from every row that keeps another destination."""
+    """Takes drained clusters away from rows that keep another destination, except pinned rows."""
     drained = [j for j, cluster in enumerate(graph.clusters) if cluster in problem.constraints.drained]
     if not drained:
         return
@@ -125,6 +138,7 @@ def _drain(problem: Values, graph: Graph, rules: "_Rules", usable: np.ndarray) -
 
 
 def _floor(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray) -> np.ndarray:
+    """[E, from, to] least shares, from pins, the maximum shift and the minimum local share."""
     c = problem.constraints
     floor = np.zeros(usable.shape)
     if not (rules.pinned or c.min_local_share > 0 or (c.max_shift < 1 and c.in_force)):
@@ -138,7 +152,8 @@ def _floor(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray) -> 
         least = c.min_local_share
         if route in c.in_force:
             before = _row(rules.column, c.in_force[route])
-            # There is no slow way out of where requests must not, or cannot, go any more.
+            # Calls leave a destination that is denied or lost at once: the maximum shift sets no
+            # floor then.
             if abs(before.sum() - 1) < 1e-3 and not (before[~row] > 0).any():
                 before /= before.sum()
                 floor[e, i] = shift_floor(before, c.max_shift)
@@ -149,7 +164,7 @@ def _floor(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray) -> 
 
 
 def _hold(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray, floor: np.ndarray) -> np.ndarray:
-    """free [E, from, to]; makes `floor` exactly the share of every destination that is held."""
+    """Returns free [E, from, to]. Sets `floor` of held destinations to exactly their share."""
     free = usable.copy()
     for e, i in zip(*np.nonzero(usable.any(axis=2)), strict=True) if problem.constraints.held else ():
         route = graph.route(e, i)
@@ -171,7 +186,7 @@ def _row(column: dict[str, int], shares) -> np.ndarray:
 
 
 def _closed_notes(graph: Graph, closed: np.ndarray) -> list[str]:
-    """One sentence per class that is closed, with the clusters it is closed in."""
+    """Returns one sentence per closed edge, with the clusters in which it is closed."""
     notes = []
     for e in np.flatnonzero(closed.any(axis=1)):
         where = [graph.clusters[i] for i in np.flatnonzero(closed[e])]

@@ -1,4 +1,7 @@
-"""Rules as plain weights: what a solution becomes, and what an old ruleset is priced by."""
+"""Rules as integer weights.
+
+A solution is rounded to rules. An old ruleset becomes shares again, so that it can be priced.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -14,11 +17,14 @@ from spillway_optimizer.problem.problem import Problem
 TOTAL = names.VALUE_WEIGHT_TOTAL
 
 
-# Parts of TOTAL: a rule counts as changed by somebody else when a weight differs by more. Less is rounding.
+# In parts of TOTAL. A rule counts as changed by somebody else when a weight differs by more than
+# this. Smaller differences are rounding.
 OTHERS_DELTA = 200
 
 
 class RuleKey(NamedTuple):
+    """What a rule applies to: calls of a class, made by a service in a cluster."""
+
     source_cluster: str
     source_service: str
     class_id: str
@@ -29,6 +35,7 @@ Rules = Mapping[RuleKey, Weights]
 
 
 def of_ruleset(ruleset: Ruleset) -> Rules:
+    """Returns the rules of a published ruleset, without destinations of weight 0."""
     return {
         RuleKey(rule.source_cluster, rule.source_service, traffic_class.format_id(rule.traffic_class)): {
             d.cluster: d.weight for d in rule.destinations if d.weight > 0
@@ -38,8 +45,11 @@ def of_ruleset(ruleset: Ruleset) -> Rules:
 
 
 def merge(problem: Problem, shares: np.ndarray, flows: np.ndarray) -> np.ndarray:
-    """[E, from, to] shares after merging, by volume, the edges that share an outbound route (same service, same
-    callee class): Envoy sees the callee's class, not the caller's. Rows without flow keep the first edge's."""
+    """Merges the edges that share an outbound route, by volume. Returns shares [E, from, to].
+
+    Edges with the same source service and the same callee class share a route: Envoy sees the
+    callee's class, not the caller's. Rows without flow keep the shares of the route's first edge.
+    """
     merged = np.zeros_like(shares)
     for edges in routes(problem).values():
         volume = flows[edges].sum(axis=0)
@@ -49,9 +59,13 @@ def merge(problem: Problem, shares: np.ndarray, flows: np.ndarray) -> np.ndarray
 
 
 def rounded(problem: Problem, merged: np.ndarray, thrifty: bool = False) -> Rules:
-    """Integers that sum to TOTAL, none below its floor; a pinned route is exactly its pin. `merged` [E, from, to]:
-    one split per route. Rows that are closed get no rule. Parts that rounding leaves over go to the largest
-    remainders or, when `thrifty`, to the destination in use that costs least egress."""
+    """Rounds shares to rules: integers that sum to TOTAL, none below its floor.
+
+    `merged` [E, from, to] has one split per route. A pinned route gets exactly its pin. A route
+    that can only step home gets that step (see step_home). Closed rows, and routes that are held
+    without a rule, get no rule. Parts that rounding leaves over go to the largest remainders. With
+    `thrifty` they go to the destination in use that costs least egress.
+    """
     layout, rules = problem.layout, {}
     for (s, k), edges in sorted(routes(problem).items()):
         e = edges[0]
@@ -73,7 +87,10 @@ def rounded(problem: Problem, merged: np.ndarray, thrifty: bool = False) -> Rule
 
 
 def imposed(problem: Problem, key: RuleKey, e: int, i: int) -> np.ndarray | None:
-    """The shares [to] of row i of edge e that no policy can choose: of a pin, or of a step home. None: free."""
+    """Returns the shares [to] of row `i` of edge `e` that no policy can choose; None: it can.
+
+    Such shares come from a pin or from a step home (see step_home).
+    """
     layout, pin = problem.layout, problem.constraints.pinned.get(key)
     if pin is not None:
         return _pinned(layout, pin, e, i)
@@ -82,9 +99,13 @@ def imposed(problem: Problem, key: RuleKey, e: int, i: int) -> np.ndarray | None
 
 
 def step_home(problem: Problem, key: RuleKey, usable: set[str]) -> Weights | None:
-    """The one rule that is possible where less stays local than must, and more than may move at once: a whole step
-    home from what is in force. None: nothing of the kind. The maximum shift has the last word, as it has with the
-    publisher."""
+    """Returns the only possible rule of a route that needs more than one step to be local enough.
+
+    Such a route keeps less local than it must, and would have to move more than the maximum shift.
+    The rule moves the whole maximum shift home, starting from the shares in force. The maximum
+    shift has priority over the minimum local share, as in the publisher. Returns None for all other
+    routes.
+    """
     c, local = problem.constraints, key.source_cluster
     before = c.in_force.get(key)
     if before is None or c.max_shift >= 1 or local not in usable or not usable >= before.keys():
@@ -100,14 +121,19 @@ def step_home(problem: Problem, key: RuleKey, usable: set[str]) -> Weights | Non
 
 
 def of_pin(shares: Mapping[str, float]) -> Weights:
+    """Returns the weights of a pin."""
     clusters = sorted(shares)
     weights = largest_remainder(np.array([shares[c] for c in clusters]))
     return {c: int(w) for c, w in zip(clusters, weights, strict=True) if w > 0}
 
 
 def to_shares(problem: Problem, rules: Rules) -> np.ndarray:
-    """[E, from, to]. Raises ProblemError when a route has no rule, or its rule leads where the class
-    cannot be served (any more). Of a pin, what cannot be served goes to its other destinations."""
+    """Returns the shares [E, from, to] of rules.
+
+    Raises ProblemError when a route has no rule, or its rule leads where the class cannot be served
+    (any more). If some destinations of a pin cannot serve, the pin's other destinations get their
+    calls. A route that is held without a rule gets its floor.
+    """
     layout = problem.layout
     column = {name: j for j, name in enumerate(layout.clusters)}
     shares, wrong = np.zeros(layout.usable.shape), []
@@ -136,8 +162,10 @@ def to_shares(problem: Problem, rules: Rules) -> np.ndarray:
 
 
 def _pinned(layout: Layout, pin: Mapping[str, float], e: int, i: int) -> np.ndarray:
-    """What becomes of a pinned row [to]: the pin over what can be served; without any such destination relays
-    serve the nearest."""
+    """Returns the shares [to] of a pinned row: the pin, limited to destinations that can serve.
+
+    If there is none, the nearest usable cluster gets everything, as relays do it.
+    """
     row = np.array([pin.get(cluster, 0.0) for cluster in layout.clusters]) * layout.usable[e, i]
     if row.sum() > 0:
         return row / row.sum()
@@ -146,8 +174,12 @@ def _pinned(layout: Layout, pin: Mapping[str, float], e: int, i: int) -> np.ndar
 
 
 def round_above(shares: np.ndarray, floor: np.ndarray, dear: np.ndarray | None = None) -> np.ndarray:
-    """Integers in proportion to `shares` [to] that sum to TOTAL and are at least floor * TOTAL (shares of TOTAL;
-    floors that no integers can keep are kept to less than one part). `dear` [to]: see largest_remainder."""
+    """Rounds `shares` [to] to integers that sum to TOTAL, each at least floor * TOTAL.
+
+    `floor` [to] holds fractions of TOTAL, and the shares decide about the rest in proportion.
+    Floors that no integers can keep are missed by less than one part. `dear` [to]: see
+    largest_remainder.
+    """
     least = np.ceil(floor * TOTAL - 1e-6).astype(int)
     if least.sum() > TOTAL:
         least = np.floor(floor * TOTAL + 1e-6).astype(int)
@@ -159,8 +191,11 @@ def round_above(shares: np.ndarray, floor: np.ndarray, dear: np.ndarray | None =
 
 
 def largest_remainder(shares: np.ndarray, total: int = TOTAL, dear: np.ndarray | None = None) -> np.ndarray:
-    """Integers that sum to `total`, each less than one away from shares * total (Hamilton's method). With `dear`
-    all that is left over goes to the destination with a share that is least dear."""
+    """Returns integers that sum to `total`, in proportion to `shares` (Hamilton's method).
+
+    Each is less than one away from shares * total. With `dear`, one destination gets everything
+    that rounding leaves over: the one with the lowest value of `dear` among those with a share.
+    """
     exact = np.asarray(shares, dtype=float) * (total / float(np.sum(shares)))
     floor = np.floor(exact + 1e-9).astype(int)
     missing = total - int(floor.sum())
@@ -173,14 +208,20 @@ def largest_remainder(shares: np.ndarray, total: int = TOTAL, dear: np.ndarray |
 
 
 def changed(before: Rules, after: Rules, delta: int = OTHERS_DELTA) -> set[RuleKey]:
-    """The rules of both of which a weight differs by more than `delta`, and those that came or went."""
+    """Returns the keys of rules that changed.
+
+    A rule changed if any of its weights differs by more than `delta`, or if only one side has it.
+    """
     both = before.keys() & after.keys()
     moved = {key for key in both if max_difference({key: before[key]}, {key: after[key]}) > delta}
     return moved | (before.keys() ^ after.keys())
 
 
 def max_difference(before: Rules, after: Rules) -> int:
-    """Largest change of any weight, parts of TOTAL; a rule that comes or goes changes all of it."""
+    """Returns the largest change of any weight, in parts of TOTAL.
+
+    Returns TOTAL when a rule comes or goes.
+    """
     if before.keys() != after.keys():
         return TOTAL
     return max(
@@ -194,7 +235,7 @@ def max_difference(before: Rules, after: Rules) -> int:
 
 
 def routes(problem: Problem) -> dict[tuple[int, int], list[int]]:
-    """(source service, callee class) -> its edges, by index."""
+    """Maps each (source service, callee class) to its edges, all by index."""
     layout = problem.layout
     found: dict[tuple[int, int], list[int]] = {}
     for e, (source, target) in enumerate(zip(layout.edge_source, layout.edge_target, strict=True)):
@@ -203,7 +244,10 @@ def routes(problem: Problem) -> dict[tuple[int, int], list[int]]:
 
 
 def stepped(now: Weights, wanted: Weights, max_shift: float) -> Weights:
-    """`wanted`, or as far on the way there from `now` as `max_shift` of the calls may move."""
+    """Returns `wanted` if it moves at most `max_shift` of the calls away from `now`.
+
+    Otherwise returns the point on the way to `wanted` at which `max_shift` of the calls have moved.
+    """
     clusters = sorted({*now, *wanted})
     start, end = (np.array([some.get(c, 0) for c in clusters], dtype=float) for some in (now, wanted))
     moved = float(np.maximum(end - start, 0.0).sum())

@@ -1,4 +1,4 @@
-"""What a policy answers, and the protocol that all policies share."""
+"""What a policy returns, and the protocol that all policies implement."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,27 +10,33 @@ from spillway_optimizer.problem.objective import Evaluation, evaluate, hop_ms, m
 from spillway_optimizer.problem.penalties import beyond
 from spillway_optimizer.problem.problem import Problem
 
-# Shares, and calls per second, that a solver's arithmetic leaves where it means none.
+# Shares, and calls per second, up to which a solver's result is noise of its arithmetic.
 _NOISE, _NOISE_RPS = 1e-6, 1e-9
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Where every edge's calls go. `shares` has a row for every cluster that can make the call, also
-    where there is no load now, so that the first request of a new flow finds a rule."""
+    """Where the calls of every edge go.
 
-    shares: np.ndarray  # [E, from, to], rows sum to 1 (or 0 where the caller cannot be)
+    `shares` has a row for every cluster that can make the call, even if it has no load now. The
+    first request of a new flow therefore finds a rule.
+    """
+
+    shares: np.ndarray  # [E, from, to], rows sum to 1 (0 where the caller cannot be)
     flows: np.ndarray  # [E, from, to] rps
     evaluation: Evaluation
-    # No routing can cost less, exceeding the ceiling and the budget counted as solvers do; None: not proven.
+    # Lower bound on the cost of any routing, with the penalties that solvers use; None: not proven.
     bound_usd_per_hour: float | None = None
-    beyond_usd_per_hour: float = 0.0  # what exceeding them counts here
+    beyond_usd_per_hour: float = 0.0  # penalty of this routing for exceeding them
     notes: tuple[str, ...] = ()
-    binding: tuple[str, ...] = ()  # side constraints and capacities that hold the objective back, in words
+    binding: tuple[str, ...] = ()  # side constraints that hold the objective back, in words
 
     @property
     def relative_gap(self) -> float | None:
-        """(objective - bound) / objective, what exceeding limits counts left out below; None without a bound."""
+        """(objective - bound) / objective; None without a bound.
+
+        The penalty for exceeded limits counts in the numerator and not in the denominator.
+        """
         if self.bound_usd_per_hour is None:
             return None
         value = self.evaluation.usd_per_hour
@@ -39,14 +45,14 @@ class Solution:
 
 
 class Policy(Protocol):
-    """A way to route: the solvers and every baseline."""
+    """A way to route. The solvers and all baselines implement it."""
 
     def route(self, problem: Problem) -> Solution:
-        """Raises SolveError when no routing was found."""
+        """Returns a routing. Raises SolveError when none was found."""
 
 
 def from_shares(problem: Problem, shares: np.ndarray, notes: tuple[str, ...] = ()) -> Solution:
-    """A policy that decides shares; flows follow."""
+    """Returns the solution of a policy that decides shares. The flows follow from them."""
     flows, _ = propagate(problem.layout, shares)
     evaluation = evaluate(problem, flows)
     return Solution(shares, flows, evaluation, notes=notes + overload_notes(problem, evaluation))
@@ -55,11 +61,15 @@ def from_shares(problem: Problem, shares: np.ndarray, notes: tuple[str, ...] = (
 def from_flows(
     problem: Problem, flows: np.ndarray, bound_usd_per_hour: float | None, notes: tuple[str, ...] = ()
 ) -> Solution:
-    """A solver that decides flows; rows without load go where one more request costs least."""
+    """Returns the solution of a solver that decides flows.
+
+    Rows without load go where one more request costs least.
+    """
     load = problem.layout.demand.copy()
     np.add.at(load, problem.layout.edge_target, flows.sum(axis=1))
     shares = shares_of(problem, flows, load)
-    # Flows again from shares: rows below the noise of the LP are gone, conservation is exact.
+    # The flows are computed again from the shares. Rows below the noise of the LP are gone, and
+    # conservation is exact.
     flows, _ = propagate(problem.layout, shares)
     evaluation = evaluate(problem, flows)
     beyond_usd = beyond(problem, flows, evaluation.load) * problem.usd_per_ms * 3600.0
@@ -75,10 +85,15 @@ def from_flows(
 
 
 def shares_of(problem: Problem, flows: np.ndarray, load: np.ndarray) -> np.ndarray:
-    """[E, from, to] split of each row of flows; cheapest marginal destination where a row is empty."""
+    """Returns the split [E, from, to] of each row of `flows`.
+
+    Beyond its floors, an empty row goes to the destination with the lowest marginal cost at `load`
+    [K, C].
+    """
     layout = problem.layout
     calls = flows.sum(axis=2, keepdims=True)
-    # Of each row by itself: what is noise beside a large application is all that a small one has.
+    # Noise is relative to each row: what is noise in a large application can be all the calls of a
+    # small one.
     kept = np.where(layout.usable & ((flows > _NOISE * calls) | (layout.floor > 0)), flows, 0.0)
     total = kept.sum(axis=2)
     idle = total <= _NOISE_RPS
@@ -94,7 +109,7 @@ def shares_of(problem: Problem, flows: np.ndarray, load: np.ndarray) -> np.ndarr
 
 
 def overload_notes(problem: Problem, evaluation: Evaluation) -> tuple[str, ...]:
-    """One sentence for every service that is offered more than it can serve."""
+    """Returns a sentence for every service that is offered more than it can serve in a cluster."""
     layout = problem.layout
     return tuple(
         f"{layout.services[s]} in {layout.clusters[c]} is offered "

@@ -1,7 +1,7 @@
-"""What a problem consists of, as plain frozen values (SLATE 4.3, appendix E.1).
+"""The values that a problem consists of, as frozen dataclasses (SLATE 4.3, appendix E.1).
 
-Units, everywhere in this package: time in milliseconds, rates in requests per second (rps), sizes in
-bytes per call, prices in US dollars. A pair of clusters is always (from, to).
+Units in the whole package: time in milliseconds, rates in requests per second (rps), sizes in bytes
+per call, prices in US dollars. A pair of clusters is always (from, to).
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,10 @@ from spillway_optimizer.problem.constraints import Constraints
 
 @dataclass(frozen=True)
 class Curve:
-    """L(u) = a_ms / (1 - u) + b_ms of one class, u = the service's normalised load / capacity.
+    """Latency of one class: L(u) = a_ms / (1 - u) + b_ms.
 
-    b_ms may be below 0 (several workers hide part of the queue at low load) but not below -a_ms.
+    u is the service's normalised load divided by its capacity. b_ms may be below 0 (several workers
+    hide part of the queue at low load), but not below -a_ms.
     """
 
     a_ms: float
@@ -27,22 +28,22 @@ class Curve:
 
 @dataclass(frozen=True)
 class Edge:
-    """Calls that one request of class `source` makes to class `target`."""
+    """The calls that one request of class `source` makes to class `target`."""
 
     source: str
     target: str
     calls_per_request: float
     request_bytes: float
     response_bytes: float
-    # Share of these calls on whose end the caller's request waits. 1: the children come one after the other.
-    # Of children called in parallel: the probability of each to end last, which is the derivative of the
-    # expected maximum of their times.
+    # Share of these calls whose end the caller's request waits for. 1: the children are called one
+    # after the other. For children called in parallel it is the probability of each to end last,
+    # which is the derivative of the expected maximum of their times.
     wait_share: float = 1.0
 
 
 @dataclass(frozen=True)
 class Values:
-    """The fields of a Problem, not checked yet."""
+    """The fields of a Problem, before they are checked."""
 
     clusters: tuple[str, ...]
     classes: Mapping[str, str]  # class id -> service
@@ -53,13 +54,15 @@ class Values:
     placement: frozenset[tuple[str, str]]  # (service, cluster) that can serve
     rtt_ms: Mapping[tuple[str, str], float]  # a pair that is absent cannot be routed; (c, c) is local
     egress_usd_per_gb: Mapping[tuple[str, str], float]
-    usd_per_ms: float  # worth of one millisecond of one request
-    # Static spill thresholds that operators declare (service, cluster); only baselines read them.
+    usd_per_ms: float  # US dollars that one millisecond of one request is worth
+    # Static spill thresholds that operators declare, by (service, cluster). Only baselines read
+    # them.
     threshold_rps: Mapping[tuple[str, str], float] = field(default_factory=dict)
     constraints: Constraints = Constraints()
-    # What failures of a class in a cluster cost per call, (class, cluster); 0 where it is absent.
+    # Cost of failures per call, by (class, cluster); 0 where it is absent.
     failure_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    # How far chance may have moved rtt_ms, one standard error; 0 where it is absent. The objective does not have it.
+    # Standard error of rtt_ms that is due to chance; 0 where it is absent. The objective does not
+    # use it.
     rtt_noise_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What every process of this box needs: logs and health.
+"""Logs, health endpoints and progress messages, which the processes and commands share.
 
-Nothing here knows problems, rules or servers.
+This package does not know problems, rules or servers.
 """

@@ -1,4 +1,8 @@
-"""GET /healthz: 200 once ready, 503 with the reason before; counters in the body. GET /metrics: Prometheus."""
+"""HTTP endpoints for health and metrics.
+
+`GET /healthz` answers 200 once the process is ready, and 503 with the reason before that. Its body
+holds the counters. `GET /metrics` answers in the Prometheus format.
+"""
 
 import json
 import threading
@@ -9,10 +13,13 @@ from spillway_contracts.metrics import CONTENT_TYPE, Exposition
 
 
 class Health:
-    """Serves on host:port from a thread of its own. Raises OSError when the address is taken."""
+    """Serves the endpoints on host:port from its own thread.
+
+    Raises OSError when the address is in use.
+    """
 
     def __init__(self, listen: str, counters: Mapping[str, int], exposition: Exposition):
-        self.waiting_for: str | None = "start"  # None: ready
+        self.waiting_for: str | None = "start"  # None once the process is ready
         host, _, port = listen.rpartition(":")
         health = self
 
@@ -42,5 +49,6 @@ class Health:
         threading.Thread(target=self._server.serve_forever, name="health", daemon=True).start()
 
     def close(self) -> None:
+        """Stops the server and closes its socket."""
         self._server.shutdown()
         self._server.server_close()

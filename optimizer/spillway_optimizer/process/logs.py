@@ -1,4 +1,4 @@
-"""One-line JSON logs on stderr, and saying a state once per change of it."""
+"""JSON logs on stderr, one object per line, and states that are logged once per change."""
 
 import json
 import logging
@@ -21,24 +21,28 @@ class _Json(logging.Formatter):
 
 
 def start() -> None:
+    """Sends all records of level INFO and above to stderr as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # Its reconnect loop logs every attempt; state changes are said by us.
+    # The NATS client logs every attempt to reconnect. `States` logs the changes of state instead.
     logging.getLogger("nats").setLevel(logging.CRITICAL)
 
 
 class States:
-    """Remembers the last thing said about each subject; counts everything."""
+    """Logs the state of each subject when it changes, and holds counters and gauges."""
 
     def __init__(self, logger: logging.Logger):
         self._logger = logger
         self._said: dict[str, str] = {}
         self.counters: Counter[str] = Counter()
-        self.gauges: dict[tuple[str, ...], float] = {}  # how things are now, by name and labels
+        self.gauges: dict[tuple[str, ...], float] = {}  # current values, by name and labels
 
     def away(self, server: str, error: BaseException) -> None:
-        """Says that a server is away and why, once per kind of error; the clients' words hold no password."""
+        """Logs that a server is away and why, once per kind of error.
+
+        The error texts of the clients contain no password.
+        """
         state = f"away ({type(error).__name__})"
         self.counters[f"{server}_away"] += 1
         if self._said.get(server) != state:
@@ -46,6 +50,10 @@ class States:
             self._logger.warning("%s: %s: %s", server, state, str(error)[:300])
 
     def say(self, subject: str, state: str, level: int = logging.INFO, count: str | None = None) -> None:
+        """Logs the state of a subject if it differs from the last one logged.
+
+        `count` names the counter to increase, whether or not the state is logged.
+        """
         if count:
             self.counters[count] += 1
         if self._said.get(subject) != state:

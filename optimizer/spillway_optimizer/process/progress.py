@@ -1,4 +1,4 @@
-"""What a command is doing, on stderr, once it takes long enough for somebody to wonder."""
+"""Progress messages on stderr for commands that take longer than a moment."""
 
 import contextlib
 import sys
@@ -11,13 +11,18 @@ _PATIENCE_S, _AGAIN_S = 1.0, 5.0
 
 
 class Progress:
-    """step(): silent while short; after a second it says what is going on, then every five how long it has taken."""
+    """Reports the steps of a command.
+
+    A step is silent for `patience_s` (1 s by default). After that, its name is printed at once, the
+    elapsed time every 5 s, and the total time at the end.
+    """
 
     def __init__(self, stream: TextIO | None = None, patience_s: float = _PATIENCE_S):
         self._stream, self._patience_s = stream or sys.stderr, patience_s
 
     @contextlib.contextmanager
     def step(self, what: str) -> Iterator[None]:
+        """Context manager around one step; `what` names it in the messages."""
         ended, began = threading.Event(), time.monotonic()
         watcher = threading.Thread(target=self._watch, args=(what, ended, began), daemon=True)
         watcher.start()

@@ -1,9 +1,11 @@
-"""Whether to propose new rules, renew those in force, or wait. Pure: hysteresis lives here.
+"""Decides whether to propose new rules, renew those in force, or wait (hysteresis). Pure.
 
-Three thresholds keep noise from moving traffic: the weights must differ, the objective must gain, and a gain that
-is small, or that takes back the last change, must be there at two solves in a row. What is urgent (a jump of
-load, placement, guardrails) counts as a sure gain, but what takes the last change back must have lasted, or
-something that comes and goes would move traffic each time. Only what breaks a constraint waits for nothing.
+Three thresholds keep noise from moving traffic. The weights must differ, and the objective must
+gain. A gain that is small, or that reverts the last change, must appear in two consecutive solves.
+
+An urgent reason (a jump of load, placement, guardrails) counts as a sure gain. A reversal of the
+last change must still persist for some time. Otherwise, a fluctuating input would move traffic each
+time. Only rules that break a constraint are replaced without any waiting.
 """
 
 from collections.abc import Mapping
@@ -31,6 +33,8 @@ from spillway_optimizer.rulesets.verify import ROUNDING_SLACK, verify
 
 
 class Action(Enum):
+    """What is done with an application's rules in a run."""
+
     PROPOSE = "proposed"
     RENEW = "renewed"
     WAIT = "unchanged"
@@ -38,17 +42,20 @@ class Action(Enum):
 
 
 _NEVER = float("-inf")
-# Relative: demand drifts between renewals; budgets and ceilings may be exceeded by this before new rules go out.
+# Relative. Demand drifts between renewals, so budgets and ceilings may be exceeded by this much
+# before new rules are sent.
 LIMIT_SLACK = 0.02
 
 
 @dataclass(frozen=True)
 class Decision:
+    """What to do with the rules of one application."""
+
     action: Action
     rules: Rules
     reason: str
-    memory: Memory  # to keep once the rules are published; with WAIT: to keep at once
-    slack: float = LIMIT_SLACK  # relative, by which budget and ceiling may be exceeded
+    memory: Memory  # to keep once the rules are published; for WAIT, at once
+    slack: float = LIMIT_SLACK  # how far budget and ceiling may be exceeded, relative
 
 
 def decide(
@@ -63,7 +70,11 @@ def decide(
     urgent: bool = False,
     least_bad: Evaluation | None = None,
 ) -> Decision:
-    """`candidate` are the newest rules, `least_bad` what verify takes."""
+    """Returns what to do now. `candidate`: the newest rules. `least_bad`: as in `verify`.
+
+    `minimises`: whether the policy minimises the objective. Only then does a gain count. `urgent`:
+    the solve did not wait for its period.
+    """
     memory = _adopt(memory, policy, in_force, now)
     if minimises:
         routed = in_force.routing(now) if in_force else {}
@@ -81,11 +92,11 @@ def decide(
         return propose("new routes") if kept is None else kept
     if _fitting(problem, memory.intended) is None:
         return propose("a destination in force can no longer serve")
-    # Whole: a rule that the candidate no longer has may be one that is denied by now.
+    # Check all intended rules: one that the candidate no longer has may be denied by now.
     broken = [] if _operators(in_force) else verify(problem, memory.intended, least_bad, LIMIT_SLACK)
     if broken:
         return propose(f"rules in force break a constraint: {broken[0]}")
-    # Routes that the problem no longer has lapse.
+    # Drop rules of routes that the problem no longer has.
     memory = replace(memory, intended={key: memory.intended[key] for key in candidate})
     moved = difference(memory.own, candidate)
     pays = moved > thresholds.min_weight_change
@@ -112,8 +123,11 @@ def renewal(
     now: float,
     thresholds: Thresholds,
 ) -> Decision | None:
-    """What goes on when a solve came to nothing: the rules last proposed, of whatever policy, while they keep to
-    the problem. None: nothing to go on with."""
+    """Decides what to do after a solve without a result: keep the rules proposed last.
+
+    They may be of any policy. Returns None if there are no such rules, or if they no longer satisfy
+    the problem's constraints.
+    """
     if memory.policy is None or memory.intended is None:
         return None
     memory = _adopt(memory, memory.policy, in_force, now)
@@ -136,8 +150,12 @@ def _with_new(
     thresholds: Thresholds,
     now: float,
 ) -> Decision | None:
-    """New routes beside those in force, where these may stay: the candidate differs little, or it would take the
-    last change back, which is for the next solves to confirm."""
+    """Adds new routes to the rules in force, instead of proposing the whole candidate.
+
+    This is done if the candidate differs little, or if it would revert the last change, which the
+    next solves must confirm. Returns None if neither holds, or if the combined rules break a
+    constraint.
+    """
     kept = {key: memory.intended.get(key, rule) for key, rule in candidate.items()}
     moved = difference(memory.own, candidate)
     same = moved <= thresholds.min_weight_change
@@ -150,8 +168,11 @@ def _with_new(
 
 
 def _adopt(memory: Memory, policy: str, in_force: InForce | None, now: float) -> Memory:
-    """Rules that PAPA put in force on top of ours are what should stay. A leader that takes over goes on from the
-    rules of the one before, PAPA's changes among them, while relays route by them."""
+    """Returns the memory updated from the rules in force.
+
+    PAPA's changes to our rules become part of what should stay in force. A new leader takes over
+    the rules of the previous one, including PAPA's changes, while relays route by them.
+    """
     if in_force is None or in_force.policy != policy:
         return memory
     if memory.own is None:
@@ -163,10 +184,12 @@ def _adopt(memory: Memory, policy: str, in_force: InForce | None, now: float) ->
 
 
 def _operators(in_force: InForce | None) -> bool:
+    """Returns whether an operator has put the rules in force."""
     return in_force is not None and in_force.origin == Origin.ORIGIN_OPERATOR
 
 
 def _fitting(problem: Problem, rules: Mapping) -> Rules | None:
+    """Returns the rules, or None if they do not fit the problem."""
     try:
         to_shares(problem, rules)
     except ProblemError:
@@ -175,6 +198,7 @@ def _fitting(problem: Problem, rules: Mapping) -> Rules | None:
 
 
 def _gain(problem: Problem, own: Rules, candidate: Rules) -> float:
+    """Returns the relative gain of the objective. 1 if the own rules no longer fit the problem."""
     try:
         before = evaluate_shares(problem, to_shares(problem, own)).usd_per_hour
     except ProblemError:
@@ -184,8 +208,12 @@ def _gain(problem: Problem, own: Rules, candidate: Rules) -> float:
 
 
 def _holds(intended: Rules, in_force: InForce | None) -> bool:
-    """Whether the clusters that publish any rules publish these, but for OTHERS_DELTA; a publisher may move in steps."""
+    """Returns whether the rules in force are the intended ones, apart from OTHERS_DELTA.
+
+    Only clusters that publish any rules count. The tolerance exists because a publisher may move in
+    steps.
+    """
     if in_force is None or _operators(in_force):
-        return True  # nothing published yet, or not ours to change: the renewal will come
+        return True  # nothing published yet, or not ours to change: wait for the renewal
     published = {k: weights for k, weights in intended.items() if k.source_cluster in in_force.versions}
     return not changed({k: in_force.rules.get(k, {}) for k in published}, published)

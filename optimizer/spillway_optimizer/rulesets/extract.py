@@ -1,4 +1,7 @@
-"""Rules -> spillway.v1.Ruleset with predictions and reasons, re-evaluated and verified."""
+"""Converts rules to a spillway.v1.Ruleset with predictions and reasons.
+
+Rules are evaluated again and verified on the way.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +24,12 @@ from spillway_optimizer.rulesets.reasons import reason
 
 
 class UnverifiedError(OptimizerError):
-    """A ruleset that breaks the contract; it must not leave the process."""
+    """A ruleset breaks the contract. It must not leave the process."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What identifies a ruleset besides its rules; times are Unix seconds."""
+    """What identifies a ruleset besides its rules. Times are Unix seconds."""
 
     ruleset_id: str
     policy: str
@@ -35,16 +38,18 @@ class Stamp:
     created_at: float
     ttl_s: float
     classes: tuple[str, ...]  # every known class
-    fencing_token: int = 0  # of the proposer's lease
-    base_version: int | None = None  # in force when the rules were made; 0: nothing was; None: of no proposal
+    fencing_token: int = 0  # fencing token of the proposer's lease
+    # The version in force when the rules were made. 0: none was. None: the ruleset is no proposal.
+    base_version: int | None = None
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What extraction cost against the solution, relative to its objective (below 0: it gained)."""
+    """What extraction costs, relative to the objective of the solution. Negative: a gain."""
 
-    merging: float  # of one split for the caller classes that share an outbound route, within all limits
-    rounding: float  # integer weights
+    # Loss from one split for all caller classes that share an outbound route, within all limits.
+    merging: float
+    rounding: float  # loss from integer weights
 
     @property
     def total(self) -> float:
@@ -53,13 +58,15 @@ class Loss:
 
 @dataclass(frozen=True)
 class Extracted:
+    """A ruleset and what it costs."""
+
     ruleset: Ruleset
-    evaluation: Evaluation  # of the integer rules
-    loss: float  # relative: what merging and rounding cost against the solution
+    evaluation: Evaluation  # evaluation of the integer rules
+    loss: float  # relative cost of merging and rounding compared with the solution
 
 
 def from_solution(problem: Problem, solution: Solution, stamp: Stamp, topology: Topology) -> Extracted:
-    """Raises UnverifiedError when the outcome breaks the contract."""
+    """Extracts the ruleset of a solution. Raises UnverifiedError if it breaks the contract."""
     best = project(problem, solution)
     rules = integer_rules(problem, best)
     ruleset, evaluation = from_rules(problem, rules, stamp, topology)
@@ -67,7 +74,11 @@ def from_solution(problem: Problem, solution: Solution, stamp: Stamp, topology: 
 
 
 def integer_rules(problem: Problem, best: Projected) -> Rules:
-    """Rounded to the nearest; thriftily where that would exceed the egress that the solution may cost."""
+    """Rounds shares to integer rules.
+
+    Weights are rounded to the nearest integer. If that would exceed the egress that the solution
+    may cost, leftover parts go to the destinations with the cheapest egress instead.
+    """
     rules, most = rounded(problem, best.shares), best.most_egress
     if most is None or evaluate_shares(problem, to_shares(problem, rules)).egress_usd_per_hour <= most:
         return rules
@@ -75,7 +86,7 @@ def integer_rules(problem: Problem, best: Projected) -> Rules:
 
 
 def loss(problem: Problem, solution: Solution, best: Projected, rules: Rules) -> Loss:
-    """Of `rules` made from the best that rules of `solution` can be."""
+    """Returns the loss of `rules`, which were made from `best`, the projection of `solution`."""
     ideal = solution.evaluation.usd_per_hour
     if ideal <= 0:
         return Loss(0.0, 0.0)
@@ -87,22 +98,25 @@ def loss(problem: Problem, solution: Solution, best: Projected, rules: Rules) ->
 def from_rules(
     problem: Problem, rules: Rules, stamp: Stamp, topology: Topology
 ) -> tuple[Ruleset, Evaluation]:
-    """The ruleset of given weights, priced at the problem's demand. Raises ProblemError when the rules do not fit the
-    problem, UnverifiedError when they break the contract."""
+    """Returns the ruleset of given weights, priced at the problem's demand.
+
+    Raises ProblemError if the rules do not fit the problem, and UnverifiedError if they break the
+    contract.
+    """
     part = priced(problem, rules)
     return assembled([part], (), problem.constraints.pinned, stamp, topology), part.evaluation
 
 
 @dataclass(frozen=True)
 class Priced:
-    """The rules of one application, at its demand."""
+    """The rules of one application, priced at its demand."""
 
     rules: tuple[Rule, ...]
     evaluation: Evaluation
 
 
 def priced(problem: Problem, rules: Rules) -> Priced:
-    """Raises ProblemError when the rules do not fit the problem."""
+    """Prices the rules of one application. Raises ProblemError if they do not fit the problem."""
     flows, load = propagate(problem.layout, to_shares(problem, rules))
     evaluation = evaluate(problem, flows)
     pricing = _Pricing(problem, flows, evaluation, marginal_ms(problem, load), _edges_of(problem))
@@ -117,9 +131,12 @@ def assembled(
     stamp: Stamp,
     topology: Topology,
 ) -> Ruleset:
-    """One ruleset of several applications, and of rules that are `held` as they are; the prediction is of the former.
-    Pins of routes that nothing takes now are in it, too, for the publisher would add them. Raises UnverifiedError
-    when it breaks the contract."""
+    """Assembles one ruleset from several applications and from `held` rules.
+
+    Held rules are sent unchanged, and the prediction does not cover them. Pins of routes without
+    calls are included too, because the publisher would add them. Raises UnverifiedError if the
+    ruleset breaks the contract.
+    """
     held = tuple(held)
     classes = sorted({*stamp.classes, *(_key(rule).class_id for rule in held)})
     rules = [*(rule for part in parts for rule in part.rules), *held]
@@ -146,7 +163,7 @@ def assembled(
 
 
 def predicted(evaluations: Collection[Evaluation]) -> Prediction:
-    """Of all applications together: means over all entry requests."""
+    """Returns the prediction for all applications together: means over all entry requests."""
     demand_rps = sum(e.demand_rps for e in evaluations)
     compute_ms = sum(e.compute_ms_rps for e in evaluations) / demand_rps if demand_rps else 0.0
     network_ms = sum(e.network_ms_rps for e in evaluations) / demand_rps if demand_rps else 0.0
@@ -165,6 +182,8 @@ def _key(rule: Rule) -> RuleKey:
 
 @dataclass(frozen=True)
 class _Pricing:
+    """Prices single rules of one problem at one routing."""
+
     problem: Problem
     flows: np.ndarray
     evaluation: Evaluation
@@ -172,7 +191,10 @@ class _Pricing:
     edges: Mapping[tuple[str, str], list[int]]  # by source service and callee class
 
     def has(self, key: RuleKey) -> bool:
-        """Old rules may be of classes that have no demand now; they have no prediction and lapse."""
+        """Returns whether the problem has this route.
+
+        Old rules may belong to classes that have no demand now. They have no prediction and lapse.
+        """
         return key[1:] in self.edges and key.source_cluster in self.problem.clusters
 
     def rule(self, key: RuleKey, weights) -> Rule:
@@ -206,6 +228,7 @@ def _edges_of(problem: Problem) -> dict[tuple[str, str], list[int]]:
 
 
 def _idle_pin(key: RuleKey, shares: Mapping[str, float]) -> Rule:
+    """Returns the rule of a pinned route that has no calls now."""
     return Rule(
         source_cluster=key.source_cluster,
         source_service=key.source_service,

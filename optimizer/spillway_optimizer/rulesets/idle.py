@@ -1,7 +1,7 @@
-"""Rules in force of calls that telemetry does not show now: which go on being sent as they are, and why. Pure.
+"""Decides which rules without calls in telemetry are sent again unchanged, and why. Pure.
 
-They cost nothing, and whoever calls again finds them: a caller with a request each ten seconds makes none in most
-windows of the boards.
+Such rules cost nothing, and a caller that resumes finds them in place. A caller with one request
+each ten seconds makes none in most windows of the boards.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,8 +20,11 @@ NO_REQUESTS = f"no such calls are known now; a rule stays for {KEEP_S:g} s after
 
 @dataclass(frozen=True)
 class Idle:
-    """`since` when calls are known not to be made, Unix seconds; `why` rules stay; those of `unknown` because it is
-    not known whether such calls are made."""
+    """Rules in force without calls in telemetry.
+
+    `since`: when calls were first known to be absent, Unix seconds. `why`: the reason why a rule
+    stays. `unknown`: rules that stay because it is not known whether there are such calls.
+    """
 
     since: Mapping[RuleKey, float] = field(default_factory=dict)
     why: Mapping[RuleKey, str] = field(default_factory=dict)
@@ -30,8 +33,11 @@ class Idle:
     def after(
         self, in_force: Rules, decided: Collection[RuleKey], unknown: Unknown, policy: Guardrails, now: float
     ) -> "Idle":
-        """`decided`: what an application's own solve decides or holds. What a pin or a denial speaks about is left to
-        it."""
+        """Returns the state after a run.
+
+        `decided`: rules that an application's own solve decides or holds. Rules that a pin or a
+        denial covers are left to it.
+        """
         pinned = {(pin.source_cluster, pin.source_service, pin.traffic_class) for pin in policy.pins}
         callers = _callers(in_force) if unknown != NOTHING else {}
         since, why, lost = {}, {}, set()
@@ -49,7 +55,10 @@ class Idle:
 
 
 def decided_of(model: Model, rules: Mapping[str, Rules]) -> frozenset[RuleKey]:
-    """Rules that the applications' own solves decide or hold. What is refused of the whole mesh holds all."""
+    """Returns the rules that the applications' own solves decide or hold.
+
+    A refusal of the whole mesh holds all rules.
+    """
     if model.mesh_refusals:
         return frozenset(key for some in rules.values() for key in some)
     return frozenset(
@@ -66,8 +75,10 @@ def absent_of(
     idle: Mapping[str, Mapping[RuleKey, str]],
     unknown: Collection[RuleKey],
 ) -> tuple[ApplicationModel, ...]:
-    """Those with rules that stay, and that telemetry does not show now: they are held where it is not known whether
-    they have requests, and where the whole mesh is."""
+    """Returns models of applications that have rules to keep but are absent from telemetry.
+
+    They are held if it is not known whether they have requests, or if the whole mesh is held.
+    """
     names = rules.keys() - {a.name for a in model.applications}
     if model.mesh_refusals:
         refusals = dict.fromkeys(names or ([] if model.applications else [REST]), model.mesh_refusals)
@@ -78,12 +89,15 @@ def absent_of(
 
 
 def _denied(policy: Guardrails, key: RuleKey, weights: Iterable[str]) -> bool:
-    """The publisher refuses a whole ruleset for one such destination."""
+    """Returns whether a destination is denied.
+
+    The publisher would refuse the whole ruleset for one such destination.
+    """
     return any(policy.denies(key.source_cluster, key.class_id, cluster) for cluster in weights)
 
 
 def _callers(in_force: Rules) -> Mapping[Pair, set[Pair]]:
-    """Who calls a (service, cluster) by these rules."""
+    """Returns, for each (service, cluster), the pairs that call it by these rules."""
     found: dict[Pair, set[Pair]] = {}
     for key, weights in in_force.items():
         for cluster in weights:
@@ -93,7 +107,10 @@ def _callers(in_force: Rules) -> Mapping[Pair, set[Pair]]:
 
 
 def _why_unknown(unknown: Unknown, callers: Mapping[Pair, set[Pair]], place: Pair) -> str | None:
-    """Of the place, or of one whose requests lead to it. None: it is known whether it has requests."""
+    """Returns why it is not known whether a place, a (service, cluster) pair, has requests.
+
+    The place itself may be unknown, or a place whose requests lead to it. None: it is known.
+    """
     seen, todo = {place}, [place]
     while todo:
         service, cluster = one = todo.pop()

@@ -1,21 +1,25 @@
-"""Rules that relays serve, and that Redis does not have: it has lost its data. Pure."""
+"""Detects rules that relays serve but Redis does not have, because it lost its data. Pure."""
 
 from collections.abc import Mapping
 
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.inputs.in_force import InForce
 
-# The publisher writes what is in force again every few seconds. Longer than that: it does not have it either.
+# The publisher writes the rules in force to Redis again every few seconds. If they are still
+# missing after this time, the publisher does not have them either.
 PATIENCE_S = 30.0
 
 
 class UnknownRulesError(OptimizerError):
-    """What is in force is not known now."""
+    """The rules in force are not known now."""
 
 
 class LostRules:
-    """`version`: what a proposal starts from while Redis has no ruleset. It is the lowest that relays report, and 0 while
-    they serve none: nothing is in force then."""
+    """Tracks whether Redis has lost rulesets.
+
+    `version`: the base version of proposals while Redis has no ruleset. It is the lowest version
+    that relays report, and 0 while they serve none, which means that nothing is in force.
+    """
 
     def __init__(self) -> None:
         self.version = 0
@@ -23,8 +27,12 @@ class LostRules:
         self._seen: dict[str, int] = {}  # versions that Redis had, by cluster
 
     def check(self, in_force: InForce | None, serving: Mapping[str, int], now: float) -> None:
-        """`serving`: versions by cluster, as relays report them; that may be lost, too. Raises UnknownRulesError while the
-        publisher may still write the rules again: what is made without them would undo what others have changed."""
+        """Checks the rules in force against the versions that relays report.
+
+        `serving`: these versions, by cluster. The reports may be lost too, so versions that Redis
+        had earlier are also expected. Raises UnknownRulesError while the publisher may still write
+        the rules again. A proposal made without them would undo changes by others.
+        """
         self.version = 0 if in_force is not None else min(serving.values(), default=0)
         known = in_force.versions if in_force is not None else {}
         expected = {**self._seen, **{c: version for c, version in serving.items() if version}}

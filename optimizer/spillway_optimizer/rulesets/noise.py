@@ -1,13 +1,16 @@
-"""Rules that move only because of noise stay where they are. Pure.
+"""Keeps rules in place that would move only because of noise. Pure.
 
-What a rule gains by its move, to the second order, is the calls that move times the mean of what one more call costs at
-its destinations before and after. Of what the gain rests on, network times are noisy where there are few calls. Each has a
-standard error (network_times.py), and the gain is linear in them, so its own standard error follows. Errors of different
-destinations are independent; those along one way add up, as it mostly uses the same pairs of clusters.
+The gain of moving a rule is computed to the second order. It is the number of calls that move,
+times the difference between the costs of one more call at the destinations. These costs are the
+mean of the values before and after the move. Network times in them are noisy where there are few
+calls. Each has a standard error (network_times.py), and the gain is linear in them, so its own
+standard error follows. Errors of different destinations are independent. Errors along one path add
+up, because the path mostly uses the same pairs of clusters.
 
-A rule moves if it gains more than STANDARD_ERRORS of these. If a move in truth gains nothing, noise alone looks like that in
-0.13 % of independent measurements (one-sided normal); a move that is in truth worse, more rarely. Measurements that do
-not share a call are a minute apart (30 s measured now, as much remembered).
+A rule moves if it gains more than STANDARD_ERRORS of these standard errors. If a move truly gains
+nothing, noise alone exceeds that in 0.13 % of independent measurements (one-sided normal). If it is
+truly worse, noise does so more rarely. Measurements that share no call are a minute apart (30 s
+measured now, and as much remembered).
 """
 
 from collections.abc import Iterator
@@ -26,9 +29,13 @@ _ROUNDING = 1.5 / TOTAL
 
 
 def without_noise(problem: Problem, before: Rules, candidate: Rules, least_bad: Evaluation | None) -> Rules:
-    """The candidate, but with the rules of `before` where the gain may be chance. Without a rule before, calls went to
-    the nearest cluster, the own one first. The whole candidate where these together do not keep to the constraints, or
-    where the candidate itself does not: then it is refused, and no rule of it is hidden."""
+    """Returns the candidate, but with the rules of `before` where the gain may be due to chance.
+
+    A route without a rule in `before` is taken to send its calls to the nearest cluster, preferably
+    its own. The whole candidate is returned if the combined rules break a constraint. It is also
+    returned if the candidate itself breaks one: then it is refused, and none of its rules is
+    hidden.
+    """
     if not problem.layout.rtt_noise.any():
         return candidate
     start = {**candidate, **dict(_before(problem, before, candidate))}
@@ -41,7 +48,7 @@ def without_noise(problem: Problem, before: Rules, candidate: Rules, least_bad: 
 
 
 def _before(problem: Problem, before: Rules, candidate: Rules) -> Iterator[tuple[RuleKey, dict[str, int]]]:
-    """Rules that are possible still."""
+    """Yields the rules of `before` that are still possible."""
     layout = problem.layout
     for (s, k), edges in routes(problem).items():
         e = edges[0]
@@ -62,13 +69,14 @@ def _before(problem: Problem, before: Rules, candidate: Rules) -> Iterator[tuple
 
 
 def _nearest(layout: Layout, e: int, i: int) -> int:
+    """Returns the index of the nearest cluster that can serve edge `e` from cluster `i`."""
     if layout.usable[e, i, i]:
         return i
     return int(np.argmin(np.where(layout.usable[e, i], layout.rtt[i], np.inf)))
 
 
 def _chance(problem: Problem, before: Rules, after: Rules) -> set[RuleKey]:
-    """The rules whose gain is within its noise."""
+    """Returns the rules whose gain is within its noise."""
     layout = problem.layout
     shares = [to_shares(problem, rules) for rules in (before, after)]
     load = sum(propagate(layout, some)[1] for some in shares) / 2
@@ -79,7 +87,7 @@ def _chance(problem: Problem, before: Rules, after: Rules) -> set[RuleKey]:
         moved = shares[0][edges[0]] - shares[1][edges[0]]  # [from, to]
         gain, error = np.zeros(len(layout.clusters)), np.zeros(len(layout.clusters))
         for e in edges:
-            # Without calls, as for one per second.
+            # A route without calls is treated as having one request per second.
             volume = layout.ratio[e] * np.where(
                 load[layout.edge_source[e]] > 0, load[layout.edge_source[e]], 1.0
             )
@@ -93,7 +101,10 @@ def _chance(problem: Problem, before: Rules, after: Rules) -> set[RuleKey]:
 
 
 def _noise(layout: Layout, shares: np.ndarray) -> np.ndarray:
-    """[K, C] standard error, in ms, of the network times of all calls that a request of a class causes."""
+    """Returns the standard error of network times, in ms, shape [K, C].
+
+    It covers the network times of all calls that a request of a class causes.
+    """
     found = np.zeros((len(layout.classes), len(layout.clusters)))
     for k in reversed(range(len(layout.classes))):
         for e in layout.out_edges[k]:

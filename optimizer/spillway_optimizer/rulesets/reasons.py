@@ -1,4 +1,4 @@
-"""Why a rule splits as it does, for people: one sentence from flows and marginal costs."""
+"""Explains why a rule splits calls as it does: one sentence from flows and marginal costs."""
 
 from collections.abc import Mapping
 
@@ -7,13 +7,17 @@ import numpy as np
 from spillway_optimizer.problem.objective import hop_ms
 from spillway_optimizer.problem.problem import Problem
 
-_SHOWN = 3  # destinations whose marginal cost is told
+_SHOWN = 3  # destinations whose marginal cost is shown
 
 
 def reason(
     problem: Problem, e: int, i: int, calls: np.ndarray, weights: Mapping[str, int], marginal: np.ndarray
 ) -> str:
-    """For calls [to] of edge `e` from cluster `i`; marginal [K, C] as objective.marginal_ms gives it."""
+    """Returns the reason for the split of edge `e` from cluster `i`.
+
+    `calls`: calls per second by destination, shape [to]. `marginal`: as objective.marginal_ms
+    returns it, shape [K, C].
+    """
     clusters = problem.layout.clusters
     source, total = clusters[i], float(calls.sum())
     away = sorted((c for c in weights if c != source), key=lambda c: -weights[c])
@@ -32,7 +36,7 @@ def reason(
 def _costs(problem: Problem, e: int, i: int, weights: Mapping[str, int], marginal: np.ndarray) -> str:
     layout = problem.layout
     hops = hop_ms(problem, e, marginal[layout.edge_target[e]])[i]
-    # The destinations in use, its own cluster, then the cheapest of the rest.
+    # Order: the destinations in use, the own cluster, then the cheapest of the rest.
     ranked = sorted(
         np.flatnonzero(layout.usable[e, i]).tolist(),
         key=lambda j: (layout.clusters[j] not in weights, j != i, hops[j]),
@@ -56,5 +60,5 @@ def _rps(value: float) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """a, b and c; nothing."""
+    """Joins words as in "a, b and c". Returns "nothing" for an empty list."""
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else "nothing"

@@ -1,7 +1,8 @@
-"""Whether integer rules keep to what a problem demands: asked of every ruleset before it leaves the process.
+"""Verifies that integer rules satisfy a problem's constraints. Pure.
 
-Deliberately said again here from the constraints themselves, not from the bounds that solvers work with: a mistake
-in those must not verify itself. Pure.
+Every ruleset is verified before it leaves the process. The checks are deliberately derived again
+from the constraints themselves, not from the bounds that solvers use: a mistake in those bounds
+must not verify itself.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,17 +24,18 @@ from spillway_optimizer.problem.rules import (
     to_shares,
 )
 
-# Relative: budgets and ceilings are kept by fractions, rules are integers.
+# Relative. Budgets and ceilings are satisfied by fractions, but rules are integers.
 ROUNDING_SLACK = 1e-3
 
 
 def verify(
     problem: Problem, rules: Rules, least_bad: Evaluation | None, slack: float = ROUNDING_SLACK
 ) -> list[str]:
-    """What is wrong with the rules, each naming the rule, the value and what is allowed; empty when sound.
+    """Returns what is wrong with the rules, each with the rule, the value and what is allowed.
 
-    Budget and ceiling may be exceeded as far as `least_bad`, the best rules of the policy's answer, exceeds them
-    itself: no answer keeps to them, or the policy does not know them (`exceeded` says so). Beyond that, what
+    Empty if the rules are sound. `least_bad` evaluates the best rules of the policy's answer.
+    Budget and ceiling may be exceeded as far as it exceeds them itself: then no answer satisfies
+    them, or the policy does not know them (`exceeded` reports it). On top of that, the amount that
     rounding to integers can add is allowed.
     """
     found = [
@@ -53,12 +55,12 @@ def verify(
 
 
 def exceeded(problem: Problem, evaluation: Evaluation) -> list[str]:
-    """The limits that these rules do not keep, as notes."""
+    """Returns the limits that these rules exceed, as notes."""
     return [f"least bad: {said}" for said in _limits(problem, evaluation, None, ROUNDING_SLACK)]
 
 
 def _rule(problem: Problem, key: RuleKey, weights: Weights) -> Iterator[str]:
-    """What is wrong with one rule by itself."""
+    """Yields what is wrong with one rule by itself."""
     c = problem.constraints
     if any(w < 0 or w != int(w) for w in weights.values()) or sum(weights.values()) != TOTAL:
         yield f"weights {dict(weights)} must be whole, at least 0, and sum to {TOTAL}"
@@ -77,7 +79,11 @@ def _rule(problem: Problem, key: RuleKey, weights: Weights) -> Iterator[str]:
 
 
 def _complete(problem: Problem, rules: Rules) -> Iterator[str]:
-    """What is wrong with the rules beside the graph: missing, closed, astray, too far from where they were."""
+    """Yields what is wrong with the rules in relation to the call graph.
+
+    Rules may be missing, closed, lead to a wrong destination, or be too far from the rules in
+    force.
+    """
     layout, c = problem.layout, problem.constraints
     for (s, k), edges in routes(problem).items():
         for i, cluster in enumerate(layout.clusters):
@@ -106,11 +112,12 @@ def _complete(problem: Problem, rules: Rules) -> Iterator[str]:
 
 
 def _whole(held: Mapping[str, float], usable: set[str]) -> bool:
-    """Whether all of a route's calls are held where they are."""
+    """Returns whether all of a route's calls are held at their present destinations."""
     return sum(held.values()) > 1 - 1e-6 and {to for to, share in held.items() if share > 0} <= usable
 
 
 def _unmoved(problem: Problem, key: RuleKey, weights: Weights | None) -> Iterator[str]:
+    """Yields what is wrong with the rule of a route that is held as a whole."""
     c = problem.constraints
     before = {to: round(share * TOTAL) for to, share in c.held[key].items() if share > 0}
     if key in c.unruled:
@@ -121,7 +128,10 @@ def _unmoved(problem: Problem, key: RuleKey, weights: Weights | None) -> Iterato
 
 
 def _fixed(held: Mapping[str, float], weights: Weights, usable: set[str]) -> Iterator[str]:
-    """Destinations that are held beside others that may take what these lose."""
+    """Yields the held destinations whose weight has changed.
+
+    Checked only if other destinations are free to take what the held ones would lose.
+    """
     if not usable - held.keys():
         return
     for to in sorted(held.keys() & usable):
@@ -130,7 +140,7 @@ def _fixed(held: Mapping[str, float], weights: Weights, usable: set[str]) -> Ite
 
 
 def _moves(problem: Problem, key: RuleKey, weights: Weights, usable: set[str]) -> Iterator[str]:
-    """Local share and shift of one route that is not pinned."""
+    """Yields violations of local share and shift for one route that is not pinned."""
     c, local = problem.constraints, key.source_cluster
     least = round(c.min_local_share * TOTAL) if local in usable and local not in c.drained else 0
     step = step_home(problem, key, usable)
@@ -142,7 +152,7 @@ def _moves(problem: Problem, key: RuleKey, weights: Weights, usable: set[str]) -
         yield f"{weights.get(local, 0)} of {TOTAL} stay local; minimum_local_share is {least}"
     before = c.in_force.get(key)
     if before is None or c.max_shift >= 1 or any(share and to not in usable for to, share in before.items()):
-        return  # there is no slow way out of where requests must not, or cannot, go any more
+        return  # requests leave a destination that may not, or cannot, serve them at once
     parts = {to: share * TOTAL for to, share in before.items()}
     moved = sum(max(0.0, weight - parts.get(to, 0.0)) for to, weight in weights.items())
     if moved > c.max_shift * TOTAL + 1:
@@ -158,7 +168,7 @@ def _limits(
 ) -> list[str]:
     layout, c, found = problem.layout, problem.constraints, []
     if c.egress_usd_per_hour is not None:
-        # Rounded thriftily, a budget is kept by integers too, unless floors need more.
+        # Thrifty rounding keeps integers within the budget too, unless floors need more.
         best = least_bad.egress_usd_per_hour + parts[0] if least_bad else 0.0
         if now.egress_usd_per_hour > max(c.egress_usd_per_hour, best) * (1 + slack) + 1e-9:
             found.append(

@@ -1,8 +1,9 @@
-"""The papers' examples as problems: who sends what where under each policy, and what it costs.
+"""The papers' examples as problems: the routing and the costs under each policy.
 
 python -m spillway_optimizer.scenarios [--json]    prints scenario x policy
 
-Every function is pure and returns problems; each module says which numbers are the paper's and which are derived.
+Every function is pure and returns problems. Each module states which numbers are the paper's and
+which are derived.
 """
 
 from spillway_optimizer.scenarios.build import Scenario

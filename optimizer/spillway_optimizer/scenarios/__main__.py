@@ -1,4 +1,4 @@
-"""python -m spillway_optimizer.scenarios [NAME ...] [--json]"""
+"""Prints the papers' scenarios: python -m spillway_optimizer.scenarios [NAME ...] [--json]"""
 
 import argparse
 import json

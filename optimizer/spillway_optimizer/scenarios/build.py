@@ -1,4 +1,4 @@
-"""What the papers' scenarios have in common: the clusters, the prices, and a short way to say an application."""
+"""Common parts of the papers' scenarios: clusters, prices, and a short form for applications."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from spillway_optimizer.problem.problem import Curve, Edge, Problem
 
-# SLATE footnote 1 and HotNets 4.2, round trips in ms. UT-SC is not given: derived as the way over IOW.
+# SLATE footnote 1 and HotNets 4.2, round trips in ms. UT-SC is not given there. It is derived as
+# the path over IOW.
 GCP = ("OR", "UT", "IOW", "SC")
 GCP_RTT_MS = {
     ("OR", "UT"): 30.0,
@@ -16,15 +17,19 @@ GCP_RTT_MS = {
     ("OR", "IOW"): 37.0,
     ("UT", "SC"): 55.0,
 }
-# SLATE footnote 2, AWS between us-west-1 and us-east-1.
+# SLATE footnote 2: AWS between us-west-1 and us-east-1.
 USD_PER_GB = 0.02
-# Derived: so much for a millisecond that kilobytes do not count beside it. Latency is what these figures compare.
+# Derived: a price of a millisecond at which kilobytes of egress are negligible. These figures
+# compare latency.
 LATENCY_FIRST = 1e-6
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One panel of a figure. The problems follow each other in time; the last one is what is compared."""
+    """One panel of a figure.
+
+    The problems follow each other in time. Policies are compared at the last one.
+    """
 
     name: str
     source: str
@@ -34,7 +39,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Call:
-    """`caller` calls `callee` while it serves `path`; bytes per call."""
+    """`caller` calls `callee` while it serves `path`. Sizes are bytes per call."""
 
     caller: str
     callee: str
@@ -44,11 +49,12 @@ class Call:
 
 
 def class_of(service: str, path: str) -> str:
+    """Returns the class id of a service's GET path."""
     return f"{service} GET {path}"
 
 
 def chain(*services: str, paths: Iterable[str] = ("/",)) -> list[Call]:
-    """Each service calls the next once, for every path."""
+    """Returns calls in which each service calls the next once, for every path."""
     return [Call(a, b, path) for path in paths for a, b in itertools.pairwise(services)]
 
 
@@ -63,7 +69,10 @@ def assemble(
     absent: Iterable[tuple[str, str]] = (),  # (service, cluster)
     usd_per_ms: float = LATENCY_FIRST,
 ) -> Problem:
-    """Raises ProblemError as Problem does. `rtt_ms` needs each pair of clusters once: links are symmetric."""
+    """Builds the problem. Raises ProblemError as Problem does.
+
+    `rtt_ms` needs each pair of clusters once, because links are symmetric.
+    """
     places = set(itertools.product(capacity_rps, clusters))
     both_ways = {(j, i): ms for (i, j), ms in rtt_ms.items()}
     return Problem(

@@ -1,11 +1,17 @@
-"""SLATE figures 4a and 4b (HotNets figures 5c and 5d): where in the call tree to route, and which requests.
+"""SLATE figures 4a and 4b (HotNets 5c and 5d): where in the call tree to route, and which requests.
 
-The paper's, 4a: FR calls MP calls DB; DB is missing in us-west; 0.02 $ per GB; per 1000 requests Waterfall pays
-2.21 $ for egress and SLATE 0.19 $; MP-DB traffic is "(roughly) ten times" that of FR-MP.
-The paper's, 4b: every service has a heavy and a light class; Waterfall's threshold counts both alike.
-Derived, 4a: the sizes, from the dollars, as that is what was measured: 2.21 $ / 1000 / 0.02 $ per GB = 110.5 MB
-on MP-DB and 9.5 MB on FR-MP, a ratio of 11.6. With sizes of exactly ten to one (`ratio=10`) the most that any
-routing can save is a factor 10: every request of West must cross once, and the cheapest place to cross is FR-MP.
+From the paper, 4a: FR calls MP, which calls DB. DB is missing in us-west. Egress costs 0.02 $ per
+GB. Per 1000 requests, Waterfall pays 2.21 $ for egress and SLATE 0.19 $. MP-DB traffic is
+"(roughly) ten times" that of FR-MP.
+
+From the paper, 4b: every service has a heavy and a light class. Waterfall's threshold counts both
+alike.
+
+Derived, 4a: the sizes, from the dollars, because those were measured: 2.21 $ / 1000 / 0.02 $ per GB
+= 110.5 MB on MP-DB and 9.5 MB on FR-MP, a ratio of 11.6. With sizes of exactly ten to one
+(`ratio=10`), the most that any routing can save is a factor of 10: every request of West must cross
+once, and the cheapest place to cross is FR-MP.
+
 Derived, both: round trip (not given), loads, curves, capacities, thresholds.
 """
 
@@ -17,14 +23,17 @@ _BYTES_PER_USD = 1e9 / USD_PER_GB
 MP_DB_BYTES = 2.21 / 1000 * _BYTES_PER_USD
 FR_MP_BYTES = 0.19 / 1000 * _BYTES_PER_USD
 _REQUEST_BYTES = 1_000.0
-# Derived: at 1e-6 $ per ms a crossing at MP-DB is worth 2.2 s of one request's time and the bill decides; at
-# 3e-2 $ it is worth 0.1 ms and latency alone does.
+# Derived. At 1e-6 $ per ms, a crossing at MP-DB is worth 2.2 s of one request's time, so the bill
+# decides. At 3e-2 $ it is worth 0.1 ms, so latency alone decides.
 COST_FIRST = 1e-6
 LATENCY_ONLY = 3e-2
 
 
 def fig4a(ratio: float | None = None, usd_per_ms: float = COST_FIRST) -> Problem:
-    """`ratio` of the two hops' bytes; None: what the paper's dollars imply."""
+    """Figure 4a.
+
+    `ratio`: ratio of the bytes of the two hops. None: the ratio that the paper's dollars imply.
+    """
     large = MP_DB_BYTES if ratio is None else ratio * FR_MP_BYTES
     calls = [
         Call("FR", "MP", "/", _REQUEST_BYTES, FR_MP_BYTES - _REQUEST_BYTES),
@@ -44,8 +53,11 @@ def fig4a(ratio: float | None = None, usd_per_ms: float = COST_FIRST) -> Problem
 
 
 def fig4b() -> Problem:
-    """H costs five times L in every service. West's 600 requests per second are a load of 990 L for capacities of
-    1000; the threshold of 580, right for a mix with fewer H, sends away 20 of both alike."""
+    """Figure 4b. H costs five times L in every service.
+
+    West's 600 requests per second are a load of 990 L for capacities of 1000. The threshold of 580,
+    which is right for a mix with fewer H, sends away 20 requests of both classes alike.
+    """
     paths = ("/light", "/heavy")
     curves = {("gateway", path): Curve(0.0, 0.0) for path in paths}
     for service in ("FR", "MP", "DB"):

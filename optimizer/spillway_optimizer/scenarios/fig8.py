@@ -1,12 +1,15 @@
 """SLATE figure 8 (section 5.2.2, appendix C.2): Online Boutique with services missing in Utah.
 
-The paper's: the services and their names (figure 15), four classes of the same load, the three cases of what is
-missing in UT, Oregon at three times its capacity with all others below theirs and the total below the aggregate, the
-call tree of checkoutcart (GW, FR, CH, then PA, SH and EM), the four regions and their round trips, Waterfall's
-thresholds as the capacity if every request were of the heaviest class (section 5.1); for case c Waterfall pays 2.64
-times the egress of SLATE.
-Derived: which classes besides addtocart and checkoutcart and their call trees (those of the public Online Boutique
-demo), bytes, curves, weights, rates; "capacity" in "three times its capacity" as Waterfall's threshold.
+From the paper: the services and their names (figure 15), four classes of the same load, and the
+three cases of missing services in UT. Oregon is at three times its capacity, all others are below
+theirs, and the total is below the aggregate. Also from the paper: the call tree of checkoutcart
+(GW, FR, CH, then PA, SH and EM), and the four regions and their round trips. Waterfall's thresholds
+are the capacity if every request were of the heaviest class (section 5.1). For case c, Waterfall
+pays 2.64 times the egress of SLATE.
+
+Derived: the classes besides addtocart and checkoutcart and their call trees (those of the public
+Online Boutique demo), bytes, curves, weights and rates. The "capacity" in "three times its
+capacity" is taken as Waterfall's threshold.
 """
 
 from spillway_optimizer.problem.problem import Curve, Problem
@@ -14,7 +17,8 @@ from spillway_optimizer.scenarios.build import GCP, GCP_RTT_MS, Call, assemble
 
 CASES = {"a": ("CA",), "b": ("CH",), "c": ("PA", "EM", "SH")}
 
-# Derived, bytes of responses: pages from FR are large, what CH gets back is small but for SH's quotes and EM's text.
+# Derived, bytes of responses: pages from FR are large. Responses to CH are small except SH's quotes
+# and EM's text.
 _PAGE = {"/": 30e3, "/cart": 15e3, "/addtocart": 5e3, "/checkoutcart": 10e3}
 _TREE = {
     "/": (("FR", "PR", 8e3), ("FR", "CA", 2e3)),
@@ -40,12 +44,13 @@ _CURVE = {
     "SH": Curve(1.0, 2.0),
 }
 _PER_CLASS_RPS = {"OR": 200.0, "UT": 15.0, "IOW": 15.0, "SC": 15.0}
-# Oregon's 800 requests per second are three times what it could serve if all were of the heaviest class.
+# Oregon's 800 requests per second are three times what it could serve if all requests were of the
+# heaviest class.
 _FR_CAPACITY = max(_FR_WEIGHT.values()) * len(_PAGE) * _PER_CLASS_RPS["OR"] / 3
 
 
 def fig8(case: str) -> Problem:
-    """`case`: a, b or c. Raises KeyError for another."""
+    """Figure 8. `case`: a, b or c. Raises KeyError for another."""
     curves = {("GW", path): Curve(0.0, 0.0) for path in _PAGE}
     curves |= {("FR", path): Curve(2.0 * w, 4.0 * w, w) for path, w in _FR_WEIGHT.items()}
     calls = [Call("GW", "FR", path, 1e3, size) for path, size in _PAGE.items()]
@@ -60,6 +65,6 @@ def fig8(case: str) -> Problem:
         {(c, "GW", path): rps for c, rps in _PER_CLASS_RPS.items() for path in _PAGE},
         curves,
         {"GW": 1e5, "FR": _FR_CAPACITY, **behind},
-        {},  # Waterfall's default is the paper's
+        {},  # no thresholds: Waterfall's default is the paper's
         absent={(service, "UT") for service in CASES[case]},
     )

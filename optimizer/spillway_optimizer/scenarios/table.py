@@ -1,4 +1,4 @@
-"""Scenario x policy: what each policy's routing of each scenario costs, and how that compares with ours."""
+"""Scenario x policy: the costs of each policy's routing, and how they compare with ours."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,12 +10,14 @@ from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Policy, Solution
 from spillway_optimizer.scenarios.build import Scenario
 
-_PERIODS = 40  # at most: a policy that reacts to what it caused may swing for ever
+_PERIODS = 40  # maximum: a policy that reacts to its own effects may oscillate for ever
 
 
 def run(scenario: Scenario, policy: str) -> Solution:
-    """The answer to the scenario's last problem by one instance that has lived through all of them, each for as
-    long as it takes the policy to come to rest."""
+    """Returns the solution of the scenario's last problem.
+
+    One policy instance routes all problems in order, each until its routing settles.
+    """
     instance = REGISTRY[policy]()
     return [_rest(instance, problem) for problem in scenario.problems()][-1]
 
@@ -30,7 +32,10 @@ def _rest(policy: Policy, problem: Problem) -> Solution:
 
 
 def rows(scenarios: Iterable[Scenario]) -> list[dict[str, Any]]:
-    """One JSON object per scenario and policy. Ratios are to ours: above 1, ours is better; None: ours is 0."""
+    """Returns one JSON object per scenario and policy.
+
+    Ratios are relative to our policy. Above 1: ours is better. None: our value is 0.
+    """
     found = []
     for scenario in scenarios:
         solutions = {name: run(scenario, name) for name in REGISTRY}
@@ -59,7 +64,7 @@ def _ratio(theirs: float, ours: float) -> float | None:
 
 
 def as_text(scenarios: Iterable[Scenario], table: list[dict[str, Any]]) -> str:
-    """Three ratios per row: mean latency, egress, objective."""
+    """Returns a table with three ratios per row: mean latency, egress, objective."""
     lines = [
         f"{'policy':<20}{'mean ms':>12}{'egress $/h':>14}{'objective $/h':>15}{'x ms':>9}{'x egress':>10}{'x $':>9}"
     ]

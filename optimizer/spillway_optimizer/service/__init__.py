@@ -1,4 +1,5 @@
 """The running optimizer: read, solve, judge, publish, store.
 
-The loop is `loop.py`, one run is `solving.py`; what is computed in between is pure.
+`loop.py` contains the loop, and `solving.py` contains one run. The computations in between are
+pure.
 """

@@ -1,4 +1,4 @@
-"""One application in one run of the optimizer: from its problem to the rules that are sent for it. Pure."""
+"""One application in one run of the optimizer, from its problem to the rules sent for it. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,10 @@ _MOST_REASON = 300
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What holds for one application in this run, besides its problem. `rules` are those that relays route by."""
+    """The inputs for one application in this run, besides its problem.
+
+    `rules`: the rules that relays route by.
+    """
 
     policy: str
     now: float
@@ -37,14 +40,14 @@ class Circumstances:
     in_force: InForce | None
     rules: Mapping[RuleKey, Rule]
     thresholds: Thresholds
-    # Why rules stay whose calls telemetry does not show now.
+    # The reason for each rule that stays although telemetry shows no such calls now.
     idle: Mapping[RuleKey, str] = field(default_factory=dict)
-    # Why rules are not proposed at this demand (requests per second); None: they may be.
+    # Returns why rules must not be proposed at this demand (requests per second), or None.
     again: Callable[[Rules, float], str | None] = lambda rules, demand_rps: None
 
     @cached_property
     def weights(self) -> Rules:
-        """Of the rules that relays route by."""
+        """The weights of the rules that relays route by."""
         return {
             key: {d.cluster: d.weight for d in rule.destinations if d.weight}
             for key, rule in self.rules.items()
@@ -53,31 +56,36 @@ class Circumstances:
 
 @dataclass(frozen=True)
 class Case:
-    """How far an application got. `decision` None: its rules are held as they are."""
+    """The result for one application. `decision` is None if its rules are held unchanged."""
 
     name: str
-    memory: Memory  # to keep when nothing is published
-    published: Memory  # to keep once its rules are
+    memory: Memory  # memory to keep if nothing is published
+    published: Memory  # memory to keep once its rules are published
     solved: Solved | None = None
     decision: Decision | None = None
-    part: Priced | None = None  # of the decision's rules
-    held: tuple[Rule, ...] = ()  # sent as they are
-    wants: bool = False  # whether something has to be sent for it now
+    part: Priced | None = None  # the decision's rules, priced
+    held: tuple[Rule, ...] = ()  # rules that are sent unchanged
+    wants: bool = False  # whether something must be sent for it now
     notes: tuple[str, ...] = ()
-    refusal: str | None = None  # why the solve came to nothing
-    before: Rules = field(default_factory=dict)  # in force when it was decided
+    refusal: str | None = None  # why the solve has no result, if it has none
+    before: Rules = field(default_factory=dict)  # rules in force at the time of the decision
 
     @property
     def proposes(self) -> bool:
+        """Whether new rules, or a rollback, are proposed."""
         return self.decision is not None and self.decision.action in (Action.PROPOSE, Action.ROLL_BACK)
 
     def said(self) -> tuple[str, ...]:
+        """Returns the refusal, if any, and the notes, without duplicates."""
         refused = () if self.refusal is None else (f"refused: {self.refusal}",)
         return tuple(dict.fromkeys((*refused, *self.notes)))
 
 
 def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances) -> Case:
-    """The case of an application that has a problem; `solved` is the reason where no solution was found."""
+    """Returns the case of an application that has a problem.
+
+    `solved`: the solution, or the reason why none was found.
+    """
     if isinstance(solved, str):
         return refused(model, solved, around, None)
     problem = solved.problem
@@ -113,7 +121,10 @@ def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances)
 
 
 def _now(problem: Problem, around: Circumstances) -> Evaluation | None:
-    """What the routing in force costs. In shadow mode nothing is, whatever was proposed before."""
+    """Returns the cost of the routing in force, or None if it cannot be priced.
+
+    In shadow mode no rules are in force, whatever was proposed before.
+    """
     in_force = around.in_force.routing(around.now) if around.in_force else {}
     try:
         return evaluate_shares(problem, today(problem, in_force).shares)
@@ -124,7 +135,10 @@ def _now(problem: Problem, around: Circumstances) -> Evaluation | None:
 def _unless_tried(
     decision: Decision, model: ApplicationModel, solved: Solved, around: Circumstances
 ) -> Decision:
-    """The rules of before, where these may stay, instead of some that were worse."""
+    """Returns the decision, or a renewal if the new rules were worse when tried before.
+
+    The previous rules are renewed only if they may stay in force.
+    """
     why = around.again(decision.rules, float(model.problem.layout.demand.sum()))
     if why is None:
         return decision
@@ -137,8 +151,11 @@ def _unless_tried(
 def rolled_back(
     case: Case, model: ApplicationModel, around: Circumstances, before: Rules, why: str
 ) -> Case | str:
-    """The case with the rules of `before` a change, or a step towards them where not all may move at once; why not
-    where they cannot be in force any more."""
+    """Returns the case with the rules of `before` a change.
+
+    If not all weights may move at once, it contains a step towards them. Returns the reason as text
+    if these rules may not be in force any more.
+    """
     model = replace(model, problem=case.solved.problem)
     most = model.problem.constraints.max_shift
     rules = {
@@ -152,8 +169,11 @@ def rolled_back(
 
 
 def refused(model: ApplicationModel, why: str, around: Circumstances, solved: Solved | None) -> Case:
-    """What was last proposed, while it keeps to the problem; else, or without a problem, the rules in force as they
-    are."""
+    """Returns the case of an application whose solve has no result.
+
+    The rules proposed last are kept while they satisfy the problem's constraints. Otherwise, or
+    without a problem, the rules in force are held unchanged.
+    """
     if model.problem is not None:
         least_bad = solved.least_bad if solved else None
         decision = renewal(
@@ -166,7 +186,7 @@ def refused(model: ApplicationModel, why: str, around: Circumstances, solved: So
 
 
 def resting(model: ApplicationModel, around: Circumstances) -> Case:
-    """The case of an application that is known to have no requests now."""
+    """Returns the case of an application that is known to have no requests now."""
     return _held(model, around.idle, around)
 
 
@@ -217,7 +237,7 @@ def _idle_notes(whys: Mapping[RuleKey, str]) -> tuple[str, ...]:
 
 
 def _as_they_are(around: Circumstances, whys: Mapping[RuleKey, str]) -> tuple[Rule, ...]:
-    """Rules of these routes, with the reason that they are held."""
+    """Returns the rules of these routes unchanged, each with the reason why it is held."""
     found = []
     for key, why in whys.items():
         rule = Rule()
@@ -228,7 +248,7 @@ def _as_they_are(around: Circumstances, whys: Mapping[RuleKey, str]) -> tuple[Ru
 
 
 def plain(rules: Rules) -> Mapping[RuleKey, Rule]:
-    """Rules of which only the weights are known."""
+    """Returns rules of which only the weights are known."""
     return {
         key: Rule(
             source_cluster=key.source_cluster,
@@ -241,6 +261,6 @@ def plain(rules: Rules) -> Mapping[RuleKey, Rule]:
 
 
 def sent(cases: Sequence[Case]) -> tuple[list[Priced], list[Rule]]:
-    """The parts of a ruleset: what is decided, and what is held."""
+    """Returns the two parts of a ruleset: decided rules, and held rules."""
     parts = [case.part for case in cases if case.part is not None]
     return parts, [rule for case in cases for rule in case.held]

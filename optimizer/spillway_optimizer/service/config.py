@@ -1,4 +1,7 @@
-"""Environment variables, read once at start (prefix SPILLWAY_). The table is in README.md."""
+"""Settings from environment variables (prefix SPILLWAY_), read once at start.
+
+README.md contains the table.
+"""
 
 import sys
 from pathlib import Path
@@ -30,7 +33,10 @@ def _policy(value: str) -> str:
 
 
 def redis_url(value: str) -> str:
-    """Raises ValueError with the form; what is wrong is not repeated, for it may be the password."""
+    """Validates a Redis URL. Raises ValueError with the expected form.
+
+    The error does not repeat the wrong value, because it may contain the password.
+    """
     form = "must be redis://user:password@host:port/number, rediss:// or unix://"
     try:
         redis.connection.parse_url(value)
@@ -40,7 +46,7 @@ def redis_url(value: str) -> str:
 
 
 def clickhouse_url(value: str) -> str:
-    """Raises ValueError as redis_url does."""
+    """Validates a ClickHouse URL. Raises ValueError as redis_url does."""
     form = "must be clickhouse://user:password@host:port/database, or clickhouses://"
     try:
         parts = urlsplit(value)
@@ -55,7 +61,7 @@ def clickhouse_url(value: str) -> str:
 
 
 class Redis(RedisWire, BaseSettings):
-    """What `policy` needs."""
+    """Settings of the command `policy`."""
 
     model_config = SettingsConfigDict(
         env_prefix="SPILLWAY_", extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
@@ -67,7 +73,7 @@ ClickHouseUrl = Annotated[str, AfterValidator(clickhouse_url)]
 
 
 class Servers(Redis, ClickHouseWire, NatsWire):
-    """What every long-running role needs."""
+    """Settings of every long-running role."""
 
     topology: Path
     clickhouse_url: ClickHouseUrl
@@ -76,7 +82,7 @@ class Servers(Redis, ClickHouseWire, NatsWire):
 
 
 class Optimizer(Servers):
-    """`run`. Times in seconds."""
+    """Settings of the command `run`. Times are in seconds."""
 
     policy: Annotated[str, AfterValidator(_policy)]
     guardrails: Path | None = None
@@ -97,7 +103,7 @@ class Optimizer(Servers):
 
 
 class Papa(Servers):
-    """`papa`. Symbols as in SLATE 4.4.2."""
+    """Settings of the command `papa`. Symbols as in SLATE 4.4.2."""
 
     papa_gamma: float = Field(0.05, gt=0, le=1)
     papa_tau_s: float = Field(10.0, gt=0)
@@ -118,7 +124,10 @@ _S = TypeVar("_S", bound=BaseSettings)
 
 
 def read(kind: type[_S]) -> _S:
-    """The settings, or exit 64 after naming every wrong variable. Values are not printed: some are secret."""
+    """Returns the settings. Exits with code 64 after printing the name of every wrong variable.
+
+    Values are not printed, because some are secret.
+    """
     try:
         return kind()
     except ValidationError as error:

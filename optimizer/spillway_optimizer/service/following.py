@@ -1,4 +1,4 @@
-"""Which policy the operator wants, by Redis; and the instance of it that routes."""
+"""Follows the policy that the operator sets in Redis, and keeps the policy objects that route."""
 
 import logging
 from collections.abc import Collection
@@ -14,20 +14,23 @@ from spillway_optimizer.solvers.convex import Stop
 
 
 class Following:
-    """`name` is the policy followed. One instance per application lives as long as its policy is followed: some
-    remember."""
+    """The policy being followed, `name`, and one policy object per application.
+
+    An object lives as long as its policy is followed, because some policies have memory.
+    """
 
     def __init__(self, redis: Redis, name: str, stop: Stop, states: States):
         self._redis, self._stop, self._states = redis, stop, states
-        self._told: str | None = None  # the last valid one that Redis said
+        self._told: str | None = None  # the last valid policy read from Redis
         self._routers: dict[str, Policy] = {}  # by application
         self.name = name
 
     async def ask(self) -> None:
-        """Takes over what Redis says. Raises one of REDIS_AWAY."""
+        """Reads the policy from Redis and adopts it. Raises one of REDIS_AWAY."""
         wanted = await hot.policy(self._redis)
         if wanted is None and self._told:
-            # Redis has lost it, the operator has not taken it back: their choice goes on.
+            # Redis has lost the policy, but the operator has not withdrawn it. So it stays in
+            # effect.
             await hot.restore_policy(self._redis, self._told)
             wanted = self._told
         elif wanted in REGISTRY:
@@ -43,7 +46,10 @@ class Following:
             self.name, self._routers = wanted, {}
 
     def router(self, application: str, share: float = 1.0) -> Policy:
-        """`share` of the time that all solves may take is this application's."""
+        """Returns the application's policy object.
+
+        `share`: the application's share of the time for all solves.
+        """
         kind = REGISTRY[self.name]
         router = self._routers.get(application)
         if router is None:
@@ -53,5 +59,5 @@ class Following:
         return router
 
     def forget_all_but(self, applications: Collection[str]) -> None:
-        """Applications that are gone need no memory."""
+        """Drops the policy objects of all other applications."""
         self._routers = {name: router for name, router in self._routers.items() if name in applications}

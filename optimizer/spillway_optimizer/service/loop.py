@@ -1,4 +1,4 @@
-"""The optimizer's loop: one leader, solving on a period and at once when something changed."""
+"""The optimizer's loop: one leader that solves periodically, and at once after a change."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class Service:
-    """State: when to solve next, and what the last solve was made from."""
+    """The running optimizer. Its state: when to solve next, and the inputs of the last solve."""
 
     def __init__(
         self, settings: Optimizer, topology: Topology, redis, history: History, proposals: Proposals
@@ -47,12 +47,13 @@ class Service:
             settings, topology, redis, history, proposals, self.lease, self.guardrails, self.states
         )
         self.basis: Basis | None = None
-        self.due_at = self.free_at = 0.0  # of the monotonic clock: the other may be set
-        self.pressing: Trigger | None = None  # noticed, and not yet acted upon
+        self.due_at = self.free_at = 0.0  # monotonic clock: the wall clock may be set
+        self.pressing: Trigger | None = None  # noticed, but not acted upon yet
         self.health: Health | None = None
         self._warming: asyncio.Task | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
+        """Runs until `stop` is set. Continues when Redis is away."""
         exposition = metrics.exposition("optimizer", self.states, self.lease)
         self.health = Health(self.settings.health_listen, self.states.counters, exposition)
         try:
@@ -75,7 +76,7 @@ class Service:
         try:
             await self.lease.release()
         except REDIS_AWAY:
-            pass  # it runs out by itself
+            pass  # the lease expires by itself
         for ending in (self.reader.flush(), self.proposals.close(), self.redis.aclose()):
             try:
                 async with asyncio.timeout(1.5):
@@ -86,7 +87,7 @@ class Service:
 
     async def _tick(self) -> None:
         if not self.reader.ready and self.lease.token is None:
-            # Who cannot solve does not keep others from leading.
+            # Do not take the lease until there is a model to solve.
             await self.reader.refresh(0.0)
             if not self.reader.ready:
                 guardrails.changed(self.guardrails, self.states)
@@ -94,10 +95,10 @@ class Service:
                 return
         if not await self.lease.hold():
             self.states.say("lease", "held by another; standing by")
-            # What the leader proposes meanwhile is not ours to compare with.
+            # The proposals of another leader cannot be compared with ours.
             self.solving.forget()
             self.basis, self.due_at = None, 0.0
-            # A standby knows the file and the model's rows when it takes over.
+            # Keep the guardrail file and the model's rows current, ready for a take-over.
             guardrails.changed(self.guardrails, self.states)
             self._keep_warm()
             self._wait_for(None)
@@ -110,7 +111,10 @@ class Service:
             await self._beside(self.reader.flush())
 
     def _keep_warm(self) -> None:
-        """In the background: a server that does not answer must not delay a take-over."""
+        """Reads the model's rows in the background.
+
+        A server that does not answer must not delay a take-over.
+        """
         if self._warming is None or self._warming.done():
             reading = self.reader.refresh(self.settings.optimizer_period_s)
             self._warming = asyncio.create_task(reading)
@@ -119,12 +123,16 @@ class Service:
         return await beside(self.lease, self.settings.optimizer_lease_s / 3, work)
 
     async def _trigger(self, now: float) -> Trigger | None:
-        """Why to solve at this tick. What is urgent waits only for the interval after the last solve."""
+        """Returns why to solve at this tick, or None.
+
+        An urgent reason waits only for the minimum interval after the last solve.
+        """
         changed = guardrails.changed(self.guardrails, self.states)
         pulse = await hot.pulse(self.redis, self.clusters)
         change = self.settings.optimizer_load_change
         found = urgent(self.basis, pulse, self.following.name, changed, change)
-        # A changed file is noticed once; a load that came back needs no solve any more.
+        # A changed file is reported only once, so keep it. A load that returned to its old value
+        # needs no solve any more.
         if found is not None or self.pressing is None or self.pressing.kind != "guardrails":
             self.pressing = found
         if self.pressing is not None and now >= self.free_at:
@@ -144,19 +152,22 @@ class Service:
             return
         self.due_at = started + self.settings.optimizer_period_s
         waits_for = await self.solving.run(time.time(), trigger, telemetry, self.following)
-        if waits_for is None:  # else nothing is out, and what was urgent still is
+        if waits_for is None:  # otherwise nothing was published, and the urgent reason remains
             self.basis = Basis(
                 self.solving.demand, telemetry.placement, self.following.name, self.solving.unknown
             )
             if trigger is self.pressing:
                 self.pressing = None
-        # A solver that takes long is not started again at once, whatever changes.
+        # A slow solver is not started again at once, whatever changes.
         ended = time.monotonic()
         self.free_at = ended + max(self.settings.optimizer_min_interval_s, ended - started)
         self._wait_for(waits_for)
 
     def _wait_for(self, server: str | None) -> None:
-        """None: all that was asked answered, though there may be nothing to decide yet. A server that is absent
-        after the first success is logged, no reason to be restarted."""
+        """Sets the server that health reports as missing. None: all servers have answered.
+
+        None does not mean that there is something to decide already. A server that is away after
+        the first success is logged only, because it is no reason for a restart.
+        """
         if self.health is not None and (server is None or self.health.waiting_for is not None):
             self.health.waiting_for = server

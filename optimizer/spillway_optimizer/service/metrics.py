@@ -1,4 +1,7 @@
-"""GET /metrics of `run` and `papa`: their counters, what the last solve said, who leads. The table is in README.md."""
+"""GET /metrics of `run` and `papa`: counters, the result of the last solve, the leader.
+
+README.md contains the table.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +13,7 @@ from spillway_optimizer.process.logs import States
 from spillway_optimizer.service.case import Case
 
 _P = "spillway_optimizer_"
-_MOST_APPLICATIONS = 50  # that have a label of their own
+_MOST_APPLICATIONS = 50  # applications with a label of their own
 
 FAMILIES = (
     Family(_P + "leader", "1 while this process holds the lease of its role.", ("role",)),
@@ -44,7 +47,7 @@ _PLAIN = {"internal_errors": "internal_errors_total", "malformed": "malformed_in
 
 
 def exposition(role: str, states: States, lease: Lease) -> Exposition:
-    """role: `optimizer` or `papa`."""
+    """Returns the metrics of one process. `role`: `optimizer` or `papa`."""
 
     def read() -> Iterator[Sample]:
         yield Sample(_P + "leader", lease.held(), (role,))
@@ -74,7 +77,10 @@ def _counted(role: str, name: str, value: int) -> Sample:
 
 
 def note_input(states: States, told: Telemetry) -> None:
-    """How new each cluster's boards are; a board that is empty keeps the time that it had."""
+    """Records the time of each cluster's newest board entry.
+
+    An empty board keeps its last value.
+    """
     for board, by_cluster in (("load", told.load), ("demand", told.demand)):
         for cluster, entries in by_cluster.items():
             if entries:
@@ -83,8 +89,11 @@ def note_input(states: States, told: Telemetry) -> None:
 
 
 def note_solve(states: States, at: float, cases: Sequence[Case], budget: float | None = None) -> None:
-    """What became of a run, all applications together; what it had no word about keeps the value that it had, but for
-    the gap, which is the worst one. `budget` of egress, USD/h."""
+    """Records the result of a run, all applications together.
+
+    Without any solution, the values of the last solve stay. The gap is the worst of all
+    applications, and absent if one of them is unknown. `budget`: the egress budget, USD/h.
+    """
     gauges = states.gauges
     gauges["last_solve_timestamp_seconds",] = at
     _note_applications(states, cases)
@@ -114,14 +123,17 @@ def _note_applications(states: States, cases: Sequence[Case]) -> None:
 
 
 def _set(states: States, name: str, value: float | None) -> None:
-    """None: the gauge is absent."""
+    """Sets a gauge. None removes it."""
     states.gauges.pop((name,), None)
     if value is not None:
         states.gauges[name,] = value
 
 
 def note_prediction(states: States, predicted_ms: float, observed_ms: float) -> None:
-    """Of the same rules: those that were in force while it was observed."""
+    """Records predicted and observed latency of the same rules.
+
+    These are the rules that were in force during the observation.
+    """
     if predicted_ms <= 0 or observed_ms <= 0:
         return
     states.gauges["predicted_mean_latency_seconds",] = predicted_ms / 1000
@@ -130,7 +142,10 @@ def note_prediction(states: States, predicted_ms: float, observed_ms: float) -> 
 
 
 def observed_ms(told: Telemetry, now: float, max_age_s: float) -> float:
-    """Mean latency of entry requests as fresh demand boards have it, by demand; 0 without any."""
+    """Returns the mean latency of entry requests from fresh demand boards, weighted by demand.
+
+    0 without any.
+    """
     entries = [e for board in told.demand.values() for e in board.values() if now - e.at <= max_age_s]
     total = sum(e.rps for e in entries)
     return sum(e.rps * e.duration_ms for e in entries) / total if total > 0 else 0.0

@@ -1,4 +1,4 @@
-"""What became of every application in a run: its row in table solves, its log line, its counters."""
+"""Records the outcome of a run for every application: row in table solves, log line, counters."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Run:
-    """What all applications of a run share."""
+    """The values that all applications of a run share."""
 
     occasion: Occasion
     urgent: bool
@@ -29,26 +29,29 @@ class Run:
 
     @property
     def ours(self) -> bool:
-        """Whether a change is this optimizer's own: which policy is followed is the operator's choice, and no other
-        policy than the one that minimises the objective is judged by it."""
+        """Whether a change is this optimizer's own, so that it is judged.
+
+        A change of the policy is the operator's choice. Only the policy that minimises the
+        objective is judged by it.
+        """
         before = SPILLWAY if self.in_force is None else self.in_force.policy
         return self.occasion.policy == SPILLWAY == before
 
 
 def known_classes(in_force: InForce | None) -> tuple[str, ...]:
-    """Every class that the rulesets in force know."""
+    """Returns every class that the rulesets in force contain, sorted."""
     rulesets = in_force.rulesets.values() if in_force else ()
     return tuple(sorted({traffic_class.format_id(k) for r in rulesets for k in r.traffic_classes}))
 
 
 class Outcomes:
-    """Tells history, log and counters."""
+    """Writes outcomes to history, log and counters."""
 
     def __init__(self, history: History, states: States):
         self._history, self._states = history, states
 
     def say(self, case: Case) -> None:
-        """Once per change of it."""
+        """Logs the state of an application's model, once per change of it."""
         subject = f"model of {case.name}" if case.name else "model"
         if case.refusal is not None:
             self._states.say(subject, f"refused: {case.refusal}", logging.WARNING, "refused")
@@ -56,11 +59,12 @@ class Outcomes:
             self._states.say(subject, "sound")
 
     def refuse(self, run: Run, case: Case, reason: str) -> None:
-        """Of a run that ended by an error."""
+        """Records a run that ended with an error."""
         self._states.say("model", f"refused: {reason}", logging.WARNING, "refused")
         self.record(run, replace(case, part=None, notes=(), refusal=None), "refused", reason)
 
     def record(self, run: Run, case: Case, outcome: str, reason: str, published: str = "") -> None:
+        """Adds one row to table solves."""
         evaluation = case.part.evaluation if case.part else None
         row = solve_row(
             run.occasion, outcome, reason, case.said(), case.solved, evaluation, published, case.name
@@ -68,8 +72,10 @@ class Outcomes:
         self._history.add("solves", row)
 
     def settle(self, run: Run, case: Case, published: str, frozen: bool = False) -> None:
-        """The row of an application after what was decided is done; `published` is the id of the ruleset, '' when
-        none was."""
+        """Records an application's outcome after its decision was carried out.
+
+        `published`: the id of the ruleset, or '' if none was published.
+        """
         outcome, reason = Action.WAIT.value, case.decision.reason if case.decision else ""
         if published:
             outcome = case.decision.action.value if case.proposes else Action.RENEW.value
@@ -81,7 +87,7 @@ class Outcomes:
         elif frozen and case.wants:
             reason = "frozen: true in the guardrails; nothing is proposed"
         if outcome == "refused":
-            # What rules there were are not those that would hold now.
+            # The rules of this case are not the ones that would hold now.
             case = replace(case, part=None, notes=(), refusal=None)
         self.record(run, case, outcome, reason, published if outcome != "refused" else "")
         if outcome != "refused":

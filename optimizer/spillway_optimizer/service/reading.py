@@ -1,4 +1,4 @@
-"""One reading of everything the optimizer is told; shared by the optimizer and PAPA."""
+"""Reads all inputs once. The optimizer and PAPA both use it."""
 
 import asyncio
 import dataclasses
@@ -16,16 +16,19 @@ from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.process.logs import States
 from spillway_optimizer.service import metrics
 
-# What a server that is away looks like through its client.
+# Exceptions by which a client reports that its server is away.
 REDIS_AWAY = (redis.exceptions.RedisError, OSError, TimeoutError)
-# EOFError: a connection that ended between two queries.
+# EOFError: the connection ended between two queries.
 CLICKHOUSE_AWAY = (ClickHouseError, OSError, EOFError)
 NATS_AWAY = (NatsError, OSError, TimeoutError)
 
 
 class Reader:
-    """Boards are read every time. The model's rows are read again when `refresh_s` old, and kept while ClickHouse
-    is away, until they are too old for the model builder."""
+    """Reads boards every time, and the model's rows at an interval.
+
+    The rows are read again when they are `refresh_s` old. They are kept while ClickHouse is away,
+    until they are too old for the model builder.
+    """
 
     def __init__(
         self,
@@ -40,7 +43,10 @@ class Reader:
         self._rows: ModelRows | None = None
 
     async def read(self) -> Telemetry | None:
-        """None while no model rows were ever read. Raises one of REDIS_AWAY."""
+        """Returns the telemetry. None while the model's rows were never read.
+
+        Raises one of REDIS_AWAY.
+        """
         boards = await hot.boards(self._redis, self._clusters)
         self._states.say("redis", "reachable")
         metrics.note_input(self._states, boards)
@@ -66,7 +72,7 @@ class Reader:
         return self._rows is not None
 
     async def refresh(self, older_than_s: float) -> None:
-        """Reads the model's rows again when they are that old."""
+        """Reads the model's rows again if they are at least this old."""
         if self._rows is not None and time.monotonic() - self._read_at < older_than_s:
             return
         try:
@@ -80,7 +86,10 @@ class Reader:
         self._states.away("clickhouse", error)
 
     async def flush(self) -> None:
-        """Writes queued rows of history; what cannot be written waits, what never can be is dropped and said."""
+        """Writes queued rows of history.
+
+        Rows that cannot be written now wait. Rows that can never be written are dropped and logged.
+        """
         try:
             refused = await asyncio.to_thread(self._history.flush)
             if refused:

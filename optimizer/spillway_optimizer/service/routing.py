@@ -1,4 +1,7 @@
-"""Solves every application by itself, and together what an egress budget couples. Pure but for the time it measures."""
+"""Solves each application by itself, or all together if an egress budget couples them.
+
+Pure except for the time that it measures.
+"""
 
 import logging
 import time
@@ -17,20 +20,23 @@ from spillway_optimizer.problem.solution import Policy, Solution, shares_of
 from spillway_optimizer.service.solves import Solved
 
 _LOG = logging.getLogger(__name__)
-_TOGETHER = ""  # the name under which the union of all applications is solved
-# The router of an application, which may use that share of the time for solving.
+_TOGETHER = ""  # name under which the union of all applications is solved
+# Returns the router of an application, given its share of the time for solving.
 Routers = Callable[[str, float], Policy]
 
 
 class Failed(str):
-    """Why an application has no solution."""
+    """Why an application has no solution. `internal`: whether the cause is a mistake of ours."""
 
     internal = False
 
 
 def route_all(problems: Mapping[str, Problem], routers: Routers) -> Mapping[str, Solved | Failed]:
-    """By application; one that fails leaves the others alone. What couples them is an egress budget: then they are
-    solved together, and each keeps as its budget what it has of that solution."""
+    """Returns the solution of each application. A failure of one does not affect the others.
+
+    Applications are coupled only by an egress budget. In that case they are solved together, and
+    each gets as its budget the egress that it has in that solution.
+    """
     budgets = {problem.constraints.egress_usd_per_hour for problem in problems.values()} - {None}
     if budgets and len(problems) > 1:
         return _within(problems, routers)
@@ -52,7 +58,7 @@ def _solved(problem: Problem, router: Callable[[], Policy]) -> Solved | Failed:
     except OptimizerError as error:
         return Failed(f"{type(error).__name__}: {error}")
     except Exception as error:
-        # A mistake of ours for one input must neither end the loop nor touch other applications.
+        # A mistake of ours for one input must not end the loop or affect other applications.
         _LOG.exception("this solve failed")
         failed = Failed(f"internal error: {type(error).__name__}: {error}")
         failed.internal = True
@@ -61,10 +67,11 @@ def _solved(problem: Problem, router: Callable[[], Policy]) -> Solved | Failed:
 
 
 def _within(problems: Mapping[str, Problem], routers: Routers) -> dict[str, Solved | Failed]:
+    """Solves all applications together within their common egress budget."""
     whole = union(list(problems.values()))
     solved = _solved(whole, partial(routers, _TOGETHER, 1.0))
     if isinstance(solved, Failed):
-        # Each within the part of the budget that its demand is of all demand.
+        # Solve each by itself, within a part of the budget in proportion to its demand.
         total = sum(float(problem.layout.demand.sum()) for problem in problems.values())
         parts = {name: float(p.layout.demand.sum()) / max(total, 1e-9) for name, p in problems.items()}
         budget = whole.constraints.egress_usd_per_hour
@@ -77,7 +84,10 @@ def _budgeted(problem: Problem, usd_per_hour: float) -> Problem:
 
 
 def _parted(problems: Mapping[str, Problem], solved: Solved) -> dict[str, Solved | Failed]:
-    """The solution of the union, by application. What is left of the budget is shared by egress."""
+    """Splits the solution of the union by application.
+
+    The unused part of the budget is distributed in proportion to egress.
+    """
     flows, first = {}, 0
     for name, problem in problems.items():
         flows[name] = solved.solution.flows[first : first + len(problem.edges)]
@@ -95,8 +105,12 @@ def _parted(problems: Mapping[str, Problem], solved: Solved) -> dict[str, Solved
 
 
 def _part(problem: Problem, flows: np.ndarray, whole: Solution) -> Solution:
-    """With the other applications' flows, any routing of this one within its budget is one of the whole: so the bound
-    of the whole, less what the others cost, is one of this application."""
+    """Returns one application's part of the common solution, with its own bound.
+
+    Any routing of this application within its budget, together with the other applications' flows,
+    is a routing of the whole. So the bound of the whole minus the costs of the others is a bound of
+    this application.
+    """
     load = problem.layout.demand.copy()
     np.add.at(load, problem.layout.edge_target, flows.sum(axis=1))
     own = evaluate(problem, flows)

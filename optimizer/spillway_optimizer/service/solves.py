@@ -1,4 +1,4 @@
-"""One application in one run of the optimizer, as a row of table solves. Pure."""
+"""The row in table solves of one application in one run of the optimizer. Pure."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,17 +15,20 @@ _SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Solved:
+    """A problem with its solution and the costs around it."""
+
     problem: Problem
     solution: Solution
     duration_ms: float
-    least_bad: Evaluation | None = None  # of rules, before they are rounded
+    least_bad: Evaluation | None = None  # evaluation of the best rules, before rounding
     loss: Loss | None = None
-    now: Evaluation | None = None  # of the routing in force, at the same demand; None: it cannot be priced
+    # Evaluation of the routing in force at the same demand. None: it cannot be priced.
+    now: Evaluation | None = None
 
 
 @dataclass(frozen=True)
 class Occasion:
-    """When and why a run was, whatever became of it."""
+    """When and why a run took place, whatever its outcome."""
 
     at: float  # Unix seconds
     window: str
@@ -43,8 +46,11 @@ def solve_row(
     ruleset_id: str = "",
     application: str = "",
 ) -> dict[str, Any]:
-    """`evaluation` is of the rules in question, not of the raw solution; it comes with `solved`. `application`: ''
-    for what is of the whole mesh."""
+    """Returns one row of table solves.
+
+    `evaluation`: evaluates the rules in question, not the raw solution. It comes with `solved`.
+    `application`: '' for rows about the whole mesh.
+    """
     return {
         "at": utc(occasion.at),
         "input_window": occasion.window,
@@ -82,7 +88,10 @@ def _rules(solved: Solved | None, e: Evaluation | None) -> dict[str, float]:
 
 
 def _now(solved: Solved | None, of_rules: Evaluation | None) -> dict[str, float]:
-    """Beside what the rules in question cost: without these there is nothing to compare."""
+    """Returns the costs of the routing in force.
+
+    They are NaN without the costs of the rules in question, because there is nothing to compare.
+    """
     now = solved.now if solved and of_rules else None
     return {
         "now_mean_latency_ms": now.mean_latency_ms if now else _NAN,

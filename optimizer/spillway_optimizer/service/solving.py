@@ -1,4 +1,7 @@
-"""One run, from telemetry to a proposal and its rows: build, route, judge every application, publish."""
+"""One run, from telemetry to a proposal and its rows.
+
+Builds the model, routes, judges every application, and publishes.
+"""
 
 import asyncio
 import logging
@@ -57,7 +60,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Solving:
-    """State: the smoothed demand, and what this leader proposed for each application."""
+    """Runs solves. Its state: the smoothed demand, and this leader's proposals by application."""
 
     def __init__(
         self,
@@ -74,13 +77,15 @@ class Solving:
         self.proposals, self.lease, self.guardrails, self.states = proposals, lease, guardrails, states
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
         self._outcomes = Outcomes(history, states)
-        states.counters["rolled_back"] += 0  # served from the start, so that the first one is an increase
+        # Served from the start, so that the first rollback shows as an increase.
+        states.counters["rolled_back"] += 0
         self._last_known = LastKnown()
         self._lost = LostRules()
-        self._token = 0  # of the lease that this solve runs under
+        self._token = 0  # fencing token of the lease that this solve runs under
         self.forget()
 
     def forget(self) -> None:
+        """Drops the state, as at the start of the process."""
         self.memories: Mapping[str, Memory] = {}
         self.watches: dict[str, Watch] = {}
         self.demand: Rates = {}
@@ -90,9 +95,12 @@ class Solving:
         self._demand_at: float | None = None
 
     async def run(self, now: float, trigger: Trigger, told: Telemetry, following: Following) -> str | None:
-        """The name of a server that keeps it from publishing, if any. Raises one of REDIS_AWAY."""
+        """Runs once. Returns the name of the server that prevents publishing, or None.
+
+        Raises one of REDIS_AWAY.
+        """
         if self.lease.fencing_token != self._token:
-            # Another led between: what was proposed before is no longer what is in force.
+            # Another process led in between, so our earlier proposals are no longer in force.
             self.forget()
             self._token = self.lease.fencing_token
         in_force = hot.held_as(await hot.in_force(self.redis, self.clusters), told)
@@ -116,7 +124,10 @@ class Solving:
         return None
 
     async def _cases(self, run: Run, told: Telemetry, following: Following) -> tuple[Run, Sequence[Case]]:
-        """What becomes of every application. A mistake of ours in the model holds all rules as they are."""
+        """Returns the case of every application.
+
+        If building the model fails by a mistake of ours, all rules are held unchanged.
+        """
         try:
             self._last_known = self._last_known.after(told, run.occasion.at)
             told = self._last_known.completed(told)
@@ -186,7 +197,7 @@ class Solving:
         watch: Watch,
         told: Telemetry,
     ) -> Case:
-        """The case after it was judged. A failure of that leaves this application's case as it was decided."""
+        """Returns the case after judging. If judging fails, the case stays as it was decided."""
         try:
             return self._observed(case, application, around, watch, told)
         except Exception as error:
@@ -203,7 +214,10 @@ class Solving:
         watch: Watch,
         told: Telemetry,
     ) -> Case:
-        """Of rules that are in force, what is observed is compared with what was predicted and with what was before."""
+        """Judges rules that are in force, and replaces the case by a rollback where needed.
+
+        Observations are compared with the prediction and with those before the change.
+        """
         if case.part is None or case.proposes or case.solved is None or not around.weights:
             return case
         if any(around.weights.get(key) != weights for key, weights in case.decision.rules.items()):
@@ -245,13 +259,17 @@ class Solving:
         return build(told, self.topology, now, limits, self.demand, current, self._routed(run), success)
 
     def _routed(self, run: Run) -> Rules:
-        """What relays route by; where Redis does not have it, what was proposed last."""
+        """Returns the rules that relays route by, or the last proposed ones if Redis has none."""
         if run.in_force is not None:
             return run.in_force.routing(run.occasion.at)
         return {k: rule for m in self.memories.values() for k, rule in (m.intended or {}).items()}
 
     def _smooth(self, told: Telemetry, now: float) -> None:
-        """A jump is no noise to be averaged away. What is unknown stays as it was known last."""
+        """Updates the smoothed demand.
+
+        A jump is not noise, so it is not averaged. Demand that is unknown keeps its last known
+        value.
+        """
         max_age_s = self.settings.optimizer_board_max_age_s
         self.unknown = unknown = unknowns(told, self.clusters, now, max_age_s)
         self.successes = self.successes.after(told, unknown, now)
@@ -265,7 +283,7 @@ class Solving:
         self._demand_at = now
 
     async def _beside_the_lease(self, work: Callable[[], Any]) -> Any:
-        """Runs `work` in a thread."""
+        """Runs `work` in a thread and renews the lease meanwhile."""
         every_s = self.settings.optimizer_lease_s / 3
         return await beside(self.lease, every_s, asyncio.to_thread(work))
 
@@ -275,7 +293,10 @@ class Solving:
         return own.in_steps(application.problem.constraints.max_shift) if application.problem else own
 
     def _compare(self, run: Run, cases: Sequence[Case], told: Telemetry) -> None:
-        """Rules that stay are those that what was observed went by."""
+        """Records prediction and observation, if no rules change in this run.
+
+        Only then did the observed requests use the rules that the prediction is for.
+        """
         evaluations = [case.part.evaluation for case in cases if case.part is not None]
         if not evaluations or any(case.proposes or _unpriced(case) for case in cases):
             return
@@ -305,7 +326,7 @@ class Solving:
         return None
 
     def _ruleset(self, run: Run, cases: Sequence[Case]) -> Ruleset:
-        """Raises UnverifiedError."""
+        """Assembles the ruleset to publish. Raises UnverifiedError."""
         proposing = any(case.proposes for case in cases)
         policies = [case.published.policy for case in cases if case.part is not None]
         in_force = run.in_force.policy if run.in_force else ""
@@ -315,7 +336,7 @@ class Solving:
             policy=run.occasion.policy if proposing else next(iter(policies), in_force),
             origin=Origin.ORIGIN_OPTIMIZER,
             window=run.window,
-            created_at=time.time(),  # not of the tick: the publisher counts its age from here
+            created_at=time.time(),  # not the tick's time: the publisher counts its age from here
             ttl_s=min(self.settings.optimizer_ttl_s, current.maximum_expiry_seconds),
             classes=run.classes,
             fencing_token=self._token,
@@ -341,7 +362,7 @@ class Solving:
         return True
 
     def _finish(self, run: Run, cases: Sequence[Case], published: bool, frozen: bool = False) -> None:
-        """What is remembered until the next run."""
+        """Stores the memories for the next run."""
         kept = {
             case.name: case.published if published else case.memory
             for case in cases

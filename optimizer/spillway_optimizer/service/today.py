@@ -1,4 +1,4 @@
-"""How calls go now: by the rules in force, and by locality failover where none fits. Pure."""
+"""How calls are routed now: by the rules in force, or by locality failover without one. Pure."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,11 @@ from spillway_optimizer.problem.rules import TOTAL, RuleKey, Rules, routes
 
 @dataclass(frozen=True)
 class Today:
-    """`shares` [E, from, to]. `ruled`: the `routes` that have a rule which fits."""
+    """The present routing.
+
+    `shares`: shape [E, from, to]. `routes`: all routes that can be served. `ruled`: those of
+    `routes` whose rule fits.
+    """
 
     shares: np.ndarray
     routes: frozenset[RuleKey]
@@ -19,7 +23,10 @@ class Today:
 
 
 def today(problem: Problem, in_force: Rules) -> Today:
-    """A route without a rule, or with one that leads where it cannot be served, fails over."""
+    """Returns the present routing.
+
+    A route fails over if it has no rule, or if its rule leads to a cluster that cannot serve it.
+    """
     layout, shares = problem.layout, Failover().route(problem).shares.copy()
     column = {name: j for j, name in enumerate(layout.clusters)}
     every, ruled = set(), set()

@@ -1,7 +1,7 @@
-"""What makes the optimizer solve before its period is over. Pure.
+"""Decides whether to solve before the period ends. Pure.
 
-A solve is based on demand, placement, guardrails and a policy; when one of them is no longer what it was, waiting
-for the period would keep rules that are known to be wrong.
+A solve is based on demand, placement, guardrails and a policy. If one of them changes, waiting for
+the end of the period would keep rules that are known to be wrong.
 """
 
 import math
@@ -12,15 +12,17 @@ from spillway_optimizer.inputs.smoothing import Rates
 from spillway_optimizer.inputs.telemetry import Pulse
 from spillway_optimizer.inputs.unknown import NOTHING, Unknown, of
 
-# A board's rate is a count over this window: requests come at random, so its spread is sqrt(rate / window).
+# A board's rate is a count over this window. Requests arrive at random, so the standard deviation
+# of the rate is sqrt(rate / window).
 BOARD_WINDOW_S = 5.0
-# Of that spread; with hundreds of rates twice a second, three would be crossed every few minutes.
+# In these standard deviations. With hundreds of rates checked twice a second, a limit of three
+# would be crossed every few minutes.
 _SIGMA = 4.0
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """Why a solve runs: its kind, as table solves has it, and what happened."""
+    """The reason for a solve: its kind, as in table solves, and a description of the event."""
 
     kind: str  # start, period, guardrails, policy, placement or load
     detail: str = ""
@@ -31,17 +33,20 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Basis:
-    """What the last solve was made from."""
+    """The inputs of the last solve."""
 
     demand: Rates
     placement: Mapping[str, frozenset[str] | None]
     policy: str
-    unknown: Unknown = NOTHING  # its demand is held: what its boards say is no change
+    unknown: Unknown = NOTHING  # unknown demand is held: a change on its board does not count
 
 
 def jumps(before: Rates, now: Rates, change: float) -> frozenset[tuple[str, str]]:
-    """(cluster, class) whose rate differs from before by more than `change` (relative to the larger one) and by
-    more than noise explains."""
+    """Returns the (cluster, class) pairs whose rate has jumped.
+
+    The rate differs from before by more than `change`, relative to the larger one, and by more than
+    noise explains.
+    """
     return frozenset(
         key for key in before.keys() | now.keys() if _jumped(before.get(key, 0.0), now.get(key, 0.0), change)
     )
@@ -55,7 +60,7 @@ def _jumped(before: float, now: float, change: float) -> bool:
 def urgent(
     basis: Basis | None, pulse: Pulse, policy: str, guardrails_changed: bool, change: float
 ) -> Trigger | None:
-    """Why to solve now; None: the period will do. `change` as in `jumps`."""
+    """Returns why to solve now. None: wait for the period. `change`: as in `jumps`."""
     if guardrails_changed:
         return Trigger("guardrails", "the file changed")
     if basis is None:

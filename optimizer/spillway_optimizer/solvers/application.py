@@ -1,6 +1,7 @@
-"""One application as the dual sees it: classes that share no service with others, walked level by level.
+"""One application as the dual solver sees it: its call trees are walked level by level.
 
-Shapes: K classes, E edges, C clusters of this application; D stations whose load has a price.
+The classes of an application share no service with others. Shapes: K classes, E edges, C clusters
+of this application; D stations whose load has a price.
 """
 
 from dataclasses import dataclass
@@ -18,17 +19,20 @@ class Routing:
     """Shares of calls at given prices, and what one request of each class then costs."""
 
     cost: np.ndarray  # [K, C] ms
-    free: np.ndarray  # [E, C, C] shares of what the floors leave, rows sum to 1 (0: no calls)
+    # [E, C, C] split of the calls that floors leave free; rows sum to 1 (0: no calls)
+    free: np.ndarray
     shares: np.ndarray  # [E, C, C]
 
 
 @dataclass(frozen=True)
 class Application:
+    """The arrays of one application."""
+
     classes: np.ndarray  # [K] index in the layout
     edges: np.ndarray  # [E] index in the layout
     services: np.ndarray  # [S] index in the layout
     class_service: np.ndarray  # [K] index in `services`
-    station: np.ndarray  # [S, C] index below D, or -1: without price
+    station: np.ndarray  # [S, C] index below D, or -1: no price
     weight: np.ndarray  # [K]
     beta: np.ndarray  # [K, C] ms
     demand: np.ndarray  # [K, C] rps
@@ -37,7 +41,7 @@ class Application:
     rest: np.ndarray  # [E, C] share of the calls that the floors leave free
     open: np.ndarray  # [E, C] bool: rows that have a free destination
     free: np.ndarray  # [E, C, C] bool: where more than the floor may go
-    held: bool  # whether any destination is not free
+    held: bool  # whether any usable destination is not free
     floors: bool  # whether any floor is above 0
     bundles: tuple[Bundle, ...]
     up: tuple[Level, ...]  # callees before their callers
@@ -45,6 +49,7 @@ class Application:
 
     @classmethod
     def of(cls, convex: Convex, classes: np.ndarray) -> Self:
+        """Takes the given classes (indices in the layout) out of a convex problem."""
         layout = convex.layout
         edges = np.flatnonzero(np.isin(layout.edge_source, classes))
         services, class_service = np.unique(layout.class_service[classes], return_inverse=True)
@@ -70,13 +75,13 @@ class Application:
         )  # fmt: skip
 
     def own(self, price: np.ndarray) -> np.ndarray:
-        """[K, C] what a request costs where it is served, at prices [D]."""
+        """[K, C] ms that a request costs where it is served, at prices [D]."""
         padded = np.append(price, 0.0)  # -1: no price
         return self.beta + self.weight[:, None] * padded[self.station][self.class_service]
 
     @cached_property
     def places(self) -> tuple[np.ndarray, np.ndarray]:
-        """Service and cluster of each station, [D] each."""
+        """Service and cluster of each station, as two index arrays [D]."""
         s, c = np.nonzero(self.station >= 0)
         order = np.argsort(self.station[s, c])
         return s[order], c[order]
@@ -94,8 +99,11 @@ class Application:
         return np.where(self.free, -np.log(np.maximum(self.free.sum(axis=2), 1))[:, :, None], -np.inf)
 
     def cheapest(self, price: np.ndarray) -> float:
-        """What all demand costs when each call goes the cheapest way at these prices: by weak duality no
-        routing costs less than this and what the prices pay for."""
+        """Returns the cost of all demand when each call goes the cheapest way at prices [D].
+
+        By weak duality, no routing costs less than this minus the stations' conjugates at these
+        prices. Unit: ms of waiting per second.
+        """
         cost = self.own(price)
         for level in self.up:
             calls = self._calls(level, cost)
@@ -105,8 +113,11 @@ class Application:
         return float((self.demand * cost).sum())
 
     def route(self, price: np.ndarray, tau: float, prior: np.ndarray) -> Routing:
-        """Each row's free calls by logit at temperature tau (ms) around `prior` [E, C, C], logarithms of shares:
-        the least cost plus tau times the relative entropy to the prior."""
+        """Splits the free calls of each row by logit, at temperature `tau` (ms).
+
+        The split is around `prior` [E, C, C], logarithms of shares. It minimises the cost plus tau
+        times the relative entropy to the prior.
+        """
         cost = self.own(price)
         free = np.zeros_like(self.hops)
         for level in self.up:
@@ -124,18 +135,18 @@ class Application:
         return Routing(cost, free, self.floor + self.rest[:, :, None] * free)
 
     def _calls(self, level: Level, cost: np.ndarray) -> np.ndarray:
-        """[n, from, to] what one call costs."""
+        """[n, from, to] ms that one call costs."""
         return self.hops[level.edges] + cost[level.target][:, None, :]
 
     def _kept(self, level: Level, calls: np.ndarray) -> np.ndarray | float:
-        """[n, from] what the calls cost that floors decide."""
+        """[n, from] ms of those calls whose destination a floor decides, per call of the row."""
         if not self.floors:
             return 0.0
         floor = self.floor[level.edges]
         return (floor * np.where(floor > 0, calls, 0.0)).sum(axis=2)
 
     def push(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Loads [K, C] and calls per row [E, C] that follow from shares."""
+        """Returns loads [K, C] and calls per row [E, C], in rps, that follow from shares."""
         load, calls = self.demand.copy(), np.zeros(shares.shape[:2])
         for level in self.down:
             made = level.ratio * load[level.source]
@@ -144,7 +155,7 @@ class Application:
         return load, calls
 
     def normalised(self, load: np.ndarray) -> np.ndarray:
-        """[D] from loads [K, C]."""
+        """Returns the normalised load of each station [D], from loads [K, C]."""
         total = np.zeros(self.station.shape)
         np.add.at(total, self.class_service, self.weight[:, None] * load)
         return total[self.places]

@@ -1,8 +1,8 @@
-"""An egress budget by its price: the dual of one linear constraint, found by bisection.
+"""Keeps an egress budget by a price: the dual of one linear constraint, found by bisection.
 
-At a price lambda on what egress is worth, the minimum of cost + lambda * (egress - budget) is a lower bound. Where
-egress jumps over the budget as lambda grows, the two routings beside the jump cost the same there, and their
-mixture that meets the budget is optimal.
+At a price lambda on the worth of egress, the minimum of cost + lambda * (egress - budget) is a
+lower bound. Egress may jump over the budget as lambda grows. The two routings beside the jump cost
+the same at that price, and their mixture that meets the budget is optimal.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ _ROUNDS = 40
 
 
 def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
-    """dual.minimise within the budget, or as close to it as any routing is."""
+    """Does what dual.minimise does, within the budget or as close to it as any routing is."""
     most, began = budget_ms(convex.problem), stop.clock()
     if most is None:
         return dual.minimise(convex, stop, start)
@@ -29,7 +29,8 @@ def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
     low, high, bound, below, gap = 0.0, 1.0, free.minimum.bound, None, stop.relative_gap
     for _ in range(_ROUNDS):
         middle = high if below is None else 0.5 * (low + high)
-        # What lambda * egress adds to the value is subtracted again: the gap is of what is left.
+        # The part of the value that is lambda * egress is subtracted again. The gap must be
+        # relative to what is left.
         left = replace(stop, relative_gap=gap, seconds=max(until - stop.clock(), 0.0) / 2)
         found = dual.minimise(replace(convex, egress_price=1.0 + middle), left, (below or above).start)
         gap = stop.relative_gap * min(abs(free.minimum.value / found.minimum.value), 1.0)
@@ -50,7 +51,10 @@ def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
 
 
 def _mixed(convex: Convex, above: Priced, below: Priced | None, most: float) -> tuple[np.ndarray, float]:
-    """The flows between the two that meet the budget, or those nearest to it, and their value."""
+    """Returns the mixture of both flows that meets the budget, and its value.
+
+    If none does, these are the flows that come nearest to the budget.
+    """
     flows = above.minimum.flows
     if below is not None:
         dear, cheap = (egress_ms(convex.problem, priced.minimum.flows) for priced in (above, below))

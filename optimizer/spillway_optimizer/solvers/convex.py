@@ -3,7 +3,7 @@
     min  sum_sc phi(n[s,c])  +  sum_kc beta[k,c] * load[k,c]  +  sum_e hops[e] * flows[e]
     n    normalised load of a service in a cluster; phi is in stations.py
 
-over flows that conserve requests, are only where they may be, and give every route at least its floor.
+The flows conserve requests, go only where they may, and give every route at least its floor.
 """
 
 import time
@@ -23,7 +23,7 @@ _RESOLUTION = 1e-6
 
 @dataclass(frozen=True)
 class Stop:
-    """When refining ends: at the relative gap, or with the best so far at the limits."""
+    """When refining ends: at the relative gap, or at a limit with the best result so far."""
 
     relative_gap: float = 1e-4
     rounds: int = 60
@@ -32,14 +32,18 @@ class Stop:
 
 
 def relative_gap(value: float, bound: float, beyond: float) -> float:
-    """(value - bound) over what the routing costs without `beyond`, which exceeding ceiling and budget counts: a
-    penalty that no routing can avoid is no excuse for a dear one. Down to what arithmetic can tell."""
+    """Returns (value - bound) relative to what the routing costs without `beyond`.
+
+    `beyond` is the penalty for exceeding ceiling and budget. It is left out, because an unavoidable
+    penalty would make the gap of a bad routing look small. The denominator is never so small that
+    arithmetic could not tell the difference.
+    """
     return (value - bound) / max(abs(value - beyond), _RESOLUTION * abs(value), 1e-9)
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """Flows [E, C, C] in rps, what they cost, and what no flows can be cheaper than (ms per second)."""
+    """Flows [E, C, C] in rps, their cost, and a lower bound on any flows' cost (ms per second)."""
 
     flows: np.ndarray
     value: float
@@ -48,7 +52,10 @@ class Minimum:
 
 @dataclass(frozen=True)
 class Convex:
-    """alpha [S, C] >= 0 and beta [K, C] in ms; egress_price multiplies what egress is worth."""
+    """A convex problem: `alpha` [S, C] >= 0 and `beta` [K, C], both in ms.
+
+    `egress_price` multiplies the worth of egress.
+    """
 
     problem: Problem
     alpha: np.ndarray
@@ -69,23 +76,23 @@ class Convex:
 
     @cached_property
     def stations(self) -> Stations:
-        """[S, C]"""
+        """[S, C] cost functions of the stations."""
         ceiling = self.problem.constraints.utilisation_ceiling
         return Stations(self.alpha, self.layout.capacity, np.inf if ceiling is None else ceiling)
 
     @cached_property
     def priced(self) -> np.ndarray:
-        """[S, C] bool: where a service is placed and its load has a price of its own."""
+        """[S, C] bool: a service is placed there, and its load has a price of its own."""
         return self.layout.placed & self.stations.priced
 
     def normalised(self, load: np.ndarray) -> np.ndarray:
-        """[S, C] from loads [K, C]."""
+        """Returns normalised loads [S, C] from loads [K, C]."""
         total = np.zeros_like(self.layout.capacity)
         np.add.at(total, self.layout.class_service, self.layout.weight[:, None] * load)
         return total
 
     def value(self, flows: np.ndarray, load: np.ndarray) -> float:
-        """ms per second, with what exceeding the ceiling and the budget costs."""
+        """Returns the cost in ms per second, with the penalties for exceeded limits."""
         hops = np.where(self.layout.usable, self.hops, 0.0)
         cost = (
             self.stations.phi(self.normalised(load)).sum() + (self.beta * load).sum() + (hops * flows).sum()

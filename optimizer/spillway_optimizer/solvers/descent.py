@@ -1,11 +1,13 @@
-"""The objective's minimum by convex problems, whatever solves those.
+"""Minimises the objective by convex problems, with any solver of those.
 
-When the classes of a service have queueing terms a_ms in proportion to their normalised weight, the objective
-is one convex problem. When they have not, total queueing time at a station is A * g(N / capacity) with
-A = sum(load * a) and N = sum(load * weight), a product that is not convex; then
-  - the bound comes from alpha = min(a / weight), which never overstates A, and g >= 1 for the rest;
-  - the routing comes from successive convex surrogates that share value and gradient with the objective at
-    the last routing, each accepted only after a line search on the objective itself, from several starts.
+When the queueing terms a_ms of a service's classes are in proportion to their normalised weights,
+the objective is one convex problem. Otherwise the total queueing time at a station is A * g(N /
+capacity), with A = sum(load * a) and N = sum(load * weight). This product is not convex. Then
+
+- the bound comes from alpha = min(a / weight), which never overstates A, and g >= 1 for the rest;
+- the routing comes from successive convex surrogates, from several starts. A surrogate has the
+  value and the gradient of the objective at the last routing. A step is accepted only after a line
+  search on the objective itself.
 """
 
 from collections.abc import Callable
@@ -20,14 +22,18 @@ from spillway_optimizer.problem.solution import shares_of
 from spillway_optimizer.solvers.convex import Convex, Minimum
 
 _STEPS = (1.0, 0.6, 0.3, 0.1, 0.03)
-_ROUNDS = 12  # surrogates at most, from each start
-_LEAST_GAIN = 1e-5  # relative, of a surrogate
+_ROUNDS = 12  # most surrogates from each start
+_LEAST_GAIN = 1e-5  # relative gain of a surrogate, below which the descent ends
 Minimise = Callable[[Convex], Minimum]
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """flows [E, C, C] rps; bound_ms: no routing costs less, ms of waiting per second."""
+    """The routing found, and a bound.
+
+    `flows` [E, C, C] are in rps. No routing costs less than `bound_ms`, in ms of waiting per
+    second.
+    """
 
     flows: np.ndarray
     bound_ms: float
@@ -35,7 +41,7 @@ class Optimum:
 
 
 def optimum(problem: Problem, minimise: Minimise, late: Callable[[], bool] = lambda: False) -> Optimum:
-    """`late` ends the descent with the best so far."""
+    """Minimises the objective. `late` ends the descent with the best routing so far."""
     layout = problem.layout
     _, spread = _proportion(problem)
     lower = minimise(minorant(problem))
@@ -57,7 +63,10 @@ def optimum(problem: Problem, minimise: Minimise, late: Callable[[], bool] = lam
 
 
 def minorant(problem: Problem) -> Convex:
-    """The convex problem that never costs more than the objective, and is it where terms are in proportion."""
+    """Returns the convex problem that never costs more than the objective.
+
+    It equals the objective where the queueing terms are in proportion to the weights.
+    """
     layout = problem.layout
     alpha, _ = _proportion(problem)
     rest = _waited_a(problem) - alpha[layout.class_service] * layout.weight
@@ -66,10 +75,11 @@ def minorant(problem: Problem) -> Convex:
 
 
 def _descend(problem: Problem, minimise: Minimise, flows: np.ndarray, late: Callable[[], bool]) -> tuple:
+    """Descends from `flows` by surrogates. Returns the last flows and their penalised cost."""
     value = penalised(problem, flows)
     for _ in range(_ROUNDS):
         target = minimise(_surrogate(problem, flows)).flows
-        # Flows of the same problem mix to feasible flows: every constraint is linear in them.
+        # A mixture of feasible flows is feasible: every constraint is linear in them.
         trials = [flows + step * (target - flows) for step in _STEPS]
         values = [penalised(problem, trial) for trial in trials]
         best = int(np.argmin(values))
@@ -82,7 +92,7 @@ def _descend(problem: Problem, minimise: Minimise, flows: np.ndarray, late: Call
 
 
 def penalised(problem: Problem, flows: np.ndarray) -> float:
-    """ms of waiting per second by the objective, with what exceeding ceiling and budget counts."""
+    """Returns the objective in ms of waiting per second, with the penalties for exceeded limits."""
     at = evaluate(problem, flows)
     return at.usd_per_hour / 3600.0 / problem.usd_per_ms + beyond(problem, flows, at.load)
 
@@ -92,7 +102,7 @@ def _waited_a(problem: Problem) -> np.ndarray:
 
 
 def _proportion(problem: Problem) -> tuple[np.ndarray, list[str]]:
-    """[S] the smallest a / weight of each service's classes, and the services whose classes differ."""
+    """Returns the least a / weight per service [S], and the services whose classes differ in it."""
     layout = problem.layout
     per_weight = _waited_a(problem) / layout.weight
     alpha, spread = np.zeros(len(layout.services)), []
@@ -105,7 +115,7 @@ def _proportion(problem: Problem) -> tuple[np.ndarray, list[str]]:
 
 
 def _surrogate(problem: Problem, flows: np.ndarray) -> Convex:
-    """Tangent to the objective at `flows`."""
+    """Returns the convex problem that is tangent to the objective at `flows`."""
     layout, at = problem.layout, evaluate(problem, flows)
     a = _waited_a(problem)
     queueing, normalised = np.zeros_like(layout.capacity), np.zeros_like(layout.capacity)

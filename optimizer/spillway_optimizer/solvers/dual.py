@@ -1,15 +1,16 @@
 """Minimises a convex problem by the prices of its stations (DESIGN decision 9).
 
-Stations are all that couples requests: at given prices per (service, cluster) the best routing of every request is
-a dynamic programme over its call tree. What prices are worth, the dual, is concave:
+Only stations couple requests. At given prices per (service, cluster), the best routing of every
+request is a dynamic programme over its call tree. The value of prices, the dual, is concave:
 
     dual(price) = sum demand * cost(price)  -  sum conjugate(price)
 
-Its kinks, where requests change destination, are smoothed: calls choose by logit at a temperature tau. Then
-Newton's method finds the prices at which the load that they attract is the load that they pay for, tau falls,
-and so on; each temperature leans on the shares of the one before (proximal, by relative entropy), so their bias
-vanishes long before tau is small. Any shares are a feasible routing and any prices a bound, so at each tau the gap
-is certified.
+The dual has kinks where requests change destination. They are smoothed: calls choose by logit at a
+temperature tau. Newton's method then finds the prices at which the load that they attract is the
+load that they pay for. After that tau falls, and the next round begins. Each temperature uses the
+shares of the one before as its prior (proximal, by relative entropy), so the bias vanishes long
+before tau is small. Any shares are a feasible routing, and any prices give a bound, so the gap is
+certified at each tau.
 """
 
 from dataclasses import dataclass
@@ -27,23 +28,26 @@ _BLAS = ThreadpoolController()
 
 @dataclass(frozen=True)
 class Priced:
+    """A minimum, and where the next solve can start."""
+
     minimum: Minimum
     start: Start
 
 
 def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
-    """Every application by itself. `stop.rounds` is not used."""
+    """Minimises each application separately. `stop.rounds` is not used."""
     layout, began = convex.layout, stop.clock()
     flows, prior = np.zeros(layout.usable.shape), np.zeros(layout.usable.shape)
     price, value, bound, tau = np.zeros(layout.capacity.shape), 0.0, 0.0, 0.0
     todo = [Application.of(convex, classes) for classes in applications(layout)]
     left = sum(application.demand.size for application in todo)
     for application in todo:
-        # Each may use the part of the time left that its size is of the sizes left.
+        # Each application may use a part of the remaining time, in proportion to its size.
         share = application.demand.size / left
         until = stop.clock() + share * max(stop.seconds - (stop.clock() - began), 0.0)
         left -= application.demand.size
-        # These products are small: a second thread waits longer than it computes, above all on a busy machine.
+        # The matrix products are small. A second thread waits longer than it computes, above all on
+        # a busy machine.
         with _BLAS.limit(limits=1, user_api="blas"):
             found = Newton(convex, application, stop, until).run(start)
         flows[application.edges] = found.calls[:, :, None] * found.shares

@@ -1,4 +1,4 @@
-"""The reference: every convex problem as a linear programme of OR-Tools, refined until the stated gap."""
+"""The reference solver: linear programmes of OR-Tools, refined down to the stated gap."""
 
 from dataclasses import dataclass, field, replace
 
@@ -13,10 +13,13 @@ from spillway_optimizer.solvers.descent import optimum
 
 @dataclass(frozen=True)
 class Exact:
+    """Minimises each convex problem of the descent by linear programmes."""
+
     stop: Stop = field(default_factory=Stop)
     solver: mathopt.SolverType = mathopt.SolverType.GLOP
 
     def route(self, problem: Problem) -> Solution:
+        """Returns a routing. Raises SolveError when a linear programme has no optimum."""
         began = self.stop.clock()
 
         def left() -> float:

@@ -1,4 +1,4 @@
-"""The policy `spillway`: the objective's minimum with a certified gap, by the prices of stations."""
+"""The policy `spillway`: the objective's minimum with a certified gap, by prices of stations."""
 
 from dataclasses import dataclass, field, replace
 
@@ -12,13 +12,20 @@ from spillway_optimizer.solvers.dual import Start
 
 @dataclass
 class Fast:
-    """Keeps the prices of its last solve: the next of the same call graph begins there."""
+    """The fast solver.
+
+    It keeps the prices of its last solve. The next solve of the same call graph starts from them.
+    """
 
     stop: Stop = field(default_factory=Stop)
     _known: tuple | None = None
     _start: Start | None = None
 
     def route(self, problem: Problem) -> Solution:
+        """Minimises the objective within `stop.seconds`.
+
+        Starts from the last prices if clusters, classes, services and edges are the same as before.
+        """
         layout, began = problem.layout, self.stop.clock()
         names = (
             layout.clusters,
@@ -36,7 +43,8 @@ class Fast:
         first = self._start
 
         def minimise(convex: Convex) -> Minimum:
-            # Only the first problem of a solve begins at prices: surrogates that did would all end in one basin.
+            # Only the first problem of a solve starts from these prices. If the surrogates did too,
+            # they would all end in the same basin.
             nonlocal first
             found = budget.minimise(convex, replace(self.stop, seconds=max(left(), 0.0)), first)
             if first is self._start:

@@ -1,4 +1,4 @@
-"""The call trees of one application in the order in which costs go up and requests go down.
+"""The call trees of one application, in the order in which costs go up and requests go down.
 
 Shapes: K classes, S services, C clusters of the application; D stations whose load has a price.
 """
@@ -12,31 +12,37 @@ from spillway_optimizer.problem.layout import Layout
 
 @dataclass(frozen=True)
 class Level:
-    """Edges [n] that can be walked at once, and matrices that sum over them."""
+    """Edges [n] that can be walked at once, and the matrices that sum over them."""
 
     edges: np.ndarray  # [n]
     source: np.ndarray  # [n] class
     target: np.ndarray  # [n] class
-    to_source: np.ndarray  # [K, n] calls per request: costs of calls -> cost of the caller
-    to_target: np.ndarray  # [K, n] 1: arriving calls -> load of the callee
+    to_source: np.ndarray  # [K, n] calls per request; turns costs of calls into costs of callers
+    to_target: np.ndarray  # [K, n] 1 at the callee; turns arriving calls into loads of callees
     ratio: np.ndarray  # [n, 1]
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Edges [n], sorted by source, whose callees load the same stations [m] and are equally high in their trees."""
+    """Edges [n], sorted by source, that are handled together.
+
+    Their callees load the same stations [m] and are at the same height of their trees.
+    """
 
     edges: np.ndarray  # [n]
     target: np.ndarray  # [n] class
     ratio: np.ndarray  # [n, 1, 1]
-    callers: np.ndarray  # each source once
-    first: np.ndarray  # where its edges begin
-    stations: slice | np.ndarray  # [m] indices below D, as a slice where they follow each other
-    block: tuple  # the same for rows and columns of a [D, D] matrix
+    callers: np.ndarray  # classes that call, each once
+    first: np.ndarray  # where the edges of each caller begin
+    stations: slice | np.ndarray  # [m] indices below D, as a slice where they are consecutive
+    block: tuple  # the same for the rows and columns of a [D, D] matrix
 
 
 def applications(layout: Layout) -> list[np.ndarray]:
-    """Classes [K] of each set that shares no service with another and calls none of it."""
+    """Returns the classes [K] of each application.
+
+    An application shares no service with another and calls none of its classes.
+    """
     parent = list(range(len(layout.classes) + len(layout.services)))
 
     def find(x: int) -> int:
@@ -55,13 +61,17 @@ def applications(layout: Layout) -> list[np.ndarray]:
 
 
 def levels(layout: Layout, classes: np.ndarray, edges: np.ndarray) -> tuple:
-    """Levels by the height of the callee, and by the depth of the caller."""
+    """Groups the edges by the height of the callee, and by the depth of the caller.
+
+    The first grouping puts callees before their callers, and the second callers before their
+    callees.
+    """
     local = {int(k): i for i, k in enumerate(classes)}
     source = np.array([local[int(k)] for k in layout.edge_source[edges]], dtype=int)
     target = np.array([local[int(k)] for k in layout.edge_target[edges]], dtype=int)
     ratio = layout.ratio[edges]
     depth, height = np.zeros(len(classes), dtype=int), np.zeros(len(classes), dtype=int)
-    # Classes are in order, callers first, so one pass over sorted edges settles every path.
+    # Classes are ordered callers first, so one pass over the sorted edges settles every path.
     for e in np.argsort(source, kind="stable"):
         depth[target[e]] = max(depth[target[e]], depth[source[e]] + 1)
     for e in np.argsort(-source, kind="stable"):
@@ -80,7 +90,10 @@ def levels(layout: Layout, classes: np.ndarray, edges: np.ndarray) -> tuple:
 
 
 def stations(priced: np.ndarray, class_service: np.ndarray, up: tuple[Level, ...]) -> np.ndarray:
-    """[S, C] numbers of the priced stations, or -1; depth first, so that what a subtree loads is together."""
+    """Returns the numbers of the priced stations [S, C]; -1 for the others.
+
+    They are numbered depth first, so that the stations that a subtree loads are adjacent.
+    """
     callees: dict[int, list[int]] = {}
     for level in up:
         for source, target in zip(level.source, level.target, strict=True):
@@ -100,7 +113,7 @@ def stations(priced: np.ndarray, class_service: np.ndarray, up: tuple[Level, ...
 
 
 def bundles(station: np.ndarray, class_service: np.ndarray, up: tuple[Level, ...]) -> tuple[Bundle, ...]:
-    """Callees before their callers."""
+    """Groups the edges into bundles, callees before their callers."""
     below: list[frozenset[int]] = [frozenset([int(s)]) for s in class_service]
     found = []
     for level in up:
@@ -122,7 +135,10 @@ def bundles(station: np.ndarray, class_service: np.ndarray, up: tuple[Level, ...
 
 
 def _together(indices: np.ndarray) -> tuple:
-    """Sorted indices and the block of a matrix that they choose, as slices where they can be."""
+    """Returns sorted indices, and the block of a matrix that they select.
+
+    Both are slices if the indices are consecutive.
+    """
     if indices[-1] - indices[0] + 1 == len(indices):
         run = slice(int(indices[0]), int(indices[-1]) + 1)
         return run, (run, run)

@@ -1,4 +1,4 @@
-"""Newton's method on the prices of one application, at lower and lower temperatures; dual.py says what for."""
+"""Newton's method on the prices of one application, at falling temperatures (see dual.py)."""
 
 from dataclasses import dataclass, replace
 
@@ -8,24 +8,26 @@ from spillway_optimizer.solvers.application import Application, Routing
 from spillway_optimizer.solvers.convex import Convex, Stop, relative_gap
 
 _COOLING = 0.7
-_FIRST_TAU = 0.15  # of the mean cost of a request
-_LAST_TAU = 1e-9  # the same
+_FIRST_TAU = 0.15  # relative to the mean cost of a request
+_LAST_TAU = 1e-9  # relative to the mean cost of a request
 _NEWTON_STEPS = 40  # at most, per temperature
-_NEWTON_TOLERANCE = 0.3  # of the gap of the temperature before
-_WARMING = 8.0  # where Newton's method does not settle
-_FAILURES = 6  # of that in a row, at most
-# Levenberg's damping of a step that would lower the dual.
+_NEWTON_TOLERANCE = 0.3  # relative to the gap at the previous temperature
+_WARMING = 8.0  # factor on the temperature where Newton's method does not converge
+_FAILURES = 6  # most warmings in a row
+# Levenberg's damping, used when a step would lower the dual.
 _LEAST_DAMPING, _MOST_DAMPING, _HARDER = 0.1, 1e4, 10.0
-_MOST_LOAD = 10.0  # utilisation that a step of load may reach
-_LEAST_PRIOR = -30.0  # logarithm of a share: what is given up can come back
-# Beginning again: as much warmer than the other solve ended, and with as much of what it gave up.
+_MOST_LOAD = 10.0  # highest utilisation that a step of load may reach
+# Least logarithm of a share, so that a destination that was given up can come back.
+_LEAST_PRIOR = -30.0
+# A warm solve begins this much warmer than the other solve ended, with no logarithm of a share
+# below this one.
 _WARM_TAU = 2.0
 _WARM_PRIOR = -3.0
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a solve begins again: what another found for the same stations and edges."""
+    """Where a warm solve begins: the result of another solve with the same stations and edges."""
 
     price: np.ndarray  # [S, C] ms
     prior: np.ndarray  # [E, C, C] logarithms of shares
@@ -34,10 +36,13 @@ class Start:
 
 @dataclass(frozen=True)
 class Found:
-    """The best of one application."""
+    """The best result of one application.
+
+    `value`, `beyond` and `bound` are in ms of waiting per second, prices and tau in ms.
+    """
 
     value: float
-    beyond: float  # what of it is for exceeding the ceiling
+    beyond: float  # part of the value that is the penalty for exceeding the ceiling
     bound: float
     shares: np.ndarray  # [E, C, C]
     calls: np.ndarray  # [E, C] rps
@@ -47,7 +52,7 @@ class Found:
 
 
 class Newton:
-    """The prices of one application."""
+    """Finds the prices of one application."""
 
     def __init__(self, convex: Convex, application: Application, stop: Stop, until: float):
         self.app, self.stop, self.until = application, stop, until
@@ -60,7 +65,11 @@ class Newton:
         self.weight = heaviest[s]  # [D]
 
     def run(self, start: Start | None) -> Found:
-        """Lower and lower temperatures around better and better shares, until the gap is small enough."""
+        """Minimises the application.
+
+        The temperature falls, around better and better shares, until the gap is small enough or the
+        time is over.
+        """
         price, prior, tau = self._first(start)
         best, gap, failed = None, 0.1, 0
         while True:
@@ -73,10 +82,11 @@ class Newton:
                 price, prior, failed = settled.price, self._log(settled.routing.free), 0
                 tau *= _COOLING
             else:
-                # Shares may move less, then: the prior keeps what is gained.
+                # A warmer step moves the shares less, and the prior keeps what is gained.
                 tau, failed = tau * _WARMING, failed + 1
 
     def _first(self, start: Start | None) -> tuple[np.ndarray, np.ndarray, float]:
+        """Returns the first prices, prior and temperature."""
         app, stations = self.app, self.stations
         idle = stations.slope(0.5 * stations.capacity)
         far = float(self.hops.sum()) / max(int(self.usable.sum()), 1)
@@ -97,7 +107,7 @@ class Newton:
             return np.where(self.app.free, np.maximum(np.log(free), _LEAST_PRIOR), -np.inf)
 
     def _better(self, best: Found | None, settled: "_Settled", prior: np.ndarray, tau: float) -> Found:
-        """The cheapest routing and the highest bound so far."""
+        """Returns the cheapest routing and the highest bound so far."""
         app, stations, price = self.app, self.stations, settled.price
         n = app.normalised(settled.load)
         value = self._value(settled, n)
@@ -117,8 +127,11 @@ class Newton:
         )
 
     def _settle(self, price: np.ndarray, tau: float, prior: np.ndarray, tolerance: float) -> "_Settled":
-        """Newton's method on the smooth dual, damped where a step would lower it. What is left to gain is what the
-        stations' costs and their conjugates differ by (Fenchel): `tolerance` is relative to the dual."""
+        """Maximises the smooth dual by Newton's method, damped where a step would lower it.
+
+        What is left to gain is the difference between the stations' costs and their conjugates
+        (Fenchel). The method ends when this is at most `tolerance`, relative to the dual.
+        """
         stations, damping = self.stations, 0.0
         at = self._at(price, tau, prior)
         for _ in range(_NEWTON_STEPS):
@@ -132,7 +145,7 @@ class Newton:
                 return at
             excess = n - stations.at(at.price)
             system = self._system(at, tau)
-            # The most that attracted load can answer: all of it moves at once.
+            # Upper limit of how attracted load can respond: all of it moves at once.
             most = np.maximum(n * self.weight / tau, 1e-300)
             free = (at.price > stations.alpha) | (excess > 0)
             while True:
@@ -154,8 +167,11 @@ class Newton:
     def _best_of(
         self, at: "_Settled", step: np.ndarray, enough: float, tau: float, prior: np.ndarray
     ) -> "_Settled":
-        """A step of prices, or of the loads that they pay for: where the first does not rise the dual, or a price
-        more than doubles, the one is too short or too long and the other is right."""
+        """Tries a step of the prices, or of the loads that they pay for. Returns the better one.
+
+        The step of the loads is tried only where the step of the prices does not raise the dual
+        enough, or more than doubles a price. The step of the prices is then too short or too long.
+        """
         stations, by_price = self.stations, self._at(at.price + step, tau, prior)
         if by_price.dual >= enough and not (step > at.price).any():
             return by_price
@@ -172,8 +188,11 @@ class Newton:
         return _Settled(price, routing, calls, load, dual, False)
 
     def _system(self, at: "_Settled", tau: float) -> np.ndarray:
-        """[D, D] how load paid for less load attracted answers prices. The attracted answers by the spread of what
-        a row's destinations visit: its covariance under the free shares, over tau."""
+        """Returns how the difference of load paid for and load attracted responds to prices [D, D].
+
+        Attracted load responds by the spread of what a row's destinations visit. This is the
+        covariance of the visits under the free shares, divided by tau.
+        """
         app, routing, calls = self.app, at.routing, at.calls
         system = np.diag(1.0 / np.maximum(self.stations.curvature(self.stations.at(at.price)), 1e-300))
         # Normalised load that one request of a class in a cluster brings to each station, [K, C, D].
@@ -183,7 +202,8 @@ class Newton:
             edges, columns = bundle.edges, bundle.stations
             seen = visits[:, :, columns][bundle.target]
             reached = np.matmul(routing.shares[edges], seen)
-            # A view of a slice or, written back below, a copy.
+            # This is a view if `columns` is a slice. Otherwise it is a copy, which is written back
+            # below.
             above = visits[:, :, columns]
             above[bundle.callers] += np.add.reduceat(bundle.ratio * reached, bundle.first, axis=0)
             visits[:, :, columns] = above
@@ -203,8 +223,10 @@ class Newton:
         excess: np.ndarray,
         free: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Newton's step [D] of the free prices, those held going to an idle station's; and which of the free [D] had
-        to be stopped there."""
+        """Returns Newton's step [D] of the free prices, and which of them [D] it had to stop.
+
+        A price stops at that of an idle station. Prices that are not free go there.
+        """
         least = self.stations.alpha - price
         if free.all():
             damped = system.copy()
@@ -224,11 +246,11 @@ class Newton:
 
 @dataclass(frozen=True)
 class _Settled:
-    """Prices and what they attract."""
+    """Prices, and the routing that they lead to."""
 
     price: np.ndarray  # [D]
     routing: Routing
     calls: np.ndarray  # [E, C]
     load: np.ndarray  # [K, C]
-    dual: float  # smooth
+    dual: float  # value of the smooth dual
     converged: bool

@@ -1,6 +1,7 @@
-"""A convex problem by outer approximation: a linear programme over flows, refined by tangent cuts (Kelley).
+"""Minimises a convex problem by outer approximation (Kelley).
 
-Every value of the programme is a lower bound, every flow of it a feasible routing: the two close the gap.
+A linear programme over flows is refined by tangent cuts. Its value is always a lower bound and its
+flows are a feasible routing, so the two close the gap.
 """
 
 import math
@@ -13,21 +14,22 @@ from spillway_optimizer import SolveError
 from spillway_optimizer.problem.penalties import BUDGET_FACTOR, beyond, budget_ms
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop, relative_gap
 
-# Utilisations whose tangents start the approximation: dense where the curve bends.
+# Utilisations whose tangents start the approximation. They are dense where the curve bends.
 _FIRST_CUTS = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.86, 0.9, 0.93, 0.955, 0.98, 1.1, 1.5)
 
 _SECOND = mathopt.SolverType.HIGHS
 
 
 def minimise(convex: Convex, stop: Stop, solver: mathopt.SolverType = mathopt.SolverType.GLOP) -> Minimum:
-    """Raises SolveError when the linear programme has no optimum."""
+    """Minimises the problem. Raises SolveError when the linear programme has no optimum."""
     lp = Programme(convex)
     handle = mathopt.IncrementalSolver(lp.model, solver)
     started, best, best_load, bound = stop.clock(), None, None, -math.inf
     for _ in range(stop.rounds):
         result = handle.solve()
         if result.termination.reason != mathopt.TerminationReason.OPTIMAL:
-            # Penalties and costs are many orders apart: what one solver's tolerances call infeasible another solves.
+            # Penalties and costs are many orders of magnitude apart. What the tolerances of one
+            # solver call infeasible, another can solve.
             result = mathopt.solve(lp.model, _SECOND)
         if result.termination.reason != mathopt.TerminationReason.OPTIMAL:
             raise SolveError(
@@ -46,7 +48,7 @@ def minimise(convex: Convex, stop: Stop, solver: mathopt.SolverType = mathopt.So
 
 
 class Programme:
-    """The growing linear programme; variables only where calls may go."""
+    """The growing linear programme. It has variables only where calls may go."""
 
     def __init__(self, convex: Convex, cuts: Sequence[float] = _FIRST_CUTS):
         self._convex, self._layout = convex, convex.layout
@@ -84,12 +86,12 @@ class Programme:
         )
 
     def _keep_floors(self) -> None:
-        """floor * calls of the row <= flow, where something is kept; and no more where it is held."""
+        """Requires flow >= floor * calls of the row, and equality where the destination is held."""
         layout = self._layout
         for e, i, j in zip(*np.nonzero(layout.floor > 0), strict=True):
             k = layout.edge_source[e]
             least = float(layout.floor[e, i, j] * layout.ratio[e])
-            # A little less, so that shares which sum to one are not infeasible by rounding.
+            # A little less, so that rounding does not make shares that sum to one infeasible.
             self.model.add_linear_constraint(
                 self._flow[int(e), int(i), int(j)] >= least * (1 - 1e-9) * self._load[k][i]
             )
@@ -101,7 +103,10 @@ class Programme:
             )
 
     def _budget(self) -> list:
-        """Egress within the budget, or above it by a variable that costs BUDGET_FACTOR."""
+        """Keeps egress within the budget. Returns the terms of the objective that this adds.
+
+        A variable that costs BUDGET_FACTOR allows egress above the budget.
+        """
         most = budget_ms(self._convex.problem)
         if most is None:
             return []
@@ -112,6 +117,7 @@ class Programme:
         return [BUDGET_FACTOR * above]
 
     def _conserve(self) -> None:
+        """Conserves requests: arrivals make load, and load makes calls. Closed rows make none."""
         layout = self._layout
         arriving: dict[tuple[int, int], list] = {}
         leaving: dict[tuple[int, int], list] = {}
@@ -129,13 +135,17 @@ class Programme:
                     self.model.add_linear_constraint(calls == float(layout.ratio[e]) * load)
 
     def _tangent(self, station: tuple[int, int], at: float) -> None:
+        """Adds the tangent to the station's cost at normalised load `at`."""
         one = self._convex.stations[station]
         slope = float(one.slope(np.float64(at)))
         offset = float(one.phi(np.float64(at))) - slope * float(at)
         self.model.add_linear_constraint(self._phi[station] >= slope * self._n[station] + offset)
 
     def read(self, values: dict) -> tuple[np.ndarray, np.ndarray]:
-        """Flows [E, C, C] and loads [K, C]; the loads follow from the flows."""
+        """Returns the flows [E, C, C] and the loads [K, C] of a solution, in rps.
+
+        The loads are computed from the flows.
+        """
         layout = self._layout
         flows = np.zeros(layout.usable.shape)
         for key, x in self._flow.items():
@@ -146,7 +156,10 @@ class Programme:
         return flows, load
 
     def cut(self, load: np.ndarray) -> bool:
-        """Adds a tangent wherever the approximation is below the curve; False when it is nowhere."""
+        """Adds a tangent wherever the approximation is below the curve.
+
+        Returns False when it is nowhere below.
+        """
         n, added = self._convex.normalised(load), False
         true = self._convex.stations.phi(n)
         for station in self._stations:

@@ -1,8 +1,9 @@
-"""What load at a station (a service in a cluster) costs, and its price; elementwise on arrays of one shape.
+"""The cost of load at a station (a service in a cluster), and its price.
 
     phi(n) = alpha * n * queue_factor(n / capacity)  +  what exceeding the utilisation ceiling costs
 
-n is normalised load (rps), phi milliseconds of waiting per second; convex and increasing.
+n is normalised load (rps). phi is in milliseconds of waiting per second, convex and increasing.
+Everything works elementwise on arrays of one shape.
 """
 
 from dataclasses import dataclass
@@ -19,52 +20,60 @@ _ROOT_STEPS = 30
 
 @dataclass(frozen=True)
 class Stations:
+    """The cost functions of a number of stations."""
+
     alpha: np.ndarray  # ms, at least 0
     capacity: np.ndarray  # normalised rps
-    ceiling: float  # utilisation from which on load costs CEILING_MS; inf: none
+    ceiling: float  # utilisation above which load costs CEILING_MS; inf: no ceiling
 
     def __getitem__(self, index) -> Self:
         return type(self)(self.alpha[index], self.capacity[index], self.ceiling)
 
     @property
     def priced(self) -> np.ndarray:
-        """bool: where load has a price at all."""
+        """bool: load has a price there."""
         return (self.alpha > 0) | np.isfinite(self.ceiling)
 
     def phi(self, n: np.ndarray) -> np.ndarray:
+        """Returns the cost of load, in ms of waiting per second."""
         return self.alpha * n * queue_factor(n / self.capacity) + self.beyond(n)
 
     def beyond(self, n: np.ndarray) -> np.ndarray:
-        """What exceeding the ceiling counts in phi."""
+        """Returns the part of phi that is the penalty for exceeding the ceiling."""
         return 0.5 * CEILING_MS * self.capacity * np.maximum(n / self.capacity - self.ceiling, 0.0) ** 2
 
     def slope(self, n: np.ndarray) -> np.ndarray:
-        """The price: what one more request of the baseline class costs everybody, ms."""
+        """Returns the price: the ms that one more request of the baseline class costs everybody."""
         u = n / self.capacity
         return self.alpha * (queue_factor(u) + u * queue_slope(u)) + CEILING_MS * np.maximum(
             u - self.ceiling, 0.0
         )
 
     def curvature(self, n: np.ndarray) -> np.ndarray:
+        """Returns the derivative of slope."""
         return (self._bend(n) + CEILING_MS * (n >= self.ceiling * self.capacity)) / self.capacity
 
     def _bend(self, n: np.ndarray) -> np.ndarray:
-        """Of the queue alone, per utilisation."""
+        """Returns the derivative of the queue's part of slope, by utilisation."""
         u = n / self.capacity
         return self.alpha * np.where(
             u <= U_LINEAR, 2.0 / (1.0 - np.minimum(u, U_LINEAR)) ** 3, 2.0 * _EDGE**2
         )
 
     def at(self, price: np.ndarray) -> np.ndarray:
-        """The load whose slope is `price`, which is at least alpha; the largest that this price pays for."""
+        """Returns the load whose slope is `price`, which must be at least alpha.
+
+        It is the largest load that this price pays for.
+        """
         if np.isinf(self.ceiling):
             return self._below(price)
         edge = self.ceiling * self.capacity
         bend = np.maximum(edge, U_LINEAR * self.capacity)
         base, top = self.slope(edge), self.slope(bend)
         below = np.where(self.alpha > 0, np.minimum(self._below(price), edge), edge)
-        # Beyond both the ceiling and U_LINEAR the slope is linear; between them it is convex, and Newton's method
-        # from the right of the root of a convex increasing function never passes it.
+        # Beyond both the ceiling and U_LINEAR the slope is linear. Between them it is convex. From
+        # the right of the root of a convex increasing function, Newton's method never passes the
+        # root.
         steep = 2.0 * self.alpha * _EDGE**2 + CEILING_MS
         n = np.clip(edge + (price - base) / CEILING_MS * self.capacity, edge, bend)
         for _ in range(_ROOT_STEPS):
@@ -80,6 +89,6 @@ class Stations:
         return self.capacity * np.where(ratio <= _EDGE**2, 1.0 - np.sqrt(1.0 / ratio), beyond)
 
     def conjugate(self, price: np.ndarray) -> np.ndarray:
-        """max over n of price * n - phi(n)."""
+        """Returns the maximum over n of price * n - phi(n)."""
         n = self.at(price)
         return price * n - self.phi(n)

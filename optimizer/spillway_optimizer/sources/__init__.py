@@ -1,4 +1,4 @@
-"""Where `plan` and `explain` take a situation from: the live mesh, ClickHouse, a file, recorded traces.
+"""Sources of a situation for `plan` and `explain`: live mesh, ClickHouse, a file, recorded traces.
 
-Reads only. What-ifs change the values after they were read.
+Sources only read. What-ifs change the values after they are read.
 """

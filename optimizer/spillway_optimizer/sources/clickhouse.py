@@ -1,4 +1,8 @@
-"""History as a source: model rows as of a time, and what Redis would have told, from the tables of a window."""
+"""History as a source: reads a situation from the tables of ClickHouse.
+
+The model's rows are read as of the end of a time window. The boards that Redis had are rebuilt from
+the calls in the window.
+"""
 
 import time
 from collections.abc import Mapping
@@ -20,13 +24,13 @@ from spillway_optimizer.sources.errors import InputError, UnavailableError
 from spillway_optimizer.sources.told import Told
 
 _CONNECT_S, _ANSWER_S = 3, 120
-# streams/ stores whole traces a few seconds after they ended.
+# streams/ stores whole traces a few seconds after they end.
 SETTLED_S = 15.0
 
 
 @dataclass(frozen=True)
 class Window:
-    """Unix seconds, start <= t < end."""
+    """A time window, start <= t < end, Unix seconds."""
 
     start: float
     end: float
@@ -36,7 +40,11 @@ class Window:
 
 
 def window(since: float | None, seconds: float | None, now: float) -> Window:
-    """`seconds` from `since` on, or the newest settled ones (five minutes unless said otherwise)."""
+    """Returns the window of `seconds` that starts at `since`, or that lasts until now.
+
+    Without `since`, it is the newest window whose traces are stored. Its default length is five
+    minutes. Raises InputError if `since` is in the future.
+    """
     if since is None:
         end = now - SETTLED_S
         return Window(end - (seconds or 300.0), end)
@@ -47,7 +55,11 @@ def window(since: float | None, seconds: float | None, now: float) -> Window:
 
 
 def read(url: str, topology: Topology, since: float | None, seconds: float | None) -> Told:
-    """Raises UnavailableError when ClickHouse does not answer, InputError when it has nothing of the window."""
+    """Reads a situation from ClickHouse.
+
+    Raises UnavailableError if ClickHouse does not answer, and InputError if it has no data of the
+    window.
+    """
     asked = window(since, seconds, time.time())
     try:
         parts, client = urlsplit(config.clickhouse_url(url)), history.client(url, _CONNECT_S, _ANSWER_S)
@@ -56,7 +68,7 @@ def read(url: str, topology: Topology, since: float | None, seconds: float | Non
     try:
         return _read(_Reader(client, asked), topology)
     except CLICKHOUSE_AWAY as error:
-        # Without user and password.
+        # The URL without user and password.
         where = f"{parts.hostname}:{parts.port or 9000}{parts.path}"
         said = " ".join(str(error).split("Stack trace:")[0].split())[:300]
         raise UnavailableError(f"--clickhouse: {where}: {type(error).__name__}: {said}") from None
@@ -113,8 +125,11 @@ def _read(reader: _Reader, topology: Topology) -> Told:
 def boards(
     calls: list[Mapping[str, Any]], cpu: list[Mapping[str, Any]], asked: Window
 ) -> tuple[dict[str, dict[str, LoadBoardEntry]], dict[str, dict[str, DemandEntry]]]:
-    """Load and demand as the boards would have told them, means over the window. `calls`: sums by cluster, service,
-    class and whether the call was an entry; `cpu`: mean share by cluster and service."""
+    """Returns load and demand as the boards would have shown them, as means over the window.
+
+    `calls`: sums by cluster, service, class and whether the call was an entry. `cpu`: mean
+    utilisation share by cluster and service.
+    """
     used = {(row["cluster"], row["service"]): row["utilisation"] for row in cpu}
     seconds = asked.end - asked.start
     load: dict[str, dict[str, LoadBoardEntry]] = {}
@@ -142,7 +157,10 @@ def boards(
 
 
 def rules(rows: list[Mapping[str, Any]]) -> tuple[Rules | None, int, float]:
-    """The rules, the newest version among the clusters, and when it was published (Unix seconds)."""
+    """Returns the rules, the newest version of all clusters, and when that version was published.
+
+    The time is in Unix seconds. Without rows, the rules are None.
+    """
     found: dict[RuleKey, dict[str, int]] = {}
     for row in rows:
         key = RuleKey(row["source_cluster"], row["source_service"], row["class"])

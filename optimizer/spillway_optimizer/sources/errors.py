@@ -1,4 +1,4 @@
-"""Why a command of `spillway` that only looks cannot answer, and its exit code."""
+"""Errors of `spillway` commands that only read, with their exit codes."""
 
 import re
 
@@ -8,31 +8,32 @@ EXIT_INPUT, EXIT_SETTING, EXIT_UNAVAILABLE = 1, 64, 69  # EX_USAGE, EX_UNAVAILAB
 
 
 class CommandError(OptimizerError):
-    """One line for everything that is wrong, each naming file or argument, key and value."""
+    """An error with one line per problem. Each line names file or argument, key and value."""
 
     exit_code = EXIT_INPUT
 
 
 class InputError(CommandError):
-    """What was given cannot be used."""
+    """The given input cannot be used."""
 
 
 class SettingError(CommandError):
-    """Names the variable and what is wrong with what it says."""
+    """An environment variable has a wrong value. The message names it and the problem."""
 
     exit_code = EXIT_SETTING
 
 
 class UnavailableError(CommandError):
-    """What is needed does not answer."""
+    """A required server or program is not available."""
 
     exit_code = EXIT_UNAVAILABLE
 
 
-# Where a joined text goes on with another problem: a key and a colon, not more words on the same one.
+# Where the next problem begins in a joined text: before a key and a colon, not before more words
+# about the same problem.
 _NEXT = re.compile(r"; (?=(?!closest|known|allowed)\w+(?:\.\w+|\[[^\]]*\])*: )")
 
 
 def in_lines(about: str, error: Exception | str) -> str:
-    """The problems that an error of this package joins to one text, a line each."""
+    """Splits the problems that an error of this package joins into one text, one per line."""
     return "\n".join(f"{about}: {problem}" for problem in _NEXT.split(str(error)))

@@ -1,4 +1,7 @@
-"""The running mesh as a source: boards and rules in force from Redis, model rows from ClickHouse, by environment."""
+"""The running mesh as a source, configured by environment variables.
+
+Boards and rules in force come from Redis, the model's rows from ClickHouse.
+"""
 
 import asyncio
 import dataclasses
@@ -17,13 +20,16 @@ from spillway_optimizer.sources.told import Told
 
 
 class Live(config.Redis, ClickHouseWire):
-    """SPILLWAY_REDIS_URL and SPILLWAY_CLICKHOUSE_URL."""
+    """Settings of the servers: SPILLWAY_REDIS_URL and SPILLWAY_CLICKHOUSE_URL."""
 
     clickhouse_url: config.ClickHouseUrl
 
 
 def read(topology: Topology) -> Told:
-    """Raises UnavailableError naming the variable of the server that does not answer."""
+    """Reads the running mesh.
+
+    Raises UnavailableError with the variable of the server that does not answer.
+    """
     settings = config.read(Live)
     clusters = tuple(cluster.name for cluster in topology.clusters)
     try:
@@ -62,6 +68,6 @@ async def _hot(settings: Live, clusters: tuple[str, ...]):
 
 
 def _away(variable: str, url: str, error: BaseException) -> str:
-    """Without user and password."""
+    """Describes a server that does not answer, without user and password."""
     parts = urlsplit(url)
     return f"{variable}: {parts.hostname}:{parts.port}: {type(error).__name__}"

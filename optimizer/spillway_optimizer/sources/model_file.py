@@ -1,4 +1,7 @@
-"""A model from a file or a program's output (the shape of contracts/golden/3_model.json), checked key by key."""
+"""Reads a model from a file or a program's output, and checks it key by key.
+
+The format is that of contracts/golden/3_model.json.
+"""
 
 import json
 import math
@@ -16,7 +19,7 @@ from spillway_optimizer.sources.errors import InputError
 
 _TABLES = ("curves", "capacities", "call_ratios")
 _BOARDS = {"load": LoadBoardEntry, "demand": DemandEntry}
-# network_times is what the board of the network is made from: other readers of the file need it.
+# The network board is made from network_times. Other readers of the file need them.
 _KNOWN = {*_TABLES, *_BOARDS, "network", "network_times", "placement"}
 _MISSING = object()
 _ARTICLES = {int: "an"}
@@ -24,7 +27,7 @@ _MOST_SHOWN = 10
 
 
 def read(path: Path) -> Telemetry:
-    """Raises InputError naming the file, and the place or the keys in it."""
+    """Reads a model file. Raises InputError with the file, and the place or the keys in it."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -33,6 +36,7 @@ def read(path: Path) -> Telemetry:
 
 
 def parse(text: str, name: str) -> Telemetry:
+    """Parses a model document. Errors refer to it as `name`. Raises InputError."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
@@ -49,12 +53,15 @@ def parse(text: str, name: str) -> Telemetry:
 
 
 def as_of(told: Telemetry) -> float:
-    """A document is judged as of its own time: that of its newest demand."""
+    """Returns the time at which a document is judged: that of its newest demand."""
     return max((entry.at for board in told.demand.values() for entry in board.values()), default=0.0)
 
 
 def problems(document: Any) -> list[str]:
-    """Everything that is wrong, each with its key. Single rows of tables are judged, and left out, one by one later."""
+    """Returns everything that is wrong with a document, each with its key.
+
+    Single rows of tables are checked later, and unusable ones are left out one by one.
+    """
     if not isinstance(document, dict):
         return [f"a model is an object, not {_kind(document)}"]
     found = [
@@ -97,7 +104,10 @@ def problems(document: Any) -> list[str]:
 
 
 def _nobody(demand: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Without a time of demand every other row would be judged as of no time at all."""
+    """Returns a problem if there is no demand.
+
+    Without the time of any demand, there is no time at which to judge the other rows.
+    """
     if any(demand.values()):
         return []
     return ["demand: empty; the requests that users make, by cluster and entry class, are what is planned"]

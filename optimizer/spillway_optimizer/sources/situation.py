@@ -1,4 +1,4 @@
-"""What is told -> the problem, and the routing that is in force now. Pure."""
+"""Builds the problem from a source's data, and the routing in force now. Pure."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ _MOST_SHOWN = 10
 
 @dataclass(frozen=True)
 class Situation:
-    """`told` is as the what-ifs make it."""
+    """A problem and the data that it was built from. `told` already includes the what-ifs."""
 
     told: Told
     what_if: WhatIf
@@ -33,14 +33,17 @@ class Situation:
 
 @dataclass(frozen=True)
 class Now:
-    """Shares [E, from, to] in force, and in words where they come from."""
+    """The present routing: shares [E, from, to], and a description of where they come from."""
 
     shares: np.ndarray
     rules_from: str
 
 
 def situation(told: Told, what_if: WhatIf) -> Situation:
-    """Raises InputError with every reason why there is no problem, each with its key."""
+    """Builds the situation. Raises InputError with every reason why there is no problem.
+
+    Each reason has its key.
+    """
     told = whatif.apply(told, what_if)
     model = build(
         told.telemetry,
@@ -60,7 +63,7 @@ def situation(told: Told, what_if: WhatIf) -> Situation:
 
 
 def _refused(model: Model) -> tuple[str, ...]:
-    """Applications that are not in the problem; their rules are held."""
+    """Describes applications that are not in the problem. Their rules are held."""
     return tuple(
         f"application {application.name!r} is left out, its rules are held: {refusal}"
         for application in model.applications
@@ -69,21 +72,24 @@ def _refused(model: Model) -> tuple[str, ...]:
 
 
 def _left_out(model: Model) -> list[str]:
-    """What was not used is often why the rest does not do."""
+    """Returns notes about unused data, which is often the reason why the rest is insufficient."""
     notes = [note for note in model.notes if "left out" in note]
     rest = len(notes) - _MOST_SHOWN
     return notes[:_MOST_SHOWN] + ([f"left out: and {rest} more"] if rest > 0 else [])
 
 
 def _hints(model: Model) -> list[str]:
-    """What the caller can do about a refusal."""
+    """Returns what the caller can do about a refusal."""
     if any(refusal.startswith("capacities: none") for refusal in model.refusals):
         return ["capacities: --capacity SERVICE=RPS says what a service can serve in each cluster"]
     return []
 
 
 def now(of: Situation) -> Now:
-    """The rules in force; a route without a rule, or with one that leads where it cannot be served, fails over."""
+    """Returns the present routing.
+
+    A route fails over if it has no rule, or if its rule leads to a cluster that cannot serve it.
+    """
     found = today(of.problem, of.told.in_force or {})
     if of.told.in_force is None:
         return Now(found.shares, NOBODY)

@@ -1,4 +1,4 @@
-"""What a source of `plan` and `explain` tells, whatever kind of source it is."""
+"""The data that every kind of source provides to `plan` and `explain`."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -13,22 +13,28 @@ from spillway_optimizer.problem.rules import Rules
 
 @dataclass(frozen=True)
 class Told:
-    """`now` is the time that telemetry is judged as of, Unix seconds; `in_force` None: no rules are known."""
+    """The data of one source.
+
+    `now`: the time at which telemetry is judged, Unix seconds. `in_force` None: no rules are known.
+    """
 
     source: str
     telemetry: Telemetry
     topology: Topology
     now: float
     in_force: Rules | None = None
-    in_force_from: str = ""  # where these rules come from, in words
+    in_force_from: str = ""  # description of where these rules come from
     notes: tuple[str, ...] = ()
-    # By (cluster, entry class), where it is not as the boards say: a what-if.
+    # Demand by (cluster, entry class) if a what-if changes it. None: as on the boards.
     demand_rps: Mapping[tuple[str, str], float] | None = None
     guardrails: Guardrails = Guardrails()
 
 
 def unknown(key: str, value: str, known: Iterable[str]) -> str:
-    """A sentence on a name that does not exist: the closest ones, then all (or how many) there are."""
+    """Returns a message about an unknown name.
+
+    It lists the closest known names, then all of them, or the first 20 and the number of the rest.
+    """
     names = sorted(known)
     close = difflib.get_close_matches(value, names, n=3, cutoff=0.5)
     close += [name for name in names if value in name and name not in close][:3]

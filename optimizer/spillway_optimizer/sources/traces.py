@@ -1,4 +1,7 @@
-"""Recorded traces as a model: streams/ makes it, in a process of its own, because no box imports another."""
+"""Recorded traces as a source.
+
+streams/ computes the model in its own process, because no box imports another.
+"""
 
 import argparse
 import subprocess
@@ -17,7 +20,10 @@ STREAMS = "spillway_streams"
 
 
 def read(arguments: argparse.Namespace, topology: Path, progress: Progress) -> Telemetry:
-    """Raises UnavailableError when streams is not installed, InputError with what it says of the files."""
+    """Reads traces. Raises UnavailableError if streams is not installed.
+
+    Raises InputError with the messages of streams about the files.
+    """
     if util.find_spec(STREAMS) is None:
         raise UnavailableError(
             f"--traces: needs the package spillway-streams in this Python ({sys.executable}); install it, or "
@@ -36,7 +42,11 @@ def _command(arguments: argparse.Namespace, topology: Path) -> list[str]:
 
 
 def _run(command: list[str], progress: Progress) -> str:
-    """Its stdout. Its stderr is shown as it comes: it is progress, and at last the reason of a failure."""
+    """Runs the command and returns its stdout.
+
+    Its stderr is shown as it arrives. It contains progress and, at the end, the reason of a
+    failure.
+    """
     last: deque[str] = deque(maxlen=20)
     with (
         progress.step("reading traces"),
@@ -55,7 +65,7 @@ def _run(command: list[str], progress: Progress) -> str:
 
 
 class _Drain:
-    """Reads a pipe to its end in a thread, so that the process never waits for us."""
+    """Reads a pipe to its end in a thread, so that the process never blocks on a full pipe."""
 
     def __init__(self, pipe):
         self._text = ""

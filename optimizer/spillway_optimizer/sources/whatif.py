@@ -1,4 +1,4 @@
-"""What-ifs: telemetry, topology and problem as they would be. The same for every source. Pure."""
+"""What-ifs: changes telemetry, topology and problem, in the same way for every source. Pure."""
 
 from dataclasses import dataclass, replace
 
@@ -16,23 +16,31 @@ from spillway_optimizer.sources.told import Told, unknown
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Nothing is changed by default. `demand` is what is offered then, whatever `scale` says."""
+    """The changes to make. Nothing is changed by default.
 
-    demand: tuple[tuple[str, str | None, float], ...] = ()  # cluster, class or every class, rps
-    scale: tuple[tuple[str | None, float], ...] = ()  # cluster or all, factor
-    capacity: tuple[tuple[str, str | None, float], ...] = ()  # service, cluster or all, rps
+    `demand` sets the offered requests directly, and `scale` does not apply to it.
+    """
+
+    # cluster, class (None: every class), rps
+    demand: tuple[tuple[str, str | None, float], ...] = ()
+    scale: tuple[tuple[str | None, float], ...] = ()  # cluster (None: all), factor
+    capacity: tuple[tuple[str, str | None, float], ...] = ()  # service, cluster (None: all), rps
     without: tuple[tuple[str, str], ...] = ()  # service, cluster
     drain: tuple[str, ...] = ()
 
 
 def apply(told: Told, what_if: WhatIf) -> Told:
-    """Telemetry and topology as they would be. Raises InputError naming every option that cannot be."""
+    """Returns the data with changed telemetry and topology.
+
+    Raises InputError with every option that is impossible.
+    """
     if problems := _problems(told, what_if):
         raise InputError("\n".join(problems))
     demand, rates = told.telemetry.demand, None
     if what_if.demand or what_if.scale:
         wanted = _demanded(told, what_if)
-        # Boards keep what was measured, so that it is judged as such; where nothing was, they say so.
+        # Boards keep the measured rates, so that they are judged as measured. Where nothing was
+        # measured, the rate is 0.
         demand = {
             cluster: {k: demand.get(cluster, {}).get(k) or replace(e, rps=0.0) for k, e in board.items()}
             for cluster, board in wanted.items()
@@ -49,6 +57,7 @@ def apply(told: Told, what_if: WhatIf) -> Told:
 
 
 def apply_to_problem(problem: Problem, what_if: WhatIf) -> Problem:
+    """Returns the problem with the drained clusters added."""
     if not what_if.drain:
         return problem
     constraints = problem.constraints
@@ -90,13 +99,16 @@ def _problems(told: Told, what_if: WhatIf) -> list[str]:
 
 
 def _where(told: Told, service: str) -> set[str]:
-    """Clusters that run a service."""
+    """Returns the clusters that run a service."""
     placed = placements(told.telemetry, told.topology, set(), told.now, NOTHING)
     return {cluster for name, cluster in placed.value if name == service}
 
 
 def _entries_missing(told: Told, what_if: WhatIf, cluster: str, classes: list[str]) -> list[str]:
-    """Demand of a class needs its service where it enters: entries are not routed."""
+    """Reports demand in clusters where the entry service does not run.
+
+    Entries are not routed, so demand of a class needs its service in the cluster where it enters.
+    """
     missing = {
         service
         for service in (traffic_class.parse(class_id).service for class_id in classes)
@@ -110,7 +122,7 @@ def _entries_missing(told: Told, what_if: WhatIf, cluster: str, classes: list[st
 
 
 def _users_left(told: Told, what_if: WhatIf) -> list[str]:
-    """--without at the entry, while users enter there."""
+    """Reports --without for an entry service in a cluster where users still enter."""
     demand = _demanded(told, what_if)
     return [
         f"--without: users enter at {service!r} in {cluster!r} ({rps:.1f} req/s) and are served where they enter; "
@@ -139,7 +151,11 @@ def _demanded(told: Told, what_if: WhatIf) -> dict[str, dict[str, DemandEntry]]:
 def _set(
     told: Told, board: dict[str, DemandEntry], class_id: str | None, rps: float
 ) -> dict[str, DemandEntry]:
-    """One class, or all of them in the proportions seen there; where nobody enters now, in those of all clusters."""
+    """Sets the rate of one class, or the total rate of all classes.
+
+    The total is split in the proportions seen in that cluster. If no requests enter there now, the
+    proportions of all clusters together apply.
+    """
     if class_id is not None:
         return {**board, class_id: _entry(told, board.get(class_id), rps)}
     total = sum(entry.rps for entry in board.values())
@@ -149,6 +165,7 @@ def _set(
 
 
 def _mix(told: Told) -> dict[str, float]:
+    """Returns the demand by class of all clusters together."""
     mix: dict[str, float] = {}
     for board in told.telemetry.demand.values():
         for class_id, entry in board.items():
@@ -157,7 +174,7 @@ def _mix(told: Told) -> dict[str, float]:
 
 
 def _entry(told: Told, old: DemandEntry | None, rps: float) -> DemandEntry:
-    # As fresh as the rest: it is said, not measured.
+    # The value is declared, not measured, so it is as fresh as the newest measured one.
     at = max((e.at for board in told.telemetry.demand.values() for e in board.values()), default=told.now)
     return replace(old, at=at, rps=rps) if old else DemandEntry(at, rps, 0.0, 0.0)
 

@@ -1,4 +1,4 @@
-"""Tests find the modules beside them; settings of an optimizer that reaches no server."""
+"""Import paths of the test modules, and settings of an optimizer that reaches no server."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture
 def settings() -> Callable[..., Optimizer]:
-    """settings(policy="local"): what an operator must say, and what the test says."""
+    """Returns a function that builds settings, such as settings(policy="local").
+
+    It fills in what an operator must set. Its arguments override these values.
+    """
 
     def make(**said: object) -> Optimizer:
         servers = {

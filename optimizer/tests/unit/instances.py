@@ -1,4 +1,7 @@
-"""Random routing problems: DAGs with shared callees, partial placement, asymmetric networks, side constraints."""
+"""Random routing problems.
+
+They are DAGs with shared callees, partial placement, asymmetric networks and side constraints.
+"""
 
 import numpy as np
 from spillway_optimizer.problem.constraints import Constraints
@@ -8,7 +11,10 @@ from spillway_optimizer.problem.problem import Curve, Edge, Problem
 def random_problem(
     seed: int, constrained: bool = True, convex: bool = True, clusters: int | None = None
 ) -> Problem:
-    """Demand is from a tenth of all capacity to more than all of it."""
+    """Returns a random problem.
+
+    The demand ranges from a tenth of all capacity to more than all of it.
+    """
     r = np.random.default_rng(seed)
     names = tuple(f"c{i}" for i in range(clusters or r.integers(2, 6)))
     services = [f"s{i}" for i in range(r.integers(2, 7))]
@@ -20,7 +26,7 @@ def random_problem(
         classes |= dict(zip(ids, services, strict=True))
         entries.append(ids[0])
         for n in range(1, len(ids)):
-            # One caller, and sometimes a second: a shared callee.
+            # One caller, and sometimes a second one, which makes the callee shared.
             for m in sorted({int(r.integers(0, n)), *([int(r.integers(0, n))] if r.random() < 0.3 else [])}):
                 edges.append(
                     Edge(ids[m], ids[n], float(r.choice([0.3, 1.0, 1.0, 2.5])), float(r.uniform(100, 5e3)),

@@ -1,4 +1,7 @@
-"""Two applications in two clusters, and one leader that solves for them with its servers in memory."""
+"""Two applications in two clusters, and one leader that solves for them.
+
+Its servers are in memory.
+"""
 
 import copy
 import dataclasses
@@ -24,7 +27,10 @@ NOW = 1767225631.0
 
 
 class Mesh:
-    """`solve` runs once and gives the rows by application; what is published is in force at once."""
+    """The clusters and the leader.
+
+    `solve` runs once and returns the rows by application. Published rules are in force at once.
+    """
 
     def __init__(self, settings, folder: Path, third: str = "", **said):
         self.document = with_third(document(), third) if third else document()
@@ -44,7 +50,10 @@ class Mesh:
         self.following = Following(None, self.settings.policy, Stop(), self.states)
 
     async def solve(self, now: float, change=None, kind: str = "period") -> dict[str, dict]:
-        """`change` edits the document of this run; boards are as of a second before `now` unless it says otherwise."""
+        """Runs one solve. `change` edits the document of this run.
+
+        Board entries are one second older than `now`, unless `change` sets their time.
+        """
         told = copy.deepcopy(self.document)
         for board in ("load", "demand"):
             for entries in told[board].values():
@@ -58,11 +67,14 @@ class Mesh:
         return {row["application"]: row for row in self.rows}
 
     def known(self, now: float) -> dict:
-        """Fields of the telemetry beside the document's."""
+        """Returns telemetry fields that are not in the document."""
         return {"placement": self.placement, "unknown": self.unknown}
 
     def rules(self, prefix: str = "") -> Rules:
-        """Of the newest proposal: of the application of gateway, or of the other one."""
+        """Returns the rules of one application in the newest proposal.
+
+        That is the application of gateway, or the other one.
+        """
         return {
             k: w for k, w in of_ruleset(self.sent[-1]).items() if k[2].startswith(OTHER) == (prefix == OTHER)
         }
@@ -73,7 +85,7 @@ class Mesh:
             for r in self.sent[-1].rules
         }
 
-    # Redis, NATS and ClickHouse.
+    # Stand-ins for the lease, Redis, NATS and ClickHouse.
 
     async def hold(self) -> bool:
         return True

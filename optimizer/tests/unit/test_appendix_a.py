@@ -1,6 +1,7 @@
-"""SLATE appendix A: Waterfall's three bad cases, replayed event by event, and the optimum beside them.
+"""SLATE appendix A: Waterfall's three bad cases, replayed event by event, next to the optimum.
 
-The figures are not in the text; each topology is derived from the distances that it states, as a comment says.
+The text does not contain the figures. Each topology is derived from the distances in the text, as
+docstrings explain.
 """
 
 import itertools
@@ -20,7 +21,7 @@ SOLVERS = [Exact, Fast]
 
 
 def _links(n: int, links: dict[tuple[int, int], float]) -> np.ndarray:
-    """[n, n] shortest paths (Floyd and Warshall)."""
+    """Returns the shortest paths, shape [n, n] (Floyd-Warshall)."""
     rtt = np.where(np.eye(n, dtype=bool), 0.0, np.inf)
     for (i, j), ms in links.items():
         rtt[i, j] = rtt[j, i] = ms
@@ -30,22 +31,31 @@ def _links(n: int, links: dict[tuple[int, int], float]) -> np.ndarray:
 
 
 def _a1(n: int) -> tuple[np.ndarray, list[tuple[int, float]]]:
-    """C0 -(1+eps)- C1 -1- C2 -2- C3 ... Cn, as printed; C1 gets 2, then C2..Cn get 1 each."""
+    """Returns network times and events of case A.1.
+
+    C0 -(1+eps)- C1 -1- C2 -2- C3 ... Cn, as printed. C1 gets a load of 2, then C2..Cn get 1 each.
+    """
     gaps = [1 + EPS, *(2.0**i for i in range(n - 1))]
     rtt = _links(n + 1, {(i, i + 1): gap for i, gap in enumerate(gaps)})
     return rtt, [(1, 2.0), *((i, 1.0) for i in range(2, n + 1))]
 
 
 def _a2(eps: float = EPS) -> tuple[np.ndarray, list[tuple[int, float]]]:
-    """Indices 0..5 are C1..C6. Final routing C1 -> C5, C2 -> C4 costs 1+eps each, the optimum eps each: hence
-    C1 -eps- C4 -1- C5 -eps- C2. C3 is farther from C1 than C5 is, C6 farther from C2 than C4 is, and C5 is the
-    nearest to C6: links of 2 do."""
+    """Returns network times and events of case A.2. Indices 0..5 are C1..C6.
+
+    In the final routing, C1 -> C5 and C2 -> C4 cost 1+eps each, while the optimum costs eps each.
+    This gives C1 -eps- C4 -1- C5 -eps- C2. C3 is farther from C1 than C5 is, C6 is farther from C2
+    than C4 is, and C5 is the nearest to C6. Links of 2 satisfy these conditions.
+    """
     rtt = _links(6, {(0, 3): eps, (3, 4): 1.0, (4, 1): eps, (0, 2): 2.0, (4, 5): 2.0})
     return rtt, [(5, 2.0), (1, 2.0), (0, 2.0), (5, 0.0)]
 
 
 def _a3() -> np.ndarray:
-    """C1 -(1+eps)- C2 -1- C3 -(1+eps)- C4: the text's 1 from C2 to C3 and 2+eps from C3 to C1."""
+    """Returns the network times of case A.3.
+
+    C1 -(1+eps)- C2 -1- C3 -(1+eps)- C4: the text's 1 from C2 to C3 and 2+eps from C3 to C1.
+    """
     return _links(4, {(0, 1): 1 + EPS, (1, 2): 1.0, (2, 3): 1 + EPS})
 
 
@@ -60,8 +70,11 @@ def _total(routed: np.ndarray, rtt: np.ndarray) -> float:
 
 
 def _problem(rtt: np.ndarray, load: list[float], serves: list[int] | None = None) -> Problem:
-    """The appendix's model: requests enter at a gateway that costs nothing and call one service that costs
-    (almost) no time below its hard capacity of 1."""
+    """Returns the appendix's model.
+
+    Requests enter at a gateway that costs nothing. It calls one service that takes (almost) no time
+    below its hard capacity of 1.
+    """
     names = tuple(f"C{i:02}" for i in range(len(rtt)))
     serving = names if serves is None else tuple(names[i] for i in serves)
     places = {("gate", c): 1e6 for c in names} | {("app", c): 1.0 for c in serving}
@@ -84,7 +97,7 @@ def _problem(rtt: np.ndarray, load: list[float], serves: list[int] | None = None
 
 
 def _sequence(rtt: np.ndarray, events: list[tuple[int, float]]) -> list[Problem]:
-    """The problem after each event."""
+    """Returns the problem after each event."""
     load, problems = [0.0] * len(rtt), []
     for i, rps in events:
         load[i] = rps
@@ -93,13 +106,16 @@ def _sequence(rtt: np.ndarray, events: list[tuple[int, float]]) -> list[Problem]
 
 
 def _waterfall(problems: list[Problem]) -> float:
-    """Total RTT after the policy has lived through all problems."""
+    """Returns the total RTT after one policy instance has routed all problems in order."""
     policy = REGISTRY["waterfall"]()
     return [policy.route(problem).evaluation.network_ms_rps for problem in problems][-1]
 
 
 def _matching(problem: Problem) -> float:
-    """Minimum cost matching by an independent LP (scipy's HiGHS) on the problem's plain values."""
+    """Computes the minimum cost matching from the problem's plain values.
+
+    Uses an independent LP (scipy's HiGHS).
+    """
     names = problem.clusters
     cost = [problem.rtt_ms[i, j] for i in names for j in names]
     row = np.kron(np.eye(len(names)), np.ones(len(names)))
@@ -120,8 +136,11 @@ def _optimum_is(solver, problem: Problem, closed_form: float) -> None:
 
 @pytest.mark.parametrize("n", range(2, 21))
 def test_a1_waterfall_is_exponentially_worse(n):
-    """Workload that arrives cluster by cluster leaves Waterfall (2^n + eps - 1) / (1 + eps) times the optimum,
-    in the model of the appendix and as the live policy on problems."""
+    """Load that arrives cluster by cluster makes Waterfall exponentially worse than the optimum.
+
+    The factor is (2^n + eps - 1) / (1 + eps), both in the appendix's model and for the live policy
+    on problems.
+    """
     rtt, events = _a1(n)
     pool = _pool(rtt)
     for i, rps in events:
@@ -135,15 +154,18 @@ def test_a1_waterfall_is_exponentially_worse(n):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("n", range(2, 21))
 def test_a1_our_optimum_is_the_closed_form(n, solver):
-    """One request goes from C1 to C0, 1 + eps, however many clusters there are."""
+    """One request goes from C1 to C0 at 1 + eps, for any number of clusters."""
     _optimum_is(solver, _sequence(*_a1(n))[-1], 1 + EPS)
 
 
 def test_a1_priority_for_local_load_does_not_save_waterfall():
-    """With the load generated beside each cluster, at 0 ms, no request is local and the factor is the same."""
+    """The factor is the same if the load arises beside each cluster, at 0 ms.
+
+    Then no request is local.
+    """
     n = 6
     line, _ = _a1(n)
-    rtt = np.block([[line, line], [line, line]])  # C'i is n + 1 + i, where Ci is i
+    rtt = np.block([[line, line], [line, line]])  # index of C'i is n + 1 + i, index of Ci is i
     policy, load = REGISTRY["waterfall"](), [0.0] * (2 * n + 2)
     for i in range(1, n + 1):
         load[n + 1 + i] = 2.0 if i == 1 else 1.0
@@ -154,7 +176,10 @@ def test_a1_priority_for_local_load_does_not_save_waterfall():
 
 
 def _a2_replayed(first: int, second: int, trigger: bool = True) -> Pool:
-    """The appendix's events; after the trigger is gone, `first` hears of the free room before `second`."""
+    """Replays the appendix's events.
+
+    After the trigger is gone, `first` is notified of the free room before `second`.
+    """
     rtt, events = _a2()
     pool = _pool(rtt)
     for i, rps in events[:3] if trigger else events[1:3]:
@@ -163,7 +188,7 @@ def _a2_replayed(first: int, second: int, trigger: bool = True) -> Pool:
 
 
 def test_a2_waterfall_goes_through_the_states_of_the_text():
-    """C6 to C5, C2 to C4, C1 to C3; once C6's load is gone C1 takes C5: 2 (1 + eps)."""
+    """C6 goes to C5, C2 to C4 and C1 to C3. Once C6's load is gone, C1 takes C5: 2 (1 + eps)."""
     rtt, events = _a2()
     pool = _pool(rtt)
     for i, rps in events[:3]:
@@ -175,7 +200,7 @@ def test_a2_waterfall_goes_through_the_states_of_the_text():
 
 
 def test_a2_the_bad_state_is_metastable():
-    """No activation of anyone, in any order, leads out of it, although its trigger is gone."""
+    """No order of activations leaves the bad state, although its trigger is gone."""
     stuck = _a2_replayed(first=0, second=1)
     for order in itertools.permutations(range(6)):
         again = stuck.after(*(Activation(i) for i in order))
@@ -184,7 +209,7 @@ def test_a2_the_bad_state_is_metastable():
 
 @pytest.mark.parametrize(("first", "trigger"), [(1, True), (1, False), (0, False)])
 def test_a2_another_order_or_no_trigger_ends_well(first, trigger):
-    """Had C2 heard first, or had C6 never been overloaded, Waterfall would be at the optimum 2 eps."""
+    """Waterfall reaches the optimum 2 eps if C2 is notified first, or if C6 is never overloaded."""
     pool = _a2_replayed(first, second=1 - first, trigger=trigger)
     assert _total(pool.routed, _a2()[0]) == pytest.approx(2 * EPS)
 
@@ -192,7 +217,10 @@ def test_a2_another_order_or_no_trigger_ends_well(first, trigger):
 @pytest.mark.parametrize("eps", [0.1, 0.01, 0.001])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a2_the_factor_grows_without_bound_as_eps_shrinks(eps, solver):
-    """The live policy, kept through the four problems, ends (1 + eps) / eps times above our optimum."""
+    """The live policy ends (1 + eps) / eps times above our optimum.
+
+    One instance routes all four problems.
+    """
     problems = _sequence(*_a2(eps))
     assert _waterfall(problems) / _matching(problems[-1]) == pytest.approx((1 + eps) / eps)
     _optimum_is(solver, problems[-1], 2 * eps)
@@ -201,7 +229,10 @@ def test_a2_the_factor_grows_without_bound_as_eps_shrinks(eps, solver):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 def test_a3_the_factor_two_needs_no_bad_order(order, solver):
-    """Whichever load comes first, and whoever is activated afterwards: (4 + 2 eps) / (2 + 2 eps)."""
+    """The factor is (4 + 2 eps) / (2 + 2 eps).
+
+    It holds for either order of the loads, and for any later activations.
+    """
     rtt = _a3()
     pool = _pool(rtt)
     for i in order:
@@ -214,7 +245,7 @@ def test_a3_the_factor_two_needs_no_bad_order(order, solver):
 
 
 def test_room_that_shrinks_is_noticed_by_who_is_activated_next():
-    """C2 sends 1 to C3 until C3 has room for none: its next activation finds C1."""
+    """C2 sends 1 to C3 until C3 has no room left. At its next activation, C2 sends it to C1."""
     pool = _pool(_a3()).after(LoadChange(1, 2.0), Activation(1))
     assert pool.routed[1].tolist() == [0.0, 1.0, 1.0, 0.0]
     pool = pool.after(RoomChange(2, 0.0))

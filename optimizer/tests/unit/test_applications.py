@@ -1,4 +1,4 @@
-"""One odd service, or one odd application, and a healthy one beside it whose rules do not change."""
+"""One faulty service or application next to a healthy one, whose rules do not change."""
 
 import pytest
 from mesh import NOW, Mesh
@@ -15,7 +15,7 @@ from spillway_optimizer.sources.whatif import WhatIf
 from two_applications import OTHER, document, topology_text
 
 FRONTEND, BACKEND = "frontend GET /items/{id}", "backend GET /items/{id}"
-# Of the calls to frontend, these go to the odd service.
+# Share of the calls to frontend that go to the faulty service.
 FEW = 0.01
 
 
@@ -29,7 +29,7 @@ def _undeclared(d):
 
 
 def _without_capacity(d):
-    """Declared nowhere, but it has a heartbeat: see `placement`."""
+    """Adds a service that is declared nowhere, but has a heartbeat (see `placement`)."""
     _edge(d, FRONTEND, "audit POST /events", FEW)
     curve = next(c for c in d["curves"] if c["class"] == BACKEND)
     d["curves"].append({**curve, "service": "audit", "class": "audit POST /events"})
@@ -59,8 +59,11 @@ def mesh(settings, tmp_path):
     ],
 )
 async def test_one_odd_service_stops_neither_its_application_nor_another(mesh, odd, note):
-    """A call to a service that nobody declares, a callee with 1 % of the calls and no capacity, classes that call
-    each other in 1 % of the requests: what is odd is held, all else goes on, and the note says so."""
+    """A faulty edge is held with a note, and everything else continues.
+
+    The cases: a call to an undeclared service, a callee with 1 % of the calls and without capacity,
+    and classes that call each other in 1 % of the requests.
+    """
     await mesh.solve(NOW)
     before, other = mesh.rules(), mesh.rules(OTHER)
     mesh.placement = {cluster: services | {"audit"} for cluster, services in mesh.placement.items()}
@@ -81,8 +84,11 @@ async def test_one_odd_service_stops_neither_its_application_nor_another(mesh, o
 
 
 async def test_an_application_that_cannot_be_modelled_is_held_beside_a_healthy_one(mesh):
-    """A heavy class loses its curve: its application's rules are renewed as they are for as long as that lasts, with
-    the reason; the other application is solved, and changes when its own load does."""
+    """A heavy class loses its curve, so its application's rules are renewed unchanged.
+
+    This lasts as long as the curve is missing, and the reason is stated. The other application is
+    still solved, and its rules change with its own load.
+    """
     await mesh.solve(NOW)
     before, other = mesh.rules(), mesh.rules(OTHER)
 
@@ -104,14 +110,16 @@ async def test_an_application_that_cannot_be_modelled_is_held_beside_a_healthy_o
     rows = await mesh.solve(NOW + 200, lambda d: blind(d, 1.5), "load")
     assert rows[OTHER + "gateway"]["outcome"] == "proposed" and mesh.rules(OTHER) != other
     assert mesh.rules() == before
-    # Known again, it goes on from the rules that it was held at.
+    # When the curve is known again, the application continues from the held rules.
     rows = await mesh.solve(NOW + 216)
     assert rows["gateway"]["outcome"] == "renewed" and mesh.rules() == before
 
 
 async def test_applications_that_are_joined_and_parted_keep_their_rules(mesh):
-    """A call between two applications makes them one, and two again when it ends: no rule moves, and that of the call
-    stays for a while."""
+    """A call between two applications makes them one, and they separate when it ends.
+
+    No rule moves, and the rule of that call stays for a while.
+    """
     await mesh.solve(NOW)
     before, other = mesh.rules(), mesh.rules(OTHER)
 
@@ -131,7 +139,10 @@ async def test_applications_that_are_joined_and_parted_keep_their_rules(mesh):
 
 
 async def test_an_egress_budget_is_shared_by_the_applications(settings, tmp_path):
-    """Solved together, judged apart: what both cost is within the budget of the mesh, and each is proposed."""
+    """Applications are solved together and judged separately.
+
+    Their total cost is within the budget of the mesh, and each is proposed.
+    """
     free = Mesh(settings, tmp_path)
     rows = await free.solve(NOW)
     cost = sum(row["egress_usd_per_hour"] for row in rows.values())
@@ -154,7 +165,7 @@ def _budget(folder, usd_per_hour, mesh):
 
 
 def test_plan_and_explain_say_what_is_held(tmp_path):
-    """The other application is planned and explained; the one that is held is named, with the reason."""
+    """The healthy application is planned and explained. The held one is named with the reason."""
     (tmp_path / "topology.yaml").write_text(topology_text())
     told = document()
     told["curves"] = [row for row in told["curves"] if row["class"] != BACKEND]

@@ -1,4 +1,4 @@
-"""Capacities of measured and unmeasured destinations, by their pods."""
+"""Capacities of measured and unmeasured destinations, based on their pods."""
 
 import json
 import random
@@ -38,8 +38,11 @@ def _of(told: Telemetry, cluster: str) -> tuple[float, tuple[str, ...]]:
 
 
 def test_a_region_of_two_pods_is_not_taken_for_the_mean_of_the_large_ones():
-    """Regions of 20 and 18 pods can serve 2 000 and 1 240 req/s: two pods can at most serve 138, and get a quarter of
-    that before they have served anything. (Before, they were given 1 620.)"""
+    """An unmeasured region of two pods gets the capacity of two pods.
+
+    Regions of 20 and 18 pods can serve 2 000 and 1 240 req/s. So two pods can serve at most 138,
+    and get a quarter of that before they have served any request. (Previously they got 1 620.)
+    """
     rows, live = [_row("a", 2000, 20), _row("b", 1240, 18)], {"a": 20, "b": 18, "new": 2}
     whole = 2 * 1240 / 18
     rps, [note] = _of(_told(rows, live), "new")
@@ -48,7 +51,10 @@ def test_a_region_of_two_pods_is_not_taken_for_the_mean_of_the_large_ones():
 
 
 def test_a_ramp_grows_with_what_is_served_and_ends():
-    """Each step gives at most twice what is served; a destination that serves none of it stays where it is."""
+    """Each step gives at most twice the rate that is served.
+
+    A destination that completes no request stays at its step.
+    """
     rows, live, steps, served = [_row("a", 1000, 10)], {"a": 10, "new": 4}, [], 0.0
     for _ in range(5):
         steps.append(_of(_told(rows, live, {"new": served}), "new")[0])
@@ -63,7 +69,7 @@ def test_a_ramp_grows_with_what_is_served_and_ends():
 
 @pytest.mark.parametrize("seed", range(200))
 def test_an_unmeasured_destination_gets_no_more_than_the_worst_pod_of_its_like_times_its_pods(seed):
-    """Whatever other clusters can do, whatever is served there, and whether its pods are known or not."""
+    """The limit holds for any capacities of other clusters, any served rate, and unknown pods."""
     r = random.Random(seed)
     rows = [
         _row(f"c{i}", r.uniform(1, 5000), r.choice([0, 1, 2, 7, 40]), r.choice(["", "", "cpu", "assumed"]))
@@ -81,8 +87,11 @@ def test_an_unmeasured_destination_gets_no_more_than_the_worst_pod_of_its_like_t
 
 
 def test_a_cluster_that_was_scaled_while_idle_does_not_keep_its_capacity():
-    """Measured with eight pods: two are worth a quarter. Each one more counts as a quarter of a pod until it is measured,
-    and all of them as at most twice the capacity."""
+    """The capacity was measured with eight pods, so two pods are worth a quarter of it.
+
+    Each additional pod counts as a quarter of a pod until it is measured. All of them together at
+    most double the capacity.
+    """
     row = _row("a", 800, 8)
     assert _of(_told([row], {"a": 2}), "a")[0] == 200
     rps, [note] = _of(_told([row], {"a": 28}), "a")
@@ -92,8 +101,11 @@ def test_a_cluster_that_was_scaled_while_idle_does_not_keep_its_capacity():
 
 
 def test_a_rollout_with_a_full_surge_raises_no_capacity_above_a_quarter():
-    """Four new pods connect beside four old ones, report CPU use before they serve, and replace them. Streams count
-    all eight; what they measure per pod stays. (Before, the capacity doubled.)"""
+    """Four new pods connect next to four old ones and replace them.
+
+    They report CPU use before they serve. Streams count all eight, and the measured rate per pod
+    stays. (Previously the capacity doubled.)
+    """
     phases = [
         (4, 4),
         (4, 6),
@@ -105,7 +117,7 @@ def test_a_rollout_with_a_full_surge_raises_no_capacity_above_a_quarter():
         (8, 6),
         (8, 4),
         (4, 4),
-    ]  # counted, connected
+    ]  # (counted, connected)
     for n, (counted, live) in enumerate(phases):
         settled = min(count for count, _ in phases[: n + 1])
         row = CapacityRow(NOW, "", "a", SERVICE, 100.0 * counted, counted, "cpu", settled)
@@ -121,13 +133,16 @@ def test_a_capacity_is_held_where_a_number_of_pods_is_unknown(pods, live):
 
 
 def test_what_streams_assumed_is_no_measurement():
-    """It would take the ramp away as soon as a first request arrives."""
+    """If it counted as measured, it would end the ramp as soon as a first request arrives."""
     rows = [_row("a", 1000, 10), _row("new", 200, 2, "assumed")]
     assert _of(_told(rows, {"a": 10, "new": 2}), "new")[0] == START * 200
 
 
 def test_pods_are_the_connected_envoys_of_the_placement():
-    """As in Redis, and as a model's file may say; services without a count are placed with unknown pods."""
+    """Pods are read from Redis and from a model's file.
+
+    Services without a count are placed with an unknown number of pods.
+    """
     beat = Heartbeat(cluster="a")
     beat.services.add(service="shop", connected_envoys=3)
     beat.services.add(service="gone", connected_envoys=0)

@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 
 
 def _run(*arguments: str, **environment: str) -> SimpleNamespace:
-    """The command in this process: what it ended with and what it printed."""
+    """Runs the command in this process. Returns its exit code and its output."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
     out, err = io.StringIO(), io.StringIO()
     with (
@@ -40,7 +40,7 @@ def _run(*arguments: str, **environment: str) -> SimpleNamespace:
 
 
 def test_the_module_is_the_command():
-    """python -m spillway_optimizer and the entry point that pyproject.toml declares for `spillway` are one."""
+    """python -m spillway_optimizer is the command that pyproject.toml declares as `spillway`."""
     declared = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())
     assert declared["project"]["scripts"] == {"spillway": "spillway_optimizer.__main__:main"}
     command = [sys.executable, "-m", "spillway_optimizer", "explain", "--help"]
@@ -49,7 +49,7 @@ def test_the_module_is_the_command():
 
 
 def test_plan_compares_every_policy():
-    """On the golden model spillway has the lowest objective, and each rule its reason."""
+    """On the golden model, spillway has the lowest objective, and each rule has a reason."""
     done = _run(
         "plan", "--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"), "--json"
     )
@@ -61,13 +61,16 @@ def test_plan_compares_every_policy():
 
 
 def test_a_missing_file_is_named():
-    """Bad input ends with 1 and the path."""
+    """Bad input exits with code 1 and prints the path."""
     done = _run("plan", "--model", "nowhere.json", "--topology", str(GOLDEN / "topology.yaml"))
     assert done.returncode == 1 and "nowhere.json" in done.stderr
 
 
 def test_traces_are_planned_as_the_model_that_streams_makes_of_them():
-    """OTLP JSON of two clusters: their demand, every policy, and one JSON object on stdout, with progress elsewhere."""
+    """OTLP JSON of two clusters gives their demand and the requested policies.
+
+    stdout is one JSON object, and progress goes to stderr.
+    """
     traces, topology = str(GOLDEN / "1_spans.json"), str(GOLDEN / "topology.yaml")
     done = _run("plan", "--traces", traces, "--topology", topology, "--json", "--policies", "local")
     document = json.loads(done.stdout)
@@ -77,7 +80,10 @@ def test_traces_are_planned_as_the_model_that_streams_makes_of_them():
 
 
 def test_what_streams_refuses_is_the_error():
-    """Its errors come through once, without the rest of what it says; a program that only ends is named."""
+    """Errors of streams appear once, without its other output.
+
+    A program that ends without an error message is named.
+    """
     said = "import sys; print('x.json: 28 traces', 'error: x.json:1:11: not JSON', sep='\\n', file=sys.stderr); sys.exit(1)"
     shown = io.StringIO()
     with pytest.raises(InputError) as error:
@@ -89,7 +95,7 @@ def test_what_streams_refuses_is_the_error():
 
 
 def test_every_option_of_traces_reaches_streams():
-    """--traces may be given again, and a number of nothing is a number, which streams refuses."""
+    """--traces may be repeated. 0 is passed on as a number, which streams rejects."""
     parser = argparse.ArgumentParser()
     source_arguments.add_arguments(parser)
     given = "--traces a b --min-samples 0 --traces c --cluster west".split()
@@ -100,7 +106,7 @@ def test_every_option_of_traces_reaches_streams():
 
 
 def test_arguments_after_traces_stand_behind_two_dashes():
-    """CLASS and CLUSTER are not taken for files."""
+    """CLASS and CLUSTER are not parsed as files."""
     with patch.object(traces, "STREAMS", "not_installed_here"):
         done = _run(
             "explain", "--topology", str(GOLDEN / "topology.yaml"), "--traces", "x", "--", "a GET /", "west"
@@ -109,7 +115,7 @@ def test_arguments_after_traces_stand_behind_two_dashes():
 
 
 def test_a_plan_without_its_optimum_fails():
-    """What others answered is printed all the same."""
+    """The answers of the other policies are still printed."""
 
     class Broken:
         def route(self, problem):
@@ -126,7 +132,7 @@ def test_a_plan_without_its_optimum_fails():
 
 
 def test_without_streams_the_error_says_what_to_do():
-    """Exit 69, and the other way to get there."""
+    """The exit code is 69, and the message names the alternative."""
     with patch("spillway_optimizer.sources.traces.STREAMS", "not_installed_here"):
         done = _run("plan", "--traces", "x", "--topology", str(GOLDEN / "topology.yaml"))
     assert done.returncode == 69
@@ -134,7 +140,7 @@ def test_without_streams_the_error_says_what_to_do():
 
 
 def test_explain_answers_in_words_and_json():
-    """The same numbers in both; CLASS and CLUSTER as given."""
+    """Both contain the same numbers, with CLASS and CLUSTER as given."""
     source = ("--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"))
     told = _run("explain", "frontend GET /items/{id}", "west", *source).stdout
     document = json.loads(_run("explain", "frontend GET /items/{id}", "west", *source, "--json").stdout)
@@ -147,7 +153,10 @@ def test_explain_answers_in_words_and_json():
 
 
 def test_explain_names_what_is_known():
-    """Class and cluster at once, closest first; an entry is not routed, and what it calls is said."""
+    """A wrong class and a wrong cluster are reported together, with the closest known names first.
+
+    For an entry class, the error says that it is not routed, and what it calls.
+    """
     source = ("--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"))
     done = _run("explain", "frontend GET /item", "wets", *source)
     assert done.returncode == 1
@@ -158,7 +167,11 @@ def test_explain_names_what_is_known():
 
 
 def test_options_and_settings_that_are_missing_or_idle_are_named():
-    """No topology; an option of another source; a policy that does not exist; the running mesh without its addresses."""
+    """Four mistakes are named.
+
+    They are: no topology, an option of another source, a policy that does not exist, and the
+    running mesh without its addresses.
+    """
     topology = ("--topology", str(GOLDEN / "topology.yaml"))
     model = ("--model", str(GOLDEN / "3_model.json"))
     done = _run("plan", *model)
@@ -179,7 +192,7 @@ def test_options_and_settings_that_are_missing_or_idle_are_named():
 
 
 def test_a_server_that_is_away_is_named_without_its_password():
-    """Exit 69 for Redis as for ClickHouse."""
+    """The exit code is 69 for Redis and for ClickHouse."""
     topology = ("--topology", str(GOLDEN / "topology.yaml"))
     done = _run("plan", *topology, "--clickhouse", "clickhouse://u:secret@127.0.0.1:1/none")
     assert done.returncode == 69 and "127.0.0.1:1" in done.stderr and "secret" not in done.stderr
@@ -194,7 +207,10 @@ def test_a_server_that_is_away_is_named_without_its_password():
 
 
 def test_guardrails_hold_for_plans_too(tmp_path):
-    """A denial: no policy sends there, and explain says why; what is wrong in the file is named with its key."""
+    """No policy sends calls to a denied destination, and explain states the denial.
+
+    An error in the guardrail file is reported with its key.
+    """
     source = ("--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"))
     file = tmp_path / "g.yaml"
     file.write_text("denied_destinations: [{source_cluster: west, clusters: [east]}]")
@@ -212,7 +228,10 @@ def test_guardrails_hold_for_plans_too(tmp_path):
     "url", ["nonsense", "http://h", "clickhouse://h:secret@", "clickhouse://h:99999", "clickhouse://h?connect_timeout=secret"]
 )  # fmt: skip
 def test_an_address_that_is_none_is_refused_with_its_form(url):
-    """As an option with 1, as a variable with 64; what may be a password is not repeated."""
+    """A wrong address exits with 1 as an option and with 64 as a variable.
+
+    The message does not repeat a possible password.
+    """
     topology = ("--topology", str(GOLDEN / "topology.yaml"))
     option = _run("plan", *topology, "--clickhouse", url)
     variable = _run("plan", *topology, SPILLWAY_REDIS_URL="redis://localhost", SPILLWAY_CLICKHOUSE_URL=url)
@@ -228,7 +247,11 @@ def test_an_address_that_is_none_is_refused_with_its_form(url):
 
 
 def test_a_file_that_the_environment_names_wrongly_is_the_variables_mistake(tmp_path):
-    """Exit 64 and the variable, for guardrails and topology; with the option it is 1 and the file."""
+    """A wrong file from a variable exits with 64 and names the variable.
+
+    This holds for guardrails and topology. A wrong file from an option exits with 1 and names the
+    file.
+    """
     model = ("--model", str(GOLDEN / "3_model.json"))
     topology = ("--topology", str(GOLDEN / "topology.yaml"))
     done = _run("plan", *model, *topology, SPILLWAY_GUARDRAILS="nope")
@@ -240,7 +263,7 @@ def test_a_file_that_the_environment_names_wrongly_is_the_variables_mistake(tmp_
 
 
 def test_a_wrong_topology_names_file_and_key(tmp_path):
-    """Every key that is wrong, one line each."""
+    """Every wrong key is reported on its own line."""
     (tmp_path / "t.yaml").write_text(
         "clusters: [{name: a}]\nlinks: [{source_cluster: a, destination_cluster: b}]\n"
     )
@@ -252,7 +275,10 @@ def test_a_wrong_topology_names_file_and_key(tmp_path):
 
 
 def test_run_refuses_to_start_without_its_identity():
-    """Exit 64, and every wrong variable is listed; secrets in values are not echoed."""
+    """The exit code is 64, and every wrong variable is listed.
+
+    Secrets in values are not printed.
+    """
     done = _run(
         "run", SPILLWAY_POLICY="fastest", SPILLWAY_REDIS_URL="redis://:secret@x", SPILLWAY_HEALTH_LISTEN="80"
     )

@@ -1,4 +1,4 @@
-"""Input that cannot be true is refused by name; what is only odd is noted."""
+"""Impossible input is refused by name, and input that is only unusual is noted."""
 
 import dataclasses
 import json
@@ -61,14 +61,14 @@ def _apart(d):
     ],
 )
 def test_what_cannot_be_true_is_refused(change, says):
-    """The board or row, its value and what is allowed."""
+    """The refusal names the board or row, its value and what is allowed."""
     built = _build(change)
     assert built.problem is None
     assert any(says in reason for reason in built.refusals), built.refusals
 
 
 def test_a_board_of_the_future_is_unknown():
-    """Its cluster is held, with the board and by how much; nothing else is refused for it."""
+    """Its cluster is held with a note that names the board and its lead. Nothing is refused."""
     built = _build(_ahead)
     assert built.problem is not None and built.refusals == ()
     says = "unknown: 'west': demand: board of 'west' is 60 s ahead of this clock; at most 10 s is allowed"
@@ -76,8 +76,10 @@ def test_a_board_of_the_future_is_unknown():
 
 
 def test_demand_where_its_service_is_not_is_refused():
-    """Neither the heartbeat nor the topology has the entry's service there; where the topology has it, a
-    heartbeat without it is only noted."""
+    """Demand is refused if neither heartbeat nor topology has the entry's service in the cluster.
+
+    If the topology has it, a heartbeat without it is only noted.
+    """
     services = frozenset({"gateway", "frontend", "backend"})
     placement = {"west": services - {"gateway"}, "east": services}
     assert _build(lambda d: None, placement=placement).problem is not None
@@ -91,7 +93,7 @@ def test_demand_where_its_service_is_not_is_refused():
 
 
 def test_edges_of_different_traffic_are_noted():
-    """A call that was last seen before the window of its caller's other calls began."""
+    """A call was last seen before the window of its caller's other calls began."""
 
     def old(d):
         row = d["call_ratios"][0]
@@ -105,5 +107,5 @@ def test_edges_of_different_traffic_are_noted():
 
 
 def test_a_clock_a_little_ahead_is_nothing():
-    """Nodes' clocks differ by seconds."""
+    """Clocks of nodes may differ by seconds."""
     assert _build(lambda d: d["demand"]["west"][ENTRY].update(at=NOW + 5)).problem is not None

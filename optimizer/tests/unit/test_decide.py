@@ -34,7 +34,10 @@ def _decide(problem, memory, candidate, in_force, now=101.0, policy="spillway", 
 
 
 def _changed_by_papa(in_force, version=7):
-    """The rule of west, changed last by PAPA in this version; the ruleset is anybody's."""
+    """Returns the rules in force, with PAPA as the last to change the rule of west in `version`.
+
+    The origin of the ruleset itself is not PAPA.
+    """
     ruleset = Ruleset(version=version)
     rule = ruleset.rules.add(
         source_cluster="west", source_service="web", changed_version=version, changed_by=2
@@ -48,8 +51,11 @@ def _changed_by_papa(in_force, version=7):
 
 
 def test_only_what_papa_changed_after_the_last_proposal_is_adopted(chain):
-    """Weights that a publisher has clamped on the way are not PAPA's: the next step is asked for. What PAPA changed
-    before the version that the last proposal started from is in that proposal, or overridden by it."""
+    """Weights that a publisher has clamped are not PAPA's, so the next step is proposed again.
+
+    Changes that PAPA made before the last proposal's base version are part of that proposal, or
+    overridden by it.
+    """
     problem, memory = chain({"west": 480.0}), _memory(_rules(7000))
     clamped = {**_rules(6500), EAST: {"east": 9000, "west": 1000}}
     decision = _decide(problem, memory, _rules(7050), _changed_by_papa(_in_force(clamped)))
@@ -60,7 +66,7 @@ def test_only_what_papa_changed_after_the_last_proposal_is_adopted(chain):
 
 
 def test_a_new_leader_and_a_new_policy_propose_at_once(chain):
-    """Nothing to compare with, or another aim: the candidate goes out."""
+    """Without earlier rules, or with another policy, the candidate is proposed."""
     problem = chain({"west": 400.0})
     assert _decide(problem, Memory(), _rules(7000), None).action is Action.PROPOSE
     memory = _memory(_rules(7000))
@@ -71,7 +77,10 @@ def test_a_new_leader_and_a_new_policy_propose_at_once(chain):
 
 
 def test_small_changes_wait_and_are_renewed_in_time(chain):
-    """1 % of weight changes nothing; after the renewal period the rules in force go out again."""
+    """A difference of 1 % changes nothing.
+
+    After the renewal period, the rules in force are sent again.
+    """
     problem, memory = chain({"west": 400.0}), _memory(_rules(7000))
     same = _in_force(_rules(7000))
     assert _decide(problem, memory, _rules(7100), same).action is Action.WAIT
@@ -81,11 +90,11 @@ def test_small_changes_wait_and_are_renewed_in_time(chain):
 
 
 def test_a_large_change_is_proposed_only_when_it_pays(chain):
-    """Weights may lie far apart where the objective is flat; a baseline follows its own rule instead."""
+    """Weights may differ much where the objective is flat. A baseline is not judged by the gain."""
     in_force = _in_force(_rules(9000))
     overloaded = chain({"west": 480.0})
     assert _decide(overloaded, _memory(_rules(9000)), _rules(7000), in_force).action is Action.PROPOSE
-    # The other way round it would cost more.
+    # The opposite change would cost more.
     in_force = _in_force(_rules(7000))
     assert _decide(overloaded, _memory(_rules(7000)), _rules(9000), in_force).action is Action.WAIT
     decision = _decide(overloaded, _memory(_rules(7000)), _rules(9000), in_force, minimises=False)
@@ -93,7 +102,7 @@ def test_a_large_change_is_proposed_only_when_it_pays(chain):
 
 
 def test_papas_adjustment_is_kept_and_renewed(chain):
-    """Rules that PAPA put in force are what a renewal carries, until the solution itself moves."""
+    """A renewal carries the rules that PAPA put in force, until the solution itself changes."""
     problem, memory = chain({"west": 480.0}), _memory(_rules(7000))
     papas = _changed_by_papa(_in_force(_rules(6500)))
     assert _decide(problem, memory, _rules(7050), papas).action is Action.WAIT
@@ -106,19 +115,19 @@ def test_papas_adjustment_is_kept_and_renewed(chain):
 
 
 def test_a_publisher_that_moves_in_steps_is_asked_again(chain):
-    """When the rules in force are not those proposed, the next period proposes them again."""
+    """If the rules in force are not those proposed, the next period proposes them again."""
     decision = _decide(chain({"west": 480.0}), _memory(_rules(4000)), _rules(4000), _in_force(_rules(7000)))
     assert decision.action is Action.RENEW and decision.rules == _rules(4000)
 
 
 def test_an_operators_ruleset_is_left_alone(chain):
-    """Only the periodic renewal goes on beside it."""
+    """Only the periodic renewal continues."""
     held = _in_force(_rules(10_000), Origin.ORIGIN_OPERATOR, "operator")
     assert _decide(chain({"west": 480.0}), _memory(_rules(7000)), _rules(7000), held).action is Action.WAIT
 
 
 def test_a_lost_destination_is_left_at_once(chain):
-    """Rules in force lead to a cluster that no longer serves: the solution replaces them."""
+    """Rules in force lead to a cluster that no longer serves. The solution replaces them."""
     problem = chain({"west": 100.0}, absent=frozenset({("db", "east")}))
     candidate = {EAST: {"west": 10_000}, WEST: {"west": 10_000}}
     decision = _decide(problem, _memory(_rules(9900)), candidate, _in_force(_rules(9900)))
@@ -126,7 +135,7 @@ def test_a_lost_destination_is_left_at_once(chain):
 
 
 def test_new_routes_keep_what_papa_adjusted(chain):
-    """A class that appears gets its rule; the others stay as they are in force."""
+    """A new class gets its rule, and the others stay as they are in force."""
     problem, memory = (
         chain({"west": 480.0}),
         Memory("spillway", {WEST: _rules(7000)[WEST]}, {WEST: _rules(6500)[WEST]}, 1.0),
@@ -136,7 +145,10 @@ def test_new_routes_keep_what_papa_adjusted(chain):
 
 
 def _run(chain, demands, thresholds=None, urgent=False, apart=5.0):
-    """The decisions over solves of a row of demands, `apart` seconds from each other, each rule in force at once."""
+    """Returns the decisions of consecutive solves, one for each demand, `apart` seconds apart.
+
+    The rules of each decision are in force at once.
+    """
     memory, in_force, decisions = Memory(), None, []
     thresholds = thresholds or Thresholds()
     for step, demand in enumerate(demands):
@@ -160,8 +172,11 @@ def _run(chain, demands, thresholds=None, urgent=False, apart=5.0):
     min_gain=st.sampled_from([0.0, 0.001, 0.01]),
 )
 def test_alternating_noise_moves_no_traffic(chain, base, noise, first, min_gain):
-    """Demand that goes up and down by as much as 30 % from solve to solve, whatever the gain of following it: the
-    first rules stay, apart from one step into the middle of it."""
+    """Demand alternates by up to 30 % from solve to solve.
+
+    Whatever the gain, the first rules stay, except for at most one step into the middle of the
+    range.
+    """
     demands = [base * (1 + first * noise * (-1) ** i) for i in range(12)]
     decisions = _run(chain, demands, Thresholds(min_gain=min_gain))
     weights = [decision.rules for decision in decisions]
@@ -171,7 +186,10 @@ def test_alternating_noise_moves_no_traffic(chain, base, noise, first, min_gain)
 
 
 def test_a_change_that_lasts_is_followed(chain):
-    """A sure gain at once, a small one when it is seen twice, and one that takes the last change back then too."""
+    """A sure gain is followed at once, and a small one when it is seen twice.
+
+    A reversal of the last change is also followed when it is seen twice.
+    """
 
     def proposed(demands, sure_gain):
         thresholds = Thresholds(min_gain=0.0, sure_gain=sure_gain)
@@ -183,7 +201,7 @@ def test_a_change_that_lasts_is_followed(chain):
 
 
 def test_what_is_urgent_waits_only_to_take_the_last_change_back(chain):
-    """A jump of load is followed at once; one back to where it was when it has lasted to the next solve."""
+    """A jump of load is followed at once. A jump back is followed if it lasts to the next solve."""
     assert [d.action for d in _run(chain, [480, 550, 480, 480], urgent=True)] == [
         Action.PROPOSE,
         Action.PROPOSE,
@@ -193,8 +211,10 @@ def test_what_is_urgent_waits_only_to_take_the_last_change_back(chain):
 
 
 def test_what_comes_and_goes_every_second_moves_traffic_once(chain):
-    """Urgent solves a second apart, between two loads: the second is followed, and then nothing; what lasts is
-    followed once it has held for hold_s."""
+    """Urgent solves, one second apart, alternate between two loads.
+
+    The second load is followed, and then nothing. A lasting load is followed after hold_s.
+    """
     decisions = _run(chain, [480, 550] * 6, urgent=True, apart=1.0)
     assert [d.action is Action.PROPOSE for d in decisions] == [True, True] + [False] * 10
     decisions = _run(chain, [480, 550] + [480] * 6, urgent=True, apart=1.0)
@@ -202,8 +222,10 @@ def test_what_comes_and_goes_every_second_moves_traffic_once(chain):
 
 
 def test_a_service_that_comes_and_goes_is_left_at_once_and_returned_to_when_it_stays(chain):
-    """Its destination is lost at once each time. Coming back takes the last change back, and must last, also
-    where it brings a route of its own with it."""
+    """A lost destination is left at once each time.
+
+    Returning to it reverts the last change, so it must persist, even if it brings a new route.
+    """
     there, gone = chain({"west": 480.0}), chain({"west": 480.0}, absent=frozenset({("web", "east")}))
     only_west = {WEST: {"west": 10_000}}
     memory = _memory(_rules(7000))
@@ -220,7 +242,7 @@ def _urgent(problem, memory, candidate, now):
 
 
 def test_a_rule_that_is_denied_by_now_is_withdrawn_at_once(chain):
-    """Denials close the route, the candidate has no rule for it any more: what is in force still has."""
+    """Denials close a route. The candidate has no rule for it, but the rules in force still do."""
     denied = frozenset(("west", WEST.class_id, c) for c in ("west", "east"))
     problem = dataclasses.replace(chain({"east": 100.0}), constraints=Constraints(denied=denied))
     decision = _decide(problem, _memory(_rules(7000)), {EAST: LOCAL}, _in_force(_rules(7000)))
@@ -229,7 +251,7 @@ def test_a_rule_that_is_denied_by_now_is_withdrawn_at_once(chain):
 
 
 def test_a_clock_that_was_set_back_does_not_stop_renewals(chain):
-    """An hour back: renewed at once, and then on time."""
+    """The clock is set back by an hour. Rules are renewed at once, and then on time."""
     problem, memory = chain({"west": 480.0}), _memory(_rules(7000), at=4000.0)
     decision = _decide(problem, memory, _rules(7000), _in_force(_rules(7000)), now=400.0)
     assert decision.action is Action.RENEW and decision.memory.published_at == 400.0
@@ -238,7 +260,10 @@ def test_a_clock_that_was_set_back_does_not_stop_renewals(chain):
 
 
 def test_a_leader_that_takes_over_goes_on_from_the_rules_in_force(chain):
-    """PAPA's adjustment survives: it is renewed at once, as it is, unless it is held no longer or is of another policy."""
+    """PAPA's adjustment survives: it is renewed at once and unchanged.
+
+    It is dropped only if relays no longer hold it, or if it belongs to another policy.
+    """
     problem, rulesets = chain({"west": 480.0}), {}
     for cluster in ("west", "east"):
         rulesets[cluster] = Ruleset()
@@ -255,7 +280,7 @@ def test_a_leader_that_takes_over_goes_on_from_the_rules_in_force(chain):
 
 
 def test_what_a_refused_solve_goes_on_with(chain):
-    """The rules last proposed, when a renewal is due and while they keep to the problem."""
+    """The last proposed rules are renewed when due, while they satisfy the constraints."""
     problem, memory = chain({"west": 480.0}), _memory(_rules(7000))
 
     def left(problem, memory, now):
@@ -269,7 +294,10 @@ def test_what_a_refused_solve_goes_on_with(chain):
 
 @pytest.mark.parametrize("min_gain", [0.0, 0.001, 0.05, 0.5])
 def test_no_change_is_proposed_that_gains_less_than_the_least(chain, min_gain):
-    """Over a ramp of load: what is proposed after the first gained at least that, by the objective then."""
+    """Over a ramp of load, each later proposal gains at least the minimum.
+
+    The gain is measured by the objective at that time.
+    """
     from spillway_optimizer.rulesets.decide import _gain
 
     demands = [300 + 20 * i for i in range(12)]
@@ -283,7 +311,7 @@ def test_no_change_is_proposed_that_gains_less_than_the_least(chain, min_gain):
 
 
 def test_rules_that_break_a_new_constraint_are_replaced_at_once(chain):
-    """A minimum local share that came into force makes the rules in force wrong, though they would gain."""
+    """A new minimum local share makes the rules in force wrong, although they are cheaper."""
     problem = dataclasses.replace(chain({"west": 480.0}), constraints=Constraints(min_local_share=0.8))
     decision = _decide(problem, _memory(_rules(7000)), _rules(8000), _in_force(_rules(7000)))
     assert decision.action is Action.PROPOSE and "7000 of 10000 stay local" in decision.reason
@@ -292,7 +320,7 @@ def test_rules_that_break_a_new_constraint_are_replaced_at_once(chain):
 
 
 def test_a_bounded_step_is_reason_enough(chain):
-    """When a solution may move 1 % at a time, steps of 1 % are proposed, down to the last."""
+    """If a solution may move 1 % at a time, steps of 1 % are proposed, including the last."""
     thresholds = Thresholds().in_steps(0.01)
     assert thresholds.min_weight_change == 99 and thresholds.min_gain == pytest.approx(1e-5)
     problem, memory = chain({"west": 480.0}), _memory(_rules(9000))

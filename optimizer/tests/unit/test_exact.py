@@ -14,7 +14,10 @@ _CLUSTERS = ("c0", "c1", "c2")
 
 @st.composite
 def problems(draw, clusters=2, proportional=True):
-    """Two classes of one entry service share a callee service; some of the callee's calls go on."""
+    """Draws problems in which two classes of one entry service share a callee service.
+
+    Some of the callee's calls lead to a third service.
+    """
     number = lambda low, high: draw(st.floats(low, high, allow_nan=False))  # noqa: E731
     names = _CLUSTERS[:clusters]
     weights = {"light": 1.0, "heavy": number(1.5, 6.0)}
@@ -51,7 +54,10 @@ def _random_shares(problem: Problem, rng: np.random.Generator) -> np.ndarray:
 @settings(max_examples=40)
 @given(problems(clusters=3), st.integers(0, 2**32 - 1))
 def test_nothing_is_cheaper_than_the_exact_solution(problem, seed):
-    """On convex problems the gap is closed, the bound holds for 60 random routings and every baseline."""
+    """On convex problems, the gap closes.
+
+    The bound holds for 60 random routings and for the baselines local and waterfall.
+    """
     solution = Exact().route(problem)
     assert solution.relative_gap <= 1.01e-4
     rng = np.random.default_rng(seed)
@@ -64,8 +70,11 @@ def test_nothing_is_cheaper_than_the_exact_solution(problem, seed):
 @settings(max_examples=6)
 @given(west=st.floats(50, 900), east=st.floats(10, 500), rtt=st.floats(1, 60))
 def test_brute_force_agrees(west, east, rtt):
-    """One hop between two clusters, every pair of splits in steps of 2 %, then of 0.2 % and 0.02 % around the best:
-    none beats the solver, and the best of them is within 2 % of it. Near saturation 2 % of the requests are much."""
+    """No split on a grid beats the solver, and the best one is within 2 % of it.
+
+    The problem is one hop between two clusters. The grid covers every pair of splits in steps of 2
+    %, then of 0.2 % and 0.02 % around the best one. Near saturation, 2 % of the requests cost much.
+    """
     problem = _one_hop(west, east, rtt)
 
     def cost(split: tuple[float, float]) -> float:
@@ -104,7 +113,10 @@ def _one_hop(west: float, east: float, rtt: float) -> Problem:
 @settings(max_examples=25)
 @given(problems(clusters=2, proportional=False), st.integers(0, 2**32 - 1))
 def test_without_proportion_the_bound_is_still_a_bound(problem, seed):
-    """Not convex: the note says so, the bound lies below every routing tried, the gap is told."""
+    """On problems that are not convex, the bound lies below every routing tried.
+
+    A note says that the problem is not convex, and the gap is reported.
+    """
     solution = Exact().route(problem)
     rng = np.random.default_rng(seed)
     others = [evaluate_shares(problem, _random_shares(problem, rng)).usd_per_hour for _ in range(60)]
@@ -114,7 +126,10 @@ def test_without_proportion_the_bound_is_still_a_bound(problem, seed):
 
 
 def test_overload_beyond_all_capacity_is_least_bad_not_infeasible(chain):
-    """Twice the total capacity still gets a routing, spread over both, and a note for each."""
+    """Twice the total capacity still gets a routing.
+
+    It is spread over both clusters, with a note for each.
+    """
     solution = Exact().route(
         chain({"west": 1000.0}, capacity={**_capacity("web", 3000.0), **_capacity("db", 250.0)})
     )
@@ -128,7 +143,7 @@ def _capacity(service: str, rps: float) -> dict[tuple[str, str], float]:
 
 
 def test_a_first_request_of_an_idle_cluster_goes_where_it_costs_least(chain):
-    """East has no demand of its own, yet its row exists and stays local."""
+    """East has no demand of its own, but its row exists and stays local."""
     solution = Exact().route(chain({"west": 100.0}))
     assert solution.flows[0, 1].sum() == pytest.approx(0.0)
     assert solution.shares[0, 1].tolist() == [0.0, 1.0]

@@ -1,4 +1,7 @@
-"""Why a split is as it is: costs are the evaluator's derivative, effects its differences, words say what binds."""
+"""Explanations: marginal costs, effects of shifts, and words for what binds.
+
+Costs must be the evaluator's derivative, and effects its differences.
+"""
 
 import dataclasses
 
@@ -19,7 +22,7 @@ WEB, API, DB = "web GET /", "api GET /a", "db GET /d"
 
 @pytest.fixture
 def diamond() -> Problem:
-    """web calls api (in parallel with db: half of its time is waited for) and db, api calls db twice."""
+    """web calls api and db in parallel, and waits for half of their time. api calls db twice."""
     pairs = [(i, j) for i in CLUSTERS for j in CLUSTERS]
     return Problem(
         clusters=CLUSTERS,
@@ -41,14 +44,17 @@ def diamond() -> Problem:
 
 @pytest.fixture
 def anyhow(diamond) -> np.ndarray:
-    """Shares of no policy."""
+    """Random shares, which no policy has chosen."""
     shares = np.random.default_rng(7).random(diamond.layout.usable.shape)
     return shares / shares.sum(axis=2, keepdims=True)
 
 
 def test_marginal_costs_are_the_derivative_of_the_objective(diamond, anyhow):
-    """At a split that is no optimum, with parallel children and a service that two callers share: moving a few calls
-    from one destination to another changes the evaluator's objective by the difference of their marginal costs."""
+    """Moving a few calls changes the objective by the difference of the marginal costs.
+
+    The split is not optimal, and has parallel children and a service that two callers share. The
+    evaluator computes the objective.
+    """
     layout, costs = diamond.layout, marginal(diamond, anyhow)
     base, epsilon, checked = evaluate_shares(diamond, anyhow), 1e-6, 0
     for e, i in np.ndindex(len(diamond.edges), len(CLUSTERS)):
@@ -66,7 +72,7 @@ def test_marginal_costs_are_the_derivative_of_the_objective(diamond, anyhow):
 
 
 def test_parts_add_up_to_the_marginal_cost(diamond, anyhow):
-    """Service, queueing, network, egress and crowding, here and below, are the whole."""
+    """The parts, here and below, add up to the whole."""
     for route in explain(diamond, anyhow, DB, "west"):
         for d in route.destinations:
             assert d.marginal_ms == pytest.approx(sum(d.here.values()) + sum(d.below.values()))
@@ -74,7 +80,10 @@ def test_parts_add_up_to_the_marginal_cost(diamond, anyhow):
 
 
 def test_at_the_optimum_what_is_used_costs_the_same_and_the_rest_more(diamond):
-    """Wardrop's condition, seen through `explain`; and costs along the shares are those of the cheapest way."""
+    """Wardrop's condition holds in the result of `explain`.
+
+    The costs along the shares are those of the cheapest path.
+    """
     problem = dataclasses.replace(diamond, demand_rps={("west", WEB): 330.0, ("east", WEB): 20.0})
     solution = REGISTRY[SPILLWAY]().route(problem)
     [route] = explain(problem, solution.shares, API, "west")
@@ -86,8 +95,10 @@ def test_at_the_optimum_what_is_used_costs_the_same_and_the_rest_more(diamond):
 
 
 def test_effects_are_recomputed_not_linearised(diamond, anyhow):
-    """One percent to a destination, taken from the others in proportion, priced by the evaluator; what is taken from a
-    destination that has less than one percent is all that it has."""
+    """An effect is one percent to a destination, taken from the others in proportion.
+
+    The evaluator prices it. A destination with less than one percent gives all that it has.
+    """
     anyhow[0, 0] = [0.004, 0.596, 0.4]
     [route] = explain(diamond, anyhow, API, "west")
     west, east, _ = route.destinations
@@ -105,7 +116,10 @@ def test_effects_are_recomputed_not_linearised(diamond, anyhow):
 
 
 def test_a_destination_that_has_everything_gives_to_the_cheapest_other(diamond):
-    """Less to it is known although nothing else is in use; more to it is not, and nothing is less than nothing."""
+    """The effect of less is known for a destination that has all calls.
+
+    It has no effect of more, and a destination without calls has no effect of less.
+    """
     solution = REGISTRY["local"]().route(diamond)
     [route] = explain(diamond, solution.shares, API, "west")
     west, east, south = route.destinations
@@ -117,7 +131,7 @@ def test_a_destination_that_has_everything_gives_to_the_cheapest_other(diamond):
 
 
 def test_why_a_cluster_is_no_destination(diamond):
-    """Not placed, denied, drained, without a link, or unable to complete what the call causes: each is said."""
+    """Each reason is stated: not placed, denied, drained, and without a link."""
     clusters = (*CLUSTERS, "north", "polar")
     rtt = {**diamond.rtt_ms, ("west", "north"): 5.0, ("north", "west"): 5.0, ("north", "north"): 0.0}
     problem = dataclasses.replace(
@@ -140,7 +154,7 @@ def test_why_a_cluster_is_no_destination(diamond):
 
 
 def test_floors_ceilings_and_budgets_are_named_where_a_shift_would_break_them(diamond):
-    """A least local share that binds; an egress budget and a ceiling that more to a place would break."""
+    """A minimum local share binds, and shifts would break an egress budget or a ceiling."""
     constraints = Constraints(min_local_share=0.6, egress_usd_per_hour=0.0, utilisation_ceiling=0.25)
     problem = dataclasses.replace(diamond, constraints=constraints)
     shares = from_shares(problem, np.where(np.eye(3, dtype=bool), 0.6, 0.2)[None].repeat(3, axis=0)).shares
@@ -154,7 +168,7 @@ def test_floors_ceilings_and_budgets_are_named_where_a_shift_would_break_them(di
 
 
 def test_a_full_service_below_is_what_binds(diamond):
-    """db at its limit is named also for the class that only leads to it."""
+    """db at its limit is named even for a class that only leads to it."""
     capacity = {**diamond.capacity_rps, ("db", "west"): 460.0}
     problem = dataclasses.replace(diamond, capacity_rps=capacity)
     [route] = explain(problem, REGISTRY["local"]().route(problem).shares, API, "west")
@@ -162,7 +176,10 @@ def test_a_full_service_below_is_what_binds(diamond):
 
 
 def test_words_say_whether_a_shift_pays(diamond):
-    """At the optimum none does; of a split that leaves an overloaded cluster alone one does."""
+    """At the optimum no shift pays.
+
+    For a split that sends nothing away from an overloaded cluster, one does.
+    """
     problem = dataclasses.replace(diamond, demand_rps={("west", WEB): 390.0})
     optimum = REGISTRY[SPILLWAY]().route(problem)
     local = REGISTRY["local"]().route(problem)
@@ -182,8 +199,10 @@ def _told(problem: Problem, shares: np.ndarray) -> list[str]:
 
 
 def test_allowed_shifts_are_judged_before_forbidden_ones(diamond):
-    """An overloaded west that a ceiling of nothing holds: no shift is allowed, and what it costs is said; without
-    the ceiling the same shift is simply one that pays."""
+    """An egress budget of zero holds an overloaded west: no shift is allowed.
+
+    The gain that the budget prevents is stated. Without the budget, the same shift pays.
+    """
     busy = dataclasses.replace(diamond, demand_rps={("west", WEB): 390.0})
     local = REGISTRY["local"]().route(busy).shares
     held = dataclasses.replace(busy, constraints=Constraints(egress_usd_per_hour=0.0))
@@ -196,7 +215,10 @@ def test_allowed_shifts_are_judged_before_forbidden_ones(diamond):
 
 
 def test_a_pin_is_no_reason_against_where_it_leads(diamond):
-    """The pin names east and polar; that polar cannot be reached has another reason, south is where it is not."""
+    """The pin names east and polar.
+
+    polar has another reason, because it cannot be reached. south is excluded because of the pin.
+    """
     problem = dataclasses.replace(
         diamond,
         clusters=(*CLUSTERS, "polar"),

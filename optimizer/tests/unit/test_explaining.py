@@ -1,4 +1,4 @@
-"""What `spillway explain` makes of a situation: the plan's own split, and the words for a route that is none."""
+"""`spillway explain` on a situation: the split that plan shows, and errors for missing routes."""
 
 import dataclasses
 from pathlib import Path
@@ -33,7 +33,10 @@ def _explained(of: Situation, class_id: str, cluster: str) -> dict:
 
 @pytest.mark.parametrize("part", [0.137, 0.5, 0.731])
 def test_explain_explains_the_rules_that_plan_shows(told, part):
-    """Under an egress budget too, where integers are rounded so that they keep it: the same weights."""
+    """Both show the same weights, also under an egress budget.
+
+    With a budget, rounding to integers must respect it.
+    """
     free = plan(situation(told, WhatIf()), (SPILLWAY,), Progress())["policies"][SPILLWAY]
     budget = part * free["egress_usd_per_hour"]
     of = situation(
@@ -58,8 +61,11 @@ def test_explain_explains_the_rules_that_plan_shows(told, part):
 
 
 def test_a_caller_that_can_reach_nothing_is_not_said_to_be_absent(told):
-    """frontend is in west, and denials leave its calls to backend nowhere to go: frontend is called in east alone. Of
-    every destination it is said why; of a cluster without the caller that it has none."""
+    """frontend is in west, but denials leave its calls to backend without a destination.
+
+    So frontend is called in east only. The error gives a reason for every destination. For a
+    cluster without the caller, it says that the caller is absent.
+    """
     denied = Guardrails(
         denied_destinations=[Denial(source_cluster="west", traffic_class=BACKEND, clusters=["west", "east"])]
     )
@@ -77,7 +83,7 @@ def test_a_caller_that_can_reach_nothing_is_not_said_to_be_absent(told):
 
 
 def test_a_class_that_nobody_asks_for_now_is_not_unknown(told):
-    """One true line; for a name that nothing knows the closest ones."""
+    """The error is one accurate line. For an unknown name, it lists the closest known ones."""
     ratios = tuple(row for row in told.telemetry.call_ratios if row.class_id != BACKEND)
     idle = dataclasses.replace(told, telemetry=dataclasses.replace(told.telemetry, call_ratios=ratios))
     of = situation(idle, WhatIf())

@@ -1,4 +1,4 @@
-"""What failures cost, and that a destination which fails is left, and tried again."""
+"""The cost of failures. A failing destination loses its traffic and is tried again later."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ BACKEND = "backend GET /items/{id}"
 
 
 def test_the_price_is_that_of_the_l3_paper():
-    """P * (1/R - 1), P = 0.6 s; finite where every call fails."""
+    """P * (1/R - 1) with P = 0.6 s. Finite even if every call fails."""
     assert cost_ms(1.0, 600.0) == 0.0
     assert cost_ms(0.5, 600.0) == pytest.approx(600.0)
     assert cost_ms(0.985, 600.0) == pytest.approx(9.137, abs=1e-3)
@@ -24,7 +24,7 @@ def test_the_price_is_that_of_the_l3_paper():
 
 
 def test_few_failures_of_few_requests_are_chance():
-    """One failure in ten requests may be nothing; a tenth of thousands is not."""
+    """One failure in ten requests may be chance, but a tenth of thousands is not."""
     few, many = Success(), Success()
     few = few.after(10.0, 0.1, 5.0)
     for _ in range(10):
@@ -33,7 +33,10 @@ def test_few_failures_of_few_requests_are_chance():
 
 
 def test_a_rate_without_requests_goes_back_to_one():
-    """By 0.01 per 5 s, after 10 s without any: a destination that nobody calls any more is tried again."""
+    """After 10 s without requests, the rate rises by 0.01 per 5 s.
+
+    So a destination that is no longer called is tried again.
+    """
     success = Success(0.5, 1000.0)
     for _ in range(2):
         success = success.after(0.0, 0.0, 5.0)
@@ -46,7 +49,7 @@ def test_a_rate_without_requests_goes_back_to_one():
 
 
 def test_what_is_unknown_keeps_its_rate():
-    """No samples of a cluster that is not known: neither better nor worse."""
+    """Without samples of an unknown cluster, the rate neither rises nor falls."""
     entry = LoadBoardEntry(0.0, 100.0, 0.5, 10.0, 5.0, 1.0, None)
     known = Successes().after(Telemetry(load={"east": {BACKEND: entry}}), Unknown(), 100.0)
     for at in range(101, 200, 5):
@@ -55,7 +58,10 @@ def test_what_is_unknown_keeps_its_rate():
 
 
 def test_failures_that_a_caller_only_passes_on_are_counted_where_they_begin():
-    """The caller fails as often as what it calls: its own rate is 1. One that fails more has the rest of it."""
+    """A caller that fails as often as its callee has a success rate of 1 of its own.
+
+    A caller that fails more often has the rest of its failures itself.
+    """
     rates = {("web GET /", "west"): 0.5, ("db GET /", "east"): 0.5, ("web GET /", "east"): 0.25}
     shares = {("west", "web", "db GET /"): {"east": 1.0}, ("east", "web", "db GET /"): {"east": 1.0}}
     classes = {"db GET /": "db", "web GET /": "web"}
@@ -65,7 +71,10 @@ def test_failures_that_a_caller_only_passes_on_are_counted_where_they_begin():
 
 
 def test_a_destination_that_fails_gets_nothing_where_another_is_near(chain):
-    """Half of the calls fail in the west: 600 ms each, so they go east; exact and fast agree to 0.1 %."""
+    """Half of the calls fail in west, which costs 600 ms per call, so calls go east.
+
+    The exact and the fast solver agree to 0.1 %.
+    """
     problem = dataclasses.replace(chain({"west": 400.0}), failure_ms={("db GET /x", "west"): 600.0})
     fast, exact = REGISTRY[SPILLWAY]().route(problem), Exact().route(problem)
     assert fast.flows[0, 0, 1] == pytest.approx(400.0, rel=0.05)
@@ -77,7 +86,7 @@ def test_a_destination_that_fails_gets_nothing_where_another_is_near(chain):
 
 
 def test_the_marginal_cost_has_the_failures(chain):
-    """One more call costs what the evaluator says, failures included."""
+    """The cost of one more call includes failures, as the evaluator's does."""
     problem = dataclasses.replace(chain({"west": 100.0}), failure_ms={("db GET /x", "west"): 50.0})
     shares = REGISTRY["local"]().route(problem).shares
     _, load = propagate(problem.layout, shares)
@@ -89,8 +98,11 @@ def test_the_marginal_cost_has_the_failures(chain):
 
 
 async def test_a_backend_that_fails_every_call_is_left_and_tried_again(settings, tmp_path):
-    """West could serve all of it, dearly, so east has a part. It fails everything: within two solves it has nothing, and
-    the reason says failures. Minutes after the last call it is tried again."""
+    """A backend in east that fails every call loses all calls within two solves.
+
+    West could serve all of them at a high cost, so east has a part at first. The reason names
+    failures. Minutes after the last call, east is tried again.
+    """
     mesh = Mesh(settings, tmp_path)
 
     def failing(d):
@@ -118,7 +130,7 @@ async def test_a_backend_that_fails_every_call_is_left_and_tried_again(settings,
 
 
 def _to_east(mesh):
-    """Of west's calls, parts of 10 000 that a backend in the east gets in the end."""
+    """Returns the parts of 10 000 of west's calls that end at a backend in east."""
     rules = mesh.rules()
     front = next(w for k, w in rules.items() if k[:2] == ("west", "gateway"))
     back = next(w for k, w in rules.items() if k[:2] == ("west", "frontend"))

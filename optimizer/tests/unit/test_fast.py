@@ -1,4 +1,4 @@
-"""The fast solver against the exact one, brute force, and its own certificate."""
+"""The fast solver compared with the exact one, with brute force, and with its own certificate."""
 
 import dataclasses
 import itertools
@@ -19,7 +19,7 @@ from spillway_optimizer.solvers.descent import penalised
 from spillway_optimizer.solvers.exact import Exact
 from spillway_optimizer.solvers.fast import Fast
 
-# The same instances in every run; SPILLWAY_INSTANCES=5000 tries more.
+# The instances are the same in every run. SPILLWAY_INSTANCES=5000 tries more.
 INSTANCES = int(os.environ.get("SPILLWAY_INSTANCES", "280"))
 many = settings(max_examples=INSTANCES, derandomize=True, database=None)
 some = settings(max_examples=max(INSTANCES // 8, 1), derandomize=True, database=None)
@@ -28,7 +28,7 @@ EXACT, FAST = Stop(1e-5, 300, 30.0), Stop(5e-4, 60, 30.0)
 
 
 def _instance(seed: int, **kind) -> Problem | None:
-    """None where chance made a problem that cannot be stated."""
+    """Returns a random problem. None if it would be invalid, or if it has no demand."""
     try:
         problem = random_problem(seed, **kind)
         return problem if problem.layout.demand.any() else None
@@ -45,7 +45,7 @@ def _agree(problem: Problem) -> None:
     best, found = _value(problem, exact), _value(problem, fast)
     ms = problem.usd_per_ms * 3600.0
     assert found <= best * (1 + 1e-3)
-    # Where ceiling and budget cannot be kept, the gap is of what they count as well.
+    # If ceiling or budget cannot be satisfied, the gap also covers the cost of exceeding them.
     missing = found * ms - fast.bound_usd_per_hour
     assert missing <= 1e-3 * (found * ms if fast.beyond_usd_per_hour > 0 else fast.evaluation.usd_per_hour)
     assert fast.bound_usd_per_hour <= best * ms * (1 + 1e-7)
@@ -55,7 +55,10 @@ def _agree(problem: Problem) -> None:
 @many
 @given(seeds)
 def test_fast_is_exact(seed):
-    """Convex problems from idle to overloaded: both within 0.1 %, each bound below the other's value."""
+    """On convex problems, from idle to overloaded, both values agree to 0.1 %.
+
+    Each bound lies below the other solver's value.
+    """
     if problem := _instance(seed, constrained=False):
         _agree(problem)
 
@@ -63,8 +66,10 @@ def test_fast_is_exact(seed):
 @many
 @given(seeds)
 def test_fast_is_exact_under_side_constraints(seed):
-    """The same with local shares, limited shifts, denials, draining, ceilings and budgets, also such as cannot be
-    kept."""
+    """The same with local shares, limited shifts, denials, draining, ceilings and budgets.
+
+    Some of these constraints cannot be satisfied.
+    """
     if problem := _instance(seed):
         _agree(problem)
 
@@ -72,7 +77,7 @@ def test_fast_is_exact_under_side_constraints(seed):
 @some
 @given(seeds)
 def test_side_constraints_hold(seed):
-    """Every row keeps its floor and goes only where it may; what denials close carries nothing."""
+    """Every row keeps its floor and uses only allowed destinations. Closed rows carry nothing."""
     if problem := _instance(seed):
         layout, flows = problem.layout, Fast(FAST).route(problem).flows
         calls = flows.sum(axis=2)
@@ -84,7 +89,10 @@ def test_side_constraints_hold(seed):
 @some
 @given(seeds)
 def test_without_proportion_both_find_as_good_an_optimum(seed):
-    """Not convex: the bound holds for both, and the note says how far local optima lie apart."""
+    """On problems that are not convex, both bounds hold.
+
+    A note states how far local optima lie apart.
+    """
     problem = _instance(seed, constrained=False, convex=False)
     if problem is None:
         return
@@ -99,7 +107,10 @@ def test_without_proportion_both_find_as_good_an_optimum(seed):
 @settings(max_examples=8, derandomize=True, database=None)
 @given(st.floats(20, 900), st.floats(0, 500), st.floats(1, 60), st.floats(0, 0.1))
 def test_brute_force_agrees(one, other, rtt, price):
-    """Two hops between two clusters, all splits of the rows that carry calls in steps of 6.25 %: none beats it."""
+    """No split on a grid beats the solver on two hops between two clusters.
+
+    The grid covers all splits of the rows that carry calls, in steps of 6.25 %.
+    """
     problem = _two_hops(one, other, rtt, price)
     grid = np.linspace(0, 1, 17)
     rows = [[[p, 1 - p] for p in grid]] * 4
@@ -129,7 +140,10 @@ def _two_hops(one: float, other: float, rtt: float, price: float) -> Problem:
 
 
 def test_a_warm_start_ends_where_a_cold_one_does():
-    """After a change of load, and after a change of the call graph, which forgets the prices."""
+    """Holds after a change of load, and after a change of the call graph.
+
+    The latter resets the prices.
+    """
     solver = Fast(FAST)
     for seed in (11, 11, 12):
         problem = random_problem(seed, constrained=False)
@@ -141,7 +155,7 @@ def test_a_warm_start_ends_where_a_cold_one_does():
 
 
 def test_time_that_ran_out_still_gives_a_routing_and_a_true_bound():
-    """The best so far, with the gap that it has."""
+    """The result is the best routing so far, with its gap."""
     problem = random_problem(3, constrained=False)
     late = Fast(Stop(relative_gap=1e-9, seconds=0.0)).route(problem)
     exact = Exact(EXACT).route(problem)
@@ -151,7 +165,10 @@ def test_time_that_ran_out_still_gives_a_routing_and_a_true_bound():
 
 
 def test_a_budget_is_kept_at_the_least_cost(chain):
-    """Half of the egress that the optimum would pay: exactly that much is paid, and it is said to bind."""
+    """The budget is half of the egress that the optimum would cost.
+
+    Exactly that much is paid, and the budget is reported as binding.
+    """
     free = chain({"west": 900.0, "east": 10.0})
     paid = Fast().route(free).evaluation.egress_usd_per_hour
     problem = dataclasses.replace(free, constraints=Constraints(egress_usd_per_hour=paid / 2))
@@ -161,7 +178,10 @@ def test_a_budget_is_kept_at_the_least_cost(chain):
 
 
 def test_a_broken_ceiling_is_no_gap_of_nothing(chain):
-    """Demand beyond every ceiling: a note, and the gap counts what exceeding it costs."""
+    """Demand exceeds every ceiling.
+
+    A note says so, and the gap includes the cost of exceeding the ceiling.
+    """
     problem = dataclasses.replace(
         chain({"west": 900.0, "east": 700.0}), constraints=Constraints(utilisation_ceiling=0.5)
     )
@@ -172,7 +192,7 @@ def test_a_broken_ceiling_is_no_gap_of_nothing(chain):
 
 
 def test_a_shift_of_nothing_keeps_what_is_in_force(chain):
-    """maximum shift 0: every route stays as it is, whatever would be cheaper."""
+    """With a maximum shift of 0, every route stays unchanged, even if another split is cheaper."""
     free = chain({"west": 900.0, "east": 10.0})
     before = {(source, "web", "db GET /x"): {"west": 0.25, "east": 0.75} for source in ("west", "east")}
     problem = dataclasses.replace(free, constraints=Constraints(max_shift=0.0, in_force=before))

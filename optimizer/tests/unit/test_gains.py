@@ -1,4 +1,7 @@
-"""A row of `solves` says what the rules in question cost, and what the routing in force costs at the same demand."""
+"""A row of `solves` contains the costs of the rules in question and of the routing in force.
+
+Both are evaluated at the same demand.
+"""
 
 import math
 
@@ -13,7 +16,7 @@ TERMS = ("mean_latency_ms", "egress_usd_per_hour", "objective_usd_per_hour")
 
 
 class Shadow(Mesh):
-    """The publisher takes proposals and publishes none."""
+    """A mesh whose publisher accepts proposals and publishes none."""
 
     async def publish(self, ruleset):
         self.sent.append(ruleset)
@@ -28,8 +31,11 @@ def _rules(row):
 
 
 async def test_in_shadow_mode_proposals_are_held_against_local_first(settings, tmp_path):
-    """West is near its capacity: proposals would save time for some egress. So it stays, however often they are made:
-    what was proposed before is not in force."""
+    """Proposals are compared with local-first, however often they are made.
+
+    West is near its capacity, so they would save time for some egress. Earlier proposals are not in
+    force.
+    """
     mesh = Shadow(settings, tmp_path)
     for n in range(4):
         rows = await mesh.solve(NOW + 16 * n)
@@ -44,7 +50,7 @@ async def test_in_shadow_mode_proposals_are_held_against_local_first(settings, t
 
 
 async def test_rules_in_force_that_stay_gain_nothing(settings, tmp_path):
-    """They are both sides."""
+    """They are both sides of the comparison."""
     mesh = Mesh(settings, tmp_path)
     first = await mesh.solve(NOW)
     rows = await mesh.solve(NOW + 16)
@@ -54,7 +60,7 @@ async def test_rules_in_force_that_stay_gain_nothing(settings, tmp_path):
 
 
 async def test_what_is_refused_has_neither_side(settings, tmp_path):
-    """No price of it is known."""
+    """Its costs are unknown."""
     mesh = Mesh(settings, tmp_path)
     rows = await mesh.solve(NOW, lambda d: d["curves"].clear())
     assert rows and all(

@@ -1,4 +1,4 @@
-"""The operator's file as the optimizer keeps it, and as constraints of a problem."""
+"""The operator's guardrail file: how the optimizer tracks it, and its constraints of a problem."""
 
 import dataclasses
 import logging
@@ -26,7 +26,10 @@ WEST, EAST = RuleKey("west", "frontend", BACKEND), RuleKey("east", "frontend", B
 
 @pytest.fixture
 def kept(tmp_path):
-    """kept(text) writes the file with a time of its own; kept.file reads it."""
+    """A guardrail file. `kept.write(text)` writes it with a new modification time.
+
+    `kept.path` is its path, and `kept.states` the states to report to.
+    """
 
     class Kept:
         path = tmp_path / "guardrails.yaml"
@@ -42,8 +45,10 @@ def kept(tmp_path):
 
 
 def test_a_changed_file_is_read_again_and_a_wrong_one_keeps_the_last_good(kept):
-    """What an operator saves counts; a mistake is said and counted, and changes nothing; so does a file that is
-    gone, and one that says the same in other words."""
+    """A saved change takes effect, and an error is logged and counted without effect.
+
+    A missing file, or one with the same content in other words, changes nothing either.
+    """
     kept.write("minimum_local_share: 1000")
     file = GuardrailFile(kept.path, TOPOLOGY)
     assert not _settled(file, kept.states) and file.current.minimum_local_share == 1000
@@ -60,7 +65,10 @@ def test_a_changed_file_is_read_again_and_a_wrong_one_keeps_the_last_good(kept):
 
 
 def test_a_file_that_is_still_being_written_does_not_count(kept):
-    """Truncated and then filled between two looks: what was read half is never in force, nor said to be wrong."""
+    """A file is truncated and then filled between two checks.
+
+    Its partial content never takes effect, and is not reported as wrong.
+    """
     kept.write("minimum_local_share: 1000")
     file = GuardrailFile(kept.path, TOPOLOGY)
     for half in ("", "minimum_local_sh", "minimum_local_share: 3"):
@@ -72,7 +80,10 @@ def test_a_file_that_is_still_being_written_does_not_count(kept):
 
 
 def test_an_empty_file_lifts_nothing(kept):
-    """A full disk leaves one, or a mount that is gone; an operator who means it writes {}."""
+    """An empty file may result from a full disk or a lost mount.
+
+    An operator who wants no guardrails writes {}.
+    """
     kept.write("drained_clusters: [east]")
     file = GuardrailFile(kept.path, TOPOLOGY)
     for empty in ("", "# drained_clusters: [east]"):
@@ -84,13 +95,13 @@ def test_an_empty_file_lifts_nothing(kept):
 
 
 def _settled(file, states):
-    """After the second look at what is there."""
+    """Checks the file twice. Returns whether it has changed at the second check."""
     changed(file, states)
     return changed(file, states)
 
 
 def test_a_wrong_file_at_start_is_an_error_that_names_it(kept):
-    """There is no last good one to keep yet."""
+    """There is no last valid file to keep yet."""
     kept.write("utilisation_ceiling: 80")
     with pytest.raises(ContractError, match="guardrails.yaml: utilisation_ceiling"):
         GuardrailFile(kept.path, TOPOLOGY)
@@ -98,7 +109,10 @@ def test_a_wrong_file_at_start_is_an_error_that_names_it(kept):
 
 
 def test_every_key_arrives_in_its_unit():
-    """Parts of 10 000 become shares, a denial every pair it names, and a default no constraint at all."""
+    """Parts of 10 000 become shares, and a denial becomes every pair that it names.
+
+    A default adds no constraint.
+    """
     c = constraints_of(
         Guardrails(
             maximum_shift=2000,
@@ -128,14 +142,14 @@ def test_every_key_arrives_in_its_unit():
         0.8,
     )
     assert c.drained == {"east"}
-    # East has no rule: relays serve local-first there.
+    # East has no rule, so relays serve local-first there.
     assert c.in_force == {WEST: {"west": 0.75, "east": 0.25}, EAST: {"east": 1.0}}
     nothing = constraints_of(Guardrails(), TOPOLOGY, ROUTES, {WEST: {"west": 10_000}})
     assert nothing == dataclasses.replace(nothing, denied=frozenset(), pinned={}, in_force={}, max_shift=1.0)
 
 
 def test_the_kill_switch_lifts_pins():
-    """While frozen only local-first is published, as the publisher has it."""
+    """While frozen, the publisher publishes only local-first."""
     pin = Pin(
         source_cluster="east", source_service="frontend", traffic_class=BACKEND, destinations={"west": 10_000}
     )
@@ -152,8 +166,10 @@ def test_the_kill_switch_lifts_pins():
     policy=st.sampled_from(["spillway", "local", "waterfall", "failover"]),
 )
 def test_what_is_routed_within_guardrails_verifies(chain, demand, shift, local, before, denied, policy):
-    """Whatever the guardrails, load and policy: the integer rules keep to them, so that no publisher has
-    anything to change, and a route that denials close has no rule."""
+    """For any guardrails, load and policy, the integer rules satisfy the guardrails.
+
+    So a publisher has nothing to change. A route that denials close has no rule.
+    """
     problem = chain({"west": demand, "east": 50.0})
     key, other = RuleKey("west", "web", "db GET /x"), RuleKey("east", "web", "db GET /x")
     guardrails = Guardrails(

@@ -1,4 +1,4 @@
-"""Rows on their way to ClickHouse: a server that is away is waited for, a row that it refuses is not."""
+"""Writing rows to ClickHouse: rows wait for a server that is away, but refused rows are dropped."""
 
 import pytest
 from clickhouse_driver import errors
@@ -33,7 +33,7 @@ def _history(**answers):
     ],
 )
 def test_a_row_that_is_refused_holds_nobody_up(answer):
-    """It is dropped, counted and told with its table; those behind it are written."""
+    """It is dropped, counted and reported with its table. Later rows are written."""
     history = _history(first=answer)
     (refused,) = history.flush()
     assert refused.startswith("solves: Code: ") and history.lost == 1
@@ -50,7 +50,7 @@ def test_a_row_that_is_refused_holds_nobody_up(answer):
     ],
 )
 def test_a_server_that_is_away_or_busy_is_waited_for(answer):
-    """Nothing is lost: what was not written stays, in order."""
+    """Nothing is lost: rows that were not written stay in order."""
     history = _history(second=answer)
     with pytest.raises(type(answer)):
         history.flush()

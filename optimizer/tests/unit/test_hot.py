@@ -1,4 +1,7 @@
-"""What Redis holds and cannot be read is unknown, not zero, and one such key hides no other."""
+"""Values in Redis that cannot be read are unknown, not zero.
+
+One unreadable key hides no other.
+"""
 
 from contextlib import asynccontextmanager
 
@@ -13,7 +16,10 @@ DEMAND = {"web GET /x": '{"at": 99, "rps": 40, "failed_share": 0, "duration_ms":
 
 
 class _Redis:
-    """Replies by key; other hashes are empty, and other heartbeats are of no service."""
+    """A Redis with these replies by key.
+
+    Other hashes are empty, and other heartbeats list no services.
+    """
 
     def __init__(self, replies):
         self.replies, self.asked = replies, []
@@ -50,7 +56,10 @@ async def test_a_board_of_another_type_makes_its_cluster_unknown_and_no_other(na
 
 
 async def test_an_entry_that_cannot_be_read_makes_its_service_unknown():
-    """Were it left out, it would read as no load, also where streams say that the service is known."""
+    """If the entry were left out, it would count as no load.
+
+    That would also be so where streams state that the service is known.
+    """
     known = {"web": '{"at": 99, "reason": ""}'}
     found = await read(
         {key("DEMAND", "west"): {"web GET /x": "{", "no class": "{"}, key("UNKNOWN", "west"): known}

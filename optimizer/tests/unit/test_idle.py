@@ -1,4 +1,4 @@
-"""Rules of calls that telemetry does not show at the moment: they go on being sent as they are."""
+"""Rules whose calls telemetry does not show at present are sent again unchanged."""
 
 import json
 
@@ -15,7 +15,7 @@ def mesh(settings, tmp_path):
 
 
 def _idle(prefix, *, method="GET"):
-    """No board shows calls of these services, and streams say that they know."""
+    """Removes the calls of these services from all boards. Streams state that they know them."""
 
     def change(d):
         for board in ("demand", "load"):
@@ -27,8 +27,11 @@ def _idle(prefix, *, method="GET"):
 
 
 async def test_a_new_leader_holds_an_application_of_which_nothing_is_known(settings, tmp_path):
-    """It has never seen the other application's demand, which no board has and no statement speaks of: its rules stay
-    as they are for as long as that lasts, and a row names the reason."""
+    """A new leader has never seen the other application's demand.
+
+    No board contains it, and no statement mentions it. Its rules stay unchanged as long as that
+    lasts, and a row names the reason.
+    """
     first = Mesh(settings, tmp_path, THIRD)
     first.unknown = _known(NOW, *first.clusters)
     await first.solve(NOW)
@@ -49,8 +52,11 @@ async def test_a_new_leader_holds_an_application_of_which_nothing_is_known(setti
 
 
 async def test_an_application_without_requests_keeps_its_rules_for_a_while(mesh):
-    """Streams say that nobody calls the other application. Each time that somebody does, its rules are as they were;
-    after ten minutes without they go, and no sooner."""
+    """Streams state that the other application is not called.
+
+    Whenever calls return, its rules are unchanged. They are removed after ten minutes without
+    calls, and not earlier.
+    """
     mesh.unknown = _known(NOW, *mesh.clusters)
     await mesh.solve(NOW)
     other = mesh.rules(OTHER)
@@ -71,7 +77,7 @@ async def test_an_application_without_requests_keeps_its_rules_for_a_while(mesh)
 
 
 def _posts(d):
-    """The same calls once more, with another method."""
+    """Adds the same calls again with the method POST."""
     text = json.dumps({table: d[table] for table in ("curves", "call_ratios")})
     for table, rows in json.loads(text.replace(" GET ", " POST ")).items():
         d[table] += rows
@@ -81,7 +87,10 @@ def _posts(d):
 
 
 async def test_a_class_without_requests_keeps_its_rules_beside_others_of_its_application(mesh):
-    """The seldom class is in no board for a moment: its rules are sent as they are; those of the other go on."""
+    """A rare class is absent from all boards for a moment.
+
+    Its rules are sent unchanged, and those of the other class are still decided.
+    """
     mesh.unknown = _known(NOW, *mesh.clusters)
     await mesh.solve(NOW, _posts)
     before = {key: w for key, w in mesh.rules().items() if " POST " in key.class_id}

@@ -1,4 +1,7 @@
-"""A change is compared with what was before it: one that did harm is taken back, noise takes nothing back."""
+"""A change is compared with the time before it.
+
+A harmful change is rolled back, and noise causes no rollback.
+"""
 
 import random
 from pathlib import Path
@@ -33,7 +36,10 @@ def _noise(seed, mean, count, spread=0.1):
 
 
 def test_what_is_clearly_worse_is_found_within_a_minute():
-    """Twice as slow as before and as predicted, under noise of a tenth: seconds after the change has settled."""
+    """Costs are twice those before and those predicted, under noise of a tenth.
+
+    This is found seconds after the change has settled.
+    """
     watch = Watch(600.0, 0.2)
     at = _watched(watch, 0.0, _noise(1, 30.0, 10))
     watch.changed(at, _rules(9000), _rules(5000), 100.0)
@@ -50,7 +56,10 @@ def test_what_is_clearly_worse_is_found_within_a_minute():
 
 
 def test_noise_is_not_worse():
-    """A change without effect, two hundred times: at most one in a hundred may be judged worse, by design."""
+    """A change without effect, two hundred times.
+
+    By design, at most one in a hundred may be judged worse.
+    """
     worse = 0
     for seed in range(200):
         watch = Watch(600.0, 0.2)
@@ -67,7 +76,10 @@ def test_noise_is_not_worse():
     [(60.0, 100.0), (30.0, 130.0)],
 )
 def test_what_was_predicted_and_what_is_of_another_load_is_no_harm(predicted, demand):
-    """Slower as predicted (its load grew a little); or the load moved, so that nothing can be compared."""
+    """Requests are slower as predicted, because the load grew a little.
+
+    Or the load moved, so that nothing can be compared.
+    """
     watch = Watch(600.0, 0.2)
     at = _watched(watch, 0.0, _noise(1, 30.0, 10))
     watch.changed(at, _rules(9000), _rules(5000), 100.0)
@@ -76,7 +88,7 @@ def test_what_was_predicted_and_what_is_of_another_load_is_no_harm(predicted, de
 
 
 def test_a_model_that_is_wrong_before_and_after_is_no_harm():
-    """Twice as slow as predicted all along, and a little faster after the change."""
+    """Requests are always slower than predicted, and a little faster after the change."""
     watch = Watch(600.0, 0.2)
     at = _watched(watch, 0.0, _noise(1, 60.0, 10))
     watch.changed(at, _rules(9000), _rules(5000), 100.0)
@@ -85,7 +97,7 @@ def test_a_model_that_is_wrong_before_and_after_is_no_harm():
 
 
 def test_a_change_on_top_of_one_that_is_judged_is_judged_with_it():
-    """What is rolled back to is what was there before the first of them."""
+    """A rollback restores the rules from before the first of the two."""
     watch = Watch(600.0, 0.2)
     at = _watched(watch, 0.0, _noise(1, 30.0, 10))
     watch.changed(at, _rules(9000), _rules(7000), 100.0)
@@ -96,8 +108,11 @@ def test_a_change_on_top_of_one_that_is_judged_is_judged_with_it():
 
 @pytest.mark.parametrize("quiet", [0, 30])
 def test_steady_small_steps_are_judged_too(quiet):
-    """A step each 20 s for ten minutes; requests take ten times as long from the first step on, or from one long after
-    it. The rules of before the first step of the trial are those to go back to."""
+    """A step every 20 s does harm: requests take ten times as long.
+
+    They do so from the first step, or from one long after it. A rollback goes to the rules from
+    before the first step of the trial.
+    """
     watch, noise, west, harm = Watch(600.0, 0.2), random.Random(3), 9000, 0.0
     _watched(watch, -60.0, _noise(1, 30.0, 10))
     for step in range(60):
@@ -146,7 +161,7 @@ def test_a_step_at_another_load_is_not_judged_with_those_before_it():
 
 
 def _judged_worse(watch, before, after):
-    """A trial of `after` that was found worse; the time."""
+    """Runs a trial of `after` that is judged worse. Returns the time of the verdict."""
     at = _watched(watch, 0.0, _noise(1, 30.0, 10))
     watch.changed(at, before, after, 100.0)
     end = _watched(watch, at + 12.0, _noise(2, 60.0, 4))
@@ -155,7 +170,10 @@ def _judged_worse(watch, before, after):
 
 
 def test_what_cannot_be_rolled_back_ends_its_trial_and_only_the_way_to_it_is_refused():
-    """The rules in force stay the worse ones until something else is proposed: nothing else is refused."""
+    """The worse rules stay in force until others are proposed.
+
+    Only candidates that move towards the worse rules are refused.
+    """
     watch, other = Watch(600.0, 0.2), RuleKey("east", "web", "db GET /x")
     worse = {**_rules(5000), other: {"east": 10_000}}
     end = _judged_worse(watch, {**_rules(9000), other: {"east": 10_000}}, worse)
@@ -188,9 +206,12 @@ def test_a_rollback_that_is_possible_again_is_made_while_nothing_else_was_propos
 
 
 def test_rules_that_are_worse_soon_after_a_rollback_refuse_the_way_to_both_and_nothing_else():
-    """The second may not be rolled back for ten minutes. Until then a candidate that leaves it is proposed: another
-    destination, another route, less of the same, the rules of before. More of it is refused, and so is the way to what
-    was rolled back."""
+    """The second change may not be rolled back for ten minutes.
+
+    Until then, a candidate that moves away from it is proposed: another destination, another route,
+    less of the same, or the rules before it. More of it is refused, and so is a move towards the
+    rules that were rolled back.
+    """
     watch, other = Watch(600.0, 0.2), RuleKey("east", "web", "db GET /x")
 
     def rules(west, **more):
@@ -212,7 +233,8 @@ def test_rules_that_are_worse_soon_after_a_rollback_refuse_the_way_to_both_and_n
     assert refused({**second, KEY: {"third": 10_000}}) is None, "another route"
     assert "tried" in refused({**second, KEY: {"west": 6000, "east": 4000}}), "what was rolled back"
     assert "tried" in refused({**rules(6000), other: {"west": 10_000}}), "and leaves the second"
-    part = {**second, other: {"east": 8000, "third": 2000}}  # the publisher moves in steps
+    # In force while the publisher moves in steps.
+    part = {**second, other: {"east": 8000, "third": 2000}}
     assert "last rollback is too recent" in refused(second, in_force=part), "more of it"
     assert refused(second, 150.0, part) is None, "at another load"
 
@@ -231,13 +253,13 @@ def test_what_failed_on_one_route_is_refused_however_much_another_moves():
 
 
 class _Observed:
-    """Boards whose latency is 25 ms, or what is said."""
+    """A mesh with a latency of 25 ms on its boards, or of `ms` for the first application."""
 
     def __init__(self, mesh):
         self.mesh, self.now, self.ms, self.seed = mesh, NOW, 25.0, random.Random(7)
 
     async def run(self, count, change=lambda d: None):
-        """The rows of every run, by application; a run each 6 s."""
+        """Runs `count` times, every 6 s. Returns the rows by application of every run."""
         every = []
         for _ in range(count):
 
@@ -254,22 +276,25 @@ class _Observed:
 
 
 def _less(d):
-    """Someone believes that west's backend can do half."""
+    """Lowers the declared capacity of west's backend to 60 %, which is wrong."""
     for row in d["capacities"]:
         if (row["service"], row["cluster"]) == ("backend", "west"):
             row["capacity_rps"] *= 0.6
 
 
 def _more(d):
-    """Someone believes that east's backend can do twice as much."""
+    """Doubles the declared capacity of east's backend, which is wrong."""
     for row in d["capacities"]:
         if (row["service"], row["cluster"]) == ("backend", "east"):
             row["capacity_rps"] *= 2.0
 
 
 async def test_rules_that_did_harm_are_rolled_back_and_not_tried_again_at_once(settings, tmp_path):
-    """A wrong capacity moves traffic, and requests take three times as long: the rules of before are in force again
-    within a minute and a half, with the figures in the row, and stay for ten minutes; the other application stays."""
+    """A wrong capacity moves traffic, and requests take three times as long.
+
+    The previous rules are in force again within a minute and a half, with the figures in the row.
+    They stay for ten minutes. The other application's rules do not change.
+    """
     mesh = Mesh(settings, tmp_path)
     world = _Observed(mesh)
     await world.run(8)
@@ -290,7 +315,7 @@ async def test_rules_that_did_harm_are_rolled_back_and_not_tried_again_at_once(s
 
 
 async def test_a_rollback_keeps_to_the_maximum_shift(settings, tmp_path):
-    """Of 10 % at a time: what moved in steps goes back in steps, all the way."""
+    """With a maximum shift of 10 %, a change made in steps is fully reverted in steps."""
     mesh = Mesh(settings, tmp_path)
     (tmp_path / "guardrails.yaml").write_text("maximum_shift: 1000")
     mesh.solving.guardrails = GuardrailFile(tmp_path / "guardrails.yaml", mesh.topology)
@@ -309,8 +334,11 @@ async def test_a_rollback_keeps_to_the_maximum_shift(settings, tmp_path):
 
 
 async def test_an_outage_keeps_the_weights_and_harm_after_it_is_found(settings, tmp_path):
-    """With the shipped guardrails another process comes 200 s after the last proposal, 80 s after it has expired. It
-    proposes the weights that relays hold, and then judges: a change that does harm is rolled back to them."""
+    """A new process starts 200 s after the last proposal, which expired 80 s ago.
+
+    With the shipped guardrails, it proposes the weights that relays hold. Then it judges: a harmful
+    change is rolled back to these weights.
+    """
     mesh = Mesh(settings, tmp_path)
     shipped = Path(__file__).resolve().parents[3] / "infra" / "guardrails.yaml"
     mesh.solving.guardrails = GuardrailFile(shipped, mesh.topology)
@@ -336,7 +364,7 @@ async def test_an_outage_keeps_the_weights_and_harm_after_it_is_found(settings, 
 
 
 async def test_rules_that_did_no_harm_stay(settings, tmp_path):
-    """The same change, and requests take as long as before: nothing is rolled back."""
+    """After the same change, requests take as long as before, so nothing is rolled back."""
     mesh = Mesh(settings, tmp_path)
     world = _Observed(mesh)
     await world.run(8)
@@ -347,7 +375,10 @@ async def test_rules_that_did_no_harm_stay(settings, tmp_path):
 
 
 async def test_the_policy_is_the_operators_choice(settings, tmp_path):
-    """Another policy is followed, and requests take three times as long: it stays, and so does the way back."""
+    """Another policy is followed, and requests take three times as long.
+
+    It stays in force, and so do the rules after the return to the first policy.
+    """
     mesh = Mesh(settings, tmp_path)
     world = _Observed(mesh)
     await world.run(8)
@@ -365,7 +396,10 @@ async def test_the_policy_is_the_operators_choice(settings, tmp_path):
 async def test_worse_rules_that_cannot_be_rolled_back_are_left_as_soon_as_there_are_better_ones(
     settings, tmp_path
 ):
-    """The rules of before exceed the ceiling by now. The row says so, and the next good candidate is proposed."""
+    """The previous rules exceed a new ceiling.
+
+    The row says so, and the next good candidate is proposed.
+    """
     mesh = Mesh(settings, tmp_path)
     world = _Observed(mesh)
     await world.run(8)
@@ -384,7 +418,10 @@ async def test_worse_rules_that_cannot_be_rolled_back_are_left_as_soon_as_there_
 
 
 async def test_what_cannot_be_judged_of_one_application_stays_its_own(settings, tmp_path, monkeypatch):
-    """Judging one application fails: its rules stay, the failure is counted, and the other one is judged."""
+    """Judging one application fails.
+
+    Its rules stay, the failure is counted, and the other application is still judged.
+    """
     mesh = Mesh(settings, tmp_path)
     world = _Observed(mesh)
     await world.run(8)

@@ -14,7 +14,7 @@ from spillway_optimizer.rulesets.lost_rules import PATIENCE_S
 
 
 class Flushed(Mesh):
-    """Relays report the version that they serve, whatever Redis has."""
+    """A mesh whose relays report the version that they serve, regardless of Redis."""
 
     serving: dict[str, int] = {}
 
@@ -23,8 +23,11 @@ class Flushed(Mesh):
 
 
 async def test_after_a_flush_the_version_in_force_is_learned_before_anything_is_proposed(settings, tmp_path):
-    """The lease is lost with the rest, so nothing is remembered. Nothing is sent until the publisher has written the
-    rules again, and what is then sent starts from their version, not from 0."""
+    """The lease is lost too, so the new leader has no memory.
+
+    Nothing is sent until the publisher has written the rules again. The next proposal is based on
+    their version, not on 0.
+    """
     mesh = Flushed(settings, tmp_path)
     await mesh.solve(NOW)
     sent, kept = len(mesh.sent), dict(mesh.in_force)
@@ -44,7 +47,10 @@ async def test_after_a_flush_the_version_in_force_is_learned_before_anything_is_
 
 @pytest.mark.parametrize("serving", [{"west": 1, "east": 1}, {"east": 1}], ids=["heartbeats", "no heartbeat"])
 async def test_rules_of_one_cluster_that_cannot_be_read_are_not_taken_for_none(settings, tmp_path, serving):
-    """Its callers' weights would go back to local-first, also where its relays' report is lost together with them."""
+    """If they were, the weights of its callers would return to local-first.
+
+    The rules are also expected if the relays' report is lost together with them.
+    """
     mesh = Flushed(settings, tmp_path)
     await mesh.solve(NOW)
     await mesh.solve(NOW + 1)
@@ -62,7 +68,7 @@ async def test_rules_of_one_cluster_that_cannot_be_read_are_not_taken_for_none(s
 
 
 async def test_a_cluster_whose_rules_stay_away_is_waited_for_once(settings, tmp_path):
-    """It has left: after half a minute the others are solved without a word of it."""
+    """The cluster has left. After half a minute, the others are solved without mentioning it."""
     mesh = Flushed(settings, tmp_path)
     await mesh.solve(NOW)
     await mesh.solve(NOW + 1)
@@ -76,7 +82,10 @@ async def test_a_cluster_whose_rules_stay_away_is_waited_for_once(settings, tmp_
 async def test_rules_that_nobody_writes_again_are_replaced_from_the_version_that_relays_serve(
     settings, tmp_path
 ):
-    """The publisher has lost them, too: after half a minute the lowest version that relays serve is the base."""
+    """The publisher has lost the rules too.
+
+    After half a minute, the lowest version that relays serve becomes the base.
+    """
     mesh = Flushed(settings, tmp_path)
     mesh.serving = {"west": 7, "east": 6}
     await mesh.solve(NOW)
@@ -93,7 +102,7 @@ async def test_where_relays_serve_nothing_the_first_rules_start_from_nothing(set
 
 
 class _Redis:
-    """Boards that are empty, and these placements."""
+    """A Redis with empty boards and these heartbeats."""
 
     def __init__(self, *beats: Heartbeat):
         self._answers = [{}] + [
@@ -119,7 +128,10 @@ class _Redis:
 
 
 async def test_expired_rules_steer_for_as_long_as_relays_say_that_they_hold_them():
-    """An hour after the expiry: all of it by default, nothing where relays hold for an hour or not at all."""
+    """Rules are still in effect an hour after they expire if relays hold them by default.
+
+    They are not where relays hold them for an hour or not at all.
+    """
     beats = [Heartbeat(cluster="west", hold_seconds=3600, ruleset_version=4), Heartbeat(cluster="east")]
     boards = await hot.boards(
         _Redis(*beats, Heartbeat(cluster="north", hold_seconds=0)), ("west", "east", "north")

@@ -31,7 +31,7 @@ def _samples(exposition) -> dict[tuple[str, str], float]:
 
 
 def test_metrics_and_the_readme_agree():
-    """The listener serves exactly the families of the README's table, before anything has happened."""
+    """The listener serves exactly the families of the README's table, even before any solve."""
     port = servers.free_port()
     health = Health(f"127.0.0.1:{port}", Counter(), _exposition(States(logging.getLogger("test"))))
     try:
@@ -45,7 +45,7 @@ def test_metrics_and_the_readme_agree():
 
 
 def test_every_counter_is_served_once_and_refusals_are_told_apart():
-    """A refused solve of the optimizer and a turn of PAPA that came to nothing are not the same."""
+    """A refused solve of the optimizer and a PAPA turn without result are separate metrics."""
     states = States(logging.getLogger("test"))
     for name in ("proposed", "refused", "kept", "urgent.load", "redis_away", "malformed", "unknown_policy"):
         states.counters[name] += 1
@@ -68,7 +68,10 @@ def test_every_counter_is_served_once_and_refusals_are_told_apart():
 
 
 def test_what_is_observed_is_weighted_by_demand_and_fresh():
-    """The mean over entries by their rate; an old entry says nothing; without any there is no error to tell."""
+    """The mean is weighted by rate, and old entries are ignored.
+
+    Without fresh entries, the prediction error is not updated.
+    """
     entry = {"failed_share": 0.0}
     told = Telemetry(
         demand={

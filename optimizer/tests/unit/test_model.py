@@ -12,7 +12,7 @@ from spillway_optimizer.model import model
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "contracts" / "golden"
-# West near its backend's capacity, east idle; in the shape of contracts/golden/3_model.json.
+# West is near its backend's capacity, and east is idle. Format of contracts/golden/3_model.json.
 DOCUMENT = json.loads((Path(__file__).parent / "data" / "model.json").read_text())
 TOPOLOGY = topology.load(GOLDEN / "topology.yaml")
 NOW = 1767225631.0
@@ -27,7 +27,7 @@ def _told(change=None) -> telemetry.Telemetry:
 
 
 def test_golden_files_are_fresh():
-    """4_problem.json and 5_ruleset.json are what the code makes of 3_model.json today."""
+    """4_problem.json and 5_ruleset.json are what the present code makes of 3_model.json."""
     spec = importlib.util.spec_from_file_location("golden", ROOT / "optimizer" / "tests" / "golden.py")
     golden = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(golden)
@@ -37,7 +37,10 @@ def test_golden_files_are_fresh():
 
 
 def _near(made, kept) -> bool:
-    """Equal but for the last digits of numbers, which another processor may round otherwise."""
+    """Returns whether both are equal, except for the last digits of numbers.
+
+    Another processor may round these differently.
+    """
     if isinstance(made, dict) and isinstance(kept, dict):
         return made.keys() == kept.keys() and all(_near(made[key], kept[key]) for key in made)
     if isinstance(made, list) and isinstance(kept, list):
@@ -46,7 +49,7 @@ def _near(made, kept) -> bool:
 
 
 def test_a_model_becomes_a_problem():
-    """Demand, ratios, curves, capacities, network and the price of latency all arrive in their units."""
+    """Demand, ratios, curves, capacities, network times and latency price have the right units."""
     built = model.build(_told(), TOPOLOGY, NOW)
     assert built.refusals == () and built.notes == ()
     problem = built.problem
@@ -60,20 +63,23 @@ def test_a_model_becomes_a_problem():
 
 
 def test_stale_demand_is_refused_by_name():
-    """A board older than allowed is no demand, and the message says how old."""
+    """A board older than allowed is no demand, and the message contains its age."""
     built = model.build(_told(), TOPOLOGY, NOW + 60)
     assert built.problem is None
     assert any("'west' is 61 s old" in reason for reason in built.refusals)
 
 
 def test_no_demand_is_refused():
-    """An empty board is not a problem with nothing to do."""
+    """An empty board is not treated as a problem without demand."""
     built = model.build(_told(lambda d: d.update(demand={})), TOPOLOGY, NOW)
     assert built.refusals == ("demand: no board has requests",)
 
 
 def test_a_heavy_class_without_a_curve_is_refused_a_rare_one_is_constant():
-    """What carries its service's load cannot be guessed; a class with 2 % of it may be."""
+    """The curve of a class that carries its service's load cannot be guessed.
+
+    The curve of a class with 2 % of the load can.
+    """
 
     def drop(d):
         d["curves"] = [row for row in d["curves"] if row["service"] != "backend"]
@@ -94,7 +100,7 @@ def test_a_heavy_class_without_a_curve_is_refused_a_rare_one_is_constant():
 
 
 def test_a_missing_capacity_is_taken_from_other_clusters_then_from_cpu():
-    """The note says what was assumed; with no source at all it is a refusal."""
+    """A note says what was assumed. Without any source, the model is refused."""
 
     def east_only(d):
         d["capacities"] = [r for r in d["capacities"] if (r["service"], r["cluster"]) != ("backend", "west")]
@@ -120,7 +126,7 @@ def test_a_missing_capacity_is_taken_from_other_clusters_then_from_cpu():
 
 
 def test_network_time_is_measured_where_fresh_else_remembered():
-    """A stale measurement is remembered: test_network_times.py."""
+    """A stale measurement is remembered (see test_network_times.py)."""
 
     def measured(d):
         d["network"]["west>east"]["mean_ms"] = 31.0
@@ -132,8 +138,11 @@ def test_network_time_is_measured_where_fresh_else_remembered():
 
 
 def test_placement_follows_heartbeats():
-    """A service that left a cluster's heartbeat leaves the problem, though boards still have calls; a silent relay keeps
-    the services of its last heartbeat, or those declared; no heartbeat at all is a refusal."""
+    """A service that leaves a cluster's heartbeat leaves the problem.
+
+    This holds even if boards still show calls. A silent relay keeps the services of its last
+    heartbeat, or the declared ones. Without any heartbeat, the model is refused.
+    """
     services = frozenset({"gateway", "frontend", "backend"})
     left = {("backend", "east"): NOW}
     told = dataclasses.replace(
@@ -159,7 +168,7 @@ def test_placement_follows_heartbeats():
 
 
 def test_a_cycle_in_telemetry_is_refused_and_named():
-    """Contradictory call ratios stop the solve, not the process."""
+    """Contradictory call ratios stop the solve, but not the process."""
 
     def cycle(d):
         row = d["call_ratios"][1]
@@ -169,7 +178,7 @@ def test_a_cycle_in_telemetry_is_refused_and_named():
 
 
 def test_a_topology_without_a_price_of_latency_is_refused():
-    """The operator's trade between latency and egress has no default."""
+    """The operator's trade-off between latency and egress has no default."""
     free = Topology()
     free.CopyFrom(TOPOLOGY)
     free.usd_per_ms_per_million_requests = 0
@@ -177,7 +186,7 @@ def test_a_topology_without_a_price_of_latency_is_refused():
 
 
 def test_malformed_rows_are_left_out_and_named():
-    """One bad row costs itself; its column and value are told."""
+    """Only the malformed row is dropped. Its column and value are reported."""
     rows = [*DOCUMENT["curves"], {**DOCUMENT["curves"][0], "a_ms": float("nan")}, {"class": "x"}]
     good, bad = telemetry.read_rows(telemetry.CurveRow, rows)
     assert len(good) == len(DOCUMENT["curves"])
@@ -185,13 +194,13 @@ def test_malformed_rows_are_left_out_and_named():
 
 
 def test_a_model_document_of_another_shape_is_refused():
-    """The missing key is named."""
+    """The error names the missing key."""
     with pytest.raises(ContractError, match="curves"):
         telemetry.from_document({})
 
 
 def test_smoothing_halves_noise_and_forgets_what_ended():
-    """After one half-life half of a step has arrived; a class without requests fades away."""
+    """After one half-life, half of a step has arrived. A class without requests disappears."""
     key, gone = ("west", "a"), ("west", "b")
     assert smooth(None, {key: 100.0}, 5, 5) == {key: 100.0}
     assert smooth({key: 100.0, gone: 1e-3}, {key: 200.0}, 5, 5) == {key: 150.0}
@@ -199,7 +208,10 @@ def test_smoothing_halves_noise_and_forgets_what_ended():
 
 
 def test_a_constant_part_below_zero_is_kept_as_far_as_latency_stays_above_it():
-    """Several workers hide part of the queue: b below 0 is no error, but L(0) = a + b is never below 0."""
+    """Several workers hide part of the queue, so a negative b is no error.
+
+    L(0) = a + b is never below 0.
+    """
 
     def short(d, b_ms):
         for row in d["curves"]:
@@ -211,7 +223,7 @@ def test_a_constant_part_below_zero_is_kept_as_far_as_latency_stays_above_it():
 
 
 def test_an_old_board_says_nothing_of_a_class_without_a_curve():
-    """Entries of a worker that is gone outlive it: they are no observation."""
+    """Entries of a stopped worker remain on the board, but are no observation."""
 
     def stale(d):
         d["curves"] = [row for row in d["curves"] if row["class"] != BACKEND]

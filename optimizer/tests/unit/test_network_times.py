@@ -1,4 +1,4 @@
-"""Round trips that are not measured now: what was, how old it is, and what the topology declares."""
+"""Round trips without a fresh measurement: the last measurement, its age, and declared times."""
 
 import math
 
@@ -34,7 +34,10 @@ def _rows(
 
 
 def test_a_slow_link_without_traffic_stays_slow_and_its_uncertainty_grows():
-    """Declared 25 ms, measured 80, no calls for ten minutes: still about 80; within a day it is forgotten."""
+    """Declared 25 ms, measured 80 ms, no calls for ten minutes: the estimate is still about 80 ms.
+
+    Within a day, the measurement is forgotten.
+    """
     told = Telemetry(network_rows=_rows(T0, SLOW))
     after = [network(told, _topology(), T0 + s, BOARD_AGE).rtt_ms[THERE] for s in (20, 600, 3600, 86_400)]
     assert after[0] == pytest.approx(SLOW, rel=0.03) and after[1] == pytest.approx(SLOW, rel=0.1)
@@ -45,8 +48,10 @@ def test_a_slow_link_without_traffic_stays_slow_and_its_uncertainty_grows():
 
 
 def test_few_calls_move_an_estimate_little_and_many_decide_it():
-    """The mean of a few calls is shrunk by its standard error towards what is remembered, and without memory towards
-    what is declared; many calls leave nothing of either."""
+    """The mean of few calls is shrunk by its standard error towards the remembered time.
+
+    Without memory, it is shrunk towards the declared time. Many calls override both.
+    """
     slow = [
         network(Telemetry(network={THERE: NetworkEntry(T0, 31.0, n)}), _topology(), T0, BOARD_AGE).rtt_ms[
             THERE
@@ -62,7 +67,10 @@ def test_few_calls_move_an_estimate_little_and_many_decide_it():
 
 
 def test_a_sampled_span_is_one_sample_however_many_calls_it_stands_for():
-    """Thirty spans of one trace in a hundred are worth thirty samples, and not 3 000: noise is ten times as large."""
+    """Thirty spans at one trace in a hundred count as thirty samples, not as 3 000.
+
+    So the noise is ten times as large.
+    """
 
     def noise_ms(calls: int, spans: float, at: float = T0) -> float:
         ratio = RatioRow(at, "", "a GET /", "b GET /", 1.0, 10.0, 10.0, spans)
@@ -77,13 +85,13 @@ def test_a_sampled_span_is_one_sample_however_many_calls_it_stands_for():
 
 
 def test_a_measurement_that_contradicts_memory_replaces_it():
-    """A link that becomes slow between two minutes is known to be slow as soon as it is measured."""
+    """A link becomes slow between two minutes. It is known to be slow as soon as it is measured."""
     told = Telemetry(network={THERE: NetworkEntry(T0, SLOW, 30)}, network_rows=_rows(T0 - 60, 10.0))
     assert network(told, _topology(), T0, BOARD_AGE).rtt_ms[THERE] > 60
 
 
 def test_what_is_declared_has_no_noise_but_that_of_calls_within_clusters():
-    """A declared time does not change from solve to solve, however wrong it may be."""
+    """A declared time does not change from solve to solve, even if it is wrong."""
     assert network(Telemetry(), _topology(), T0, BOARD_AGE).noise_ms[THERE] == 0.0
     told = Telemetry(network={("west", "west"): NetworkEntry(T0, 8.0, 16)})
     found = network(told, _topology(), T0, BOARD_AGE)
@@ -91,13 +99,16 @@ def test_what_is_declared_has_no_noise_but_that_of_calls_within_clusters():
 
 
 def test_a_link_that_was_not_used_for_long_is_uncertain_but_not_noisy():
-    """An hour's drift is the same at the next solve, so a link that was measured once is tried like one that never was."""
+    """An hour's drift is the same at the next solve.
+
+    So a link that was measured once is tried like one that was never measured.
+    """
     old, older = (_remembered(age_s) for age_s in (60.0, 3600.0))
     assert older.standard_error_ms > 2 * old.standard_error_ms and older.noise_ms < old.noise_ms < 4.0
 
 
 def test_a_board_that_is_not_fresh_any_more_is_remembered():
-    """Redis may be newer than history; clocks ahead are none."""
+    """Redis may be newer than history. Times ahead of the clock are ignored."""
     told = Telemetry(network={THERE: NetworkEntry(T0, 60.0, 100)}, network_rows=_rows(T0 - 3000, SLOW))
     assert network(told, _topology(), T0 + 30, BOARD_AGE).rtt_ms[THERE] == pytest.approx(60.0, rel=0.05)
     ahead = Telemetry(
@@ -107,7 +118,10 @@ def test_a_board_that_is_not_fresh_any_more_is_remembered():
 
 
 def test_calls_within_a_cluster_take_what_they_take_in_others():
-    """3 ms where it was measured, the mean of these by precision where it was not, 0 while nothing is known."""
+    """3 ms where it was measured, and the mean weighted by precision where it was not.
+
+    0 while nothing is known.
+    """
     told = Telemetry(
         network={("west", "west"): NetworkEntry(T0, 3.0, 100)},
         network_rows=_rows(T0 - 60, 4.0, 100, ("east", "east")),
@@ -131,8 +145,11 @@ def test_notes_say_what_is_remembered():
 
 
 def test_a_loop_that_measures_only_where_it_sends_does_not_oscillate():
-    """Calls go to the other cluster when its round trip seems below 50 ms; then it is measured: 80 ms. Before, it was
-    tried again every 25 s, 864 changes in three hours; now it is once."""
+    """Calls go to the other cluster while its round trip seems to be below 50 ms.
+
+    Then it is measured: 80 ms. Previously, it was tried again every 25 s, which made 864 changes in
+    three hours. Now it is tried once.
+    """
     now, last, remote, changes = T0, None, True, 0
     while now < T0 + 3 * 3600:
         if remote:
@@ -146,7 +163,10 @@ def test_a_loop_that_measures_only_where_it_sends_does_not_oscillate():
 
 
 def test_a_link_that_nobody_uses_takes_what_every_call_takes_besides_its_round_trip():
-    """Proxies and the host add to every call. Measured at home and not abroad, this would send calls abroad."""
+    """Proxies and the host add time to every call.
+
+    If this time were included at home but not abroad, calls would be sent abroad.
+    """
     for at_home in (0.8, 8.0):
         told = Telemetry(network={("west", "west"): NetworkEntry(T0, at_home, 50)})
         found = network(told, _topology(), T0, BOARD_AGE).rtt_ms

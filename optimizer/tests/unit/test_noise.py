@@ -1,4 +1,4 @@
-"""What chance may move: nothing. At one request per second every board rests on a few calls."""
+"""Chance moves no rules. At one request per second, every board is based on a few calls."""
 
 import dataclasses
 import random
@@ -18,12 +18,15 @@ from two_applications import OTHER
 
 PERIOD_S, WINDOW_S = 5.0, 30
 RATE = 1.0  # requests per second that enter in each cluster
-BOUND = 200  # of 10 000
+BOUND = 200  # parts of 10 000
 
 
 class Noisy(Mesh):
-    """The mesh at one request per second. What calls take between clusters is measured on those that go there, over the
-    last 30 s; their times are as spread as their mean is long. `true_ms` by pair of clusters."""
+    """The mesh at one request per second.
+
+    Network times between clusters are measured on the calls that go there, over the last 30 s.
+    Their standard deviation equals their mean. `true_ms`: the true mean by pair of clusters.
+    """
 
     def __init__(self, settings, folder, seed: int, true_ms: dict[tuple[str, str], float], rtt_ms: float):
         super().__init__(settings, folder)
@@ -41,7 +44,7 @@ class Noisy(Mesh):
         return count
 
     def calls(self) -> dict[tuple[str, str], float]:
-        """Per second, by the rules in force; local without any."""
+        """Returns calls per second by the rules in force. Without rules, all calls are local."""
         rates, rules = dict.fromkeys(self.true_ms, 0.0), self.every() if self.sent else {}
         for prefix in ("", OTHER):
             arriving = dict.fromkeys(self.clusters, RATE)
@@ -93,7 +96,10 @@ SAME = {("west", "west"): 8.0, ("east", "east"): 8.0, ("west", "east"): 9.0, ("e
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_noise_alone_moves_no_rule_in_two_hundred_solves(settings, tmp_path, seed):
-    """A call to the other cluster takes 1 ms longer than one at home, and both are measured to several milliseconds."""
+    """A call to the other cluster takes 1 ms longer than one at home.
+
+    Both are measured with an error of several milliseconds.
+    """
     mesh = Noisy(settings, tmp_path, seed, SAME, rtt_ms=1.0)
     first = None
     for n in range(200):
@@ -111,7 +117,10 @@ async def test_noise_alone_moves_no_rule_in_two_hundred_solves(settings, tmp_pat
 async def test_a_difference_of_tens_of_milliseconds_moves_rules_within_twelve_solves(
     settings, tmp_path, seed
 ):
-    """Calls within west begin to take 60 ms instead of 8: within a minute hardly any call goes from west to west."""
+    """Calls within west begin to take 60 ms instead of 8 ms.
+
+    Within a minute, hardly any call goes from west to west.
+    """
     mesh = Noisy(settings, tmp_path, seed, dict(SAME), rtt_ms=1.0)
     for n in range(40):
         await mesh.tick(NOW + PERIOD_S * n)
@@ -122,7 +131,11 @@ async def test_a_difference_of_tens_of_milliseconds_moves_rules_within_twelve_so
 
 
 def _two_rules(chain, noise_ms: float):
-    """west's db is overloaded, and a call to the other cluster seems so much shorter that it is worth the egress."""
+    """Returns a problem, the local rules, a candidate, and the keys.
+
+    west's db is overloaded. A call to the other cluster seems so much shorter that it is worth the
+    egress.
+    """
     services = ("web", "db", "cache")
     capacity = {(s, c): 500.0 for s in services for c in ("west", "east")} | {("db", "west"): 60.0}
     rtt = {(i, j): 6.0 if i == j else 1.5 for i in ("west", "east") for j in ("west", "east")}
@@ -136,7 +149,10 @@ def _two_rules(chain, noise_ms: float):
 
 
 def test_of_two_rules_the_one_whose_gain_may_be_chance_stays(chain):
-    """However much another rule of the application gains; without a rule before, home is where calls went."""
+    """It stays, however much another rule of the application gains.
+
+    Without a rule before, calls are taken to have been local.
+    """
     for before in (True, False):
         problem, home, candidate, keys = _two_rules(chain, noise_ms=1.0)
         kept = without_noise(problem, home if before else {}, candidate, None)
@@ -147,7 +163,10 @@ def test_of_two_rules_the_one_whose_gain_may_be_chance_stays(chain):
 
 
 def test_noise_keeps_no_rule_where_it_may_not_be(chain):
-    """A destination that is denied, drained or gone is left, and a floor is kept, however little that gains."""
+    """A destination that is denied, drained or gone is left, however little that gains.
+
+    A floor is kept too.
+    """
     problem, home, candidate, keys = _two_rules(chain, noise_ms=50.0)
     gone = dataclasses.replace(problem, placement=problem.placement - {("cache", "west")})
     kept = without_noise(gone, home, {**candidate, keys[3]: {"east": 10_000}}, None)
@@ -159,8 +178,11 @@ def test_noise_keeps_no_rule_where_it_may_not_be(chain):
 
 @pytest.mark.parametrize("since_s", [-60.0, names.VALUE_HOLD_SECONDS + 60.0])
 def test_noise_keeps_a_rule_only_as_long_as_relays_route_by_it(chain, since_s):
-    """A leader that takes over finds a remote split, and its candidate is local. The gain may be chance. The split
-    stays while relays route by it. After it has given way to local calls, it does not come back."""
+    """A new leader finds a remote split, and its candidate is local. The gain may be chance.
+
+    The split stays while relays route by it. After it has given way to local calls, it does not
+    return.
+    """
     problem, home, _, keys = _two_rules(chain, noise_ms=50.0)
     expired = Ruleset()
     expired.expires_at.FromSeconds(1000)

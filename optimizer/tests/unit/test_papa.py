@@ -40,8 +40,10 @@ def weighted(draw):
 
 @given(weighted(), st.floats(0.001, 1.0))
 def test_a_step_keeps_the_sum_and_moves_towards_better_than_predicted(case, gamma):
-    """For any discrepancies: the sum stays, nothing is negative or added, at most gamma moves, and no
-    destination below the mean gains, none above it loses."""
+    """For any discrepancies, the sum stays, no weight is negative, and no destination is added.
+
+    At most gamma moves. No destination below the mean gains, and none above it loses.
+    """
     weights, d = case
     after = shift(weights, d, gamma)
     mean = sum(d.values()) / len(d)
@@ -49,15 +51,18 @@ def test_a_step_keeps_the_sum_and_moves_towards_better_than_predicted(case, gamm
     assert after.keys() == weights.keys()
     assert sum(max(0, after[c] - weights[c]) for c in weights) <= gamma * TOTAL + len(weights)
     for c in weights:
-        # One part of rounding either way.
+        # Rounding may add or remove one part.
         assert after[c] <= weights[c] + 1 if d[c] < mean else after[c] >= weights[c] - 1
 
 
 def test_the_step_of_the_paper_by_hand():
-    """East does 30 ms worse than predicted, south as predicted, west 6 better: east gives 5 %, west and
-    south share it by how far they are above the mean."""
+    """East is 30 ms worse than predicted, south as predicted, and west 6 ms better.
+
+    East gives 5 %. West and south share it in proportion to their distance above the mean.
+    """
     weights = {"west": 5000, "south": 3000, "east": 2000}
-    d = {"west": 6.0, "south": 0.0, "east": -30.0}  # mean -8: west 14 above, south 8 above, east 22 below
+    # The mean is -8: west is 14 above it, south 8 above, and east 22 below.
+    d = {"west": 6.0, "south": 0.0, "east": -30.0}
     after = shift(weights, d, 0.05)
     assert after["east"] == 1500
     assert after["west"] == pytest.approx(5000 + 500 * 14 / 22, abs=1)
@@ -65,7 +70,7 @@ def test_the_step_of_the_paper_by_hand():
 
 
 def test_a_weight_never_falls_below_zero():
-    """A destination with 1 % can give no more than that."""
+    """A destination with 1 % can give at most that."""
     assert shift({"west": 9900, "east": 100}, {"west": 1.0, "east": -1.0}, 0.05) == {
         "west": 10_000,
         "east": 0,
@@ -73,7 +78,7 @@ def test_a_weight_never_falls_below_zero():
 
 
 def test_discrepancy_is_weighted_by_volume():
-    """(expected - observed) times the requests that go there; destinations without weight do not count."""
+    """(expected - observed) times the requests per second to each destination with weight."""
     observed = {
         "west": Observation(10, (12.0, 12.0)),
         "east": Observation(40, (30.0,)),
@@ -84,7 +89,7 @@ def test_discrepancy_is_weighted_by_volume():
 
 
 def test_noise_is_not_acted_upon():
-    """The same spread of means is significant when the samples agree and not when they scatter."""
+    """The same spread of means is significant if the samples agree, and not if they scatter."""
     weights, parameters = {"west": 5000, "east": 5000}, Parameters()
     calm = {"west": Observation(10, (20, 21, 20, 21)), "east": Observation(10, (10, 11, 10, 11))}
     noisy = {"west": Observation(10, (0, 41, 2, 39)), "east": Observation(10, (0, 21, 0, 21))}
@@ -95,7 +100,10 @@ def test_noise_is_not_acted_upon():
 
 
 def test_the_rule_with_the_largest_variance_is_chosen_until_it_converges():
-    """Order of potential improvement (SLATE 4.4.2); after theta failures the next one has its turn."""
+    """Rules are ordered by potential improvement (SLATE 4.4.2).
+
+    After theta failures, the next rule is chosen.
+    """
     weights = {"west": 5000, "east": 5000}
     far = {"west": Observation(10, (40, 40.1)), "east": Observation(10, (10, 10.1))}
     near = {"west": Observation(10, (20, 20.1)), "east": Observation(10, (10, 10.1))}
@@ -110,7 +118,10 @@ def test_the_rule_with_the_largest_variance_is_chosen_until_it_converges():
 
 
 def test_exploration_restarts_on_new_rules_or_new_performance():
-    """A change of any rule beyond OTHERS_DELTA, or of any latency beyond delta_perf, forgets everything."""
+    """All progress is forgotten after a large enough change.
+
+    That is any rule change beyond OTHERS_DELTA, or any latency change beyond delta_perf.
+    """
     done, p = Progress({KEY: 3}, frozenset({KEY})), Parameters()
     a, c = ({KEY: {"west": w, "east": TOTAL - w}} for w in (5000, 5000 + OTHERS_DELTA + 1))
     assert restart(done, a, a, {"x": 10.0}, {"x": 10.9}, p) == done
@@ -120,7 +131,10 @@ def test_exploration_restarts_on_new_rules_or_new_performance():
 
 
 def test_a_rule_that_others_changed_is_never_converged():
-    """However little they changed it: its attempts were made from other weights. Other rules stay as they are."""
+    """This holds for any change, because the attempts were made with other weights.
+
+    Other rules keep their progress.
+    """
     done = Progress({KEY: 3, OTHER: 3}, frozenset({KEY, OTHER}))
     same = {"west": 5000, "east": 5000}
     before = {KEY: same, OTHER: same}
@@ -129,7 +143,10 @@ def test_a_rule_that_others_changed_is_never_converged():
 
 
 def test_a_step_is_proposed_as_its_rule_alone_from_the_version_that_was_read():
-    """Predictions stay; policy and window are left to the publisher, so that one of 0.1.0 refuses it."""
+    """Predictions are kept.
+
+    Policy and window are left to the publisher, so that a publisher of version 0.1.0 refuses it.
+    """
     declared = topology.load(GOLDEN / "topology.yaml")
     whole = json_format.Parse((GOLDEN / "5_ruleset.json").read_text(), Ruleset())
     whole.version = 9
@@ -152,7 +169,7 @@ def test_a_step_is_proposed_as_its_rule_alone_from_the_version_that_was_read():
 
 
 def test_checkpoint_round_trip():
-    """What is saved in Redis is what a restarted worker resumes from; anything else is refused."""
+    """A restarted worker resumes from what was saved in Redis. Anything else is refused."""
     trial = Trial(KEY, {"west": TOTAL}, {"west": 9500, "east": 500}, 31.5)
     saved = Checkpoint(
         Progress({KEY: 1}, frozenset({OTHER})),

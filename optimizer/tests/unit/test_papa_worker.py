@@ -1,4 +1,4 @@
-"""PAPA's worker with its servers in memory: what it keeps of a step, and what it rolls back."""
+"""PAPA's worker with its servers in memory: which steps it keeps and which it rolls back."""
 
 import dataclasses
 import math
@@ -27,17 +27,20 @@ WINDOWS = Papa.model_fields["papa_windows"].default
 
 
 class Mesh:
-    """Rules in force and what requests take, instead of Redis, NATS and the watch: what is proposed is in force at once."""
+    """Rules in force and request times, in place of Redis, NATS and the watch.
+
+    A proposal is in force at once.
+    """
 
     def __init__(self, seed: int, after_ms: float) -> None:
-        """`after_ms`: what requests take while the rules are not those of the beginning."""
+        """`after_ms`: how long requests take while the rules differ from the initial ones."""
         self.chance, self.after_ms, self.outcomes = random.Random(seed), after_ms, []
         self.telemetry = Telemetry()  # nothing is unknown
         self.ruleset = json_format.Parse((GOLDEN / "5_ruleset.json").read_text(), Ruleset())
         self.ruleset.version = 9
         self.rules = self.begin = of_ruleset(self.ruleset)
         self.key = next(k for k, w in self.rules.items() if k.source_cluster == "west" and len(w) > 1)
-        self.rps = {self.key: 100.0}  # of the rules that are observed
+        self.rps = {self.key: 100.0}  # requests per second of the observed rules
         settings = Papa(
             clickhouse_url="clickhouse://u:p@localhost:1/d", nats_url="nats://localhost:1",
             redis_url="redis://localhost:1/0", health_listen="h:1", topology="-",
@@ -57,7 +60,10 @@ class Mesh:
         )
 
     def sample(self) -> Sample:
-        """One destination does worse than predicted, the others better: there is always a step to try."""
+        """One destination is worse than predicted, and the others are better.
+
+        So there is always a step to try.
+        """
         at = MEAN_MS if self.rules == self.begin else self.after_ms
         observed = {}
         for key in self.rps:
@@ -67,7 +73,7 @@ class Mesh:
                 observed[key, cluster] = ms
         return Sample(at + self.chance.gauss(0, NOISE_MS), 0.0, {}, observed, self.rps)
 
-    # The reader, and the watch.
+    # Stand-ins for the reader and the watch.
 
     async def read(self) -> Telemetry:
         return self.telemetry
@@ -90,7 +96,7 @@ class Mesh:
     async def settle(self, _: float) -> None:
         pass
 
-    # Redis, NATS and ClickHouse.
+    # Stand-ins for Redis, NATS and ClickHouse.
 
     async def set(self, *_: object) -> None:
         pass
@@ -103,7 +109,7 @@ class Mesh:
 
 
 async def _first_outcomes(after_ms: float, runs: int) -> list[str]:
-    """What became of the first step in each run."""
+    """Returns the outcome of the first step in each run."""
     found = []
     for seed in range(runs):
         mesh = Mesh(seed, after_ms)
@@ -115,8 +121,11 @@ async def _first_outcomes(after_ms: float, runs: int) -> list[str]:
 
 
 async def test_a_step_that_changes_nothing_is_kept_no_more_often_than_alpha():
-    """Two means of noise differ always, and the later one is lower half of the time: that is no reason to keep a step.
-    It is rolled back to the weights of before."""
+    """Such a step is rolled back to the previous weights.
+
+    Two means of noise always differ, and the later one is lower half of the time. That is no reason
+    to keep a step.
+    """
     runs = 300
     kept = (await _first_outcomes(MEAN_MS, runs)).count("kept")
     alpha = Papa.model_fields["papa_alpha"].default
@@ -125,14 +134,16 @@ async def test_a_step_that_changes_nothing_is_kept_no_more_often_than_alpha():
 
 @pytest.mark.parametrize(("after_ms", "outcome"), [(MEAN_MS - 15, "kept"), (MEAN_MS + 15, "rolled_back")])
 async def test_a_step_that_helps_is_kept_and_one_that_harms_is_rolled_back(after_ms, outcome):
-    """Three standard deviations are found in nearly every run."""
+    """A change of three standard deviations is found in nearly every run."""
     found = await _first_outcomes(after_ms, 50)
     assert found.count(outcome) >= 48
 
 
 async def test_a_rule_that_others_change_during_its_last_attempt_is_not_converged(monkeypatch):
-    """The optimizer changes the rule while PAPA is about to roll back its third failed step: nothing is rolled back, and
-    what was learnt about the old weights is forgotten."""
+    """The optimizer changes the rule while PAPA is about to roll back its third failed step.
+
+    Nothing is rolled back, and the progress made with the old weights is forgotten.
+    """
     mesh = Mesh(1, MEAN_MS + 15)
     for _ in range(mesh.worker.parameters.theta - 1):
         await mesh.turn()
@@ -160,8 +171,11 @@ UNKNOWN = [{"*": UnknownEntry(0.0, "no spans")}, {"backend": UnknownEntry(0.0, "
 async def test_a_harmful_step_whose_source_is_unknown_waits_while_other_rules_go_on(
     unknown, interrupted, monkeypatch
 ):
-    """PAPA moved weight from east to west, and east becomes unknown. The step stays, and PAPA tries other rules, since
-    nothing may rise towards east. When east is known again, the weights of before come back."""
+    """PAPA moved weight from east to west, and then east becomes unknown.
+
+    The step stays, because no weight towards east may rise. PAPA tries other rules meanwhile. When
+    east is known again, the previous weights are restored.
+    """
     mesh = Mesh(1, MEAN_MS + 15)
     mesh.key = next(k for k in mesh.rules if k.source_cluster == "west" and k.class_id.startswith("backend"))
     mesh.rps = {mesh.key: 100.0}
@@ -198,14 +212,16 @@ async def test_a_harmful_step_whose_source_is_unknown_waits_while_other_rules_go
     await mesh.worker._iterate()
     assert mesh.rules[mesh.key] == before and mesh.outcomes.count("rolled_back") == 1
     assert not mesh.worker.checkpoint.parked
-    # Neither waiting nor rolling back is a change of others: what was learnt stays.
+    # Neither the wait nor the rollback counts as a change by others, so the progress is kept.
     assert mesh.worker.checkpoint.progress.attempts.get(mesh.key, 0) == (0 if interrupted else 1)
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
 async def test_a_step_towards_what_is_unknown_is_not_tried_and_hinders_no_other(unknown):
-    """The rule whose gaps are the widest would send more to west, which is unknown. PAPA tries the next one; a step that
-    takes weight from what is unknown goes ahead."""
+    """The rule with the widest gaps would send more to west, which is unknown.
+
+    PAPA tries the next rule. A step that takes weight from an unknown cluster goes ahead.
+    """
     mesh = Mesh(1, MEAN_MS - 15)
     backend, frontend = sorted(k for k in mesh.rules if k.source_cluster == "west")
     mesh.telemetry = Telemetry(unknown={"west": {"backend": UnknownEntry(0.0, "no totals")}})
@@ -221,7 +237,7 @@ async def test_a_step_towards_what_is_unknown_is_not_tried_and_hinders_no_other(
 
 
 async def test_a_step_that_gave_to_what_is_unknown_is_rolled_back():
-    """The rollback takes weight from it, so nothing waits."""
+    """The rollback takes weight from the unknown cluster, so it need not wait."""
     mesh = Mesh(1, MEAN_MS)
     mesh.telemetry = Telemetry(unknown={"west": UNKNOWN[0]})
     before = mesh.rules[mesh.key]

@@ -1,4 +1,4 @@
-"""Plans on the golden model: what-ifs, what is in force, and what is refused with which words."""
+"""Plans on the golden model: what-ifs, rules in force, and the texts of refusals."""
 
 import argparse
 import dataclasses
@@ -51,8 +51,11 @@ def _demand(told: Told, *arguments: str) -> dict[str, float]:
 
 
 def test_a_plan_measures_everything_by_the_optimum(told):
-    """Only the policies that were asked for, and the optimum; each so much above it as its objective is; the ruleset
-    is the optimum's, whole."""
+    """The plan contains only the requested policies and the optimum.
+
+    `above_optimum` is the relative difference of the objectives. The ruleset is the whole ruleset
+    of the optimum.
+    """
     document = _plan(told, policies=("local", "round-robin"))
     rows = document["policies"]
     assert set(rows) == {"local", "round-robin", SPILLWAY}
@@ -66,7 +69,10 @@ def test_a_plan_measures_everything_by_the_optimum(told):
 
 
 def test_without_rules_now_is_failover_and_with_rules_it_is_them(told):
-    """Rules known: priced as they are; a route that has none, or one that leads where nothing is, fails over."""
+    """Known rules are priced unchanged.
+
+    A route fails over if it has no rule, or if its rule leads to a cluster that cannot serve it.
+    """
     assert "failover" in _plan(told)["now"]["rules_from"]
     away = {("west", "gateway", FRONTEND): {"east": 10_000}}
     known = dataclasses.replace(told, in_force=away, in_force_from="version 7")
@@ -83,7 +89,10 @@ def test_without_rules_now_is_failover_and_with_rules_it_is_them(told):
 
 
 def test_what_if_demand(told):
-    """Scale first, then what is said absolutely; in the proportions of the cluster, or of a class alone; none at all."""
+    """Demand is scaled first, and then set to absolute rates.
+
+    A rate is for one class, or for the cluster in its proportions, and may be 0.
+    """
     west, east = (told.telemetry.demand[c][GATEWAY].rps for c in ("west", "east"))
     assert _demand(told, "--scale", "2") == pytest.approx({"west": 2 * west, "east": 2 * east})
     assert _demand(told, "--scale", "west=0.5") == pytest.approx({"west": west / 2, "east": east})
@@ -95,7 +104,7 @@ def test_what_if_demand(told):
 
 
 def test_demand_can_enter_where_none_was_seen(told):
-    """Traces of one cluster: the other one's users ask for the same mix."""
+    """With traces of one cluster, users of the other one are assumed to request the same mix."""
     one = dataclasses.replace(told.telemetry, demand={"west": told.telemetry.demand["west"]})
     document = _plan(dataclasses.replace(told, telemetry=one), "--demand", "east=50")
     assert document["size"]["demand_rps"]["east"] == pytest.approx(50)
@@ -103,13 +112,16 @@ def test_demand_can_enter_where_none_was_seen(told):
 
 
 def test_a_what_if_far_from_the_present_is_no_contradiction(told):
-    """Twenty times the load board's rate is asked about, not measured: planned, with what is overloaded named."""
+    """Twenty times the load board's rate is a question, not a measurement.
+
+    It is planned, and overloaded services are named.
+    """
     document = _plan(told, "--scale", "20")
     assert any("of its capacity" in note for note in document["policies"][SPILLWAY]["notes"])
 
 
 def test_what_if_a_service_is_not_there(told):
-    """Without backend in west its calls go to east, now and under every policy."""
+    """Without backend in west, its calls go to east, both now and under every policy."""
     document = _plan(told, "--without", "backend@west")
     for rules in (document["policies"]["local"]["rules"], document["policies"][SPILLWAY]["rules"]):
         used = {c for rule in rules if rule["class"] == BACKEND for c in rule["weights"]}
@@ -119,20 +131,23 @@ def test_what_if_a_service_is_not_there(told):
     live = dataclasses.replace(told, telemetry=dataclasses.replace(told.telemetry, placement=beats))
     same = _plan(live, "--without", "backend@west")["policies"][SPILLWAY]
     assert same["mean_latency_ms"] == pytest.approx(document["policies"][SPILLWAY]["mean_latency_ms"])
-    nobody = dict.fromkeys(beats, frozenset())  # of a mesh that only sends telemetry
+    nobody = dict.fromkeys(beats, frozenset())  # a mesh that only sends telemetry
     live = dataclasses.replace(told, telemetry=dataclasses.replace(told.telemetry, placement=nobody))
     same = _plan(live, "--without", "backend@west")["policies"][SPILLWAY]
     assert same["mean_latency_ms"] == pytest.approx(document["policies"][SPILLWAY]["mean_latency_ms"])
 
 
 def test_what_if_a_cluster_is_drained(told):
-    """Users go on entering there; their calls leave."""
+    """Users still enter in the drained cluster, and their calls leave it."""
     rules = _plan(told, "--drain", "west")["policies"][SPILLWAY]["rules"]
     assert {cluster for rule in rules for cluster in rule["weights"]} == {"east"}
 
 
 def test_what_if_capacity(told):
-    """Half of it in one cluster sends more away; in all clusters alike when none is named."""
+    """Half the capacity in one cluster sends more calls away.
+
+    Without a cluster, the capacity applies to all clusters.
+    """
 
     def local_share(*arguments: str) -> int:
         rules = _plan(told, *arguments)["policies"][SPILLWAY]["rules"]
@@ -163,7 +178,7 @@ def test_what_if_capacity(told):
     ],
 )  # fmt: skip
 def test_a_what_if_that_cannot_be_is_named_with_what_is_known(told, arguments, reasons):
-    """All of them at once, each with its option, its value and the closest names."""
+    """All errors are reported together, each with its option, its value and the closest names."""
     with pytest.raises(InputError) as error:
         situation(told, _what_if(*arguments))
     for reason in reasons:
@@ -171,7 +186,7 @@ def test_a_what_if_that_cannot_be_is_named_with_what_is_known(told, arguments, r
 
 
 def test_an_entry_can_be_moved(told):
-    """What the refusal of --without at the entry advises works."""
+    """The advice in the refusal of --without for an entry service works."""
     document = _plan(told, "--without", "gateway@west", "--demand", "west=0", "--demand", "east=300")
     assert document["size"]["demand_rps"] == pytest.approx({"west": 0, "east": 300})
 
@@ -194,7 +209,7 @@ def test_an_entry_can_be_moved(told):
     ],
 )
 def test_what_is_no_what_if_is_refused(capsys, arguments):
-    """The value is repeated with what it must be."""
+    """The error repeats the value and says what it must be."""
     with pytest.raises(SystemExit) as ended:
         _what_if(*arguments)
     assert ended.value.code == 2 and arguments[1] in capsys.readouterr().err
@@ -233,7 +248,7 @@ def test_a_wrong_model_names_every_key(tmp_path, change, reasons):
 
 @pytest.mark.parametrize("demand", [{}, {"west": {}, "east": {}}])
 def test_a_model_without_demand_has_one_thing_wrong(tmp_path, demand):
-    """Nothing else is judged by a time that is not there."""
+    """Without a time of demand, nothing else can be judged."""
     document = json.loads((GOLDEN / "3_model.json").read_text()) | {"demand": demand}
     (tmp_path / "x.json").write_text(json.dumps(document))
     with pytest.raises(InputError) as error:
@@ -250,7 +265,7 @@ def test_a_model_that_is_no_json_is_named_with_line_and_column():
 
 
 def test_a_problem_that_cannot_be_stated_says_why_and_what_helps(told):
-    """Every refusal has its key; for a capacity that nobody knows there is an option."""
+    """Every refusal has its key. For an unknown capacity, the error names an option."""
     bare = dataclasses.replace(told, telemetry=dataclasses.replace(told.telemetry, capacities=()))
     with pytest.raises(InputError) as error:
         situation(bare, _what_if())
@@ -261,7 +276,7 @@ def test_a_problem_that_cannot_be_stated_says_why_and_what_helps(told):
 
 
 def test_a_refusal_says_what_was_left_out(told):
-    """A capacity row that cannot be read is why there is no capacity: both are said."""
+    """An unreadable row is the reason why there is no capacity. The error reports both."""
     bad = ("CapacityRow: capacity_rps: 'many' must be a number or a UTC time",)
     bare = dataclasses.replace(told.telemetry, capacities=(), malformed=bad)
     with pytest.raises(InputError) as error:
@@ -270,7 +285,7 @@ def test_a_refusal_says_what_was_left_out(told):
 
 
 def test_joined_problems_are_a_line_each():
-    """Where a key follows; what goes on about the same key stays with it."""
+    """A new line starts where a key follows. More text about the same key stays on its line."""
     joined = (
         "demand_rps: unknown 'x'; known: a, b; curves[a].a_ms: -1 must be 0; no, never; rtt_ms[a, b]: nan"
     )
@@ -282,7 +297,10 @@ def test_joined_problems_are_a_line_each():
 
 
 def test_draining_everything_is_said_to_change_nothing(told):
-    """The same optimum as without, and a note; none while a cluster is left."""
+    """The optimum is the same as without draining, and a note says so.
+
+    There is no such note while a cluster is left.
+    """
     all_of_them = _plan(told, "--drain", "west", "--drain", "east")
     assert any("every cluster is drained" in note for note in all_of_them["notes"])
     cost = all_of_them["policies"][SPILLWAY]["objective_usd_per_hour"]
@@ -291,7 +309,7 @@ def test_draining_everything_is_said_to_change_nothing(told):
 
 
 def test_columns_line_up_under_the_longest_name(told):
-    """Numbers end where their heading ends, beside waterfall-central too."""
+    """Numbers end where their heading ends, also next to waterfall-central."""
     lines = plan_text.as_text(_plan(told, policies=("waterfall-central", "local")), False).splitlines()
     head = next(n for n, line in enumerate(lines) if "mean ms" in line)
     end = lines[head].index("mean ms") + len("mean ms")
@@ -301,7 +319,10 @@ def test_columns_line_up_under_the_longest_name(told):
 
 
 def test_text_shows_what_json_has(told):
-    """A line per policy with its numbers, the rules of the optimum only unless all are asked for."""
+    """There is a line per policy with its numbers.
+
+    Only the optimum's rules are shown, unless all rules are requested.
+    """
     document = _plan(told, "--scale", "1.1")
     short, long = plan_text.as_text(document, False), plan_text.as_text(document, True)
     assert f"{document['policies']['local']['mean_latency_ms']:.2f}" in short
@@ -310,7 +331,10 @@ def test_text_shows_what_json_has(told):
 
 
 def test_boards_of_a_window_are_means_of_its_sums():
-    """Two rows of one class: entries are demand, all are load; times are of calls that did not fail."""
+    """Two rows of one class: entries count as demand, and all calls count as load.
+
+    Times are those of calls that did not fail.
+    """
     shared = {"cluster": "west", "service": "web", "class": "web GET /", "in_flight": 60.0}
     calls = [
         {**shared, "entry": 1, "calls": 100.0, "failed": 20.0, "duration_ms": 800.0, "exclusive_ms": 400.0},
@@ -324,7 +348,10 @@ def test_boards_of_a_window_are_means_of_its_sums():
 
 
 def test_windows_of_history():
-    """The newest settled minutes by default; from a time on, for a length, never beyond now."""
+    """The default is the newest window of five minutes whose traces are stored.
+
+    A window may start at a given time and have a given length, but never ends after now.
+    """
     assert clickhouse.window(None, None, 1000.0) == clickhouse.Window(685.0, 985.0)
     assert clickhouse.window(None, 60.0, 1000.0) == clickhouse.Window(925.0, 985.0)
     assert clickhouse.window(400.0, 60.0, 1000.0) == clickhouse.Window(400.0, 460.0)
@@ -346,7 +373,7 @@ def test_times_are_read_as_utc_or_as_ago():
 
 
 def test_rules_of_history_are_of_each_clusters_newest_version():
-    """Rows of rules by destination; weights of nothing are none."""
+    """There is one row per rule and destination. Weights of 0 are left out."""
     row = {"at": 5.0, "version": 3, "source_cluster": "w", "source_service": "a", "class": "b GET /"}
     rows = [
         {**row, "destination_cluster": "w", "weight": 9000},
@@ -361,7 +388,7 @@ def test_rules_of_history_are_of_each_clusters_newest_version():
     (60, {("w", "a", "b GET /"): {"w": 10_000}}), (-60, {("w", "a", "b GET /"): {"w": 10_000}}), (-86_400, None),
 ])  # fmt: skip
 def test_rules_that_are_held_no_longer_are_not_in_force(monkeypatch, told, left_s, rules):
-    """Of the running mesh: relays follow them no more, and a note says so."""
+    """Relays of the running mesh no longer follow these rules, and a note says so."""
     key = ("w", "a", "b GET /")
     ruleset = Ruleset()
     ruleset.expires_at.FromSeconds(int(time.time()) + left_s)
@@ -382,7 +409,7 @@ def test_rules_that_are_held_no_longer_are_not_in_force(monkeypatch, told, left_
 
 
 def test_long_work_says_what_it_is_and_short_work_is_silent():
-    """One line when patience ends, one with the time it took; nothing before."""
+    """One line appears when patience ends, and one with the time at the end. Nothing before."""
     told, said = io.StringIO(), threading.Event()
     progress = Progress(told, patience_s=0.0)
     tell = progress.say

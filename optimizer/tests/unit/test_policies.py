@@ -30,7 +30,7 @@ def _with(problem: Problem, **constraints) -> Problem:
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_no_policy_sends_where_calls_are_denied(chain, name):
-    """West is overloaded five times and east is idle, yet what may not leave west stays."""
+    """West is overloaded five times and east is idle, but denied calls stay in west."""
     problem = chain({"west": 2500.0, "east": 10.0}, services=("gw", "web", "db"))
     denied = _with(problem, denied=frozenset({("west", "db GET /x", "east")}))
     flows = REGISTRY[name]().route(denied).flows
@@ -40,7 +40,7 @@ def test_no_policy_sends_where_calls_are_denied(chain, name):
 
 @pytest.mark.parametrize("name", _BASELINES)
 def test_every_baseline_fails_closed_and_routes_the_rest(chain, name):
-    """Calls from west to db may go nowhere: they are not made, east's are."""
+    """Calls from west to db are denied everywhere, so they are not made. East's calls are."""
     problem = chain({"west": 100.0, "east": 100.0})
     denied = frozenset(("west", "db GET /x", c) for c in ("west", "east"))
     solution = REGISTRY[name]().route(_with(problem, denied=denied))
@@ -50,7 +50,7 @@ def test_every_baseline_fails_closed_and_routes_the_rest(chain, name):
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_every_policy_keeps_to_a_pin(chain, name):
-    """A route pinned to east alone goes to east alone."""
+    """A route pinned to east goes only to east."""
     problem = chain({"west": 100.0, "east": 100.0})
     pinned = _with(problem, pinned={("west", "web", "db GET /x"): {"east": 1.0}})
     assert REGISTRY[name]().route(pinned).shares[0, 0].tolist() == pytest.approx([0.0, 1.0], abs=1e-6)
@@ -58,13 +58,16 @@ def test_every_policy_keeps_to_a_pin(chain, name):
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_every_policy_gives_idle_clusters_a_rule(chain, name):
-    """Rows of clusters without load sum to 1 too, for the first request to find."""
+    """Rows of clusters without load also sum to 1, so a first request finds a rule."""
     shares = REGISTRY[name]().route(chain({"west": 100.0}, clusters=("west", "east", "north"))).shares
     np.testing.assert_allclose(shares.sum(axis=2), 1.0)
 
 
 def test_round_robin_gives_every_cluster_that_can_serve_the_same(chain):
-    """Three clusters, db absent in one: halves from everywhere, whatever the load and distance."""
+    """db is absent in one of three clusters.
+
+    The other two get half each from everywhere, whatever the load and distance.
+    """
     problem = chain(
         {"a": 900.0},
         clusters=_THREE,
@@ -75,7 +78,7 @@ def test_round_robin_gives_every_cluster_that_can_serve_the_same(chain):
 
 
 def test_static_weights_are_what_the_operator_said_else_shares_of_capacity(chain):
-    """Given 3 : 1 for west; east, of which nothing is said, follows capacities of 100 and 400."""
+    """West has weights of 3 : 1. East has none, so it follows the capacities of 100 and 400."""
     capacity = {("web", "west"): 1e3, ("web", "east"): 1e3, ("db", "west"): 100.0, ("db", "east"): 400.0}
     problem = chain({"west": 10.0, "east": 10.0}, capacity=capacity)
     shares = Static({("west", "web", "db GET /x"): {"west": 3.0, "east": 1.0}}).route(problem).shares
@@ -83,15 +86,18 @@ def test_static_weights_are_what_the_operator_said_else_shares_of_capacity(chain
 
 
 def test_static_weights_of_a_cluster_that_cannot_serve_go_to_the_others(chain):
-    """All of west's weight is on a cluster without db: it goes to the one that has it."""
+    """All of west's weight is on a cluster without db. It goes to the cluster that has db."""
     problem = chain({"west": 10.0}, absent=frozenset({("db", "west")}))
     shares = Static({("west", "web", "db GET /x"): {"west": 1.0}}).route(problem).shares
     assert shares[0, 0].tolist() == [0.0, 1.0]
 
 
 def test_waterfall_remembers_and_a_new_one_does_not(chain):
-    """b's overflow takes c's room while a is idle. When a overflows too, a kept Waterfall leaves b's requests
-    there; a new one activates a first and gives a the room."""
+    """b's overflow takes c's room while a is idle.
+
+    When a overflows too, an existing Waterfall leaves b's requests there. A new one activates a
+    first and gives a the room.
+    """
     rtt = _on_a_line(a=0.0, b=25.0, c=10.0)
     limits = {("db", c): 100.0 for c in _THREE}
 
@@ -106,20 +112,24 @@ def test_waterfall_remembers_and_a_new_one_does_not(chain):
 
 
 def test_waterfall_goes_on_when_clusters_come_and_go(chain):
-    """What it remembers is by cluster's name: b keeps c's room although a has left and the indices moved."""
+    """Its memory is by cluster name.
+
+    b keeps c's room although a has left and the indices moved.
+    """
     rtt = _on_a_line(a=0.0, b=25.0, c=10.0, d=26.0)
     limits = {("db", c): 100.0 for c in "abcd"}
     options = {"rtt": rtt, "capacity": 5e3, "thresholds": limits}
     kept = Waterfall()
     kept.route(chain({"b": 200.0}, clusters=_THREE, **options))
     flows = kept.route(chain({"b": 200.0}, clusters=("d", "b", "c"), **options)).flows
-    assert flows[0, 1].tolist() == pytest.approx([100.0, 100.0, 0.0])  # d is nearer than c: b moves there
+    # d is nearer than c, so b's overflow moves there.
+    assert flows[0, 1].tolist() == pytest.approx([100.0, 100.0, 0.0])
     flows = kept.route(chain({"b": 200.0}, clusters=("b", "c"), **options)).flows
     assert flows[0, 0].tolist() == pytest.approx([100.0, 100.0])
 
 
 def test_waterfall_central_gives_room_to_the_nearest_whatever_the_order(chain):
-    """c's room is 10 ms from a and 15 ms from b: a has it, in either order of the clusters."""
+    """c's room is 10 ms from a and 15 ms from b, so a gets it in either order of the clusters."""
     rtt = _on_a_line(a=0.0, b=25.0, c=10.0)
     for clusters in (_THREE, ("b", "c", "a")):
         problem = chain(
@@ -135,7 +145,10 @@ def test_waterfall_central_gives_room_to_the_nearest_whatever_the_order(chain):
 
 
 def test_waterfall_central_is_greedy_all_the_same(chain):
-    """m, 1 ms from p and 2 ms from q, goes to p; q then has to cross 100 ms, p would have had n at 3 ms."""
+    """m is 1 ms from p and 2 ms from q, and its room goes to p.
+
+    q then has to cross 100 ms, although p could have used n at 3 ms.
+    """
     names = ("p", "q", "m", "n")
     far = {(i, j): 0.0 if i == j else 100.0 for i in names for j in names}
     for i, j, ms in (("p", "m", 1.0), ("q", "m", 2.0), ("p", "n", 3.0)):
@@ -146,8 +159,11 @@ def test_waterfall_central_is_greedy_all_the_same(chain):
 
 
 def test_dealer_fills_the_fastest_combination_up_to_its_thresholds(chain):
-    """Idle delays, db limited to 100 in west: 100 of 300 stay, the rest cross once, where it costs the same
-    to cross; both services behind the crossing are then served in east."""
+    """Delays are idle, and db is limited to 100 in west: 100 of 300 requests stay.
+
+    The rest cross once, at either hop, because both cost the same. Both services behind the
+    crossing are then served in east.
+    """
     problem = chain(
         {"west": 300.0},
         services=("gw", "web", "db"),
@@ -162,7 +178,10 @@ def test_dealer_fills_the_fastest_combination_up_to_its_thresholds(chain):
 
 
 def _fan(chain, denied_in: tuple[str, ...]) -> Problem:
-    """gw calls web, which spills in west from 100 requests on, and db, which is denied to callers of some clusters."""
+    """gw calls web and db.
+
+    web in west spills from 100 requests on. db is denied to callers of some clusters.
+    """
     problem = chain(
         {"west": 300.0, "east": 10.0},
         services=("gw", "web", "db"),
@@ -178,7 +197,10 @@ def _fan(chain, denied_in: tuple[str, ...]) -> Problem:
 
 @pytest.mark.parametrize("denied_in", [(), ("west",), ("west", "east")])
 def test_dealer_spills_although_another_call_is_refused(chain, denied_in):
-    """db closed nowhere, in west or everywhere: 100 of west's calls to web stay and the others leave all the same."""
+    """db is closed nowhere, in west, or everywhere.
+
+    In each case, 100 of west's calls to web stay, and the others leave.
+    """
     problem = _fan(chain, denied_in)
     shares = target(problem, nearest_shares(problem))
     flows, _ = propagate(problem.layout, shares)
@@ -189,12 +211,15 @@ def test_dealer_spills_although_another_call_is_refused(chain, denied_in):
 
 
 def test_dealer_leaves_a_slow_component_although_it_is_under_its_threshold(chain):
-    """West's db is slow at 480 of 500 requests; Waterfall, whose threshold is not reached, stays, Dealer sees
-    the delay and goes."""
+    """West's db is slow at 480 of 500 requests.
+
+    Waterfall stays, because its threshold is not reached. Dealer observes the delay and leaves.
+    """
     problem = chain({"west": 480.0, "east": 20.0}, capacity={**_places(5e3), ("db", "west"): 500.0})
     assert Waterfall().route(problem).flows[0, 0, 1] == pytest.approx(0.0)
     dealer = Dealer().route(problem)
-    assert dealer.flows[0, 0, 1] == pytest.approx(34.0, abs=20.0)  # swings around 3 / (1 - u) + 7 = 10 + 25
+    # Oscillates around 3 / (1 - u) + 7 = 10 + 25.
+    assert dealer.flows[0, 0, 1] == pytest.approx(34.0, abs=20.0)
     assert dealer.evaluation.mean_latency_ms < Waterfall().route(problem).evaluation.mean_latency_ms
 
 
@@ -203,7 +228,7 @@ def _places(rps: float) -> dict[tuple[str, str], float]:
 
 
 def test_dealer_rebalances_gradually_once_it_runs(chain):
-    """A jump in load moves no route by more than one step of the way."""
+    """A jump in load moves no route by more than one step towards its target."""
     dealer, limits = Dealer(step=0.2), {("db", "west"): 100.0}
     before = dealer.route(chain({"west": 50.0}, capacity=5e3, thresholds=limits)).shares
     after = dealer.route(chain({"west": 400.0}, capacity=5e3, thresholds=limits)).shares
@@ -212,7 +237,7 @@ def test_dealer_rebalances_gradually_once_it_runs(chain):
 
 
 def test_dealer_clusters_do_not_coordinate(chain):
-    """a and b each count only their own requests against c's threshold of 100 and overrun it together."""
+    """a and b count only their own requests against c's threshold of 100 and exceed it together."""
     limits = {("db", "a"): 100.0, ("db", "b"): 100.0, ("db", "c"): 100.0}
     problem = chain(
         {"a": 200.0, "b": 200.0},
@@ -228,7 +253,7 @@ def test_dealer_clusters_do_not_coordinate(chain):
 
 
 def test_waterfall_spills_at_the_declared_threshold_hop_by_hop(chain):
-    """Only what exceeds db's threshold leaves west, at db's hop; nothing else moves."""
+    """Only calls above db's threshold leave west, at db's hop. Nothing else moves."""
     problem = chain(
         {"west": 450.0, "east": 100.0},
         services=("gw", "web", "db"),
@@ -241,7 +266,10 @@ def test_waterfall_spills_at_the_declared_threshold_hop_by_hop(chain):
 
 
 def test_waterfall_counts_every_class_as_the_heaviest():
-    """Without a declared threshold, capacity 400 and a class of weight 4 leave room for 100 requests."""
+    """Capacity 400 and a class of weight 4 leave room for 100 requests.
+
+    No threshold is declared.
+    """
     classes = {f"{s} GET /{k}": s for s in ("web", "db") for k in ("light", "heavy")}
     names = ("west", "east")
     problem = Problem(
@@ -259,11 +287,12 @@ def test_waterfall_counts_every_class_as_the_heaviest():
         usd_per_ms=1e-7,
     )
     shares = REGISTRY["waterfall"]().route(problem).shares
-    assert shares[:, 0].tolist() == [[0.5, 0.5], [0.5, 0.5]]  # 100 of 200, both classes alike
+    # 100 of 200, the same for both classes.
+    assert shares[:, 0].tolist() == [[0.5, 0.5], [0.5, 0.5]]
 
 
 def test_beyond_all_capacity_waterfall_keeps_the_rest_local(chain):
-    """1 000 requests, 400 fit in each cluster: 600 stay."""
+    """400 of 1 000 requests fit in each cluster, so 600 stay."""
     problem = chain(
         {"west": 1000.0}, capacity=5000.0, thresholds={("db", c): 400.0 for c in ("west", "east")}
     )
@@ -283,12 +312,15 @@ def test_beyond_all_capacity_waterfall_keeps_the_rest_local(chain):
     ],
 )
 def test_failover_follows_envoys_priority_load(healthy, loads):
-    """The table of Envoy's documentation on priority levels, before its rounding to whole per cent."""
+    """The values are from the table in Envoy's documentation on priority levels.
+
+    They are not rounded to whole percent.
+    """
     assert priority_load(healthy) == pytest.approx(loads)
 
 
 def test_failover_uses_the_next_cluster_by_round_trip(chain):
-    """An absent service is served next door; one half healthy keeps 70 %."""
+    """A missing service is served in the nearest other cluster. A half-healthy one keeps 70 %."""
     clusters = ("a", "b", "c")
     at = {"a": 0.0, "b": 40.0, "c": 10.0}
     rtt = {(i, j): abs(at[i] - at[j]) for i in clusters for j in clusters}
@@ -302,7 +334,10 @@ def test_failover_uses_the_next_cluster_by_round_trip(chain):
 
 @st.composite
 def _applications(draw) -> Problem:
-    """b calls a back, c is shared by both; random placement, denials and a missing link."""
+    """Draws applications in which b calls a back, and c is shared by both.
+
+    Placement, denials and round trips are random.
+    """
     services = {"a GET /": "a", "b GET /": "b", "a GET /back": "a", "c GET /": "c"}
     edges = [
         ("a GET /", "b GET /"),
@@ -313,7 +348,7 @@ def _applications(draw) -> Problem:
     some = lambda items: draw(st.frozensets(st.sampled_from(sorted(items)), max_size=4))  # noqa: E731
     number = lambda low, high: draw(st.floats(low, high))  # noqa: E731
     places = set(itertools.product("abc", _THREE))
-    # Everything can be completed in c, wherever denials and gaps leave a way.
+    # Everything can be completed in c, unless denials and gaps prevent it.
     absent = some((s, c) for s, c in places if c != "c" and s != "a")
     return Problem(
         clusters=_THREE,
@@ -333,8 +368,10 @@ def _applications(draw) -> Problem:
 @settings(max_examples=60)
 @given(_applications(), st.floats(0.0, 3.0))
 def test_baselines_answer_any_application_wholly_and_lawfully(problem, growth):
-    """Rows that can go anywhere sum to 1 over where they may go, the others to 0, in a first answer and in a second
-    one after demand has changed."""
+    """Rows with an allowed destination sum to 1 over these, and other rows sum to 0.
+
+    This holds for a first answer, and for a second one after demand has changed.
+    """
     grown = replace(problem, demand_rps={k: rps * growth for k, rps in problem.demand_rps.items()})
     for name in _BASELINES:
         policy = REGISTRY[name]()

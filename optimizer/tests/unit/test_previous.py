@@ -1,4 +1,7 @@
-"""One version of skew: what Redis holds of the previous version, and what the next may add to it."""
+"""Compatibility with one version of skew.
+
+Covers values of the previous version in Redis, and fields that the next version may add.
+"""
 
 import json
 from pathlib import Path
@@ -28,7 +31,7 @@ def told(name: str, **added: object) -> str:
 
 @pytest.mark.parametrize("added", [{}, {"added_tomorrow": {"x": 1}}])
 def test_placement_of_the_previous_publisher_and_of_the_next(added):
-    """Which services are connected is read, whatever else is told."""
+    """The connected services are read, whatever other fields there are."""
     bad: list[str] = []
     assert hot._services(told("placement", **added), "west", bad) == {"gateway"}
     assert bad == []
@@ -36,7 +39,7 @@ def test_placement_of_the_previous_publisher_and_of_the_next(added):
 
 @pytest.mark.parametrize("added", [{}, {"added_tomorrow": {"x": 1}}])
 async def test_the_ruleset_in_force(added):
-    """Version, rules and weights of what the publisher last published are read."""
+    """Version, rules and weights of the ruleset that the publisher last published are read."""
     found = await hot.in_force(Told(told("in_force", **added)), ("west",))
     assert (found.version, found.policy) == (7, "spillway")
     assert all(sum(weights.values()) == 10_000 for weights in found.rules.values())
@@ -44,7 +47,7 @@ async def test_the_ruleset_in_force(added):
 
 
 def test_papas_checkpoint():
-    """PAPA goes on where the previous version was, and passes over what the next one adds."""
+    """PAPA continues where the previous version stopped, and ignores fields of the next version."""
     text = (PREVIOUS / "papa_checkpoint.json").read_text()
     found = Checkpoint.from_json(text)
     key = found.trial.key
@@ -55,7 +58,7 @@ def test_papas_checkpoint():
 
 
 def test_our_checkpoint_is_readable_by_the_previous_version():
-    """Every key that the previous version reads is in ours, with the same value."""
+    """Our checkpoint has every key that the previous version reads, with the same value."""
     before = json.loads((PREVIOUS / "papa_checkpoint.json").read_text())
     now = json.loads(Checkpoint.from_json(json.dumps(before)).to_json())
     assert {key: now.get(key) for key in before} == before

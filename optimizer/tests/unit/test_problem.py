@@ -7,7 +7,7 @@ from spillway_optimizer.problem.problem import Curve, Edge
 
 
 def test_a_cycle_is_refused_and_named(chain):
-    """Classes that call each other in a circle have no finite load; the message shows the circle."""
+    """Classes that call each other in a cycle have no finite load. The message shows the cycle."""
     problem = chain({"west": 1.0}, services=("a", "b", "c"))
     back = Edge("c GET /x", "b GET /x", 0.5, 1.0, 1.0)
     with pytest.raises(
@@ -31,13 +31,16 @@ def test_everything_wrong_is_listed_at_once(chain):
 
 
 def test_demand_that_nothing_can_serve_is_refused(chain):
-    """A callee that is placed nowhere leaves no routing at all, and is named."""
+    """A callee that is placed nowhere leaves no routing, and the error names it."""
     with pytest.raises(ProblemError, match="nothing can serve 'db GET /x'"):
         chain({"west": 1.0}, absent=frozenset({("db", "west"), ("db", "east")}))
 
 
 def test_a_cluster_whose_callees_are_out_of_reach_is_not_used(chain):
-    """West lacks the last service and has no way to east: no call may be sent to west's middle one."""
+    """West lacks the last service and has no path to east.
+
+    So no call may be sent to the middle service in west.
+    """
     rtt = {(c, c): 0.0 for c in ("west", "east")} | {("east", "west"): 25.0}
     problem = chain({"east": 10.0}, services=("a", "b", "c"), absent=frozenset({("c", "west")}), rtt=rtt)
     west, east = 0, 1
@@ -46,12 +49,12 @@ def test_a_cluster_whose_callees_are_out_of_reach_is_not_used(chain):
 
 
 def test_json_round_trip(chain):
-    """A problem survives being written and read."""
+    """A problem is the same after it is written and read."""
     problem = chain({"west": 30.0, "east": 4.0}, thresholds={("db", "west"): 20.0})
     assert problem_json.from_document(problem_json.to_document(problem)) == problem
 
 
 def test_a_document_of_another_shape_is_refused():
-    """The missing key is named."""
+    """The error names the missing key."""
     with pytest.raises(ProblemError, match="demand_rps"):
         problem_json.from_document({"clusters": []})

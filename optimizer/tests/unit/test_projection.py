@@ -1,4 +1,7 @@
-"""What a policy's shares become as rules: one split per route, within pins, floors and budget, off by rounding only."""
+"""Projection of a policy's shares to rules.
+
+Rules have one split per route and satisfy pins, floors and budget, except for rounding.
+"""
 
 import pytest
 from spillway_optimizer.policies import REGISTRY
@@ -15,7 +18,10 @@ WEST = RuleKey("west", "web", DB)
 
 
 def _two_callers(**constraints):
-    """Calls of the same route whose answers are a hundred times apart in size; west's database is nearly full."""
+    """Returns a problem with two caller classes on one route. west's database is nearly full.
+
+    The sizes of their responses differ by a factor of a hundred.
+    """
     clusters = ("west", "east")
     return Problem(
         clusters=clusters,
@@ -33,15 +39,18 @@ def _two_callers(**constraints):
 
 
 def _solved(problem, policy="spillway"):
-    """The best that rules can be, and the rules."""
+    """Returns the best that rules can be, and the integer rules."""
     best = project(problem, REGISTRY[policy]().route(problem))
     return best, integer_rules(problem, best)
 
 
 @pytest.mark.parametrize("budget", [0.02, 0.01, 0.006])
 def test_routes_that_merge_keep_to_the_budget(budget):
-    """The light calls alone may spill; one rule for both would take the heavy ones along, over the budget. The
-    rules spill less instead, and pass; within a budget that leaves room, the spilled part stays that large."""
+    """Only the light calls may spill, but one rule for both classes also moves the heavy ones.
+
+    That would exceed the budget. The rules spill less instead, and pass verification. They still
+    use most of the budget.
+    """
     problem = _two_callers(egress_usd_per_hour=budget)
     best, rules = _solved(problem)
     cost = evaluate_shares(problem, to_shares(problem, rules)).egress_usd_per_hour
@@ -50,7 +59,7 @@ def test_routes_that_merge_keep_to_the_budget(budget):
 
 
 def test_a_budget_moves_nothing_below_its_floors():
-    """The least local share and the maximum shift stay kept where the budget cannot be."""
+    """Local share and maximum shift are still satisfied if the budget cannot be."""
     before = {WEST: {"west": 0.5, "east": 0.5}}
     problem = _two_callers(egress_usd_per_hour=0.001, max_shift=0.1, in_force=before)
     best, rules = _solved(problem)
@@ -69,8 +78,11 @@ def test_a_budget_moves_nothing_below_its_floors():
     ],
 )
 def test_no_policy_is_refused_for_what_guardrails_make_of_it(policy, constraints):
-    """A baseline that knows neither budget nor ceiling is held to what its own shares cost within pins and
-    floors: an emergency switch to it lands whatever the guardrails say."""
+    """A baseline knows neither budget nor ceiling.
+
+    Its rules may cost what its own shares cost within pins and floors. So an emergency switch to it
+    succeeds with any guardrails.
+    """
     problem = _two_callers(egress_usd_per_hour=0.001, utilisation_ceiling=0.5, **constraints)
     best, rules = _solved(problem, policy)
     assert verify(problem, rules, best.evaluation) == []
@@ -78,8 +90,10 @@ def test_no_policy_is_refused_for_what_guardrails_make_of_it(policy, constraints
 
 @pytest.mark.parametrize("rps", [3000.0, 10_000.7, 50_003.0])
 def test_a_ceiling_is_kept_as_well_as_integers_can(rps):
-    """One part of a large route is a percent of a small cluster: rounding is no reason to refuse, more than
-    rounding is."""
+    """One part of a large route is a percent of a small cluster.
+
+    Rules are not refused for rounding, but for exceeding the ceiling by more than rounding.
+    """
     problem = _spilling(rps)
     best, rules = _solved(problem)
     assert verify(problem, rules, best.evaluation) == []
@@ -92,7 +106,7 @@ def test_a_ceiling_is_kept_as_well_as_integers_can(rps):
 
 
 def _spilling(rps):
-    """A large west at its ceiling beside an east a hundredth of its size."""
+    """Returns a large west at its ceiling next to an east that is a hundredth of its size."""
     clusters = ("west", "east")
     return Problem(
         clusters=clusters,

@@ -42,7 +42,10 @@ STAMP = Stamp(
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12).filter(lambda s: sum(s) > 1e-6))
 def test_integer_weights_sum_to_the_total_and_stay_near(shares):
-    """Largest remainder: exact sum, nothing negative, no weight a whole part away from its share."""
+    """Largest remainder: the sum is exact, and no weight is negative.
+
+    No weight differs from its share by a whole part.
+    """
     weights = largest_remainder(np.array(shares))
     assert weights.sum() == TOTAL
     assert (weights >= 0).all()
@@ -50,8 +53,10 @@ def test_integer_weights_sum_to_the_total_and_stay_near(shares):
 
 
 def test_an_extracted_ruleset_predicts_what_its_integer_rules_cost(chain):
-    """Every callable row has a rule, also east's idle one; the loss against the solution is told; the
-    reason names flows and marginal costs."""
+    """Every row that can be called has a rule, including east's idle one.
+
+    The loss compared with the solution is reported. The reason names flows and marginal costs.
+    """
     problem = chain({"west": 480.0})
     extracted = from_solution(problem, REGISTRY["spillway"]().route(problem), STAMP, TOPOLOGY)
     ruleset = extracted.ruleset
@@ -70,8 +75,10 @@ def test_an_extracted_ruleset_predicts_what_its_integer_rules_cost(chain):
 @settings(max_examples=30)
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=4), st.floats(1, 300), st.floats(1, 300))
 def test_callers_of_one_route_are_merged_by_volume(p, a, b):
-    """Two caller classes with different splits of one callee class: Envoy sees one route, whose weights
-    are the split of all calls together."""
+    """Two caller classes have different splits of one callee class.
+
+    Envoy sees one route, whose weights are the split of all calls together.
+    """
     problem = _two_callers(a, b)
     rows = [[1 - p[0], p[0]], [1 - p[1], p[1]], [1 - p[2], p[2]], [1 - p[3], p[3]]]
     solution = from_shares(problem, np.array([rows[:2], rows[2:]]))
@@ -81,7 +88,7 @@ def test_callers_of_one_route_are_merged_by_volume(p, a, b):
     assert weights.get("east", 0) / TOTAL == pytest.approx(expected, abs=1.01 / TOTAL)
     assert len(rules) == 2
     extracted = from_solution(problem, solution, STAMP, TOPOLOGY)
-    # One destination hop only: merging keeps every load, so the loss is that of rounding.
+    # There is one destination hop, so merging keeps every load. The loss is that of rounding.
     assert abs(extracted.loss) < 1e-3
 
 
@@ -103,7 +110,7 @@ def _two_callers(a: float, b: float) -> Problem:
 
 
 def test_rules_that_no_longer_fit_are_refused(chain):
-    """A destination that lost its service, and a route without a rule, are each named."""
+    """Two errors are named: a destination that lost its service, and a route without a rule."""
     rules = {RuleKey("west", "web", "db GET /x"): {"east": TOTAL}}
     with pytest.raises(ProblemError, match="'east', which cannot serve it"):
         to_shares(chain({"west": 1.0}, absent=frozenset({("db", "east")})), rules)
@@ -112,7 +119,7 @@ def test_rules_that_no_longer_fit_are_refused(chain):
 
 
 def test_what_breaks_the_contract_is_not_emitted(chain):
-    """A ruleset without an id never leaves extraction."""
+    """A ruleset without an id is not returned."""
     problem = chain({"west": 1.0})
     solution = REGISTRY["local"]().route(problem)
     rules = rounded(problem, merge(problem, solution.shares, solution.flows))
@@ -122,7 +129,7 @@ def test_what_breaks_the_contract_is_not_emitted(chain):
 
 
 def test_difference_of_rules():
-    """The largest weight change; a rule that appears changes everything."""
+    """The difference is the largest weight change. A new rule counts as a full change."""
     key = RuleKey("west", "web", "db GET /x")
     assert max_difference({key: {"west": 6000, "east": 4000}}, {key: {"west": 10_000}}) == 4000
     assert max_difference({}, {key: {"west": TOTAL}}) == TOTAL
@@ -134,7 +141,10 @@ def test_difference_of_rules():
     st.floats(0, 1),
 )
 def test_no_weight_is_rounded_below_its_floor(shares, floor, part):
-    """Shares above a floor that sums to at most 1: integers sum to the total, and keep to it, also thriftily."""
+    """Shares lie above floors that sum to at most 1.
+
+    The integers sum to the total and satisfy the floors, also with thrifty rounding.
+    """
     floor = np.array(floor) * part / max(sum(floor), 1e-9)
     kept = floor + (1 - floor.sum()) * np.array(shares) / sum(shares)
     for dear in (None, np.array([3.0, 1.0, 2.0])):
@@ -145,7 +155,7 @@ def test_no_weight_is_rounded_below_its_floor(shares, floor, part):
 
 
 def test_a_budget_is_kept_by_integers(chain):
-    """Where the nearest integers would send a part too many away, what is left over stays at home."""
+    """The nearest integers would send one part too many away, so the leftover part stays local."""
     limit = Constraints(egress_usd_per_hour=1e-3)
     problem = dataclasses.replace(chain({"west": 490.0, "east": 50.0}), constraints=limit)
     shares = to_shares(problem, {k: {"west": 10_000} if k[0] == "west" else {"east": 10_000} for k in ROUTES})
@@ -160,8 +170,11 @@ def test_a_budget_is_kept_by_integers(chain):
 
 
 def test_a_pin_is_emitted_as_it_is_and_priced_as_it_is_served(chain):
-    """A pin to a cluster that cannot serve now stays the operator's word; what it leaves goes to its others. A
-    pin of a route that nothing takes is in the ruleset too."""
+    """A pin to a cluster that cannot serve now is emitted unchanged.
+
+    It is priced as if the other pinned clusters served its calls. A pin of a route without calls is
+    in the ruleset too.
+    """
     idle = RuleKey("east", "shop", "db GET /y")
     pins = {ROUTES[0]: {"west": 0.3, "east": 0.7}, idle: {"west": 1.0}}
     gone = frozenset({("db", "east")})

@@ -1,4 +1,4 @@
-"""The papers' figures in the model: who sends what where under Waterfall and under ours, and what it costs."""
+"""The papers' figures in the model: routing and costs under Waterfall and under our policy."""
 
 import json
 import subprocess
@@ -25,28 +25,31 @@ def _both(name: str) -> tuple[Problem, Solution, Solution]:
 
 
 def _flow(problem: Problem, solution: Solution, caller: str, callee: str) -> np.ndarray:
-    """[from, to] rps of one edge, named as 'service PATH'."""
+    """Returns the flow of one edge in rps, shape [from, to]. Edges are named as 'service PATH'."""
     names = tuple(text.replace(" ", " GET ") for text in (caller, callee))
     edges = [(e.source, e.target) for e in problem.edges]
     return solution.flows[edges.index(names)]
 
 
 def _kept(policy: str, west_rps: float, rtt_ms: float) -> float:
-    """Requests per second of West that West serves."""
+    """Returns the requests per second of West that West serves."""
     problem = fig2(west_rps, rtt_ms)
     return float(_flow(problem, REGISTRY[policy]().route(problem), "gateway /", "frontend /")[0, 0])
 
 
 @pytest.mark.parametrize("rtt_ms", _RTTS)
 def test_fig2_a_lightly_loaded_west_keeps_everything(rtt_ms):
-    """Left of the figure's dotted line: 100 and 300 requests per second are served where they arrive."""
+    """Left of the figure's dotted line, 100 and 300 requests per second are served locally."""
     for west_rps in (100.0, 300.0):
         assert _kept(SPILLWAY, west_rps, rtt_ms) == pytest.approx(west_rps, rel=1e-3)
 
 
 @pytest.mark.parametrize("west_rps", [800.0, 900.0, 1000.0])
 def test_fig2_our_threshold_rises_with_the_round_trip_waterfalls_does_not(west_rps):
-    """The farther East, the more stays: strictly more until everything does. Waterfall's is 900 at any distance."""
+    """The farther East is, the more requests stay in West, until all do.
+
+    Waterfall's threshold is 900 at any distance.
+    """
     ours = [_kept(SPILLWAY, west_rps, rtt_ms) for rtt_ms in _RTTS]
     assert all(
         near < far - 1.0 or far == pytest.approx(west_rps) for near, far in zip(ours, ours[1:], strict=False)
@@ -55,7 +58,7 @@ def test_fig2_our_threshold_rises_with_the_round_trip_waterfalls_does_not(west_r
 
 
 def test_fig2_our_threshold_rises_with_the_load_too():
-    """The more arrives, the more is kept and the smaller is the part of it that is kept."""
+    """With more load, more requests are kept, but a smaller part of all."""
     kept = {w: _kept(SPILLWAY, w, 25.0) for w in (700.0, 800.0, 900.0, 1000.0)}
     assert list(kept.values()) == sorted(kept.values())
     parts = [rps / w for w, rps in kept.items()]
@@ -64,14 +67,20 @@ def test_fig2_our_threshold_rises_with_the_load_too():
 
 @pytest.mark.parametrize(("rtt_ms", "least"), [(5.0, 1.9), (25.0, 1.5), (50.0, 1.3), (100.0, 1.15)])
 def test_fig2_waterfall_is_slower_where_its_threshold_is_wrong(rtt_ms, least):
-    """West at 900, right at Waterfall's threshold: it keeps everything in a queue that we would leave."""
+    """West is at 900, exactly Waterfall's threshold.
+
+    Waterfall keeps everything in a queue that our policy would leave.
+    """
     problem = fig2(900.0, rtt_ms)
     theirs, ours = (REGISTRY[p]().route(problem).evaluation for p in ("waterfall", SPILLWAY))
     assert theirs.mean_latency_ms > least * ours.mean_latency_ms
 
 
 def test_fig3a_waterfall_fills_utah_and_we_use_south_carolina():
-    """Red arrows: OR and IOW both to UT, which is then at its threshold, none to SC. Green: OR to UT, IOW to SC."""
+    """Red arrows: OR and IOW send to UT, which is then at its threshold, and nothing goes to SC.
+
+    Green arrows: OR sends to UT, and IOW to SC.
+    """
     problem, theirs, ours = _both("fig3a")
     oregon, utah, iowa, carolina = range(4)
     red = _flow(problem, theirs, "gateway /", "frontend /")
@@ -85,7 +94,7 @@ def test_fig3a_waterfall_fills_utah_and_we_use_south_carolina():
 
 
 def test_fig3b_waterfall_is_driven_around_the_map_by_the_order_of_events():
-    """Red: UT to IOW, IOW to SC, SC to OR, the farthest pair, each 400. Green: UT to OR."""
+    """Red: UT to IOW, IOW to SC, and SC to OR, the farthest pair, 400 each. Green: UT to OR."""
     problem, theirs, ours = _both("fig3b")
     oregon, utah, iowa, carolina = range(4)
     red = _flow(problem, theirs, "gateway /", "frontend /")
@@ -98,7 +107,10 @@ def test_fig3b_waterfall_is_driven_around_the_map_by_the_order_of_events():
 
 
 def test_fig3b_ours_does_not_depend_on_the_order_of_events():
-    """One instance through the events, and one that only saw the end, answer alike; Waterfall's do not."""
+    """One instance routes all events, and another only the last problem.
+
+    Their answers agree for our policy, but not for Waterfall.
+    """
     last = _BY_NAME["fig3b"].problems()[-1]
     end = Scenario("end", "", "", lambda: (last,))
     lived, fresh = (run(s, SPILLWAY).evaluation.usd_per_hour for s in (_BY_NAME["fig3b"], end))
@@ -108,7 +120,10 @@ def test_fig3b_ours_does_not_depend_on_the_order_of_events():
 
 
 def test_fig4a_the_cut_is_made_where_few_bytes_cross():
-    """Red: everything crosses at MP to DB. Green: at FR to MP, for 1 / 11.6 of the egress (HotNets 4.3)."""
+    """Red: all calls cross from MP to DB.
+
+    Green: they cross from FR to MP, for 1 / 11.6 of the egress (HotNets 4.3).
+    """
     problem, theirs, ours = _both("fig4a")
     assert _flow(problem, theirs, "FR /", "MP /")[0].tolist() == pytest.approx([300.0, 0.0])
     assert _flow(problem, theirs, "MP /", "DB /")[0].tolist() == pytest.approx([0.0, 300.0])
@@ -117,7 +132,7 @@ def test_fig4a_the_cut_is_made_where_few_bytes_cross():
 
 
 def test_fig4a_dollars_are_the_papers():
-    """2.21 $ under Waterfall and 0.19 $ under ours per 1000 requests of West."""
+    """Egress per 1000 requests of West is 2.21 $ under Waterfall and 0.19 $ under our policy."""
     problem, theirs, ours = _both("fig4a")
     thousands = problem.demand_rps["us-west", "FR GET /"] * 3600 / 1000
     assert _egress(theirs.evaluation) / thousands == pytest.approx(2.21)
@@ -126,14 +141,20 @@ def test_fig4a_dollars_are_the_papers():
 
 @pytest.mark.parametrize("ratio", [2.0, 10.0, MP_DB_BYTES / FR_MP_BYTES])
 def test_fig4a_no_routing_saves_more_than_the_ratio_of_bytes(ratio):
-    """What is saved is exactly the ratio of the two hops' bytes, ten for ten: the 11.6 is in the paper's sizes."""
+    """The saving is exactly the ratio of the two hops' bytes.
+
+    A ratio of ten saves a factor of ten. The 11.6 results from the paper's sizes.
+    """
     problem = fig4a(ratio)
     theirs, ours = (REGISTRY[p]().route(problem).evaluation for p in ("waterfall", SPILLWAY))
     assert _egress(theirs) / _egress(ours) == pytest.approx(ratio, rel=1e-3)
 
 
 def test_fig4a_with_latency_as_the_objective_some_requests_stay():
-    """Then MP is used in both clusters, for less latency than Waterfall's and less than sending all away."""
+    """MP is then used in both clusters.
+
+    Latency is lower than Waterfall's, and lower than if all requests were sent away.
+    """
     problem, cheap = fig4a(usd_per_ms=LATENCY_ONLY), run(_BY_NAME["fig4a"], SPILLWAY)
     ours, theirs = (REGISTRY[p]().route(problem) for p in (SPILLWAY, "waterfall"))
     stay, leave = _flow(problem, ours, "FR /", "MP /")[0]
@@ -144,7 +165,7 @@ def test_fig4a_with_latency_as_the_objective_some_requests_stay():
 
 
 def test_fig4b_only_heavy_requests_leave():
-    """Waterfall sends away the same part of both classes; we send heavy ones and no light one."""
+    """Waterfall sends away the same part of both classes. Our policy sends only heavy requests."""
     problem, theirs, ours = _both("fig4b")
     light, heavy = (_away(problem, theirs, path) for path in ("/light", "/heavy"))
     assert light == pytest.approx(heavy) and light > 0
@@ -153,28 +174,34 @@ def test_fig4b_only_heavy_requests_leave():
 
 
 def test_fig4b_waterfall_is_several_times_slower():
-    """The paper measured 253 ms against 74 ms, 3.4 times."""
+    """The paper measured 253 ms compared with 74 ms, a factor of 3.4."""
     _, theirs, ours = _both("fig4b")
     assert theirs.evaluation.mean_latency_ms > 3.4 * ours.evaluation.mean_latency_ms
 
 
 def _away(problem: Problem, solution: Solution, path: str) -> float:
-    """Part of West's requests of one class that leaves at the gateway."""
+    """Returns the part of West's requests of one class that leaves at the gateway."""
     row = _flow(problem, solution, f"gateway {path}", f"FR {path}")[0]
     return float(row[1] / row.sum())
 
 
 @pytest.mark.parametrize(("case", "egress"), [("fig8a", 1.5), ("fig8b", 1.5), ("fig8c", 2.0)])
 def test_fig8_ours_is_faster_and_cheaper_with_services_missing(case, egress):
-    """In every case of partial replication, in mean latency and in egress (the paper measured 2.64 for c)."""
+    """In every case of partial replication, mean latency and egress are lower.
+
+    The paper measured a factor of 2.64 in egress for c.
+    """
     _, theirs, ours = _both(case)
     assert theirs.evaluation.mean_latency_ms > 1.1 * ours.evaluation.mean_latency_ms
     assert _egress(theirs.evaluation) > egress * _egress(ours.evaluation)
 
 
 def test_fig8c_oregons_checkouts_avoid_utah_and_others_do_not():
-    """Appendix C.2: Waterfall offloads all classes alike and crosses at the last hop. Ours sends checkouts past the
-    near cluster that could not finish them, and none crosses between CH and what it calls."""
+    """Appendix C.2: Waterfall offloads all classes alike and crosses at the last hop.
+
+    Our policy sends checkouts past the near cluster that could not complete them. None crosses
+    between CH and its callees.
+    """
     problem, theirs, ours = _both("fig8c")
     oregon, utah = 0, 1
     paths = ("/", "/cart", "/addtocart", "/checkoutcart")
@@ -194,7 +221,7 @@ def _egress(evaluation: Evaluation) -> float:
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda s: s.name)
 def test_no_baseline_has_a_lower_objective_than_ours(scenario):
-    """In any of the papers' examples, beyond what the solver's gap allows."""
+    """This holds for all the papers' examples, up to the solver's gap."""
     ours = run(scenario, SPILLWAY)
     for name in REGISTRY.keys() - {SPILLWAY}:
         assert run(scenario, name).evaluation.usd_per_hour >= ours.evaluation.usd_per_hour * (1 - 1e-3)
@@ -206,7 +233,10 @@ def _main(*arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_the_table_is_printed_for_people_and_for_programs():
-    """Every scenario and policy once, with the same numbers; a wrong name is told with those that exist."""
+    """Every scenario and policy appears once, with the same numbers in text and JSON.
+
+    A wrong name is reported with the known ones.
+    """
     table = json.loads(_main("--json").stdout)
     assert {(r["scenario"], r["policy"]) for r in table} == {(s.name, p) for s in ALL for p in REGISTRY}
     text = _main("fig4b").stdout

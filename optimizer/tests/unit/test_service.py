@@ -1,4 +1,4 @@
-"""The loop around solves, with its servers in memory: who leads, what is ready, and what keeps the lease."""
+"""The loop around solves, with its servers in memory: leadership, readiness, and the lease."""
 
 import asyncio
 import logging
@@ -64,13 +64,16 @@ def service(settings, monkeypatch):
 
 
 async def test_who_has_no_rows_does_not_lead(service):
-    """ClickHouse is away: the lease is not even asked for, and another may have it. With rows it is."""
+    """While ClickHouse is away, the process does not request the lease, so another may have it.
+
+    Once it has rows, it requests the lease.
+    """
     await service._tick()
     assert service.lease.asked == 0 and service.solved == []
     service.history.away = False
     await service._tick()
     assert service.lease.asked == 1 and service.solved == ["start"]
-    # A leader goes on leading with the rows it has.
+    # A leader continues to lead with the rows that it has.
     service.history.away = True
     await service._tick()
     assert service.solved == ["start"] * 2
@@ -78,8 +81,11 @@ async def test_who_has_no_rows_does_not_lead(service):
 
 @pytest.fixture
 def leading(settings, monkeypatch):
-    """A leader whose guardrails change at the first look; what it solved for, and the servers that kept it from
-    publishing (none when the list is used up)."""
+    """A leader whose guardrails change at the first check.
+
+    `solved`: the kinds of triggers that it solved for. `away`: for each solve, the server that
+    prevents publishing. Once the list is empty, no server does.
+    """
     made = Service(settings(optimizer_min_interval_s=0), TOPOLOGY, None, _History(), None)
     made.lease, made.reader = _Lease(), SimpleNamespace(read=_telemetry)
     made.changes, made.away, made.solved = [True], [], []
@@ -101,7 +107,10 @@ def leading(settings, monkeypatch):
 
 
 async def test_what_is_urgent_stays_so_until_its_rules_are_out(leading):
-    """NATS is away when the guardrails change: the file's change, which is noticed once, is solved for again."""
+    """NATS is away when the guardrails change.
+
+    The change of the file is reported only once, but is solved for again.
+    """
     leading.away = ["nats"]
     for _ in range(2):
         leading.due_at = math.inf
@@ -110,7 +119,10 @@ async def test_what_is_urgent_stays_so_until_its_rules_are_out(leading):
 
 
 async def test_a_solve_of_the_period_does_not_settle_what_is_urgent(leading):
-    """The guardrails change while the last solve is too near for another, and the period is over: both are solved."""
+    """The guardrails change too soon after the last solve, and the period is over.
+
+    Both reasons lead to a solve.
+    """
     leading.free_at = math.inf
     await leading._solve(await leading._trigger(1.0))
     await leading._solve(await leading._trigger(math.inf))
@@ -122,7 +134,7 @@ async def _telemetry():
 
 
 async def test_a_standby_reads_what_it_would_lead_with(service):
-    """Rows are read while another leads, in the background."""
+    """Rows are read in the background while another process leads."""
     service.history.away, service.lease = False, _Lease(free=False)
     for _ in range(4):
         await service._tick()
@@ -132,7 +144,7 @@ async def test_a_standby_reads_what_it_would_lead_with(service):
 
 
 async def test_rows_are_read_again_when_they_are_old_enough():
-    """Not before, and those that were read stay while the server is away."""
+    """They are not read earlier, and rows already read are kept while the server is away."""
     history = _History()
     reader = Reader(None, history, (), States(logging.getLogger("test")))
     await reader.refresh(100.0)
@@ -148,7 +160,10 @@ async def test_rows_are_read_again_when_they_are_old_enough():
 
 
 async def test_the_lease_is_kept_while_something_takes_long():
-    """It is asked for again and again, also when Redis does not answer once; the work's own error arrives."""
+    """The lease is renewed repeatedly, even if Redis fails to answer once.
+
+    An error of the work itself is raised.
+    """
     lease, finished = _Lease(), asyncio.Event()
 
     async def hold():

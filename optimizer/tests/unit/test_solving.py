@@ -1,4 +1,4 @@
-"""One solve with everything around it in memory: what is published, and what its row says."""
+"""One solve with its surroundings in memory: what is published, and the contents of its row."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ NOW = 1767225631.0
 
 class _Redis:
     async def mget(self, keys):
-        return [None for _ in keys]  # nothing is in force
+        return [None for _ in keys]  # no rules are in force
 
 
 class _Proposals:
@@ -53,7 +53,10 @@ def _following(policy, router):
 
 @pytest.fixture
 def world(tmp_path, settings):
-    """world(route=..., guardrails=..., told=...): runs one solve and gives (proposals sent, its row, counters)."""
+    """Returns a function that runs one solve: world(route=..., guardrails=..., told=...).
+
+    It returns the proposals sent, the row, and the counters.
+    """
 
     async def solve(route=None, guardrails="", told=TOLD, held=True, policy="spillway"):
         (tmp_path / "guardrails.yaml").write_text(guardrails)
@@ -73,7 +76,7 @@ def world(tmp_path, settings):
 
 
 async def test_a_sound_solve_is_proposed_under_the_leases_token(world):
-    """One ruleset, its row with the same id and window, every term told, and the trigger."""
+    """One ruleset is sent. Its row has the same id and window, every cost term, and the trigger."""
     (ruleset,), row, _ = await world()
     assert ruleset.fencing_token == 7
     assert (row["outcome"], row["trigger"], row["ruleset_id"]) == ("proposed", "start", ruleset.id)
@@ -84,7 +87,10 @@ async def test_a_sound_solve_is_proposed_under_the_leases_token(world):
 
 
 async def test_a_policy_that_breaks_a_constraint_publishes_nothing(world, monkeypatch):
-    """Were extraction wrong, verification would still stop it: nothing leaves, the row names rule and value."""
+    """If extraction were wrong, verification would still stop the ruleset.
+
+    Nothing is sent, and the row names rule and value.
+    """
 
     def wrong(problem, solution):
         rules = dict(REAL(problem, solution))
@@ -99,8 +105,10 @@ async def test_a_policy_that_breaks_a_constraint_publishes_nothing(world, monkey
 
 
 async def test_a_refused_solve_ends_no_rules_that_are_sound(lasting):
-    """Whatever was wrong with the later solve, what was proposed is renewed when due, under its own policy's name;
-    the row says renewed, and the refusal is among its notes."""
+    """After any failed solve, the last proposal is renewed when due, under its own policy's name.
+
+    The row says renewed, and its notes contain the refusal.
+    """
     first = await lasting.solve(NOW)
     assert (await lasting.solve(NOW + 16, wrong=True))["outcome"] == "renewed"
     row = await lasting.solve(NOW + 32, wrong=True, policy="local")
@@ -113,8 +121,11 @@ async def test_a_refused_solve_ends_no_rules_that_are_sound(lasting):
 
 
 async def test_a_token_taken_midway_publishes_nothing(lasting):
-    """The lease was lost and taken again while solving: another may have led between, what was decided is stale.
-    The next solve starts afresh under the new token."""
+    """The lease was lost and acquired again during the solve.
+
+    Another process may have led in between, so the decision is stale. The next solve starts afresh
+    under the new token.
+    """
     row = await lasting.solve(NOW, midway=lambda: setattr(lasting.lease, "fencing_token", 8))
     assert row["outcome"] == "refused" and lasting.proposals.sent == []
     assert (await lasting.solve(NOW + 1))["outcome"] == "proposed"
@@ -124,7 +135,7 @@ async def test_a_token_taken_midway_publishes_nothing(lasting):
 
 
 async def test_a_ruleset_that_nats_does_not_take_is_named(lasting):
-    """Too large is no server that is away: the row says so."""
+    """A ruleset that is too large does not count as a server that is away. The row says so."""
 
     async def publish(ruleset):
         raise MaxPayloadError
@@ -135,7 +146,7 @@ async def test_a_ruleset_that_nats_does_not_take_is_named(lasting):
 
 
 async def test_input_that_breaks_the_model_is_a_refused_row(lasting, monkeypatch):
-    """A mistake before there is a problem is caught like one after it."""
+    """An error before there is a problem is handled like one after it."""
     monkeypatch.setattr(solving, "build", lambda *_: 1 / 0)
     row = await lasting.solve(NOW)
     assert (
@@ -175,7 +186,7 @@ class _Lasting:
 
 
 def _wrong(*args, **keys):
-    """Decides for rules that do not sum up."""
+    """Decides on rules whose weights have a wrong sum."""
     decision = decide(*args, **keys)
     broken = {key: {to: w - 1 for to, w in weights.items()} for key, weights in decision.rules.items()}
     return dataclasses.replace(decision, action=Action.PROPOSE, rules=broken)
@@ -197,7 +208,7 @@ def lasting(settings, monkeypatch):
 
 
 async def test_a_solver_that_fails_is_a_refused_row_and_not_the_end(world):
-    """An exception nobody expected: nothing is published, it is counted, and the row names it."""
+    """An unexpected exception is counted, and the row names it. Nothing is published."""
 
     def fails(problem):
         raise ZeroDivisionError("of this input only")
@@ -208,27 +219,30 @@ async def test_a_solver_that_fails_is_a_refused_row_and_not_the_end(world):
 
 
 async def test_a_leader_that_lost_its_lease_while_solving_publishes_nothing(world):
-    """The solve took longer than the lease held."""
+    """The solve took longer than the lease lasted."""
     sent, row, _ = await world(held=False)
     assert sent == [] and "the lease ran out while solving" in row["reason"]
 
 
 async def test_while_frozen_nothing_is_proposed(world):
-    """The kill switch: solved and told, not sent."""
+    """With the kill switch, the solve runs and has a row, but nothing is sent."""
     sent, row, _ = await world(guardrails="frozen: true")
     assert sent == [] and (row["outcome"], row["ruleset_id"]) == ("unchanged", "")
     assert "frozen: true" in row["reason"] and row["objective_usd_per_hour"] > 0
 
 
 async def test_the_expiry_is_within_the_guardrails(world):
-    """What the publisher would cut is cut already."""
+    """The expiry is already limited as the publisher would limit it."""
     (ruleset,), _, _ = await world(guardrails="maximum_expiry_seconds: 30")
     assert ruleset.expires_at.ToMilliseconds() - ruleset.created_at.ToMilliseconds() == 30_000
 
 
 async def test_a_limit_that_cannot_be_kept_is_a_note_and_no_refusal(world):
-    """West's entry alone is above the ceiling: the least bad goes out, and the row says what is exceeded; a
-    baseline that knows no ceiling is told of in the same way."""
+    """West's entry alone exceeds the ceiling.
+
+    The least bad rules are sent, and the row says what is exceeded. This also applies to a baseline
+    that does not know the ceiling.
+    """
     for policy in ("spillway", "local"):
         sent, row, _ = await world(guardrails="utilisation_ceiling: 0.05", policy=policy)
         assert len(sent) == 1 and row["outcome"] == "proposed"
@@ -236,7 +250,7 @@ async def test_a_limit_that_cannot_be_kept_is_a_note_and_no_refusal(world):
 
 
 async def test_rows_of_refused_input_say_what_is_wrong(world):
-    """A row of the future: the reason names it, and nothing is claimed to be known."""
+    """A row lies in the future. The reason names it, and the costs are unknown."""
     row = dataclasses.replace(TOLD.curves[0], fitted_at=NOW + 60)
     sent, row, _ = await world(told=dataclasses.replace(TOLD, curves=(row, *TOLD.curves[1:])))
     assert sent == [] and "60 s ahead of this clock" in row["reason"]
@@ -244,7 +258,7 @@ async def test_rows_of_refused_input_say_what_is_wrong(world):
 
 
 async def test_a_policys_shares_within_its_pins_are_what_is_sent(world):
-    """A route that is pinned is sent as pinned, whatever the policy wants."""
+    """A pinned route is sent as pinned, whatever the policy chooses."""
     pin = (
         "pins: [{source_cluster: west, source_service: frontend, traffic_class: 'backend GET /items/{id}', "
         "destinations: {west: 4000, east: 6000}}]"

@@ -1,11 +1,13 @@
-"""SLATE table 1 (and HotNets section 4) as a table that runs: what each policy takes into account.
+"""SLATE table 1 (and HotNets section 4) as an executable table: what each policy considers.
 
-A feature is a small problem and a question about the routing of it; no answer is compared with our own solver's, but
-with splits tried on a grid, with the figures' arrows, or with a closed form. `expected` says who has the feature.
+A feature is a small problem and a question about its routing. Answers are not compared with our own
+solver's. They are compared with splits on a grid, with the figures' arrows, or with a closed form.
+`expected` contains the policies that have the feature.
 
-Where the paper marks a feature as half there, the half and the whole are two rows. Two rows differ from its table for
-Dealer, as the paper's section 2 has it compare end-to-end paths by observed delay: it is multi-hop in latency
-(not in bytes), and it notices capacity that falls (not capacity that rises, its thresholds being static).
+Where the paper marks a feature as half present, the half and the whole are two rows. Two rows
+differ from its table for Dealer, because in the paper's section 2 Dealer compares end-to-end paths
+by observed delay. So it is multi-hop in latency (not in bytes). It also notices capacity that
+falls, but not capacity that rises, because its thresholds are static.
 """
 
 from collections.abc import Callable
@@ -26,12 +28,15 @@ _FIG3B = next(scenario for scenario in ALL if scenario.name == "fig3b")
 
 
 def _settled(policy: str, *problems: Problem) -> Solution:
-    """The answer to the last problem by one instance that has come to rest in each."""
+    """Returns the solution of the last problem, by one instance that settled in each problem."""
     return run(Scenario("", "", "", lambda: problems), policy)
 
 
 def _at_gateway(problem: Problem, rows: dict[int, list[float]]) -> np.ndarray:
-    """Shares: as given at the first hop by source cluster, local behind it."""
+    """Returns shares with these rows at the first hop, by source cluster.
+
+    Shares behind the first hop are local.
+    """
     shares = nearest_shares(problem)
     for i, row in rows.items():
         shares[0, i] = row
@@ -39,13 +44,13 @@ def _at_gateway(problem: Problem, rows: dict[int, list[float]]) -> np.ndarray:
 
 
 def _best_split_ms(problem: Problem) -> float:
-    """Mean latency of the best of 201 splits of West's requests at the gateway."""
+    """Returns the mean latency of the best of 201 splits of West's requests at the gateway."""
     splits = (_at_gateway(problem, {0: [1 - p, p]}) for p in np.linspace(0.0, 1.0, 201))
     return min(evaluate_shares(problem, shares).mean_latency_ms for shares in splits)
 
 
 def nearer_first(policy: str) -> bool:
-    """DB is missing in us-west and elsewhere equal: it is asked for in the nearer of two clusters."""
+    """DB is missing in west and the same elsewhere. It is called in the nearer of two clusters."""
     problem = assemble(
         ("west", "near", "far"),
         {("west", "near"): 10.0, ("west", "far"): 90.0, ("near", "far"): 90.0},
@@ -60,13 +65,16 @@ def nearer_first(policy: str) -> bool:
 
 
 def queue_against_distance(policy: str) -> bool:
-    """West is loaded just below its threshold: within 5 % of the best split at 5, at 25 and at 100 ms."""
+    """West is loaded to its threshold.
+
+    The routing is within 5 % of the best split at 5, 25 and 100 ms.
+    """
     problems = [fig2(900.0, rtt_ms) for rtt_ms in (5.0, 25.0, 100.0)]
     return all(_settled(policy, p).evaluation.mean_latency_ms <= 1.05 * _best_split_ms(p) for p in problems)
 
 
 def which_clusters(policy: str) -> bool:
-    """Figure 3a: not slower than its green arrows, 30 % of OR to UT and 30 % of IOW to SC."""
+    """Figure 3a: no slower than its green arrows, 30 % of OR to UT and 30 % of IOW to SC."""
     problem = fig3a()
     green = _at_gateway(problem, {0: [0.7, 0.3, 0.0, 0.0], 2: [0.0, 0.0, 0.7, 0.3]})
     limit = evaluate_shares(problem, green).mean_latency_ms
@@ -74,25 +82,31 @@ def which_clusters(policy: str) -> bool:
 
 
 def any_order_of_events(policy: str) -> bool:
-    """Figure 3b: having lived through the events, not slower than its green arrow, 35 % of UT to OR."""
+    """Figure 3b: after all events, no slower than its green arrow, 35 % of UT to OR."""
     problem = _FIG3B.problems()[-1]
     limit = evaluate_shares(problem, _at_gateway(problem, {1: [0.35, 0.65, 0.0, 0.0]})).mean_latency_ms
     return run(_FIG3B, policy).evaluation.mean_latency_ms <= limit
 
 
 def egress(policy: str) -> bool:
-    """Figure 4a: the bill is that of crossing where few bytes do, at FR to MP."""
+    """Figure 4a: the egress cost is that of crossing where few bytes cross, from FR to MP."""
     return _settled(policy, fig4a()).evaluation.egress_usd_per_hour <= 1.01 * 300 * 3.6 * 0.19
 
 
 def capacity_falls(policy: str) -> bool:
-    """West's services lose two fifths of their capacity, thresholds stay: within 5 % of the best split, before and after."""
+    """West's services lose two fifths of their capacity, and thresholds stay.
+
+    The routing is within 5 % of the best split, before and after.
+    """
     before = fig2(700.0, 25.0)
     return _adapts(policy, before, _scaled(before, 0.6))
 
 
 def capacity_rises(policy: str) -> bool:
-    """West's services are given twice their capacity, thresholds stay: within 5 % of the best split, before and after."""
+    """West's services get twice their capacity, and thresholds stay.
+
+    The routing is within 5 % of the best split, before and after.
+    """
     before = fig2(1200.0, 60.0)
     return _adapts(policy, before, _scaled(before, 2.0))
 
@@ -111,7 +125,10 @@ def _scaled(problem: Problem, factor: float) -> Problem:
 
 
 def multi_hop(policy: str) -> bool:
-    """X and Y, both called by MP, are missing in West: a request crosses once, with MP, and not twice behind it."""
+    """X and Y, both called by MP, are missing in West.
+
+    A request crosses once, with MP, and not twice behind it.
+    """
     problem = assemble(
         ("West", "East"),
         {("West", "East"): 40.0},
@@ -126,7 +143,7 @@ def multi_hop(policy: str) -> bool:
 
 
 def traffic_classes(policy: str) -> bool:
-    """Figure 4b: light requests of West stay, heavy ones leave in numbers."""
+    """Figure 4b: West's light requests stay, and many heavy ones leave."""
     problem = fig4b()
     solution = _settled(policy, problem)
     edges = [edge.source for edge in problem.edges]
@@ -134,7 +151,8 @@ def traffic_classes(policy: str) -> bool:
     return bool(light < 0.05 and heavy > 0.3)
 
 
-# Feature: the paper's marks for Waterfall, Dealer and SLATE; the question; which baselines pass it here.
+# Columns: feature, the paper's marks for Waterfall, Dealer and SLATE, the question, and the
+# baselines that pass it here.
 _W, _C, _D = "waterfall", "waterfall-central", "dealer"
 _SIMPLE = {"local", "failover"}
 TABLE: dict[str, tuple[str, Callable[[str], bool], set[str]]] = {
@@ -152,7 +170,7 @@ TABLE: dict[str, tuple[str, Callable[[str], bool], set[str]]] = {
 
 @pytest.mark.parametrize("feature", TABLE)
 def test_ours_has_every_feature(feature):
-    """The paper's last column: all yes."""
+    """The paper's last column is all yes."""
     marks, has, _ = TABLE[feature]
     assert marks.split()[-1] == "yes"
     assert has(SPILLWAY)
@@ -167,7 +185,10 @@ def test_a_baseline_has_what_the_table_says_and_nothing_else(feature, policy):
 
 
 def test_only_the_named_rows_differ_from_the_paper():
-    """Waterfall's marks are the paper's everywhere; Dealer's are but for the two rows of the docstring."""
+    """Waterfall's marks always match the paper's.
+
+    Dealer's match too, except for the two rows that the module docstring explains.
+    """
     differ = set()
     for feature, (marks, _, expected) in TABLE.items():
         waterfall, dealer, _ = marks.split()

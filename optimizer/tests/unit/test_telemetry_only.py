@@ -1,4 +1,7 @@
-"""Relays run, and no Envoy subscribes to them: what telemetry and the topology say is enough to solve."""
+"""Relays run without any subscribed Envoy.
+
+Telemetry and the topology are then enough to solve.
+"""
 
 import dataclasses
 
@@ -38,8 +41,10 @@ def _idle(service, cluster):
 
 
 def test_telemetry_alone_makes_a_problem():
-    """Heartbeats without any Envoy: all that the load boards or the topology have is there. It was refused before: nothing
-    can serve frontend."""
+    """Heartbeats list no Envoys, so services are placed by load boards or topology.
+
+    Previously such a model was refused: nothing can serve frontend.
+    """
     for topology in (TOPOLOGY, _undeclared()):
         built = _build(topology=topology)
         assert built.refusals == ()
@@ -50,7 +55,7 @@ def test_telemetry_alone_makes_a_problem():
 
 
 async def test_telemetry_alone_makes_proposals(settings, tmp_path):
-    """Two applications, solved as if their Envoys subscribed."""
+    """Two applications are solved as if their Envoys subscribed."""
     mesh, ours = Mesh(settings, tmp_path), Mesh(settings, tmp_path)
     mesh.placement = dict(NOBODY)
     rows, expected = await mesh.solve(NOW), await ours.solve(NOW)
@@ -62,7 +67,7 @@ async def test_telemetry_alone_makes_proposals(settings, tmp_path):
 
 
 def test_an_idle_service_is_where_the_topology_has_it():
-    """Nobody calls the backend in east: it is a destination if it is declared."""
+    """The backend in east has no calls. It is a destination if it is declared."""
     built = _build(_idle("backend", "east"))
     assert ("backend", "east") in built.problem.placement
     assert "placement: no Envoy subscribes in 'east' for backend, which are declared there" in built.notes
@@ -72,8 +77,11 @@ def test_an_idle_service_is_where_the_topology_has_it():
 
 
 def test_a_service_that_subscribes_elsewhere_is_where_its_envoys_or_its_calls_are():
-    """Only west enforces the backend. In east it is a destination for as long as it serves calls there; the
-    declaration alone is of a service that may have been scaled to zero."""
+    """The backend's Envoys subscribe only in west.
+
+    In east it is a destination while it serves calls there. A declaration alone may be of a service
+    that was scaled to zero.
+    """
     west = {**NOBODY, "west": frozenset({"backend"})}
     for there in (NOBODY["east"], frozenset({"gateway", "frontend"})):
         placement = {**west, "east": there}
@@ -83,8 +91,10 @@ def test_a_service_that_subscribes_elsewhere_is_where_its_envoys_or_its_calls_ar
 
 
 def test_a_declaration_alone_is_no_evidence_once_anybody_subscribes():
-    """Callers subscribe and their callee does not, or a cluster is silent: an idle callee may have been scaled to zero, and
-    would draw requests for ever."""
+    """Callers subscribe and their callee does not, or a cluster is silent.
+
+    An idle callee may have been scaled to zero, and would then attract requests for ever.
+    """
     callers = dict.fromkeys(NOBODY, frozenset({"gateway", "frontend"}))
     silent = {"west": None, "east": frozenset()}
     for placement in (callers, silent):
@@ -94,7 +104,10 @@ def test_a_declaration_alone_is_no_evidence_once_anybody_subscribes():
 
 
 def test_calls_place_no_service_where_the_topology_has_none():
-    """Whoever may send spans of the east cannot make it a destination for a service that is declared in west."""
+    """The backend is declared only in west.
+
+    A sender of spans from east cannot make it a destination there.
+    """
     west_only = Topology()
     west_only.CopyFrom(TOPOLOGY)
     for declared in west_only.services:
@@ -105,7 +118,7 @@ def test_calls_place_no_service_where_the_topology_has_none():
 
 
 def test_calls_of_the_future_are_no_evidence():
-    """One entry that is an hour ahead would keep a service there for an hour after its end."""
+    """An entry one hour ahead would keep a service placed for an hour after its end."""
     west = {**NOBODY, "west": frozenset({"backend"})}
     served = {("backend", "east"): NOW + 3600}
     built = _build(_idle("backend", "east"), placement=west, served=served)
@@ -114,13 +127,16 @@ def test_calls_of_the_future_are_no_evidence():
 
 
 def test_a_clock_that_was_set_back_keeps_no_service_gone():
-    """Envoys that left "in an hour" have left now."""
+    """Envoys that left "in an hour" count as having left now."""
     known = unknown.LastKnown(left={("backend", "east"): NOW + 3600})
     assert known.after(_told(), NOW).left.get(("backend", "east"), NOW) == NOW
 
 
 def test_calls_count_for_a_minute_and_while_it_is_unknown_for_longer():
-    """A board without calls for longer than that is of a service that is gone. While telemetry is missing nothing is."""
+    """A board without calls for longer than that means that the service is gone.
+
+    While telemetry is missing, no service is considered gone.
+    """
     west = {**NOBODY, "west": frozenset({"backend"})}
 
     def placed(age_s, **told):
@@ -143,7 +159,10 @@ def _east_of_backend(mesh):
 
 
 async def test_a_service_whose_envoys_left_is_gone_though_boards_still_show_calls(mesh):
-    """A fresh heartbeat without it: left at once. In west its Envoys subscribe or not."""
+    """A fresh heartbeat does not list the service, so it loses its calls at once.
+
+    In west, its Envoys may subscribe or not.
+    """
     await mesh.solve(NOW)
     assert _east_of_backend(mesh)
     for west in (SERVICES, SERVICES - {"backend"}):
@@ -153,8 +172,11 @@ async def test_a_service_whose_envoys_left_is_gone_though_boards_still_show_call
 
 
 async def test_a_service_that_goes_on_serving_calls_without_envoys_comes_back(mesh):
-    """Enforcement was taken back, as of a canary: calls that are newer than the last of its Envoys by half a minute
-    show that the service is still there. It stays gone if its boards stop."""
+    """Enforcement was withdrawn, for example after a canary.
+
+    Calls half a minute newer than its last Envoy show that the service still exists. It stays gone
+    if its boards stop.
+    """
     await mesh.solve(NOW)
     mesh.placement = {"west": SERVICES, "east": SERVICES - {"backend"}}
     await mesh.solve(NOW + 5, kind="placement")
@@ -174,7 +196,7 @@ async def test_a_service_that_goes_on_serving_calls_without_envoys_comes_back(me
 
 
 async def test_services_all_of_whose_envoys_left_are_gone_for_a_day(mesh):
-    """A whole cluster is scaled to zero, and then the service in the other one: the declaration does not bring it back."""
+    """A whole cluster is scaled to zero. The declaration does not bring its services back."""
     await mesh.solve(NOW)
     mesh.placement = {"west": SERVICES, "east": frozenset()}
 
@@ -191,7 +213,10 @@ async def test_services_all_of_whose_envoys_left_are_gone_for_a_day(mesh):
 
 
 def test_users_of_an_undeclared_service_are_not_refused_where_nobody_subscribes():
-    """A heartbeat without Envoys says nothing of the cluster's services; one with Envoys and without this does."""
+    """A heartbeat without Envoys is no evidence about the cluster's services.
+
+    A heartbeat with Envoys, but without this service, is.
+    """
     topology = _undeclared()
     assert _build(topology=topology).refusals == ()
     some = dict.fromkeys(NOBODY, frozenset({"frontend", "backend"}))

@@ -1,4 +1,4 @@
-"""What makes a solve urgent, and what does not."""
+"""Which changes make a solve urgent, and which do not."""
 
 import math
 from contextlib import asynccontextmanager
@@ -22,13 +22,19 @@ def _urgent(demand=None, placement=PLACED, policy="spillway", changed=False, bas
 
 
 def test_nothing_new_waits_for_the_period():
-    """The same demand, placement, policy and file; and a first solve has nothing to compare with."""
+    """Demand, placement, policy and file are unchanged.
+
+    Before the first solve, there is nothing to compare with.
+    """
     assert _urgent() is None
     assert _urgent(demand={}, basis=None) is None
 
 
 def test_each_change_is_urgent_and_named():
-    """A jump of load, a lapsed heartbeat, a service that left, another policy, another guardrail file."""
+    """The changes are a jump of load, a lost heartbeat and a service that left.
+
+    Another policy and another guardrail file are urgent too.
+    """
     assert _urgent(demand={**BASIS.demand, KEY: 600.0}) == ("load", "'web GET /x' in west: 400 to 600 req/s")
     assert _urgent(demand={RARE: 0.5}) == ("load", "'web GET /x' in west: 400 to 0 req/s")
     assert _urgent(placement={**PLACED, "east": None}) == ("placement", "in east: no heartbeat any more")
@@ -39,13 +45,16 @@ def test_each_change_is_urgent_and_named():
 
 
 def test_a_rare_class_may_double_without_being_urgent():
-    """One request more in a window is no change of load."""
+    """One more request in a window is no change of load."""
     assert _urgent(demand={**BASIS.demand, RARE: 1.0}) is None
 
 
 @given(st.floats(0.1, 5000), st.integers(0, 2**32 - 1))
 def test_counts_of_steady_demand_are_hardly_ever_a_jump(rate, seed):
-    """Requests that come at random, at one rate: of 1 000 boards fewer than 5 differ from it beyond noise."""
+    """Requests arrive at random at one rate.
+
+    Of 1 000 boards, fewer than 5 differ from it by more than noise explains.
+    """
     counts = np.random.default_rng(seed).poisson(rate * BOARD_WINDOW_S, 1000)
     boards = {("west", str(i)): n / BOARD_WINDOW_S for i, n in enumerate(counts)}
     assert len(jumps(dict.fromkeys(boards, rate), boards, 0.2)) < 5
@@ -53,7 +62,7 @@ def test_counts_of_steady_demand_are_hardly_ever_a_jump(rate, seed):
 
 @given(st.floats(100, 5000), st.floats(1.5, 10))
 def test_a_change_well_beyond_noise_is_always_a_jump(rate, factor):
-    """Half as much again of a hundred requests per second is seen, up and down."""
+    """A change of 50 % or more at 100 requests per second or more is found, up and down."""
     assert (
         jumps({KEY: rate}, {KEY: rate * factor}, 0.2)
         == jumps({KEY: rate * factor}, {KEY: rate}, 0.2)
@@ -62,14 +71,14 @@ def test_a_change_well_beyond_noise_is_always_a_jump(rate, factor):
 
 
 def test_a_jump_is_not_averaged_away():
-    """What jumped counts at once, the rest is smoothed."""
+    """A rate that jumped counts at once, and the rest is smoothed."""
     rates = smooth({KEY: 400.0, RARE: 1.0}, {KEY: 800.0, RARE: 2.0}, 5.0, 5.0, {KEY})
     assert rates[KEY] == 800.0 and math.isclose(rates[RARE], 1.5)
     assert KEY not in smooth({KEY: 400.0, RARE: 1.0}, {RARE: 1.0}, 5.0, 5.0, {KEY})
 
 
 class _Redis:
-    """Every demand board has these entries."""
+    """A Redis in which every demand board has these entries."""
 
     def __init__(self, board):
         self.board, self.asked = board, 0
@@ -88,7 +97,7 @@ class _Redis:
 
 
 async def test_a_number_that_is_none_is_no_load():
-    """A rate that is text or not finite is left out of the pulse; the other class is compared."""
+    """A rate that is text or not finite is left out of the pulse. Other classes are compared."""
     entry = '{"at": 1, "rps": %s, "failed_share": 0, "duration_ms": 1}'
     board = {"web GET /x": entry % "400", "web GET /a": entry % '"12"', "web GET /b": entry % "NaN"}
     pulse = await hot.pulse(_Redis(board), ("west",))

@@ -1,4 +1,7 @@
-"""What is not known of the mesh: nothing new is sent there, nothing is taken away, and the rest goes on."""
+"""Unknown parts of the mesh.
+
+No weight towards them rises or falls, and the rest is solved as usual.
+"""
 
 import random
 
@@ -48,8 +51,11 @@ def _towards(rules, cluster):
 
 
 async def test_a_stale_board_holds_its_cluster_and_no_other(mesh):
-    """East's boards are a minute old: its own rules and every weight towards it stay; west's new load goes to south. The
-    other application, whose load is as before, keeps all its rules."""
+    """East's boards are a minute old, so its own rules and every weight towards it stay.
+
+    West's new load goes to south. The other application's load is unchanged, and so are all its
+    rules.
+    """
     await mesh.solve(NOW, _times("west", 1.2))
     before, other = mesh.rules(), mesh.rules(OTHER)
     rows = await mesh.solve(NOW + 5, _all(_times("west", 1.6), _stale("east")), "load")
@@ -66,8 +72,10 @@ async def test_a_stale_board_holds_its_cluster_and_no_other(mesh):
 
 
 async def test_a_service_that_streams_do_not_know_is_held_alone(mesh):
-    """Streams say that the backend in east is unknown: weights towards it stay, those towards east's frontend do not
-    have to."""
+    """Streams state that the backend in east is unknown.
+
+    Weights towards it stay. Weights towards east's frontend may change.
+    """
     await mesh.solve(NOW, _times("west", 1.2))
     before = mesh.rules()
     mesh.unknown = {"east": {"backend": UnknownEntry(NOW, "no spans of partition 3")}}
@@ -82,7 +90,7 @@ async def test_a_service_that_streams_do_not_know_is_held_alone(mesh):
 
 
 async def test_demand_of_an_unknown_cluster_is_the_last_known(mesh):
-    """Its boards fade while the hash says that they do not know: demand stays as it was."""
+    """Its boards fade while the hash of unknowns names the cluster. The demand does not change."""
     await mesh.solve(NOW)
     known = mesh.solving.demand["west", ENTRY]
     mesh.unknown = {"west": {names.VALUE_WHOLE_CLUSTER: UnknownEntry(NOW, "the collector is silent")}}
@@ -101,7 +109,10 @@ async def test_demand_of_an_unknown_cluster_is_the_last_known(mesh):
 
 
 async def test_a_missing_heartbeat_is_unknown_and_a_fresh_one_without_the_service_is_gone(mesh):
-    """East's relays are silent: weights towards it stay. They are back without the backend: it is left at once."""
+    """While east's relays are silent, weights towards it stay.
+
+    When they return without the backend, it loses its calls at once.
+    """
     await mesh.solve(NOW, _times("west", 1.2))
     before = mesh.rules()
     mesh.placement = {**mesh.placement, "east": None}
@@ -113,7 +124,10 @@ async def test_a_missing_heartbeat_is_unknown_and_a_fresh_one_without_the_servic
 
 
 async def test_when_nothing_is_known_everything_is_held(mesh):
-    """All boards are empty, as after a loss of Redis: rules are renewed as they are for as long as that lasts."""
+    """All boards are empty, as after a loss of Redis.
+
+    Rules are renewed unchanged as long as that lasts.
+    """
     await mesh.solve(NOW)
     before, other = mesh.rules(), mesh.rules(OTHER)
 
@@ -128,7 +142,10 @@ async def test_when_nothing_is_known_everything_is_held(mesh):
 
 
 async def test_a_new_leader_holds_what_it_finds_in_force(settings, tmp_path):
-    """It has seen no board of east: rules towards east stay as the leader before published them."""
+    """It has never seen a fresh board of east.
+
+    Rules towards east stay as the previous leader published them.
+    """
     first = Mesh(settings, tmp_path, THIRD)
     await first.solve(NOW, _times("west", 1.3))
     second = Mesh(settings, tmp_path, THIRD)
@@ -140,7 +157,7 @@ async def test_a_new_leader_holds_what_it_finds_in_force(settings, tmp_path):
 @pytest.mark.parametrize("policy", ["spillway", "waterfall", "round-robin"])
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_weight_towards_what_is_unknown_rises_or_collapses(settings, tmp_path, seed, policy):
-    """Random loads, and random losses of boards, heartbeats and spans of single services."""
+    """Loads are random, and boards, heartbeats and spans of single services are lost at random."""
     chance = random.Random(seed)
     mesh = Mesh(settings, tmp_path, THIRD, policy=policy)
     await mesh.solve(NOW)
@@ -176,8 +193,11 @@ async def test_no_weight_towards_what_is_unknown_rises_or_collapses(settings, tm
 
 
 async def test_entries_that_stay_behind_on_a_fresh_board_are_unknown_and_no_zero(mesh):
-    """The worker that writes the other application's services is away: their entries stay as old as they are in every
-    cluster, beside fresh ones. Its demand and its rules stay, and the first application does not notice."""
+    """The worker that writes the other application's services is away.
+
+    Their entries age in every cluster, next to fresh ones. Their demand and rules stay, and the
+    first application is not affected.
+    """
     await mesh.solve(NOW)
     known = {key: rps for key, rps in mesh.solving.demand.items() if key[1].startswith(OTHER)}
     before, other = mesh.rules(), mesh.rules(OTHER)
@@ -211,13 +231,16 @@ def _gone(*clusters):
 
 
 def _known(now, *clusters):
-    """What streams say of clusters whose telemetry comes."""
+    """Returns the statements of streams about clusters whose telemetry arrives."""
     return {cluster: dict.fromkeys(SERVICES, UnknownEntry(now - 1, "")) for cluster in clusters}
 
 
 async def test_a_placed_cluster_that_no_board_has_is_unknown_and_not_idle(mesh):
-    """Streams have forgotten south, whose Envoys are still connected: its demand is the last known, its rules and the
-    weights towards it stay, and west's new load goes elsewhere, for as long as that lasts."""
+    """Streams have forgotten south, whose Envoys are still connected.
+
+    Its demand is the last known one, and its rules and the weights towards it stay. West's new load
+    goes elsewhere as long as that lasts.
+    """
     mesh.unknown = _known(NOW, *mesh.clusters)
     await mesh.solve(NOW, _times("west", 1.2))
     before, known = mesh.rules(), mesh.solving.demand[THIRD, ENTRY]
@@ -235,8 +258,10 @@ async def test_a_placed_cluster_that_no_board_has_is_unknown_and_not_idle(mesh):
 
 
 async def test_an_idle_cluster_that_streams_know_is_a_destination(settings, tmp_path):
-    """South has Envoys whose counters say that nobody asks: it takes what west has too much of. Once streams have known
-    it for too long ago, nothing more goes there."""
+    """South has Envoys whose counters show no requests, so it takes west's excess load.
+
+    When the last statement of streams is too old, no more load goes there.
+    """
     taken = []
     for age in (1, 60):
         mesh = Mesh(settings, tmp_path, THIRD, optimizer_demand_half_life_s=0)
@@ -250,7 +275,7 @@ async def test_an_idle_cluster_that_streams_know_is_a_destination(settings, tmp_
 
 
 async def test_a_service_that_streams_have_never_known_is_held_alone(mesh):
-    """Neither counters nor spans of east's backend come: weights towards it stay."""
+    """Neither counters nor spans of east's backend arrive. Weights towards it stay."""
     mesh.unknown = _known(NOW, *mesh.clusters)
     await mesh.solve(NOW, _times("west", 1.2))
     before = {key: w for key, w in mesh.rules().items() if key[2].startswith("backend")}
@@ -264,8 +289,10 @@ async def test_a_service_that_streams_have_never_known_is_held_alone(mesh):
 
 
 async def test_what_streams_have_stated_once_they_are_asked_for_when_all_of_them_are_away(mesh):
-    """Streams have stated all, then every worker is away and Redis has forgotten their fields, and south's boards: south
-    is unknown and no zero."""
+    """Streams have stated everything. Then every worker is away.
+
+    Redis has lost their fields and south's boards. South is unknown, not zero.
+    """
     mesh.unknown = _known(NOW, *mesh.clusters)
     await mesh.solve(NOW, _times("west", 1.2))
     before, known = mesh.rules(), mesh.solving.demand[THIRD, ENTRY]
@@ -277,8 +304,10 @@ async def test_what_streams_have_stated_once_they_are_asked_for_when_all_of_them
 
 
 async def test_an_entry_that_cannot_be_read_is_no_statement(mesh):
-    """Streams of 0.1.0 state nothing, and one entry of east's board cannot be read: east's backend is unknown, and south,
-    which no board has, is idle as before."""
+    """Streams of 0.1.0 state nothing, and one entry of east's board cannot be read.
+
+    East's backend is unknown. South has no board, and is idle as before.
+    """
     mesh.unknown = {"east": {"backend": UnknownEntry(0.0, "LoadBoardEntry.rps: missing")}}
     await mesh.solve(NOW, _all(_times("west", 1.2), _gone(THIRD)))
     assert mesh.solving.unknown.why("backend", "east") and not mesh.solving.unknown.why("gateway", THIRD)
@@ -286,7 +315,10 @@ async def test_an_entry_that_cannot_be_read_is_no_statement(mesh):
 
 
 def _silent(prefix):
-    """The worker that writes demand and statements is not back for these services; that of the load board never left."""
+    """Removes these services from the demand boards, but not from the load boards.
+
+    The worker that writes demand and statements has not returned. The other worker never left.
+    """
 
     def change(d):
         for entries in d["demand"].values():
@@ -297,8 +329,11 @@ def _silent(prefix):
 
 
 async def test_what_only_the_load_board_shows_is_unknown_until_streams_state_it(mesh):
-    """After an absence the first application's partitions are live again and the other's are not: its demand has no
-    entry, its services no statement, while the load board shows them. Its demand and its rules stay."""
+    """After an absence, only the first application's partitions are live again.
+
+    The other application has no demand entries and no statements, but the load board shows it. Its
+    demand and its rules stay.
+    """
     mesh.unknown = _known(NOW, *mesh.clusters)
     await mesh.solve(NOW)
     before, other = mesh.rules(), mesh.rules(OTHER)

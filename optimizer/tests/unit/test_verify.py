@@ -1,4 +1,4 @@
-"""Every way in which integer rules can break a constraint is found, and named."""
+"""Every way in which integer rules can break a constraint is found and named."""
 
 import dataclasses
 import re
@@ -18,7 +18,7 @@ def _problem(chain, demand=400.0, absent=frozenset(), **constraints):
 
 
 def test_sound_rules_pass(chain):
-    """Nothing is found where nothing is wrong."""
+    """Sound rules have no findings."""
     assert verify(_problem(chain), LOCAL, None) == []
 
 
@@ -52,14 +52,18 @@ def test_sound_rules_pass(chain):
     ],
 )
 def test_each_broken_constraint_of_a_rule_is_named(chain, weights, constraints, says):
-    """The rule, the value and what is allowed."""
+    """The finding contains the rule, the value and what is allowed."""
     found = verify(_problem(chain, **constraints), {**LOCAL, WEST: weights}, None)
     assert any(said.startswith("rule west/web -> db GET /x: ") for said in found)
     assert re.search(says, "\n".join(found)), found
 
 
 def test_missing_astray_and_closed_rules_are_named(chain):
-    """A route without a rule; a rule where nothing can serve; a rule that denials have closed."""
+    """Three cases are found.
+
+    A route has no rule, a rule leads to a cluster that cannot serve, or denials close the route of
+    a rule.
+    """
     assert "no rule, though" in verify(_problem(chain), {EAST: LOCAL[EAST]}, None)[0]
     gone = _problem(chain, absent=frozenset({("db", "east")}))
     assert (
@@ -74,8 +78,10 @@ def test_missing_astray_and_closed_rules_are_named(chain):
 
 
 def test_limits_may_be_exceeded_as_far_as_the_least_bad_answer_does(chain):
-    """A budget and a ceiling are broken by rules that are worse than the policy's own answer, not by those
-    that are as bad; and what is exceeded is told either way."""
+    """Rules break a budget or ceiling only if they are worse than the policy's own answer.
+
+    Rules that are as bad pass. What is exceeded is reported in both cases.
+    """
     problem = _problem(chain, demand=480.0, egress_usd_per_hour=1e-6, utilisation_ceiling=0.5)
     away = {WEST: {"west": 5000, "east": 5000}, EAST: LOCAL[EAST]}
     found = verify(problem, away, None)
