@@ -1,4 +1,5 @@
-"""The publisher: guards, versions, signs and publishes rulesets, and answers operators.
+"""The publisher: it checks, versions, signs and publishes rulesets, and serves operators' commands.
 
-Proposals come from the optimizer over NATS; nothing here computes weights from telemetry.
+Proposals come from the optimizer over NATS. Nothing in this package computes weights from
+telemetry.
 """

@@ -19,6 +19,7 @@ from spillway_publisher.service.service import Service
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code. Errors are printed to stderr."""
     chosen = _parser().parse_args(arguments)
     try:
         return _COMMANDS[chosen.command](chosen)
@@ -68,6 +69,7 @@ def _lifetime(text: str) -> float:
 
 
 def _read(settings: config.TopologySettings) -> tuple[Topology, GuardrailFile]:
+    """Loads the topology and the guardrail file. Raises ContractError, which names file and key."""
     topology = topologies.load(settings.topology)
     if bad := [c.name for c in topology.clusters if not is_bucket_key(c.name)]:
         raise ContractError(

@@ -1,4 +1,4 @@
-"""Builders of proposals, and a topology of three clusters in which the third is reached from one only."""
+"""Builds proposals, and a topology of three clusters in which only one links to the third."""
 
 import time
 
@@ -39,7 +39,7 @@ services:
 
 @pytest.fixture
 def make():
-    """make({source cluster: {destination: weight}}, ...) -> a fresh proposal with a rule per source."""
+    """make({source cluster: {destination: weight}}, ...) -> a proposal with one rule per source."""
 
     def build(
         rules: dict[str, dict[str, int]], *, class_id: str = CLASS, now_ns: int | None = None, **fields

@@ -11,12 +11,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// framing is what gRPC puts before each message.
+// framing is the number of bytes that gRPC puts before each message.
 const framing = 5
 
-// response is what a simulated Envoy needs of one, of either variant: what to acknowledge, and the
-// clusters whose endpoints it asks for. A thousand Envoys share this process's cores with the relay, and
-// would measure mostly themselves if each decoded every route.
+// response holds what a simulated Envoy needs from a response of either variant: what to
+// acknowledge, and the clusters whose endpoints it asks for. A thousand Envoys share this process's
+// cores with the relay, and would mostly measure themselves if each decoded every route.
 type response struct {
 	version, typeURL, nonce string
 	clusters                []string
@@ -63,7 +63,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return err
 }
 
-// name of a cluster: of the Resource in delta, of the Cluster within the Any else.
+// name returns the name of a cluster. In delta it is that of the Resource; otherwise it is that of
+// the Cluster inside the Any.
 func (c codec) name(packed []byte) string {
 	path := []protowire.Number{2, 1}
 	if c.delta {
@@ -81,7 +82,7 @@ func (c codec) name(packed []byte) string {
 	return string(slices.Clone(packed))
 }
 
-// fields calls for each length-delimited field of a message.
+// fields calls `each` for every length-delimited field of a message.
 func fields(message []byte, each func(protowire.Number, []byte)) error {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)

@@ -16,7 +16,7 @@ import (
 	"spillway.dev/relay/internal/identity/identitytest"
 )
 
-// extensions is as many as a real Envoy lists in its node.
+// extensions has as many entries as a real Envoy lists in its node.
 var extensions = func() (out []*core.Extension) {
 	for i := range 600 {
 		out = append(out, &core.Extension{Name: fmt.Sprint("envoy.filters.http.extension_", i), Category: "envoy.filters.http",
@@ -27,14 +27,14 @@ var extensions = func() (out []*core.Extension) {
 
 var routeTables = []string{names.XdsInboundRoute, names.XdsOutboundRoute}
 
-// fleet is the simulated Envoys, each with a connection and an ADS stream of its own.
+// fleet is all simulated Envoys. Each has its own connection and ADS stream.
 type fleet struct {
 	envoys []*simulated
 	bytes  atomic.Int64 // of responses on the wire, before TLS
 }
 
-// simulated does what an Envoy does: clusters, then their endpoints, then both route tables, and an
-// ACK of every response at once.
+// simulated does what an Envoy does. It asks for clusters, then for their endpoints, then for both
+// route tables, and sends an ACK for every response at once.
 type simulated struct {
 	service   string
 	node      *core.Node
@@ -43,18 +43,19 @@ type simulated struct {
 	once      sync.Once
 }
 
-// connect every Envoy; every `sotwEvery`-th speaks state-of-the-world, the others delta.
+// connect connects every Envoy and waits until each has routes. Every `sotwEvery`-th Envoy speaks
+// state-of-the-world, the others delta.
 func connect(ctx context.Context, m mesh, count, sotwEvery int, address string, authority *identitytest.Authority) (*fleet, error) {
 	f := &fleet{}
 	for i := range count {
 		service := m.service(i)
 		e := &simulated{service: service, ready: make(chan struct{}), node: &core.Node{Cluster: service,
 			Id: fmt.Sprintf("%s/%s/pod-%d", m.own(), service, i), Locality: &core.Locality{Zone: m.own()}, Extensions: extensions}}
-		// Every pod has a certificate of its own.
+		// Every pod has its own certificate.
 		tls := authority.ClientTLS(authority.Envoy(m.own(), service))
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(tls)),
 			grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(1<<10),
-			// As Envoy: a large fixed window, without gRPC's pings that measure the bandwidth.
+			// Like Envoy: a large fixed window, without gRPC's pings for bandwidth estimation.
 			grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(1<<20))
 		if err != nil {
 			return nil, err

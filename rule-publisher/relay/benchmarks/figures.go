@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// quantile by nearest rank; values need not be sorted.
+// quantile returns the quantile by nearest rank. The values need not be sorted.
 func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -18,7 +18,7 @@ func quantile(values []float64, q float64) float64 {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// figures of all rounds of a kind.
+// figures holds the measurements of all rounds of one kind.
 type figures struct {
 	acks, last, cpu, bytes []float64
 	responses, unchanged   int64
@@ -38,10 +38,10 @@ func collect(results []round, kind string) (f figures) {
 	return f
 }
 
-// print the table for people, then the line for programs: that line's times are of the rounds in
-// which every service changes, the most expensive kind. rss_mb is the largest 0.3 s after a round;
-// rss_peak_mb is the peak of the whole run, with the start, in which all Envoys connect at once, and the
-// height of each round.
+// print writes a table for people, then a JSON line for programs. The times in that line are those
+// of the rounds in which every service changes, the most expensive kind. rss_mb is the largest
+// memory use 0.3 s after a round. rss_peak_mb is the peak of the whole run, including the start, in
+// which all Envoys connect at once, and the middle of each round.
 func print(out io.Writer, results []round, envoys int, relay *process) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "publishing\tACK p50 ms\tACK p99 ms\tlast ACK median (min–max) ms\tCPU ms\tKB sent\tresponses\tto unchanged")

@@ -1,7 +1,8 @@
-// Benchmark of the relay: a real relay process, a real NATS server, and simulated Envoys that each
-// hold a real ADS stream. It measures from the publishing of a ruleset to every Envoy's ACK.
+// Command benchmarks measures the relay: a real relay process, a real NATS server, and simulated
+// Envoys that each hold a real ADS stream. It measures the time from the publishing of a ruleset to
+// every Envoy's ACK.
 //
-// The last line of its output is one JSON object; times are seconds, memory is in 10^6 bytes.
+// The last line of its output is one JSON object; times are in seconds, memory is in 10^6 bytes.
 package main
 
 import (
@@ -27,7 +28,8 @@ func main() {
 	flag.IntVar(&m.classes, "classes", 3, "traffic classes per service, at most 5")
 	pods := flag.Int("pods", 5, "endpoints per service and cluster")
 	flag.Parse()
-	// The simulated Envoys share the relay's cores, as real ones do not: their garbage is not its matter.
+	// The simulated Envoys share the relay's cores, which real ones do not, so their garbage
+	// collection must not disturb the measurement.
 	debug.SetGCPercent(400)
 	if err := run(*relay, m, *envoys, *sotwEvery, *rounds, *pods); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-relay:", err)
@@ -82,7 +84,7 @@ func run(program string, m mesh, envoys, sotwEvery, rounds, pods int) error {
 	return print(os.Stdout, results, envoys, relay)
 }
 
-// rounds of every kind in turn, after one that is not counted.
+// rounds publishes n times each kind in turn, after one publishing that is not counted.
 func (b *bench) rounds(ctx context.Context, n int) (results []round, err error) {
 	if _, err := b.publish(ctx, changeAll); err != nil {
 		return nil, err

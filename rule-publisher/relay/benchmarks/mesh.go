@@ -12,7 +12,7 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 )
 
-// mesh is a synthetic call graph: every service calls 3 to 5 others, each with some classes, and
+// mesh is a synthetic call graph. Every service calls 3 to 5 others, each with some classes, and
 // runs in every cluster. Cluster 0 is the one under test.
 type mesh struct {
 	services, clusters, classes int
@@ -22,7 +22,8 @@ func (m mesh) service(i int) string { return fmt.Sprintf("service-%02d", i%m.ser
 func (m mesh) cluster(i int) string { return fmt.Sprintf("cluster-%d", i) }
 func (m mesh) own() string          { return m.cluster(0) }
 
-// callees of service i: the strides share no factor with each other, so no service is called by all.
+// callees returns the services that service i calls. The strides share no factor with each other,
+// so no service is called by all.
 func (m mesh) callees(i int) (out []int) {
 	for k := range 3 + i%3 {
 		out = append(out, (i+1+k*7)%m.services)
@@ -43,7 +44,8 @@ func (m mesh) topology() string {
 	return out.String()
 }
 
-// endpoints has `pods` addresses per service and cluster; nothing listens there.
+// endpoints returns an endpoints file with `pods` addresses per service and cluster. Nothing
+// listens on them.
 func (m mesh) endpoints(pods int) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "cluster: %s\nservices:\n", m.own())
@@ -64,8 +66,8 @@ func (m mesh) class(service, k int) *spillwayv1.TrafficClass {
 	return &spillwayv1.TrafficClass{Service: m.service(service), Method: "GET", PathTemplate: paths[k%len(paths)]}
 }
 
-// ruleset of the version; `seeds` decides each source service's weights, so that equal seeds mean
-// equal rules.
+// ruleset returns a ruleset of the version. `seeds` determines each source service's weights, so
+// equal seeds mean equal rules.
 func (m mesh) ruleset(version uint64, seeds []uint64, lasting time.Duration) *spillwayv1.Ruleset {
 	now := time.Now()
 	out := &spillwayv1.Ruleset{Id: fmt.Sprint("bench-", version), Version: version, Policy: "spillway",
@@ -87,7 +89,7 @@ func (m mesh) ruleset(version uint64, seeds []uint64, lasting time.Duration) *sp
 	return out
 }
 
-// split of all traffic over the clusters, most of it local.
+// split divides all traffic over the clusters, most of it local.
 func (m mesh) split(random *rand.Rand) []*spillwayv1.Destination {
 	left := uint32(names.ValueWeightTotal)
 	out := make([]*spillwayv1.Destination, m.clusters)

@@ -26,15 +26,15 @@ const (
 
 var kinds = []string{changeAll, changeOne, renewal}
 
-// round is what one publishing did.
+// round holds the measurements of one publishing.
 type round struct {
 	kind      string
-	acks      []float64 // seconds from before the put to the relay's knowledge of each Envoy's ACK
-	last      float64   // seconds to the last of them
-	cpu       float64   // seconds of the relay
+	acks      []float64 // seconds from before the put until the relay knew of each Envoy's ACK
+	last      float64   // seconds until the last of them
+	cpu       float64   // CPU seconds of the relay
 	bytes     int64     // of responses
 	responses int64
-	rss       float64 // MB of the relay, after it
+	rss       float64 // memory of the relay after the round, MB
 	unchanged int64   // responses to Envoys of services whose rules did not change
 }
 
@@ -59,7 +59,8 @@ func listen(conn *nats.Conn, m mesh, envoys int) (*ledger, error) {
 	return l, err
 }
 
-// expect acknowledgements of the version from now on; the channel closes when every Envoy has it.
+// expect starts to collect acknowledgements of the version. The channel closes when every Envoy has
+// acknowledged it.
 func (l *ledger) expect(version uint64) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +84,7 @@ func (l *ledger) note(ack *spillwayv1.Acknowledgement) {
 	}
 }
 
-// bench publishes and measures.
+// bench publishes rulesets and measures.
 type bench struct {
 	mesh   mesh
 	fleet  *fleet
@@ -95,7 +96,7 @@ type bench struct {
 	now    uint64 // version
 }
 
-// publish one version of the kind and wait until it is in force at every Envoy.
+// publish publishes one version of the kind and waits until it is in force at every Envoy.
 func (b *bench) publish(ctx context.Context, kind string) (round, error) {
 	b.now++
 	changed := b.change(kind)
@@ -115,7 +116,7 @@ func (b *bench) publish(ctx context.Context, kind string) (round, error) {
 	case <-time.After(30 * time.Second):
 		return round{}, b.relay.failure(fmt.Errorf("version %d: %d of %d Envoys in 30 s", b.now, len(b.ledger.at), b.ledger.envoys))
 	}
-	time.Sleep(300 * time.Millisecond) // what comes late is counted too
+	time.Sleep(300 * time.Millisecond) // late responses are counted too
 	r.cpu += b.relay.cpu().Seconds()
 	r.rss = b.relay.memory("VmRSS")
 	r.bytes += b.fleet.bytes.Load()
@@ -132,7 +133,8 @@ func (b *bench) publish(ctx context.Context, kind string) (round, error) {
 	return r, nil
 }
 
-// change seeds as the kind says; it returns the services whose rules are different now.
+// change changes the seeds that the kind requires. It returns the services whose rules are
+// different now.
 func (b *bench) change(kind string) map[string]bool {
 	changed := map[string]bool{}
 	for i := range b.seeds {
@@ -144,7 +146,7 @@ func (b *bench) change(kind string) map[string]bool {
 	return changed
 }
 
-// count of responses so far, by service.
+// count returns the number of responses so far, by service.
 func (b *bench) count() map[string]int64 {
 	out := map[string]int64{}
 	for _, e := range b.fleet.envoys {

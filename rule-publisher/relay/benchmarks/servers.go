@@ -25,7 +25,7 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// process is a server of its own, with its log in the folder.
+// process is a server process, whose log is in the folder.
 type process struct {
 	name    string
 	command *exec.Cmd
@@ -54,13 +54,13 @@ func (p *process) stop() {
 	p.command.Wait()                          //nolint:errcheck // its end is all we want
 }
 
-// failure adds the end of the process's log.
+// failure adds the end of the process's log (2000 bytes) to the error.
 func (p *process) failure(err error) error {
 	log, _ := os.ReadFile(p.log)
 	return fmt.Errorf("%s: %w; its log ends:\n%s", p.name, err, log[max(0, len(log)-2000):])
 }
 
-// cpu is user and system time so far.
+// cpu returns the user and system time used so far.
 func (p *process) cpu() time.Duration {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
 	if err != nil {
@@ -72,7 +72,8 @@ func (p *process) cpu() time.Duration {
 	return time.Duration(user+system) * (time.Second / 100) // USER_HZ
 }
 
-// memory in MB (10^6 bytes) of a key of /proc/<pid>/status: VmRSS, or VmHWM for its peak.
+// memory returns the value of a key of /proc/<pid>/status in MB (10^6 bytes): VmRSS, or VmHWM for
+// the peak.
 func (p *process) memory(key string) float64 {
 	content, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
 	for line := range strings.Lines(string(content)) {
@@ -84,7 +85,7 @@ func (p *process) memory(key string) float64 {
 	return 0
 }
 
-// freeAddress is the benchmark's own until it ends.
+// freeAddress returns an address that belongs to the benchmark until it ends.
 func freeAddress() (string, error) {
 	port, _, err := testkit.ReservePort()
 	return fmt.Sprintf("127.0.0.1:%d", port), err
@@ -124,7 +125,7 @@ func startNATS(ctx context.Context, folder string) (*process, *nats.Conn, string
 	return server, conn, url, nil
 }
 
-// makeStreams as the publisher does.
+// makeStreams creates the bucket and the stream as the publisher does.
 func makeStreams(ctx context.Context, conn *nats.Conn) (jetstream.JetStream, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
@@ -136,7 +137,7 @@ func makeStreams(ctx context.Context, conn *nats.Conn) (jetstream.JetStream, err
 	return js, errors.Join(err, err2)
 }
 
-// startRelay with the mesh's files; ready when /healthz answers.
+// startRelay starts a relay with the mesh's files, and returns when /healthz answers.
 func startRelay(ctx context.Context, program, folder, natsURL string, files identity.Files, key *signingtest.Key, m mesh, pods int) (relay *process, xds string, err error) {
 	xds, err1 := freeAddress()
 	health, err2 := freeAddress()

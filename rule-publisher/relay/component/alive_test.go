@@ -28,7 +28,8 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// behindToxiproxy is the address of a proxy that accepts connections for the region, whether or not it lives.
+// behindToxiproxy returns the address of a proxy that accepts connections for the region, whether
+// or not the region is alive.
 func behindToxiproxy(t *testing.T, region string) (address string) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(testkit.FreeAddress(t))
@@ -47,8 +48,9 @@ func behindToxiproxy(t *testing.T, region string) (address string) {
 	return address
 }
 
-// A region that dies behind a proxy which accepts connections and closes them loses a few requests at first, and none
-// once it has been found dead. Without checks it lost three after each ejection, for as long as it was dead.
+// TestADeadRegionBehindAProxyIsLeft kills a region behind a proxy that accepts connections and
+// closes them. A few requests are lost at first, and none once the region has been found dead.
+// Without checks, three requests were lost after each ejection, for as long as the region was dead.
 func TestADeadRegionBehindAProxyIsLeft(t *testing.T) {
 	t.Parallel()
 	region := calleeOf(t, backend(t, "south"), "")
@@ -71,7 +73,8 @@ func TestADeadRegionBehindAProxyIsLeft(t *testing.T) {
 	}
 }
 
-// A caller that starts while a region is dead knows it before its first request.
+// TestACallerStartsWhileARegionIsDead checks that a caller that starts while a region is dead knows
+// so before its first request.
 func TestACallerStartsWhileARegionIsDead(t *testing.T) {
 	for name, dead := range map[string]string{"closed": dropping(t, false), "reset": dropping(t, true), "silent": blackHole(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +86,8 @@ func TestACallerStartsWhileARegionIsDead(t *testing.T) {
 	}
 }
 
-// region answers, or accepts connections and closes them; its requests for the path of checks are counted.
+// region is a server that answers or, when dead, accepts connections and closes them. It counts the
+// requests for the path of health checks.
 type region struct {
 	dead, deafToChecks atomic.Bool
 	checks             atomic.Int32
@@ -107,7 +111,7 @@ func (r *region) at(t *testing.T, name string, status int) (address string) {
 	return local(port)
 }
 
-// A region is used again when it answers again.
+// TestARegionThatComesBackIsUsedAgain checks that a region is used again when it answers again.
 func TestARegionThatComesBackIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	var south region
@@ -120,8 +124,9 @@ func TestARegionThatComesBackIsUsedAgain(t *testing.T) {
 	eventually(t, "south is used again", func() bool { return repeat(p, 1, "POST", "/items").answered["south"] == 1 })
 }
 
-// A destination that does not know the checked path, such as an Envoy of the previous version before an application,
-// is alive, whatever it answers.
+// TestADestinationThatDoesNotKnowChecksIsAlive checks that a destination that does not know the
+// checked path, such as an application behind an Envoy of the previous version, counts as alive,
+// whatever it answers.
 func TestADestinationThatDoesNotKnowChecksIsAlive(t *testing.T) {
 	for _, status := range []int{http.StatusFound, http.StatusNotFound, http.StatusServiceUnavailable} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -137,8 +142,9 @@ func TestADestinationThatDoesNotKnowChecksIsAlive(t *testing.T) {
 	}
 }
 
-// Endpoints that speak nothing but HTTP/2, such as a gateway for gRPC, are alive where the topology says so, and where
-// they are not checked. By HTTP/1.1 they look dead.
+// TestEndpointsThatSpeakOnlyHTTP2 checks endpoints that speak only HTTP/2, such as a gRPC gateway.
+// They are alive where the topology declares HTTP/2 checks, and where they are not checked. Checked
+// by HTTP/1.1 they look dead.
 func TestEndpointsThatSpeakOnlyHTTP2(t *testing.T) {
 	for how, want := range map[string]string{"http1": "north", "http2": "south", "off": "south"} {
 		t.Run(how, func(t *testing.T) {
@@ -179,8 +185,9 @@ func http2() *http.Protocols {
 	return only
 }
 
-// A destination whose addresses change at once loses no request: until the new one's first check, the next cluster
-// answers, and where there is none, the new one.
+// TestADestinationThatMovesLosesNoRequest checks that a destination whose addresses all change at
+// once loses no request. Until the first check of the new address, the next cluster answers. Where
+// there is no other cluster, the new address answers.
 func TestADestinationThatMovesLosesNoRequest(t *testing.T) {
 	for _, elsewhere := range []bool{true, false} {
 		t.Run(fmt.Sprintf("another cluster: %t", elsewhere), func(t *testing.T) {
@@ -230,7 +237,8 @@ func TestADestinationThatMovesLosesNoRequest(t *testing.T) {
 	}
 }
 
-// write the assignment where an Envoy looks for it; it sees only files that are moved.
+// write writes the assignment to the file that an Envoy watches. Envoy notices only files that are
+// moved into place.
 func write(t *testing.T, file string, assignment *endpoint.ClusterLoadAssignment) {
 	t.Helper()
 	resource, err := anypb.New(assignment)
@@ -239,7 +247,8 @@ func write(t *testing.T, file string, assignment *endpoint.ClusterLoadAssignment
 	must(t, os.Rename(file+".new", file))
 }
 
-// A check that is wrong refuses nobody: where there is no other destination, requests go to the one that looks dead.
+// TestAWrongCheckRefusesNobody checks that a failing check does not lose requests. Where there is
+// no other destination, requests go to the one that looks dead.
 func TestAWrongCheckRefusesNobody(t *testing.T) {
 	var south, far region
 	south.deafToChecks.Store(true)
@@ -254,8 +263,8 @@ func TestAWrongCheckRefusesNobody(t *testing.T) {
 	}
 }
 
-// The callee's Envoy answers checks itself; endpoints of the own cluster, and those that others fail over to, are not
-// checked.
+// TestChecksDoNotReachApplications checks that the callee's Envoy answers checks itself. Endpoints
+// of the own cluster, and those that others fail over to, are not checked.
 func TestChecksDoNotReachApplications(t *testing.T) {
 	var north, south, far region
 	p := callerOf(t, north.at(t, "north", http.StatusOK), callee(t, south.at(t, "south", http.StatusOK)), far.at(t, "far", http.StatusOK))
@@ -270,8 +279,9 @@ func TestChecksDoNotReachApplications(t *testing.T) {
 	}
 }
 
-// An endpoint whose proxy answers checks but does not reach its application stays ejected: a check does not end what
-// requests found out.
+// TestACheckEndsNoEjection checks that an endpoint whose proxy answers checks but does not reach
+// its application stays ejected. A successful check does not end an ejection that failed requests
+// caused.
 func TestACheckEndsNoEjection(t *testing.T) {
 	p := callerIn(t, threeClusters(), backend(t, "north"), callee(t, refusing(t)), backend(t, "far"), func(c *cluster.Cluster) {
 		c.OutlierDetection.BaseEjectionTime, c.OutlierDetection.MaxEjectionTime = durationpb.New(time.Hour), durationpb.New(time.Hour)
@@ -291,8 +301,8 @@ func TestACheckEndsNoEjection(t *testing.T) {
 	}
 }
 
-// Where proxies speak mutual TLS, as in a mesh, checks do too: by the transport socket of the cluster. A destination
-// that refuses the caller's certificate looks dead.
+// TestChecksSpeakMutualTLS checks that checks use mutual TLS where proxies do, as in a mesh, by the
+// transport socket of the cluster. A destination that refuses the caller's certificate looks dead.
 func TestChecksSpeakMutualTLS(t *testing.T) {
 	authority, stranger := identitytest.NewAuthority(), identitytest.NewAuthority()
 	socket := func(of *identitytest.Authority, kind, more string) string {
@@ -323,7 +333,7 @@ func TestChecksSpeakMutualTLS(t *testing.T) {
 	}
 }
 
-// repeatFor POSTs for a time, at most 100 per second.
+// repeatFor sends POST requests for a time, at most 100 per second.
 func repeatFor(p *testkit.Envoy, d time.Duration) (all outcome) {
 	all.answered = map[string]int{}
 	for begin := time.Now(); time.Since(begin) < d; time.Sleep(8 * time.Millisecond) {

@@ -23,11 +23,11 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// programs is where tools/bring puts etcd and kube-apiserver.
+// programs is the folder in which tools/bring puts etcd and kube-apiserver.
 const programs = "../../../.spillway/bin"
 
-// apiServer is a real Kubernetes API: kube-apiserver with RBAC over etcd. No controllers run: the test
-// is the one that writes EndpointSlices.
+// apiServer is a real Kubernetes API: kube-apiserver with RBAC over etcd. No controllers run, so
+// the test itself writes EndpointSlices.
 type apiServer struct {
 	t       *testing.T
 	folder  string
@@ -71,7 +71,7 @@ func (a *apiServer) start() {
 		"--service-account-key-file", a.path("accounts.key"), "--service-account-signing-key-file", a.path("accounts.key"),
 		"--service-cluster-ip-range", "10.96.0.0/24", "--shutdown-delay-duration", "0s",
 		"--disable-admission-plugins", "ServiceAccount")
-	deadline := time.Now().Add(2 * time.Minute) // it makes its own objects first
+	deadline := time.Now().Add(2 * time.Minute) // it creates its own objects first
 	for {
 		if status, _ := a.ask("administrator", "GET", "/readyz", nil); status == http.StatusOK {
 			return
@@ -114,7 +114,7 @@ func (a *apiServer) ask(token, method, path string, body any) (status int, answe
 	return response.StatusCode, answer
 }
 
-// do what an administrator may.
+// do sends a request as administrator, and ends the test when it fails.
 func (a *apiServer) do(method, path string, body any) []byte {
 	a.t.Helper()
 	status, answer := a.ask("administrator", method, path, body)
@@ -129,7 +129,7 @@ func (a *apiServer) namespace(name string) {
 	a.do("POST", "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": name}})
 }
 
-// apply the documents of a YAML file.
+// apply creates the objects of a YAML file.
 func (a *apiServer) apply(file string) {
 	a.t.Helper()
 	content, err := os.ReadFile(file)
@@ -151,7 +151,8 @@ func (a *apiServer) apply(file string) {
 	}
 }
 
-// kubeconfig of a service account with a token of its own, as a pod of it would have.
+// kubeconfig creates a token for a service account, as one of its pods would have, and a kubeconfig
+// with that token.
 func (a *apiServer) kubeconfig(namespace, account string) (path, token string) {
 	a.t.Helper()
 	var granted struct{ Status struct{ Token string } }

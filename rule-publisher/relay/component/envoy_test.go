@@ -1,4 +1,4 @@
-// Package component has the relay's builders and sources against the real programs on their other
+// Package component tests the relay's builders and sources against the real programs on their other
 // side: Envoy (SPILLWAY_ENVOY) and the Kubernetes API server (.spillway/bin).
 package component
 
@@ -21,8 +21,8 @@ var (
 	eventually = testkit.Eventually
 )
 
-// caller runs the Envoy of a service in cluster north with exactly the routes and clusters that
-// the relay would serve it, written into its bootstrap: no relay in between.
+// caller runs the Envoy of a service in cluster north. Its bootstrap contains exactly the routes
+// and clusters that the relay would serve, so no relay is involved.
 func caller(t *testing.T, network *table.Network, rules *table.Rules, tab table.Table, change ...func(*cluster.Cluster)) *testkit.Envoy {
 	t.Helper()
 	routes, err := envoy.OutboundRoutes(tab)

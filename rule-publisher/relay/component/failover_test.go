@@ -29,13 +29,14 @@ type death struct {
 	name string
 	// die returns the address of a destination that is dead in this way.
 	die func(t *testing.T) string
-	// received tells that an application may have received the request: then it is not sent again, and
-	// calls are lost until the endpoint is ejected.
+	// received is true when an application may have received the request. The request is then not
+	// sent again, and calls are lost until the endpoint is ejected.
 	received bool
 }
 
-// ejection costs three calls, and those that come while it travels from one of Envoy's threads to the
-// others: 2 ms as a rule, more on a busy machine, for which callers wait after every five.
+// ejection bounds the calls that one ejection costs: three, and those that come while it travels
+// from one of Envoy's threads to the others. That takes 2 ms as a rule and more on a busy machine,
+// for which callers wait after every five lost calls.
 const ejection = 20
 
 var deaths = []death{
@@ -47,9 +48,10 @@ var deaths = []death{
 	{"proxy without routes", func(t *testing.T) string { return callee(t, "") }, false},
 }
 
-// Whatever way a destination dies in, its requests go to the next cluster by round-trip time inside
-// Envoy although the weights say 100 % there: none is lost that no application received, and of the
-// others only those that it takes to eject the endpoint.
+// TestFailsOverFromEveryDeath checks that, whatever way a destination dies in, Envoy sends its
+// requests to the next cluster by round-trip time, although the weights say 100 % for the dead one.
+// No call is lost that no application received. Of the others, only as many are lost as it takes to
+// eject the endpoint.
 func TestFailsOverFromEveryDeath(t *testing.T) {
 	for _, death := range deaths {
 		for method, path := range map[string]string{"GET": "/items/7", "POST": "/items"} {
@@ -68,7 +70,8 @@ func TestFailsOverFromEveryDeath(t *testing.T) {
 	}
 }
 
-// A destination that is let in again and still drops what it gets is ejected again as fast.
+// TestStillDeadAfterReadmission checks that a destination that is readmitted and still drops its
+// requests is ejected again as fast.
 func TestStillDeadAfterReadmission(t *testing.T) {
 	p := uncheckedOf(t, backend(t, "north"), dropping(t, true), backend(t, "far"))
 	lost := 0
@@ -81,7 +84,7 @@ func TestStillDeadAfterReadmission(t *testing.T) {
 	}
 }
 
-// Two clusters dead at once: the third answers.
+// TestFailsOverTwice checks that the third cluster answers when two are dead at once.
 func TestFailsOverTwice(t *testing.T) {
 	p := uncheckedOf(t, refusing(t), refusing(t), backend(t, "far"))
 	if calls := repeat(p, 100, "POST", "/items"); calls.lost > 0 || calls.answered["far"] != 100 {
@@ -89,8 +92,8 @@ func TestFailsOverTwice(t *testing.T) {
 	}
 }
 
-// An application's own answers, be they 503, eject nobody and are not repeated: the one that refuses
-// under overload keeps its share.
+// TestRefusalsMoveNothing checks that an application's own answers, even 503, eject no endpoint and
+// are not retried. An application that refuses under overload keeps its share.
 func TestRefusalsMoveNothing(t *testing.T) {
 	p := callerOf(t, backend(t, "north"), backend(t, "south"), backend(t, "far"))
 	for range 50 {
@@ -106,7 +109,8 @@ func TestRefusalsMoveNothing(t *testing.T) {
 	}
 }
 
-// The application behind the callee's proxy sees the number of the attempt.
+// TestAttemptsAreCounted checks that the application behind the callee's proxy sees the number of
+// the attempt.
 func TestAttemptsAreCounted(t *testing.T) {
 	p := uncheckedOf(t, backend(t, "north"), refusing(t), backend(t, "far"))
 	if got := p.Call("outbound", "shop", "GET", "/items/attempt"); got.Body != "2" {
@@ -114,13 +118,15 @@ func TestAttemptsAreCounted(t *testing.T) {
 	}
 }
 
-// uncheckedOf is callerOf in the time until a check has found what is dead: requests find out themselves.
+// uncheckedOf is callerOf without health checks, as in the time before a check has found what is
+// dead. Requests find out themselves.
 func uncheckedOf(t *testing.T, north, south, far string) *testkit.Envoy {
 	t.Helper()
 	return callerIn(t, threeClusters(), north, south, far, func(c *cluster.Cluster) { c.HealthChecks = nil })
 }
 
-// callerOf shop at the addresses ("": not there), with rules that send all its classes to south.
+// callerOf runs a caller of shop at the addresses ("" means that the cluster has none), with rules
+// that send all its classes to south.
 func callerOf(t *testing.T, north, south, far string) *testkit.Envoy {
 	t.Helper()
 	return callerIn(t, threeClusters(), north, south, far)
@@ -155,7 +161,7 @@ func threeClusters() *spillwayv1.Topology {
 			{SourceCluster: "north", DestinationCluster: "far", RttMs: 80}}}
 }
 
-// outcome of calls in a row.
+// outcome is the result of several calls in a row.
 type outcome struct {
 	answered       map[string]int
 	lost           int
@@ -172,13 +178,13 @@ func repeat(p *testkit.Envoy, n int, method, path string) outcome {
 	o := outcome{answered: map[string]int{}}
 	begin := time.Now()
 	for range n {
-		time.Sleep(2 * time.Millisecond) // 500 calls/s at most
+		time.Sleep(2 * time.Millisecond) // at most 500 calls/s
 		got := p.Call("outbound", "shop", method, path)
 		o.slowest = max(o.slowest, got.Took)
 		if got.Status != http.StatusOK {
 			o.lost++
 			if o.lost%5 == 0 {
-				time.Sleep(50 * time.Millisecond) // what is ejected reaches Envoy's other threads, on a busy machine too
+				time.Sleep(50 * time.Millisecond) // an ejection reaches Envoy's other threads, even on a busy machine
 			}
 			o.lastLost = time.Since(begin)
 			continue
@@ -189,7 +195,7 @@ func repeat(p *testkit.Envoy, n int, method, path string) outcome {
 	return o
 }
 
-// backend answers with its name.
+// backend starts a server that answers with its name.
 func backend(t *testing.T, name string) (address string) {
 	t.Helper()
 	_, port := testkit.StartBackend(t, name, 0)
@@ -206,7 +212,8 @@ func listen(t *testing.T) net.Listener {
 	return listener
 }
 
-// refusing: nothing listens there, and nothing will: the port is bound.
+// refusing returns an address that refuses connections. The port is bound but nobody listens, so no
+// other program can use it.
 func refusing(t *testing.T) string {
 	t.Helper()
 	_, address := bound(t)
@@ -224,7 +231,7 @@ func bound(t *testing.T) (socket int, address string) {
 	return socket, local(name.(*syscall.SockaddrInet4).Port)
 }
 
-// dropping takes connections and ends them when the request has come, with FIN or with RST.
+// dropping accepts connections and ends them when the request has come, with FIN or with RST.
 func dropping(t *testing.T, reset bool) string {
 	t.Helper()
 	listener := listen(t)
@@ -246,7 +253,7 @@ func dropping(t *testing.T, reset bool) string {
 	return listener.Addr().String()
 }
 
-// blackHole listens with a queue that is full: the kernel drops every further SYN.
+// blackHole listens with a full queue, so that the kernel drops every further SYN.
 func blackHole(t *testing.T) string {
 	t.Helper()
 	socket, address := bound(t)
@@ -261,7 +268,7 @@ func blackHole(t *testing.T) string {
 			timeouts = 0
 		case !errors.As(err, &failed) || !failed.Timeout():
 			t.Fatal(err)
-		default: // one may be a busy machine's
+		default: // a single timeout may be due to a busy machine
 			if timeouts++; timeouts == 2 {
 				return address
 			}
@@ -271,13 +278,14 @@ func blackHole(t *testing.T) string {
 	return ""
 }
 
-// callee is a pod's inbound proxy before an application; no application: before it has any routes.
+// callee starts a pod's inbound proxy in front of an application. Without an application, it has no
+// routes yet.
 func callee(t *testing.T, application string) string {
 	t.Helper()
 	return calleeOf(t, application, "").Listener("inbound")
 }
 
-// calleeOf is callee with a transport socket for its listener; "": none.
+// calleeOf is callee with a transport socket for its listener; "" means none.
 func calleeOf(t *testing.T, application, socket string) *testkit.Envoy {
 	t.Helper()
 	_, port, _ := strings.Cut(application, ":")

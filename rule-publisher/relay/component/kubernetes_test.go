@@ -24,7 +24,7 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// directory is a running discovery.Directory of cluster north, and the networks that it told.
+// directory is a running discovery.Directory of cluster north, and the networks that it passed on.
 type directory struct {
 	t        *testing.T
 	counters *count.Counters
@@ -69,14 +69,14 @@ links: [{source_cluster: north, destination_cluster: south, rtt_ms: 20}]
 	return d
 }
 
-// told is how often the network changed.
+// told returns how often the network changed.
 func (d *directory) told() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.times
 }
 
-// sees the service's tiers as text: "north 10.0.0.1:80@zone, ... / south ...".
+// sees returns the service's tiers as text: "north 10.0.0.1:80@zone, ... / south ...".
 func (d *directory) sees(service string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,7 +98,7 @@ func (d *directory) eventuallySees(service, want string) {
 
 func ptr[T any](value T) *T { return &value }
 
-// endpoint of a slice: ready, or as the conditions say.
+// pod returns an endpoint of a slice: ready, or with the conditions (ready, serving, terminating).
 func pod(address, zone string, conditions ...bool) discoveryv1.Endpoint {
 	e := discoveryv1.Endpoint{Addresses: []string{address}, Zone: &zone}
 	if len(conditions) == 3 {
@@ -126,7 +126,8 @@ func (a *apiServer) replace(slice *discoveryv1.EndpointSlice) {
 	a.do("PUT", slicesPath+"/"+slice.Name, slice)
 }
 
-// own cluster by Kubernetes, another by its gateway's address.
+// combined has the own cluster's endpoints from Kubernetes, and another cluster's by the address of
+// its gateway.
 const combined = `
 cluster: north
 services:
@@ -140,9 +141,10 @@ func combinedWith(kubeconfig string, namespaces ...string) string {
 	return strings.NewReplacer("KUBECONFIG", kubeconfig, "NAMESPACES", strings.Join(namespaces, ", ")).Replace(combined)
 }
 
-// Against a real API server and with no rights but those of kubernetes/rbac.yaml: what is ready is
-// served with its zone; a service that loses its last endpoint falls to the next cluster; the loss of
-// the API server changes nothing, also over a restart of the relay; a storm becomes few changes.
+// TestKubernetes runs against a real API server, with no rights beyond those of
+// kubernetes/rbac.yaml. Ready endpoints are served with their zone. A service that loses its last
+// endpoint falls to the next cluster. The loss of the API server changes nothing, also across a
+// restart of the relay. A storm of changes becomes few changes of the network.
 func TestKubernetes(t *testing.T) {
 	api := startAPIServer(t)
 	api.namespace("spillway")
@@ -184,7 +186,8 @@ func TestKubernetes(t *testing.T) {
 	})
 }
 
-// With nothing ready, what still serves while it terminates; with nothing at all, the next cluster.
+// lastEndpointsLeave checks that when no endpoint is ready, those that still serve while they
+// terminate are used. When there is none at all, the next cluster is used.
 func lastEndpointsLeave(api *apiServer, d *directory) {
 	api.replace(sliceOf("cart-2", "cart"))
 	api.replace(sliceOf("cart-1", "cart", pod("10.0.0.1", "z1", false, true, true), pod("10.0.0.2", "z2", false, false, true)))

@@ -12,7 +12,7 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// reporting answers with its name and reports its utilisation as ORCA does.
+// reporting starts a backend that answers with its name and reports its utilisation by ORCA.
 func reporting(t *testing.T, name string, utilisation float64) (address string, stop func()) {
 	t.Helper()
 	server, port := testkit.BackendOf(t, 0, func(w http.ResponseWriter, _ *http.Request) {
@@ -33,8 +33,9 @@ func reportingNetwork(t *testing.T, report string, idle, busy, south string) *ta
 	return network
 }
 
-// Where backends report their load, one at 20 % gets four times what one at 80 % gets, and when both
-// die the next cluster answers; where the topology does not say that they report, both get the same.
+// TestBackendsAreWeightedByTheirReports checks that, where backends report their load, one at 20 %
+// gets four times as much as one at 80 %. When both die, the next cluster answers. Where the
+// topology does not say that backends report, both get the same.
 func TestBackendsAreWeightedByTheirReports(t *testing.T) {
 	for report, enough := range map[string]func(idle, busy int) bool{
 		"orca": func(idle, busy int) bool { return idle > 3*busy && idle < 5*busy },
@@ -46,7 +47,7 @@ func TestBackendsAreWeightedByTheirReports(t *testing.T) {
 			network := reportingNetwork(t, report, idle, busy, backend(t, "south"))
 			p := caller(t, network, nil, table.Build("gate", network, nil, time.Now()))
 			if report == "" {
-				repeat(p, 200, "GET", "/") // what it might learn, it has learnt
+				repeat(p, 200, "GET", "/") // gives Envoy time to learn from reports, which it must not do here
 			}
 			var last map[string]int
 			eventually(t, "the shares follow", func() bool {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What comes as HTTP/2 (gRPC) goes out as HTTP/2, what comes as HTTP/1.1 as HTTP/1.1.
+// TestProtocolStays checks that a request that arrives by HTTP/2 (gRPC) leaves by HTTP/2, and one
+// by HTTP/1.1 leaves by HTTP/1.1.
 func TestProtocolStays(t *testing.T) {
 	listener := listen(t)
 	both := &http.Protocols{}

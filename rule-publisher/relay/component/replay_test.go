@@ -10,8 +10,8 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// fragile is an application behind its proxy that a request for /items/poison crashes: the connection ends
-// without an answer, whatever the method.
+// fragile starts an application behind its proxy that a request for /items/poison crashes: the
+// connection ends without an answer, whatever the method.
 func fragile(t *testing.T, name string, delivered *atomic.Int32) (address string) {
 	t.Helper()
 	_, port := testkit.BackendOf(t, 0, func(w http.ResponseWriter, r *http.Request) {
@@ -24,8 +24,9 @@ func fragile(t *testing.T, name string, delivered *atomic.Int32) (address string
 	return callee(t, local(port))
 }
 
-// A request that crashes its server is delivered to one server, unless the topology says that the service's
-// requests may be sent again; either way the service's other requests still arrive.
+// TestARequestThatCrashesItsServerIsDeliveredOnce checks that a request that crashes its server is
+// delivered to one server only, unless the topology says that the service's requests may be sent
+// again. In both cases the service's other requests still arrive.
 func TestARequestThatCrashesItsServerIsDeliveredOnce(t *testing.T) {
 	for _, c := range []struct {
 		replay, method string
@@ -39,7 +40,7 @@ func TestARequestThatCrashesItsServerIsDeliveredOnce(t *testing.T) {
 			topology := threeClusters()
 			topology.Services = []*spillwayv1.Service{{Name: "shop", Replay: c.replay}}
 			p := callerIn(t, topology, fragile(t, "north", &delivered), fragile(t, "south", &delivered), fragile(t, "far", &delivered))
-			for range 5 { // more than a row of failures that would eject
+			for range 5 { // more failures in a row than an ejection needs
 				before := delivered.Load()
 				if got := p.Call("outbound", "shop", c.method, "/items/poison"); got.Status != http.StatusServiceUnavailable {
 					t.Errorf("status %d, want 503", got.Status)
@@ -48,7 +49,7 @@ func TestARequestThatCrashesItsServerIsDeliveredOnce(t *testing.T) {
 					t.Errorf("delivered to %d servers, want %d", got, c.deliveries)
 				}
 			}
-			time.Sleep(50 * time.Millisecond) // an ejection would reach every thread
+			time.Sleep(50 * time.Millisecond) // an ejection would reach every thread in this time
 			if calls := repeat(p, 50, "GET", "/items/7"); calls.lost > 0 || calls.answered["south"] != 50 {
 				t.Errorf("other requests: %v, want all from south", calls)
 			}
@@ -56,8 +57,9 @@ func TestARequestThatCrashesItsServerIsDeliveredOnce(t *testing.T) {
 	}
 }
 
-// An application that answers with the headers of a proxy that did not reach it gets each request once all the
-// same, and keeps its share: only what Envoy itself says moves requests.
+// TestAnApplicationCannotSpeakForItsProxy checks an application that answers with the headers of a
+// proxy that could not reach it. It gets each request once nevertheless, and keeps its share,
+// because only what Envoy itself says moves requests.
 func TestAnApplicationCannotSpeakForItsProxy(t *testing.T) {
 	for _, header := range []string{"x-spillway-no-answer", "x-envoy-immediate-health-check-fail"} {
 		t.Run(header, func(t *testing.T) {
@@ -74,7 +76,7 @@ func TestAnApplicationCannotSpeakForItsProxy(t *testing.T) {
 				return callee(t, local(port))
 			}
 			p := callerOf(t, claims("north"), claims("south"), claims("far"))
-			const asked = 5 // more than a row of failures that would eject
+			const asked = 5 // more failures in a row than an ejection needs
 			for range asked {
 				if got := p.Call("outbound", "shop", "GET", "/items/claim"); got.Status != http.StatusServiceUnavailable {
 					t.Errorf("status %d, want the application's 503", got.Status)
@@ -83,7 +85,7 @@ func TestAnApplicationCannotSpeakForItsProxy(t *testing.T) {
 			if got := delivered.Load(); got != asked {
 				t.Errorf("%d requests were delivered %d times", asked, got)
 			}
-			time.Sleep(50 * time.Millisecond) // an ejection would reach every thread
+			time.Sleep(50 * time.Millisecond) // an ejection would reach every thread in this time
 			if calls := repeat(p, 50, "GET", "/items/7"); calls.lost > 0 || calls.answered["south"] != 50 {
 				t.Errorf("other requests: %v, want all from south", calls)
 			}

@@ -1,4 +1,4 @@
 """The NATS bucket of signed rulesets: versions, signatures, checkpoints.
 
-Versions are given in `bucket.py` and nowhere else.
+Versions are assigned in `bucket.py` and nowhere else.
 """

@@ -1,13 +1,17 @@
-"""The bucket of rulesets, and the one place where versions are given.
+"""The bucket of rulesets, and the only place where versions are assigned.
 
-A version is the time in milliseconds, and above every version that was ever seen. It is claimed by
-writing the claim key, the first cluster's by name, with compare-and-set on its revision: of two
-publishers that both computed the next one fails, reads again and takes another. The other keys follow,
-each with compare-and-set and only over a lower version, so a slow publisher never covers a newer
-version. Relays take nothing that is not above what they took before; since versions follow the clock,
-they go on above that when the bucket is lost, or brought back from an older copy. The claim key's
-history says which proposal got which version, across restarts and between publishers. Every value
-carries a signature, and one without is not seen here at all (values.py).
+A version is the time in milliseconds, and higher than every version seen before. A publisher claims
+it by writing the claim key, which is the key of the first cluster by name. The write is a
+compare-and-set on that key's revision. When two publishers compute the same next version, one of
+them fails, reads again and takes another version.
+
+The other keys follow, each with compare-and-set and only over a lower version. So a slow publisher
+never replaces a newer version. Relays accept only versions above all that they accepted before.
+Because versions follow the clock, new ones are above those even when the bucket is lost or restored
+from an older copy.
+
+The history of the claim key records which proposal got which version, across restarts and between
+publishers. Every value carries a signature. Values without a valid one are ignored (values.py).
 """
 
 import asyncio
@@ -25,16 +29,17 @@ from spillway_publisher.process.telemetry import Telemetry
 from spillway_publisher.rules.fences import Fences
 
 HISTORY = 64  # versions kept per cluster: JetStream's maximum for a bucket
-LARGEST_VERSION = 2**53  # above it relays cannot tell versions apart
-_WRONG_SEQUENCE = (10071, 10164)  # JSStreamWrongLastSequenceErrF, JSStreamWrongLastSequenceConstantErr
+LARGEST_VERSION = 2**53  # relays cannot distinguish versions above it
+# JSStreamWrongLastSequenceErrF, JSStreamWrongLastSequenceConstantErr
+_WRONG_SEQUENCE = (10071, 10164)
 
 
 class ConflictError(Exception):
-    """Another publisher wrote first: read again and decide again."""
+    """Another publisher wrote first. The caller must read again and decide again."""
 
 
 class Bucket:
-    """A copy of the bucket's present values, and the writes that keep versions increasing."""
+    """A copy of the bucket's current values, and the writes that keep versions increasing."""
 
     def __init__(self, clusters: list[str], keys: Keys, telemetry: Telemetry) -> None:
         self._clusters = sorted(clusters)
@@ -43,47 +48,61 @@ class Bucket:
         self._versions: dict[str, int] = {}  # ruleset id -> version, from the claim key's history
         self._fences = Fences()
         self._floor = 0
-        self._lock = asyncio.Lock()  # a refresh never puts back what a write replaced
+        # So that a refresh does not restore an entry that a write has replaced
+        self._lock = asyncio.Lock()
         self._js: JetStreamContext | None = None
 
     def attach(self, js: JetStreamContext) -> None:
-        """Reads and writes go through this connection from now on; nothing else is called before."""
+        """Makes reads and writes use this connection from now on. It must be called first."""
         self._js = js
 
     def in_force(self) -> dict[str, Ruleset]:
-        """By cluster of the topology, what its relay is told to serve."""
+        """Returns by cluster the ruleset that its relay has to serve.
+
+        Clusters outside the topology are left out.
+        """
         return {c: e.ruleset for c, e in self._entries.items() if c in self._clusters and e.ruleset.version}
 
     def version_of(self, ruleset_id: str) -> int | None:
-        """The version that a proposal got already, by any publisher (of the last 64)."""
+        """Returns the version that any publisher assigned to the proposal, or None.
+
+        Only the last 64 versions are known.
+        """
         return self._versions.get(ruleset_id)
 
     @property
     def fences(self) -> Fences:
-        """The newest fencing token of each origin that a version was published under (of the last 64)."""
+        """The newest fencing token of each origin, from at least the last 64 versions."""
         return self._fences
 
     @property
     def newest_version(self) -> int:
-        """The highest version that was ever seen."""
+        """The highest version seen so far."""
         return self._floor
 
     def missing(self, version: int) -> list[str]:
-        """Clusters whose key is older than this version."""
+        """Returns the clusters whose key holds a version lower than this one."""
         return [c for c in self._clusters if self._version(c) < version]
 
     def next_version(self) -> int:
-        """The time (Unix, ms), and above everything that was ever seen in the bucket, of clusters that left
-        the topology too."""
+        """Returns the current time (Unix, ms), or the highest version seen plus 1 if that is more.
+
+        Versions of clusters that have left the topology count too.
+        """
         return max(self._floor + 1, time.time_ns() // 1_000_000)
 
     async def history(self, cluster: str) -> list[Stored]:
-        """The cluster's versions, oldest first (of the last 64). Raises jetstream.TROUBLE."""
+        """Returns the cluster's versions, oldest first (at most the last 64).
+
+        Raises jetstream.TROUBLE.
+        """
         return await self._values.history(self._js, cluster)
 
     async def sign_again(self) -> int:
-        """Values that another trusted key signed get the present key's signature and stay what they are.
-        Gives how many. Raises jetstream.TROUBLE."""
+        """Signs with the current key every value that another trusted key has signed.
+
+        The values do not change. Returns how many there were. Raises jetstream.TROUBLE.
+        """
         async with self._lock:
             await self._read_all()
             old = {c: e for c, e in self._entries.items() if e.ruleset.version and e.key_id != self._keys.id}
@@ -95,13 +114,16 @@ class Bucket:
             return len(old)
 
     async def load(self) -> None:
-        """Reads every key and the claim key's history. Raises jetstream.TROUBLE."""
+        """Reads every key and the history of the claim key. Raises jetstream.TROUBLE."""
         async with self._lock:
             await self._read_all()
             await self._read_versions()
 
     async def refresh(self) -> None:
-        """Reads every key, and the history if another publisher claimed. Raises jetstream.TROUBLE."""
+        """Reads every key, and also the history if another publisher has claimed a version.
+
+        Raises jetstream.TROUBLE.
+        """
         async with self._lock:
             before = self._entries.get(self.claim_cluster)
             await self._read_all()
@@ -126,31 +148,41 @@ class Bucket:
         self._floor = max(self._floor, version)
 
     def learn(self, checkpoint: Ruleset) -> None:
-        """Versions go on above it, and its fencing token counts, though the bucket may have lost both."""
+        """Notes version and fencing token of a checkpoint, which the bucket may have lost.
+
+        Later versions are above the checkpoint's.
+        """
         self._raise_floor(checkpoint.version)
         self._fences.read(checkpoint, time.time_ns())
 
     async def claim(self, part: Ruleset) -> None:
-        """Writes the claim key: from here on the version is this proposal's. Raises ConflictError."""
+        """Writes the claim key, which assigns the version to this proposal.
+
+        Raises ConflictError.
+        """
         async with self._lock:
-            # A refresh since the version was computed may have seen another publisher's: its revision
-            # would let this write pass.
+            # Since the version was computed, a refresh may have read another publisher's version.
+            # The compare-and-set would then succeed, because it uses the refreshed revision.
             if part.version <= self._floor:
                 raise ConflictError(self.claim_cluster)
             await self._write(self.claim_cluster, part)
         self._versions[part.id] = part.version
         self._fences.read(part, time.time_ns())
-        if len(self._versions) > 2 * HISTORY:  # as many as a restart would still know
+        if len(self._versions) > 2 * HISTORY:  # a restart would know HISTORY versions too
             self._versions = dict(sorted(self._versions.items(), key=lambda item: item[1])[-HISTORY:])
 
     async def write(self, cluster: str, part: Ruleset) -> None:
-        """Writes one cluster's key unless it holds this or a newer version. Raises ConflictError."""
+        """Writes one cluster's key unless it holds this or a newer version.
+
+        Raises ConflictError.
+        """
         async with self._lock:
             if self._version(cluster) < part.version:
                 await self._write(cluster, part)
 
     @property
     def claim_cluster(self) -> str:
+        """The cluster whose key a publisher writes first to claim a version."""
         return self._clusters[0]
 
     def _version(self, cluster: str) -> int:
@@ -162,7 +194,10 @@ class Bucket:
         self._raise_floor(part.version)
 
     async def _put(self, cluster: str, payload: bytes, ruleset: Ruleset) -> None:
-        """What KeyValue.update does, with the signature's headers. Raises ConflictError."""
+        """Does what KeyValue.update does, and adds the signature's headers.
+
+        Raises ConflictError.
+        """
         last = self._entries[cluster].revision if cluster in self._entries else 0
         headers = self._keys.sign(cluster, payload)
         headers[Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(last)
@@ -176,5 +211,5 @@ class Bucket:
 
 
 def is_bucket_key(name: str) -> bool:
-    """Whether NATS takes a cluster's name as one subject token and as a key of the bucket."""
+    """Returns whether NATS accepts the cluster's name as one subject token and as a bucket key."""
     return re.fullmatch(r"[-/_=a-zA-Z0-9]+", name) is not None

@@ -1,8 +1,9 @@
-"""Checkpoints: whole rulesets, kept for 30 days whenever weights changed, so that a rollback reaches back.
+"""Checkpoints: whole rulesets that are kept for 30 days, so that a rollback can go back that far.
 
-The bucket has 64 versions per cluster, and a renewal each 15 s uses them up within 16 minutes. A
-checkpoint is signed as the bucket's values are, for the stream's subject, which is no cluster's name.
-Publishing never waits for checkpoints: what cannot be kept now is tried again.
+A checkpoint is written whenever weights changed. The bucket has only 64 versions per cluster, which
+renewals every 15 s use up within 16 minutes. A checkpoint is signed like a value of the bucket. The
+stream's subject, which is no cluster's name, stands in place of the cluster. Publishing never waits
+for checkpoints. A checkpoint that cannot be written now is tried again.
 """
 
 import asyncio
@@ -24,10 +25,11 @@ from spillway_publisher.rules.bases import positive, rule_key
 
 STREAM, SUBJECT = names.NATS_STREAM_CHECKPOINTS, names.NATS_SUBJECT_CHECKPOINTS
 DAYS = 30
-REFUSED = "checkpoint"  # of the counters: malformed.checkpoint.<reason>
+REFUSED = "checkpoint"  # prefix of counters: malformed.checkpoint.<reason>
 RETRY_S = 2.0
-REACH = 64  # messages, the last ones, in which the newest that counts is looked for
-WAITING = 64  # checkpoints that wait for NATS; beyond, the oldest is dropped and counted
+REACH = 64  # how many of the last messages are searched for the newest verified checkpoint
+# Maximum number of checkpoints waiting for NATS; beyond it the oldest is dropped and counted
+WAITING = 64
 
 
 @dataclass(frozen=True)
@@ -35,31 +37,38 @@ class Checkpoint:
     """One message of the stream."""
 
     sequence: int
-    version: int  # as the message has it; 0: undecodable
-    ruleset: Ruleset | None  # None: no trusted key signed it
+    version: int  # the version that the message claims; 0: undecodable
+    ruleset: Ruleset | None  # None: not signed by a trusted key
 
 
 def weights(ruleset: Ruleset) -> dict:
-    """What decides whether two rulesets route alike."""
+    """Returns weights by rule. Two rulesets with equal results route alike."""
     return {rule_key(rule): positive(rule) for rule in ruleset.rules}
 
 
 class Reader:
-    """Reads the stream. Every method raises jetstream.TROUBLE, NotFoundError where there is no stream yet."""
+    """Reads the stream.
+
+    Every method raises jetstream.TROUBLE. All but `newest` raise NotFoundError, one of them, when the
+    stream does not exist yet.
+    """
 
     def __init__(self, keys: Keys, telemetry: Telemetry) -> None:
         self._keys, self._telemetry = keys, telemetry
 
     async def newest(self, js: JetStreamContext) -> Checkpoint | None:
-        """The last message; None: the stream is empty."""
+        """Returns the last message, or None when the stream is empty or does not exist."""
         try:
             return self._opened(await js.get_last_msg(STREAM, SUBJECT))
         except NotFoundError:
             return None
 
     async def before(self, js: JetStreamContext, version: int, count: int = 1) -> list[Ruleset]:
-        """The newest verified checkpoints below this version, newest first: at most `count`. Bisects by the versions
-        that messages claim, so it reads a few of many; what is not verified is passed over and counted."""
+        """Returns at most `count` verified checkpoints below this version, newest first.
+
+        It bisects by the versions that the messages claim, so it reads few of them. Checkpoints
+        that cannot be verified are skipped and counted.
+        """
         first, behind = await self._bounds(js)
         low, high = first, behind
         while low < high:
@@ -79,7 +88,11 @@ class Reader:
         return result
 
     async def newest_verified(self, js: JetStreamContext) -> Ruleset | None:
-        """Of the last REACH messages, however many more a dropped key has signed."""
+        """Returns the newest verified checkpoint among the last REACH messages, or None.
+
+        The bound matters because a key that is no longer trusted may have signed thousands of
+        messages.
+        """
         first, behind = await self._bounds(js)
         for sequence in range(behind - 1, max(first, behind - REACH) - 1, -1):
             found = await self._at(js, sequence)
@@ -88,12 +101,15 @@ class Reader:
         return None
 
     async def _bounds(self, js: JetStreamContext) -> tuple[int, int]:
-        """The first number, and the one behind the last."""
+        """Returns the first sequence number, and the last one plus 1."""
         state = (await js.stream_info(STREAM)).state
         return max(1, state.first_seq), state.last_seq + 1
 
     async def _at(self, js: JetStreamContext, sequence: int) -> Checkpoint | None:
-        """The message of this number, or the next one where it is gone; None: there is none from here on."""
+        """Returns the message with this number, or the next one if it was deleted.
+
+        Returns None when there is no message from this number on.
+        """
         try:
             return self._opened(await js.get_msg(STREAM, seq=sequence, subject=SUBJECT, next=True))
         except NotFoundError:
@@ -112,7 +128,7 @@ class Reader:
 
 
 class Checkpoints:
-    """Keeps what is published. `note` only appends; `run` writes."""
+    """Keeps what is published. `note` only appends to a buffer; `run` writes."""
 
     def __init__(self, keys: Keys, telemetry: Telemetry, maximum_bytes: int, replicas: int) -> None:
         self._keys, self._telemetry = keys, telemetry
@@ -130,14 +146,17 @@ class Checkpoints:
         self._filled = asyncio.Event()
 
     async def newest(self, js: JetStreamContext) -> Ruleset | None:
-        """The newest that a trusted key has signed, of the last REACH. Raises jetstream.TROUBLE."""
+        """Returns the newest checkpoint with a trusted signature among the last REACH messages.
+
+        Returns None when there is none. Raises jetstream.TROUBLE.
+        """
         try:
             return await self._reader.newest_verified(js)
         except NotFoundError:
-            return None  # no stream yet
+            return None  # the stream does not exist yet
 
     def note(self, whole: Ruleset) -> None:
-        """A ruleset of all clusters, with its version, that is in force now."""
+        """Queues a ruleset of all clusters, with its version, that has come into force."""
         copy = Ruleset()
         copy.CopyFrom(whole)
         self._waiting.append(copy)
@@ -147,7 +166,7 @@ class Checkpoints:
         self._filled.set()
 
     async def run(self, js: JetStreamContext) -> None:
-        """Writes for ever, and never raises jetstream.TROUBLE: it is counted, and tried again."""
+        """Writes queued checkpoints for ever. Counts jetstream.TROUBLE and tries again."""
         ready = False
         while True:
             try:
@@ -171,7 +190,7 @@ class Checkpoints:
             await js.update_stream(self._config)
 
     async def _keep(self, js: JetStreamContext, whole: Ruleset) -> None:
-        """Appends the ruleset unless it routes as the last checkpoint does."""
+        """Appends the ruleset unless it is older than the last checkpoint or routes like it."""
         while True:
             last = await self._reader.newest(js)
             if last and last.ruleset:
@@ -184,7 +203,8 @@ class Checkpoints:
             try:
                 await js.publish(SUBJECT, payload, headers=headers)
             except APIError as error:
-                if error.err_code not in (10071, 10164):  # another publisher was first: look again
+                # Another publisher wrote first: read again
+                if error.err_code not in (10071, 10164):
                     raise
                 continue
             self._telemetry.counters["checkpoints.kept"] += 1

@@ -1,4 +1,4 @@
-"""NATS: the connection, the streams and the bucket that the publisher owns, and its consumers."""
+"""NATS: the connection, the publisher's streams and bucket, and its consumers."""
 
 import asyncio
 from dataclasses import replace
@@ -15,17 +15,20 @@ from spillway_publisher.bucket.bucket import HISTORY
 from spillway_publisher.process.telemetry import Telemetry, log
 from spillway_publisher.rules.presence import HANDOVER_S
 
-# What NATS being away, restarting or refusing looks like from nats-py.
+# Exceptions that nats-py raises while NATS is away, is restarting or refuses a request.
 TROUBLE = (nats.errors.Error, TimeoutError, OSError)
 
 CONNECT_S = 3.0
 HOUR = 3600.0
-REPLAYED_S = HANDOVER_S + 15.0  # of heartbeats, to a publisher that begins
+REPLAYED_S = HANDOVER_S + 15.0  # age of the oldest heartbeats that a starting publisher reads
 _WRONG_CONFIG = 10058  # JSStreamNameExistErr: same name, other configuration
 
 
 def stream_configs(reports_bytes: int, replicas: int) -> list[api.StreamConfig]:
-    """Both streams: what is proposed, and what relays report; full reports drop their oldest."""
+    """Returns the configurations of the two streams: proposals, and reports of the relays.
+
+    When the stream of reports is full, its oldest messages are dropped.
+    """
     return [
         api.StreamConfig(
             name=names.NATS_STREAM_PROPOSALS,
@@ -48,8 +51,10 @@ def stream_configs(reports_bytes: int, replicas: int) -> list[api.StreamConfig]:
 
 
 async def connect(settings: NatsWire, inbox: str, telemetry: Telemetry) -> Client:
-    """One attempt, as the user whose inbox it is; afterwards the client reconnects by itself for ever.
-    Raises one of TROUBLE."""
+    """Connects once, as the user to whom the inbox prefix belongs. Raises one of TROUBLE.
+
+    Once connected, the client reconnects by itself for ever.
+    """
 
     async def disconnected() -> None:
         telemetry.down("nats", "disconnected")
@@ -78,20 +83,23 @@ async def connect(settings: NatsWire, inbox: str, telemetry: Telemetry) -> Clien
         disconnected_cb=disconnected,
         reconnected_cb=reconnected,
         error_cb=noted,
-        # While disconnected a write fails at once instead of landing some time later.
+        # While disconnected, a write must fail at once instead of being sent some time later.
         pending_size=0,
     )
     try:
-        # Without this bound the client would try for ever, in silence.
+        # Without this bound the client would retry for ever without reporting anything.
         return await asyncio.wait_for(attempt, CONNECT_S)
     except TimeoutError:
         raise TimeoutError(f"no connection within {CONNECT_S:g} s: {latest}") from None
 
 
 async def ensure(js: JetStreamContext, reports_bytes: int, replicas: int = 1) -> None:
-    """Creates the streams and the bucket of rulesets where they are missing; what is there with another
-    configuration is brought to ours (streams; direct reads and replicas of the bucket) or left and said (the
-    rest of the bucket). `replicas`: how many servers of a NATS cluster hold each. Raises one of TROUBLE."""
+    """Creates the streams and the bucket of rulesets where they are missing.
+
+    Existing streams are updated to our configuration. Of an existing bucket, only direct reads and
+    the number of replicas are updated; other differences are logged and left. `replicas`: how many
+    servers of a NATS cluster hold each stream and the bucket. Raises one of TROUBLE.
+    """
     for config in stream_configs(reports_bytes, replicas):
         try:
             await js.add_stream(config)
@@ -106,7 +114,9 @@ async def ensure(js: JetStreamContext, reports_bytes: int, replicas: int = 1) ->
                 bucket=names.NATS_BUCKET_RULESETS,
                 history=HISTORY,
                 storage=api.StorageType.FILE,
-                direct=True,  # relays may read nothing but their own key, and only a direct read names its key
+                # A relay may read only its own key, and only a direct read names the key in its
+                # subject
+                direct=True,
                 replicas=replicas,
             )
         )
@@ -123,7 +133,10 @@ async def ensure(js: JetStreamContext, reports_bytes: int, replicas: int = 1) ->
 
 
 async def proposals_consumer(js: JetStreamContext, ack_wait_s: float) -> JetStreamContext.PullSubscription:
-    """Durable, shared by all publishers; one proposal in flight at a time keeps their order."""
+    """Creates the durable consumer of proposals that all publishers share.
+
+    At most one proposal is in flight at a time, which keeps proposals in order.
+    """
     return await js.pull_subscribe(
         names.NATS_SUBJECT_PROPOSALS_ALL,
         durable="publisher-proposals",
@@ -133,7 +146,10 @@ async def proposals_consumer(js: JetStreamContext, ack_wait_s: float) -> JetStre
 
 
 async def acks_consumer(js: JetStreamContext) -> JetStreamContext.PullSubscription:
-    """Durable, shared by all publishers: each acknowledgement is stored by one of them."""
+    """Creates the durable consumer of acknowledgements that all publishers share.
+
+    Each acknowledgement is stored by one of them.
+    """
     return await js.pull_subscribe(
         names.NATS_SUBJECT_ACKS_ALL,
         durable="publisher-acks",
@@ -143,8 +159,11 @@ async def acks_consumer(js: JetStreamContext) -> JetStreamContext.PullSubscripti
 
 
 async def heartbeats_consumer(js: JetStreamContext) -> JetStreamContext.PullSubscription:
-    """This process's own: every publisher knows every placement. Starts with the heartbeats of the last seconds, of all
-    relays: they share their cluster's subject."""
+    """Creates this process's own consumer of heartbeats, so every publisher knows every placement.
+
+    It starts with the heartbeats of the last REPLAYED_S seconds, not with the last one per subject,
+    because all relays of a cluster share one subject.
+    """
     return await js.pull_subscribe(
         names.NATS_SUBJECT_HEARTBEATS_ALL,
         stream=names.NATS_STREAM_REPORTS,

@@ -1,4 +1,4 @@
-"""The key that signs and the keys whose signatures count, from files that may be rotated while running."""
+"""The signing key and the trusted public keys, from files that may be rotated while running."""
 
 import re
 from collections.abc import Mapping
@@ -16,30 +16,38 @@ _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----\n?", re.D
 
 
 class Keys:
-    """The newest good content of the files. Raises ContractError, which names variable and file."""
+    """The last valid content of the key files.
+
+    Raises ContractError, which names variable and file.
+    """
 
     def __init__(self, signing_key: Path | None, ruleset_keys: Path | None) -> None:
-        """Without a signing key nothing can be signed; its own signature counts, whatever else does."""
+        """`signing_key` None: nothing can be signed.
+
+        The signing key's own signatures are always trusted.
+        """
         self._paths = (signing_key, ruleset_keys)
         self._seen = self._read()
         self._own, self._trusted = self._parse(self._seen)
 
     @property
     def id(self) -> str:
-        """Of the key that signs."""
+        """The id of the signing key."""
         return signing.key_id(self._own.public_key())
 
     def sign(self, cluster: str, payload: bytes) -> dict[str, str]:
-        """The headers that go with the payload as the cluster's value."""
+        """Returns the headers to send with the payload as the cluster's value."""
         return signing.sign(self._own, cluster, payload)
 
     def verify(self, cluster: str, payload: bytes, headers: Mapping[str, str] | None) -> str:
-        """The id of the trusted key that signed. Raises signing.UnverifiedError."""
+        """Returns the id of the trusted key that signed. Raises signing.UnverifiedError."""
         return signing.verify(self._trusted, cluster, payload, headers)
 
     def changed(self) -> bool:
-        """Looks at the files again: whether there are other keys now. Bad content raises ContractError, once, and
-        the keys stay."""
+        """Reads the files again and returns whether the keys have changed.
+
+        Raises ContractError for invalid content, once, and keeps the previous keys.
+        """
         try:
             content = self._read()
         except ContractError as error:
@@ -79,7 +87,7 @@ class Keys:
 
 
 def private_key(path: Path, pem: bytes) -> Ed25519PrivateKey:
-    """Raises ContractError when it is none."""
+    """Parses the signing key. Raises ContractError when it is not an Ed25519 private key."""
     wrong = f"{SIGNING_KEY}: {path}: must be one Ed25519 private key (PKCS#8, PEM, not encrypted)"
     try:
         key = load_pem_private_key(pem, password=None)
@@ -91,7 +99,10 @@ def private_key(path: Path, pem: bytes) -> Ed25519PrivateKey:
 
 
 def public_keys(path: Path, pem: bytes) -> list[Ed25519PublicKey]:
-    """Every key of the file, at least one. Raises ContractError when a block is none."""
+    """Returns every key of the file.
+
+    Raises ContractError for an invalid block or when there is no key.
+    """
     found = []
     for number, block in enumerate(_BLOCK.finditer(pem), start=1):
         try:

@@ -1,8 +1,9 @@
-"""What is signed of a value of the bucket, and whose signature counts. Pure: keys come in, nothing is read.
+"""Signatures of the bucket's values: what is signed, and how it is verified.
 
-Signed are three parts, each after its length in bytes (8, big-endian): the context, the cluster's name,
-the value. So no other bytes have the same signature: not another cluster's value, and nothing that the
-key may sign for another purpose. Relays verify the same (rule-publisher/relay/internal/signing).
+Pure: keys are arguments and nothing is read. Three parts are signed, each preceded by its length in
+bytes (8 bytes, big-endian): the context, the cluster's name, the value. So a signature is valid for
+no other bytes: not for another cluster's value, and not for anything that the key may sign for
+another purpose. Relays verify in the same way (rule-publisher/relay/internal/signing).
 """
 
 import base64
@@ -20,7 +21,7 @@ _LENGTH_BYTES = 8
 
 
 class UnverifiedError(Exception):
-    """No trusted key has signed the value; `reason` is one of the three above."""
+    """No trusted key has signed the value. `reason` is one of the three constants above."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -28,19 +29,19 @@ class UnverifiedError(Exception):
 
 
 def message(cluster: str, payload: bytes) -> bytes:
-    """The bytes that are signed for the payload as the cluster's value."""
+    """Returns the bytes that are signed for the payload as the cluster's value."""
     parts = (names.SIGNING_CONTEXT.encode(), cluster.encode(), payload)
     return b"".join(len(part).to_bytes(_LENGTH_BYTES, "big") + part for part in parts)
 
 
 def key_id(key: Ed25519PublicKey) -> str:
-    """The first 16 hex digits of the SHA-256 of the key (SPKI, DER)."""
+    """Returns the first 16 hex digits of the SHA-256 of the key (SPKI, DER)."""
     spki = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return hashlib.sha256(spki).hexdigest()[:16]
 
 
 def sign(key: Ed25519PrivateKey, cluster: str, payload: bytes) -> dict[str, str]:
-    """The headers that go with the payload."""
+    """Returns the headers to send with the payload."""
     return {
         names.NATS_HEADER_SIGNATURE: base64.b64encode(key.sign(message(cluster, payload))).decode(),
         names.NATS_HEADER_KEY_ID: key_id(key.public_key()),
@@ -50,7 +51,10 @@ def sign(key: Ed25519PrivateKey, cluster: str, payload: bytes) -> dict[str, str]
 def verify(
     trusted: Mapping[str, Ed25519PublicKey], cluster: str, payload: bytes, headers: Mapping[str, str] | None
 ) -> str:
-    """The id of the trusted key that signed the payload as the cluster's value. Raises UnverifiedError."""
+    """Returns the id of the trusted key that signed the payload as the cluster's value.
+
+    Raises UnverifiedError.
+    """
     headers = headers or {}
     signature, who = (headers.get(n, "") for n in (names.NATS_HEADER_SIGNATURE, names.NATS_HEADER_KEY_ID))
     if not signature or not who:

@@ -1,8 +1,8 @@
-"""The values of the bucket of rulesets, as far as a trusted key has signed them.
+"""Reads the values of the bucket of rulesets that a trusted key has signed.
 
-Whoever may write to the bus can put anything into the bucket, also what was there before. So a value
-counts only with a good signature for its key, and a version that relays take; any other is counted by reason,
-said once, and nothing.
+Anyone with write access to the bus can put anything into the bucket, including its former values.
+So a value is valid only with a trusted signature for its key and a version that relays accept. Any
+other value is ignored. It is counted by reason, and the first of each reason is logged.
 """
 
 import time
@@ -24,18 +24,18 @@ from spillway_publisher.rules.checks import timestamp_problems
 
 STREAM = f"KV_{names.NATS_BUCKET_RULESETS}"
 SUBJECT = f"$KV.{names.NATS_BUCKET_RULESETS}."
-REFUSED = "bucket_value"  # of the counters: malformed.bucket_value.<reason>
+REFUSED = "bucket_value"  # prefix of counters: malformed.bucket_value.<reason>
 _COUNTED = 10_000
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One key now; version 0 when it holds nothing that counts."""
+    """The current value of one key. `ruleset.version` is 0 when the key holds no valid value."""
 
     revision: int
     ruleset: Ruleset
     payload: bytes = b""
-    key_id: str = ""  # of the key that signed
+    key_id: str = ""  # id of the key that signed
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Values:
         self._counted: set[tuple[str, int, datetime | None]] = set()
 
     async def names(self, js: JetStreamContext) -> list[str]:
-        """Names of the bucket's keys, deleted ones included."""
+        """Returns the names of the bucket's keys, including deleted ones."""
         info = await js.stream_info(STREAM, subjects_filter=">")
         return sorted(subject.removeprefix(SUBJECT) for subject in info.state.subjects or {})
 
     async def latest(self, js: JetStreamContext, key: str) -> Entry:
-        """What the key holds, with the revision that the next write must name."""
+        """Returns the key's current value, with the revision that the next write must expect."""
         try:
             found = await js.get_msg(STREAM, subject=SUBJECT + key)
         except NotFoundError:
@@ -67,7 +67,10 @@ class Values:
         return self._opened(found, key)
 
     async def history(self, js: JetStreamContext, key: str) -> list[Stored]:
-        """The key's values by version, each version once: an old value may have been put again."""
+        """Returns the key's values ordered by version.
+
+        Each version occurs once, although an old value may have been written again.
+        """
         found_by_version: dict[int, Stored] = {}
         sequence = 1
         while True:
@@ -101,7 +104,7 @@ class Values:
         return Entry(found.seq, ruleset, payload, key_id)
 
     def _count(self, found: RawStreamMsg, reason: str, detail: str) -> None:
-        """Each value once, however often it is read."""
+        """Counts each invalid value once, however often it is read."""
         this = (found.subject, found.seq, found.time)
         if this in self._counted:
             return
@@ -112,7 +115,7 @@ class Values:
 
 
 def decode(value: bytes) -> Ruleset | None:
-    """A value of the bucket, or None when it is no Ruleset with a version and valid times."""
+    """Returns the ruleset, or None unless it decodes, has a version and has valid times."""
     try:
         ruleset = Ruleset.FromString(value)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""Redis and ClickHouse: hot state and the audit.
+"""Redis and ClickHouse: hot state and audit.
 
-Neither may hold up publishing.
+Neither of them may delay publishing.
 """

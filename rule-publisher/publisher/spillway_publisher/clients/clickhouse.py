@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from clickhouse_driver import Client
 from clickhouse_driver import errors as driver
 
-# Away, restarting or refusing. EOFError and OSError come through from the driver's socket.
+# Exceptions while ClickHouse is away, is restarting or refuses a statement. EOFError and OSError
+# come from the driver's socket.
 TROUBLE = (driver.Error, EOFError, OSError)
 
 
@@ -17,19 +18,22 @@ class ClickHouse:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: Client | None = None
-        # Its own thread: a server that hangs never holds up the loop or another server's threads.
+        # A separate thread, so that a hanging server blocks neither the event loop nor other
+        # servers' threads.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="clickhouse")
 
     async def insert(self, statement: str, rows: Sequence[tuple], token: str) -> None:
-        """All rows or, on TROUBLE, perhaps none; the token keeps a repeated insert from counting twice
-        where the table deduplicates."""
+        """Inserts all rows. On TROUBLE, perhaps none were inserted.
+
+        The token prevents a repeated insert from counting twice in tables that deduplicate.
+        """
         await self._call(statement, list(rows), {"insert_deduplication_token": token})
 
     async def select(self, statement: str, parameters: dict) -> list[tuple]:
         return await self._call(statement, parameters, None)
 
     def close(self) -> None:
-        """Ends a statement under way too: a server that hangs must not hold up the process's end."""
+        """Ends a running statement too: a hanging server must not delay the process's exit."""
         client = self._client
         self._thread.shutdown(wait=False, cancel_futures=True)
         if client is not None:

@@ -1,8 +1,8 @@
-"""The audit: every proposal and what became of it, into ClickHouse, without ever holding up publishing.
+"""The audit: every proposal and its outcome go to ClickHouse without ever delaying publishing.
 
-Rows wait in a bounded buffer; when ClickHouse is away for so long that it is full, the oldest are
-dropped, counted and said. Versions that a crash kept from being recorded are found in the bucket's
-history at the next start and recorded then.
+Rows wait in a bounded buffer. When ClickHouse is away so long that the buffer is full, the oldest
+rows are dropped, counted and logged. Published versions that a crash kept from being recorded are
+found in the bucket's history at the next start, and recorded then.
 """
 
 import asyncio
@@ -43,7 +43,8 @@ class History:
     def __init__(self, clickhouse: ClickHouse, telemetry: Telemetry, maximum_rows: int) -> None:
         self._clickhouse, self._telemetry, self._maximum = clickhouse, telemetry, maximum_rows
         self._buffer: deque[Record] = deque()
-        # (table, rows, deduplication token) of the batch under way; done ones leave.
+        # (table, rows, deduplication token) of the current batch. An insert that succeeded is
+        # removed.
         self._inserts: deque[tuple[str, list[tuple], str]] = deque()
         self._recoverable: dict[str, Record] = {}  # by ruleset id
         self._known: set[int] = set()
@@ -51,6 +52,7 @@ class History:
         self._filled = asyncio.Event()
 
     def published(self, ruleset: Ruleset, version: int, reason: str) -> None:
+        """Appends the rows of a published version, once per version."""
         if version in self._known:
             return
         self._known.add(version)
@@ -61,10 +63,11 @@ class History:
         self._append(Record(version, row, rows.rule_rows(ruleset, version, at)))
 
     def refused(self, ruleset: Ruleset, reason: str) -> None:
+        """Appends the row of a refused proposal."""
         self._append(Record(0, rows.ruleset_row(ruleset, 0, rows.REFUSED, reason, datetime.now(UTC))))
 
     def recover(self, stored: list[Stored]) -> None:
-        """Versions published before this start: those without a row get one when ClickHouse is there."""
+        """Appends versions of earlier runs, if ClickHouse turns out not to have them."""
         for old in stored:
             version = old.ruleset.version
             if version not in self._known:
@@ -76,11 +79,11 @@ class History:
         self._filled.set()
 
     def waiting(self) -> int:
-        """Rows that ClickHouse does not have yet."""
+        """Returns the number of rows that are not in ClickHouse yet."""
         return self._size
 
     async def run(self) -> None:
-        """Writes for ever; retries while ClickHouse is away."""
+        """Writes for ever. Retries while ClickHouse is away."""
         while True:
             await self._filled.wait()
             try:
@@ -91,12 +94,12 @@ class History:
                 await asyncio.sleep(RETRY_S)
 
     async def drained(self) -> None:
-        """Returns when nothing waits any more."""
+        """Returns when no row is waiting."""
         while self._filled.is_set():
             await asyncio.sleep(0.02)
 
     async def _flush(self) -> None:
-        """Writes everything that waits; what fails stays. Raises clickhouse.TROUBLE."""
+        """Writes all waiting rows. Rows that fail stay in the buffer. Raises clickhouse.TROUBLE."""
         await self._find_unrecorded()
         while self._inserts or self._buffer:
             if not self._inserts:

@@ -1,8 +1,8 @@
-"""Redis: the rulesets in force and the placements, as JSON of their messages.
+"""Redis: the rulesets in force and the placements, as protobuf JSON.
 
-What should be there is kept here and written again every few seconds, so that a Redis that lost
-everything is whole again within one period. A ruleset never replaces a higher version: a publisher
-that has lost NATS goes on writing what it knew last.
+This process keeps all values and writes them again every few seconds. So a Redis that has lost
+everything is complete again within one period. A ruleset never replaces a higher version, because a
+publisher that has lost NATS goes on writing the last version that it knew.
 """
 
 import asyncio
@@ -18,8 +18,9 @@ from spillway_contracts import names, redis_client
 
 from spillway_publisher.process.telemetry import Telemetry
 
-# Replaces a ruleset unless the key holds a higher version, which another publisher has written. What cannot be read, or
-# has a version that no relay takes, counts for nothing. KEYS: the key; ARGV: text, its version, the highest version.
+# Replaces a ruleset unless the key holds a higher version, which another publisher has written. A
+# value is overwritten when it is unreadable or has a version that no relay accepts. KEYS: the key;
+# ARGV: text, its version, the highest version.
 PUT_HIGHER = """
     local held = redis.call('get', KEYS[1])
     if held == ARGV[1] then return 1 end
@@ -35,20 +36,23 @@ PUT_HIGHER = """
 
 @dataclass(frozen=True)
 class Value:
-    """What a key should hold; forgotten at `until` (`time.monotonic`; None: never)."""
+    """The value that a key should hold.
+
+    It is dropped at `until` (`time.monotonic`; None: never).
+    """
 
     text: str
     until: float | None
-    version: int = 0  # of a ruleset: it replaces only what is not above it
+    version: int = 0  # for a ruleset: the write does not replace a higher version
 
 
 class HotState:
-    """`in_force` and `place` only note what should be there; `run` writes it."""
+    """`in_force` and `place` only note the values; `run` writes them."""
 
     def __init__(
         self, url: str, telemetry: Telemetry, refresh_s: float, options: dict[str, Any] | None = None
     ) -> None:
-        """`options`: of the connection, beside the url."""
+        """`options`: arguments of the connection, in addition to the url."""
         more = options or {}
         self._redis = redis_client.connect(url, socket_timeout=2, socket_connect_timeout=2, **more)
         self._telemetry, self._refresh_s = telemetry, refresh_s
@@ -57,7 +61,7 @@ class HotState:
         self._changed = asyncio.Event()
 
     def in_force(self, rulesets: dict[str, Ruleset]) -> None:
-        """By cluster; the keys never expire."""
+        """Notes the rulesets by cluster. Their keys never expire."""
         for cluster, ruleset in rulesets.items():
             if self._rulesets.get(cluster) == ruleset:
                 continue
@@ -68,13 +72,16 @@ class HotState:
             )
 
     def place(self, placement: Heartbeat, until: float) -> None:
-        """`until`: when the key expires, by `time.monotonic`: a clock that is set takes no placement away."""
+        """Notes a placement. Its key expires at `until`, by `time.monotonic`.
+
+        Setting the system clock therefore removes no placement.
+        """
         self._put(
             names.REDIS_KEY_PLACEMENT.format(cluster=placement.cluster), Value(to_json(placement), until)
         )
 
     async def run(self) -> None:
-        """Writes for ever: at once what changed, and all of it every period."""
+        """Writes for ever: at once when a value changes, and all values every period."""
         while True:
             try:
                 await self._write()
@@ -117,5 +124,5 @@ class HotState:
 
 
 def to_json(message: Ruleset | Heartbeat) -> str:
-    """One line of protobuf JSON with the names of the .proto files."""
+    """Returns one line of protobuf JSON with the field names of the .proto files."""
     return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None)

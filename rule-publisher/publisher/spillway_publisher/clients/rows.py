@@ -1,4 +1,7 @@
-"""Messages -> rows of contracts/clickhouse (0011, 0012, 0013), in the column order of sql/. Pure."""
+"""Converts messages to rows of contracts/clickhouse (0011, 0012, 0013). Pure.
+
+The columns are in the order of sql/.
+"""
 
 from datetime import UTC, datetime
 from importlib import resources
@@ -12,19 +15,19 @@ OUTCOMES = {OUTCOME_ACK: "ack", OUTCOME_NACK: "nack"}
 
 
 def sql(name: str) -> str:
-    """The statement in sql/<name>.sql."""
+    """Returns the statement in sql/<name>.sql."""
     return resources.files("spillway_publisher").joinpath("sql", f"{name}.sql").read_text()
 
 
 def ruleset_row(ruleset: Ruleset, version: int, outcome: str, reason: str, at: datetime) -> tuple:
-    """The audit row of one proposal; version 0 when it was refused."""
+    """Returns the audit row of one proposal; the version is 0 when it was refused."""
     known = ruleset.origin in Origin.values() and ruleset.origin
     origin = Origin.Name(ruleset.origin).removeprefix("ORIGIN_").lower() if known else ""
     return at, ruleset.id, version, origin, ruleset.policy, ruleset.input_window.id, outcome, reason
 
 
 def rule_rows(ruleset: Ruleset, version: int, at: datetime) -> list[tuple]:
-    """One row per rule and destination of a published ruleset."""
+    """Returns one row per rule and destination of a published ruleset."""
     return [
         (
             at,
@@ -45,7 +48,7 @@ def rule_rows(ruleset: Ruleset, version: int, at: datetime) -> list[tuple]:
 
 
 def acknowledgement_row(message: Acknowledgement) -> tuple:
-    """Raises ValueError when its time or outcome is none."""
+    """Returns the row. Raises ValueError when the time or the outcome is invalid."""
     if message.outcome not in OUTCOMES:
         raise ValueError(f"outcome: {message.outcome}; must be OUTCOME_ACK or OUTCOME_NACK")
     message.at.ToJsonString()  # raises ValueError outside of years 1 to 9999

@@ -1,4 +1,4 @@
 """The operator's commands: status, history, rollback, reset-fence, validate.
 
-Arguments and printing; the thinking is pure and tested apart.
+`commands.py` connects and prints; the logic in `operator.py` is pure and tested separately.
 """

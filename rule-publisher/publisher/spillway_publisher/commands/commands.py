@@ -1,4 +1,7 @@
-"""The wiring of `status`, `history`, `rollback` and `reset-fence`: one connection, a question or a proposal, an answer."""
+"""Runs `status`, `history`, `rollback` and `reset-fence` over one connection each.
+
+Each command asks a question or sends a proposal, and prints the answer.
+"""
 
 import asyncio
 import contextlib
@@ -29,7 +32,10 @@ WAIT_S = 15.0
 
 
 def _inbox(settings: OperatorSettings) -> str:
-    """Where answers come: a user hears its own inbox alone, and in the publisher's pod the user is the publisher."""
+    """Returns the prefix of the inbox for answers.
+
+    NATS lets a user read its own inbox only. In the publisher's pod, commands run as its user.
+    """
     user = urlsplit(settings.nats_url.get_secret_value().split(",")[0]).username
     return names.NATS_INBOX_PUBLISHER if user == "publisher" else names.NATS_INBOX_OPERATOR
 
@@ -53,7 +59,7 @@ async def _jetstream(settings: OperatorSettings):
 
 
 class _Signed:
-    """The bucket as far as SPILLWAY_RULESET_KEYS has signed it; what is not is told."""
+    """The values of the bucket that a key of SPILLWAY_RULESET_KEYS signed. Others are reported."""
 
     def __init__(self, settings: OperatorSettings) -> None:
         self._telemetry = Telemetry()
@@ -70,13 +76,17 @@ class _Signed:
         return {key: [stored.ruleset for stored in values] for key, values in found.items() if values}
 
     async def checkpoints(self, js, below: int, count: int) -> list[Ruleset]:
-        """The newest below this version, newest first; none where no publisher has made the stream yet."""
+        """Returns the newest checkpoints below this version, newest first.
+
+        Returns none when no publisher has created the stream yet.
+        """
         try:
             return await self._checkpoints.before(js, below, count)
         except NotFoundError:
             return []
 
     def tell(self) -> None:
+        """Prints to stderr how many rulesets were left out, by reason."""
         counters = self._telemetry.counters
         refused = {k.removeprefix("malformed."): n for k, n in counters.items() if k.startswith("malformed.")}
         if refused:
@@ -128,14 +138,15 @@ async def history(settings: OperatorSettings, limit: int, as_json: bool) -> int:
 async def _earlier(
     js, signed: _Signed, history: dict[str, list[Ruleset]], to: int | None, before: str | None
 ):
-    """The ruleset to go back to. Raises OperatorError."""
+    """Returns the ruleset to go back to. Raises OperatorError."""
     newest = max((r.version for found in history.values() for r in found), default=0)
     if before is None:
         try:
             return operator.whole(history, operator.choose_version(history, to))
         except operator.OperatorError as error:
-            # Beyond the bucket's history: the checkpoint from which on that version's rules were in force.
-            # Without any (the bucket was emptied, or its key dropped) all of them are earlier.
+            # The version is older than the bucket's history. Use the checkpoint from which on its
+            # rules were in force. When the bucket has no valid version (it was emptied, or its key
+            # is no longer trusted), every checkpoint is earlier.
             behind = newest or LARGEST_VERSION
             limit = behind if to is None else to + 1
             found = await signed.checkpoints(js, limit, 2) if limit <= behind else []
@@ -176,7 +187,11 @@ async def reset_fence(settings: OperatorSettings, origin: str, reason: str) -> i
 
 
 async def _in_force(js, signed: _Signed, proposal: Ruleset, clusters: Collection[str]) -> int:
-    """Proposes and gives the version once it is in force in these clusters and at least one. Raises OperatorError."""
+    """Sends the proposal, waits until it is in force, and returns its version.
+
+    It must be in force in all of these clusters, and in at least one. Raises OperatorError when it
+    is not within WAIT_S.
+    """
     subject = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
     await js.publish(subject, proposal.SerializeToString(), headers={"Nats-Msg-Id": proposal.id})
     deadline = time.monotonic() + WAIT_S

@@ -1,4 +1,7 @@
-"""What operators ask for and do: status, rollback, validate. The thinking is pure, the commands thin."""
+"""The logic of status, rollback, reset-fence and validate.
+
+Pure, except that validate reads a file.
+"""
 
 import re
 import uuid
@@ -17,7 +20,7 @@ SECOND = 10**9
 
 
 class OperatorError(Exception):
-    """What the operator asked for cannot be done; the message says what is allowed."""
+    """The operator's request cannot be done; the message says what is allowed."""
 
 
 def status_rows(
@@ -25,9 +28,9 @@ def status_rows(
     acknowledged: Mapping[tuple[str, int], tuple[int, int]] | None,
     now_ns: int,
 ) -> list[dict]:
-    """One row per cluster: what is in force, how old, how long still, and how many Envoys answered.
+    """Returns one row per cluster: its ruleset, age, time to expiry, and the Envoys' answers.
 
-    `acknowledged`: (cluster, version) -> (acks, nacks); None: ClickHouse did not tell.
+    `acknowledged`: (cluster, version) -> (acks, nacks); None when ClickHouse did not answer.
     """
     result = []
     for cluster, ruleset in sorted(in_force.items()):
@@ -51,7 +54,10 @@ def status_rows(
 
 
 def format_table(table: list[dict]) -> str:
-    """Columns for people; with a negative expires_in_s relays hold the rules, and give them up in steps."""
+    """Formats rows as a table for people.
+
+    While `expires_in_s` is negative, relays hold the rules and give them up in steps.
+    """
     if not table:
         return "no ruleset was published yet"
     lines = [list(table[0]), *([("?" if v is None else str(v)) for v in row.values()] for row in table)]
@@ -62,9 +68,10 @@ def format_table(table: list[dict]) -> str:
 
 
 def choose_version(history: Mapping[str, list[Ruleset]], wanted: int | None) -> int:
-    """The version to go back to: the wanted one, or the latest whose rules differ from those in force.
+    """Returns the version to go back to.
 
-    Raises OperatorError, with the versions that every cluster still has.
+    It is the wanted one, or the latest whose rules differ from those in force. Raises
+    OperatorError, which names the versions that every cluster still has.
     """
     complete = (
         set.intersection(*({r.version for r in found} for found in history.values())) if history else set()
@@ -88,8 +95,11 @@ def choose_version(history: Mapping[str, list[Ruleset]], wanted: int | None) -> 
 
 
 def moment(text: str, now: datetime) -> int:
-    """Unix milliseconds of `14:05`, `14:05:30` (the last such time) or an ISO date and time; UTC unless it says
-    otherwise. Raises OperatorError."""
+    """Returns the Unix milliseconds of a time in the past.
+
+    `text`: `14:05`, `14:05:30` (the last such time) or an ISO date and time; UTC without a zone.
+    Raises OperatorError.
+    """
     wrong = (
         f"--before {text}: must be HH:MM, HH:MM:SS or an ISO date and time in the past; UTC without a zone"
     )
@@ -108,7 +118,10 @@ def moment(text: str, now: datetime) -> int:
 
 
 def checkpoint_rows(found: Iterable[Ruleset]) -> list[dict]:
-    """One row per checkpoint; `from` is the time of its version, from which on its weights were in force."""
+    """Returns one row per checkpoint.
+
+    `from` is the time of its version, from which on its weights were in force.
+    """
     return [
         {
             "version": ruleset.version,
@@ -123,8 +136,11 @@ def checkpoint_rows(found: Iterable[Ruleset]) -> list[dict]:
 
 
 def choose_checkpoint(found: list[Ruleset], in_force: Ruleset, asked: str) -> Ruleset:
-    """The first of the checkpoints, newest first, whose rules differ from those in force; of one that was asked for by
-    time or version the first alone counts. Raises OperatorError."""
+    """Returns the first checkpoint, newest first, whose rules differ from those in force.
+
+    When the operator asked for a time or version, `found` has only that checkpoint. Raises
+    OperatorError.
+    """
     if not found:
         raise OperatorError(
             f"{asked}: no checkpoint that SPILLWAY_RULESET_KEYS signed is as old; see `history`"
@@ -137,21 +153,24 @@ def choose_checkpoint(found: list[Ruleset], in_force: Ruleset, asked: str) -> Ru
 
 
 def whole(history: Mapping[str, list[Ruleset]], version: int) -> Ruleset:
-    """The ruleset of all clusters that was published under this version."""
+    """Returns the ruleset of all clusters that was published under this version."""
     return slices.join(r for cluster in sorted(history) for r in history[cluster] if r.version == version)
 
 
 def rollback(old: Ruleset, newest: int, reason: str, lifetime_s: float, now_ns: int) -> Ruleset:
-    """A proposal of the operator with an earlier version's rules; their input window stays. `newest`: the version in
-    force, from which it starts: another operator's change meanwhile refuses it. 0: the bucket has none, and no
-    base is said."""
+    """Returns an operator's proposal with an earlier version's rules and their input window.
+
+    `newest`: the version in force, which becomes the base version, so that another operator's
+    change in the meantime refuses the proposal. 0: the bucket has none, and the proposal has no
+    base version.
+    """
     proposal = Ruleset()
     proposal.CopyFrom(old)
     proposal.ClearField("fencing_token")
     proposal.ClearField("reset_fences")
     if newest:
         proposal.base_version = newest
-    proposal.ClearField("denials")  # the publisher says today's
+    proposal.ClearField("denials")  # the publisher sets the present ones
     proposal.id = f"rollback-{old.version}-{uuid.uuid4()}"
     proposal.version = 0
     proposal.origin = ORIGIN_OPERATOR
@@ -163,7 +182,7 @@ def rollback(old: Ruleset, newest: int, reason: str, lifetime_s: float, now_ns: 
 
 
 def reset_fences(origins: Collection[str], reason: str, now_ns: int) -> Ruleset:
-    """A proposal that keeps what is in force and forgets the fencing tokens of these origins."""
+    """Returns a proposal that keeps what is in force and resets these origins' fencing tokens."""
     proposal = Ruleset(id=f"reset-fence-{uuid.uuid4()}", origin=ORIGIN_OPERATOR)
     proposal.reset_fences.extend(Origin.Value(f"ORIGIN_{origin.upper()}") for origin in origins)
     proposal.reason = f"fencing tokens of {', '.join(origins)} reset: {reason}"
@@ -172,7 +191,10 @@ def reset_fences(origins: Collection[str], reason: str, now_ns: int) -> Ruleset:
 
 
 def validate(path: Path, topology: Topology) -> list[str]:
-    """Everything that is wrong in a ruleset file (protobuf JSON), each line naming the file and the key."""
+    """Returns everything that is wrong in a ruleset file (protobuf JSON).
+
+    Each line names the file and the key.
+    """
     try:
         ruleset = json_format.Parse(path.read_text(), Ruleset())
     except (OSError, UnicodeDecodeError, json_format.ParseError) as error:
@@ -190,7 +212,7 @@ def _weights(ruleset: Ruleset) -> dict:
 
 
 def _ranges(versions: list[int]) -> str:
-    """1, 2, 3, 7 -> "1-3, 7"."""
+    """Formats versions as ranges: 1, 2, 3, 7 -> "1-3, 7"."""
     parts: list[list[int]] = []
     for version in versions:
         if parts and version == parts[-1][1] + 1:

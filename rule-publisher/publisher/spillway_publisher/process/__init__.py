@@ -1,4 +1,4 @@
-"""What the publisher's process needs: configuration, telemetry, metrics, loops side by side.
+"""The process around the publisher: configuration, telemetry, and loops that run side by side.
 
-Nothing here knows rulesets.
+Nothing in this package knows rulesets.
 """

@@ -19,35 +19,43 @@ class _Settings(BaseSettings):
 
 
 class TopologySettings(_Settings):
-    """`validate`."""
+    """Settings of the command `validate`."""
 
     topology: Path
     guardrails: Path | None = None
 
 
 class OperatorSettings(NatsWire, ClickHouseWire, _Settings):
-    """`status`, `history`, `rollback` and `reset-fence`. ClickHouse is asked for acknowledgements when it is given."""
+    """Settings of the commands `status`, `history`, `rollback` and `reset-fence`.
+
+    `status` reads acknowledgements from ClickHouse when its URL is set.
+    """
 
     nats_url: SecretStr
-    ruleset_keys: Path  # whose signatures count
+    ruleset_keys: Path  # public keys whose signatures are trusted
     clickhouse_url: SecretStr | None = None
 
 
 class RunSettings(NatsWire, RedisWire, ClickHouseWire, TopologySettings):
-    """`run`. URLs carry secrets: they are never logged."""
+    """Settings of the command `run`. The URLs contain secrets, so they are never logged."""
 
     nats_url: SecretStr
     redis_url: SecretStr
     clickhouse_url: SecretStr
     signing_key: Path
-    ruleset_keys: Path | None = None  # whose signatures count beside its own
+    ruleset_keys: Path | None = None  # public keys that are trusted besides the signing key's own
     health_listen: str
-    refresh_seconds: float = Field(default=2, gt=0, le=60)  # in_force keys are written again this often
-    ack_wait_seconds: float = Field(default=5, gt=0.1)  # a proposal of a dead publisher comes again after
-    history_rows: int = Field(default=100_000, ge=1)  # bound of the rows that wait for ClickHouse
-    nats_replicas: int = Field(default=1, ge=1, le=5)  # servers that hold each stream and the bucket
-    reports_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)  # bound of SPILLWAY_REPORTS
-    checkpoints_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)  # bound of SPILLWAY_CHECKPOINTS
+    refresh_seconds: float = Field(default=2, gt=0, le=60)  # period of rewriting the in_force keys
+    # Seconds after which NATS redelivers a dead publisher's proposal
+    ack_wait_seconds: float = Field(default=5, gt=0.1)
+    # Maximum number of rows waiting for ClickHouse
+    history_rows: int = Field(default=100_000, ge=1)
+    # NATS servers that hold each stream and the bucket
+    nats_replicas: int = Field(default=1, ge=1, le=5)
+    # Maximum size of SPILLWAY_REPORTS
+    reports_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)
+    # Maximum size of SPILLWAY_CHECKPOINTS
+    checkpoints_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)
 
     @field_validator("health_listen")
     @classmethod
@@ -59,7 +67,10 @@ class RunSettings(NatsWire, RedisWire, ClickHouseWire, TopologySettings):
 
 
 def read(kind: type[S]) -> S:
-    """The settings; on anything wrong prints a line for each variable and exits with 64."""
+    """Returns the settings.
+
+    If any are wrong, prints one line per variable and exits with code 64.
+    """
     try:
         return kind()
     except ValidationError as error:

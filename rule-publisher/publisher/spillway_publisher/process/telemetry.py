@@ -1,5 +1,7 @@
-"""The process's own telemetry: JSON lines on stderr, counters, state changes said once, GET /healthz
-and /metrics."""
+"""The process's own telemetry: JSON log lines, counters, server states, /healthz and /metrics.
+
+Log lines go to stderr. A change of a server's state is logged once.
+"""
 
 import json
 import logging
@@ -29,35 +31,43 @@ class _JsonLines(logging.Formatter):
 
 
 def set_up_logging() -> None:
+    """Makes the root logger write JSON lines to stderr, from level INFO."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # They log every attempt with its traceback; Telemetry.up and down say it once.
+    # These libraries log every attempt with its traceback. Telemetry.up and Telemetry.down log each
+    # change of state once.
     for library in ("nats", "clickhouse_driver"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
 
 
 class Telemetry:
-    """Counters and the state of each server, read by /healthz and /metrics and by nobody else."""
+    """Counters and the state of each server. Only /healthz and /metrics read them."""
 
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
-        self.servers: dict[str, str] = {}  # name -> "up" or why not
-        self.relays: dict[str, dict[str, float]] = {}  # cluster -> relay -> Unix time of its last heartbeat
+        self.servers: dict[str, str] = {}  # name -> "up", or why it is not
+        # cluster -> relay -> Unix time of its last heartbeat
+        self.relays: dict[str, dict[str, float]] = {}
         self._reasons: set[str] = set()
 
     def up(self, server: str) -> None:
+        """Notes that the server answers. Logs it when the state changes."""
         if self.servers.get(server) != "up":
             self.servers[server] = "up"
             log.info("%s is there", server)
 
     def down(self, server: str, error: BaseException | str) -> None:
+        """Notes why the server does not answer.
+
+        Logs it when the server was up or never tried before.
+        """
         if self.servers.get(server) in ("up", None):
             log.warning("%s is away, will be tried again: %s", server, self.describe(error))
         self.servers[server] = self.describe(error)
 
     def malformed(self, reason: str, subject: str, sequence: int, detail: str) -> None:
-        """Counts every malformed message, and shows the first of each reason."""
+        """Counts a malformed message, and logs the first one of each reason."""
         self.counters[f"malformed.{reason}"] += 1
         if reason not in self._reasons:
             self._reasons.add(reason)
@@ -67,18 +77,25 @@ class Telemetry:
             )
 
     def health(self) -> tuple[bool, dict]:
-        """Ready means able to publish: NATS is there. Redis and ClickHouse may be away."""
+        """Returns readiness and the body of /healthz.
+
+        Ready means able to publish, for which NATS must be up. Redis and ClickHouse may be away.
+        """
         nats = self.servers.get("nats", "not connected yet")
         document = {"ready": nats == "up", "servers": self.servers, "counters": dict(self.counters)}
         return nats == "up", document if nats == "up" else {"reason": f"nats: {nats}", **document}
 
     @staticmethod
     def describe(error: BaseException | str) -> str:
+        """Returns one line: the error's type and at most 300 characters of its text."""
         return error if isinstance(error, str) else f"{type(error).__name__}: {str(error)[:300]}"
 
 
 def serve_health(listen: str, telemetry: Telemetry, exposition: Exposition) -> ThreadingHTTPServer:
-    """Answers GET /healthz and /metrics from a thread of its own. Raises OSError when the port cannot be had."""
+    """Serves GET /healthz and /metrics from a separate thread.
+
+    Raises OSError when the port cannot be bound.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""Loops side by side: when one ends, all do."""
+"""Runs loops side by side. When one of them ends, all are ended."""
 
 import asyncio
 from collections.abc import Collection, Coroutine
@@ -7,8 +7,11 @@ AGAIN_S = 0.5
 
 
 async def together(*loops: Coroutine) -> None:
-    """Runs until one of the loops ends or fails, and ends the others. Raises what was raised, as a group. (A TaskGroup
-    cancels each task once, and waits for ever for one that this cancellation did not reach.)"""
+    """Runs until one of the loops ends or fails, then ends the others.
+
+    Raises the loops' exceptions as one BaseExceptionGroup. A TaskGroup is not used because it
+    cancels each task only once, and waits for ever for a task in which that cancellation was lost.
+    """
     tasks = [asyncio.create_task(loop) for loop in loops]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -19,9 +22,13 @@ async def together(*loops: Coroutine) -> None:
 
 
 async def end(tasks: Collection[asyncio.Task]) -> None:
-    """Cancels until all are done: before Python 3.12 asyncio.wait_for, in which they wait for answers of NATS, loses a
-    cancellation that comes together with the answer. Who ends this task meanwhile, as an `end` around this one does
-    after AGAIN_S, is heard when all are done."""
+    """Cancels the tasks again and again until all of them are done.
+
+    One cancellation is not enough: the loops wait for NATS in asyncio.wait_for, which before Python
+    3.12 loses a cancellation that arrives together with the answer. If this coroutine is cancelled
+    meanwhile, it raises CancelledError only when all tasks are done. An enclosing `end` cancels it
+    in this way, every AGAIN_S seconds.
+    """
     pending = {task for task in tasks if not task.done()}
     cancelled: asyncio.CancelledError | None = None
     while pending:

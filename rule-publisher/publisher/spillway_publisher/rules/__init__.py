@@ -1,4 +1,4 @@
-"""What becomes of a proposal: checks, fences, guardrails, merging with what is in force.
+"""Decides about a proposal: checks, fences, guardrails, merging with the rulesets in force.
 
 Pure: time and state are arguments.
 """

@@ -1,9 +1,10 @@
-"""From which version a proposal starts: conflicts, partial proposals, and who changed a rule when. Pure.
+"""The version that a proposal starts from: conflicts, partial proposals, changes of rules.
 
-Every rule in force says in which version its weights became what they are, and who proposed that
-(`changed_version`, `changed_by`). A proposal names the version that its proposer had read
-(`base_version`; 0: nothing was in force). It is refused when it would change a rule that another origin has changed
-since. The proposer then reads what is in force and proposes again.
+Pure. Every rule in force names the version in which its weights last changed, and the origin that
+changed them (`changed_version`, `changed_by`). A proposal names the version that its proposer had
+read (`base_version`; 0: nothing was in force). It is refused when it would change a rule that
+another origin has changed since then. The proposer must then read the rulesets in force and propose
+again.
 """
 
 from collections.abc import Mapping
@@ -21,21 +22,23 @@ def rule_key(rule: Rule) -> RuleKey:
 
 
 def positive(rule: Rule | None) -> dict[str, int]:
-    """Weights above 0 by destination; nothing for no rule."""
+    """Returns the weights above 0 by destination; empty without a rule."""
     return {d.cluster: d.weight for d in rule.destinations if d.weight} if rule else {}
 
 
 def partial_problems(proposal: Ruleset, in_force: Mapping[str, Ruleset]) -> list[str]:
-    """Why a partial proposal cannot be completed."""
+    """Returns why a partial proposal cannot be completed."""
     if proposal.partial and not in_force:
         return ["partial: true: nothing is in force that it could be a part of"]
     return []
 
 
 def completed(proposal: Ruleset, in_force: Mapping[str, Ruleset]) -> Ruleset:
-    """What a partial proposal asks for as a whole: its rules and classes, all else as it is in force.
+    """Returns the complete ruleset that a partial proposal asks for.
 
-    The expiry is the earliest in force, so that nothing lives longer because a part of it changed.
+    The proposal's rules replace those of the same key, and its classes are added. All else stays as
+    it is in force. The expiry is the earliest one in force: changing a part must not make the rest
+    live longer.
     """
     if not proposal.partial:
         return proposal
@@ -57,9 +60,10 @@ def completed(proposal: Ruleset, in_force: Mapping[str, Ruleset]) -> Ruleset:
 
 
 def conflicts(proposal: Ruleset, in_force: Mapping[str, Ruleset], now_ns: int) -> list[str]:
-    """Which rules the proposal would change although others changed them after its base version.
+    """Returns a problem for each rule that others changed since, and the proposal would change.
 
-    Only another operator's change refuses an operator's proposal.
+    "Since" means after the proposal's base version. An operator's proposal conflicts only with
+    another operator's change.
     """
     alive = [r for _, r in sorted(in_force.items()) if r.expires_at.ToNanoseconds() > now_ns]
     operator = proposal.origin == ORIGIN_OPERATOR
@@ -98,15 +102,21 @@ def conflicts(proposal: Ruleset, in_force: Mapping[str, Ruleset], now_ns: int) -
 
 
 def changed(rule: Rule, ruleset: Ruleset) -> tuple[int, Origin]:
-    """Version and origin of the rule's last change; where 0.1.0 published it, those of its ruleset."""
+    """Returns version and origin of the rule's last change.
+
+    Rules published by 0.1.0 do not have them; then those of the ruleset are returned.
+    """
     if rule.changed_version:
         return rule.changed_version, rule.changed_by
     return ruleset.version, ruleset.origin
 
 
 def stamp(ruleset: Ruleset, in_force: Mapping[str, Ruleset], version: int) -> None:
-    """Notes in every rule, in place, when and by whom it was changed last: now, if its weights differ from those in
-    force."""
+    """Sets in every rule, in place, the version and origin of its last change.
+
+    They are the present ones if the rule's weights differ from those in force, else the earlier
+    ones.
+    """
     before = {rule_key(rule): (rule, part) for part in in_force.values() for rule in part.rules}
     for rule in ruleset.rules:
         known, part = before.get(rule_key(rule), (None, None))

@@ -1,4 +1,4 @@
-"""What a proposal is refused for before any rule is looked at: contract, time, authority. Pure."""
+"""Checks of a whole proposal before any of its rules: contract, time, authority. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,29 +16,32 @@ SECOND = 1_000_000_000
 
 @dataclass(frozen=True)
 class Context:
-    """What a decision depends on beside the proposal."""
+    """What a decision depends on besides the proposal."""
 
     topology: Topology
     policy: Guardrails
-    in_force: Mapping[str, Ruleset]  # by cluster; without those never published
+    in_force: Mapping[str, Ruleset]  # by cluster, without clusters that never had a ruleset
     now_ns: int  # Unix nanoseconds
-    # A version was given before a crash: the proposal was fresh then, only its expiry counts now.
+    # A version was assigned before a crash. The proposal was fresh then; now only its expiry
+    # counts.
     resumed: bool = False
-    # By origin, the newest fencing token that it has proposed under.
+    # By origin: the newest fencing token that it has proposed with.
     fences: Mapping[Origin, int] = field(default_factory=dict)
-    # By cluster, the services that have a live Envoy there; without clusters whose relays are silent.
+    # By cluster: the services with a live Envoy there. Clusters whose relays are silent are left
+    # out.
     placement: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    unknown: str | None = None  # why it is not known what relays route by
+    # Why it is unknown which rulesets relays route by; None: it is known
+    unknown: str | None = None
 
     def gone(self, service: str, cluster: str) -> bool:
-        """Whether the cluster's relays report, and none of them an Envoy of the service."""
+        """Returns whether the cluster's relays report, but no Envoy of the service."""
         return service not in self.placement.get(cluster, {service})
 
 
 def contract_problems(proposal: Ruleset, topology: Topology) -> list[str]:
-    """What is wrong with a proposal whatever the time and the policy."""
-    # Times first: comparing instants that are none raises.
+    """Returns what is wrong with a proposal whatever the time and the policy."""
+    # Times come first, because comparing invalid timestamps raises.
     if problems := timestamp_problems(proposal):
         return problems
     problems = contract.check(proposal, topology)
@@ -56,7 +59,10 @@ def contract_problems(proposal: Ruleset, topology: Topology) -> list[str]:
 
 
 def timestamp_problems(ruleset: Ruleset) -> list[str]:
-    """Instants outside of the years 1 to 9999, which no language's protobuf can turn into a time."""
+    """Returns a problem for each timestamp outside the years 1 to 9999.
+
+    Protobuf libraries cannot convert such a timestamp to a time.
+    """
     problems = []
     for key, instant in (
         ("created_at", ruleset.created_at),
@@ -72,7 +78,10 @@ def timestamp_problems(ruleset: Ruleset) -> list[str]:
 
 
 def freshness_problems(proposal: Ruleset, context: Context) -> list[str]:
-    """Expired, too old, from the future, or older than what the same origin has in force."""
+    """Returns problems of time: expired, too old, in the future, older than the last one.
+
+    The origin's last one is the ruleset that the same origin has in force.
+    """
     problems = []
     remaining = proposal.expires_at.ToNanoseconds() - context.now_ns
     if remaining <= 0:
@@ -97,7 +106,10 @@ def freshness_problems(proposal: Ruleset, context: Context) -> list[str]:
 
 
 def authority_problems(proposal: Ruleset, context: Context) -> list[str]:
-    """A leader that was replaced, the kill switch, and the operator's ruleset that others may not replace."""
+    """Returns problems of authority: a replaced leader, the kill switch, and the operator's hold.
+
+    While an operator's ruleset is held, other origins cannot replace it.
+    """
     if problems := _fence_problems(proposal, context):
         return problems
     if context.policy.frozen and not is_local_first(proposal):
@@ -105,7 +117,7 @@ def authority_problems(proposal: Ruleset, context: Context) -> list[str]:
     if context.policy.operator_hold and proposal.origin != ORIGIN_OPERATOR and not context.resumed:
         for cluster, held in sorted(context.in_force.items()):
             remaining = held.expires_at.ToNanoseconds() - context.now_ns
-            # Without rules it is the kill switch's, which holds by itself.
+            # A ruleset without rules is the kill switch's, which holds by itself.
             if held.origin == ORIGIN_OPERATOR and held.rules and remaining > 0:
                 who = f"version {held.version} of origin ORIGIN_OPERATOR"
                 where = f"in force in {cluster!r} for {remaining / SECOND:.0f} s more"
@@ -114,7 +126,11 @@ def authority_problems(proposal: Ruleset, context: Context) -> list[str]:
 
 
 def unknown_problems(proposal: Ruleset, context: Context) -> list[str]:
-    """What must wait until it is known what relays route by: steps that are bounded, and what goes on from there."""
+    """Returns why the proposal must wait until it is known which rulesets relays route by.
+
+    That applies to proposals whose steps `maximum_shift` bounds, and to resets of fencing tokens,
+    which start from the rulesets in force.
+    """
     if context.unknown is None or context.resumed or context.policy.maximum_shift is None:
         return []
     if proposal.origin == ORIGIN_OPERATOR and not proposal.reset_fences:
@@ -126,7 +142,7 @@ def unknown_problems(proposal: Ruleset, context: Context) -> list[str]:
 
 
 def _fence_problems(proposal: Ruleset, context: Context) -> list[str]:
-    """The late word of a leader that lost its lease, however well it would pass otherwise."""
+    """Returns problems of the fencing token: late proposals of a replaced leader are refused."""
     if not fences.plausible(proposal.fencing_token, context.now_ns):
         return [
             f"fencing_token: {proposal.fencing_token} is no token of a lease; tokens are Redis's clock in "
@@ -144,7 +160,7 @@ def _fence_problems(proposal: Ruleset, context: Context) -> list[str]:
 
 
 def is_local_first(ruleset: Ruleset) -> bool:
-    """Whether it sends every request to the cluster that it comes from."""
+    """Returns whether the ruleset keeps every request in the cluster that it comes from."""
     return all(
         d.cluster == rule.source_cluster for rule in ruleset.rules for d in rule.destinations if d.weight
     )

@@ -1,6 +1,6 @@
-"""The guardrail file's denials as every ruleset carries them down to Envoy. Pure.
+"""The guardrail file's denials in the form in which rulesets carry them down to Envoy. Pure.
 
-The publisher is the one who says them: whatever denials a proposal has are replaced.
+Only the publisher sets denials: those in a proposal are replaced.
 """
 
 import uuid
@@ -14,11 +14,16 @@ from spillway_contracts.guardrails import Guardrails
 from spillway_publisher.rules import held, slices, weights
 
 SECOND = 10**9
-LIFETIME_S = 120  # of what is published anew after its expiry, and of denials alone, which hold beyond it
+# Lifetime in seconds of expired rules that are published again, and of denials without rules.
+# Denials hold beyond it.
+LIFETIME_S = 120
 
 
 def of(policy: Guardrails, clusters: Collection[str]) -> list[Denial]:
-    """What the ruleset contract asks for: one per source cluster and class, in order, with all its clusters."""
+    """Returns the denials of the policy in the form that the ruleset contract requires.
+
+    There is one per source cluster and class, sorted, with all of its denied clusters.
+    """
     merged: dict[tuple[str, str], set[str]] = {}
     for denial in policy.denied_destinations:
         sources = sorted(clusters) if denial.source_cluster is None else [denial.source_cluster]
@@ -37,11 +42,13 @@ def _denial(source: str, class_id: str, denied: set[str]) -> Denial:
 def renewal(
     in_force: Mapping[str, Ruleset], policy: Guardrails, topology: Topology, now_ns: int
 ) -> Ruleset | None:
-    """A proposal that brings what is in force under the policy's denials; None: it is already.
+    """Returns a proposal that applies the policy's denials to what is in force.
 
-    The rules, their proposer and their expiry stay, without the shares that are denied now: those go to
-    the rule's other clusters in proportion, and a rule that has none left is left out. What has expired is
-    the operator's: a newer leader's fencing token must not keep the denials out.
+    Returns None when the denials in force are the policy's already. The rules, their proposer and
+    their expiry stay. Shares that are denied now go to the rule's other clusters in proportion. A
+    rule without any destination left is left out. When a ruleset in force has expired, or there is
+    none, the proposal's origin is the operator. So a newer leader's fencing token does not keep the
+    denials out.
     """
     wanted = of(policy, [cluster.name for cluster in topology.clusters])
     said = [denial for _, ruleset in sorted(in_force.items()) for denial in ruleset.denials]
@@ -54,20 +61,21 @@ def renewal(
 
 
 def renewed(in_force: Mapping[str, Ruleset], policy: Guardrails, topology: Topology, now_ns: int) -> Ruleset:
-    """The proposal of `renewal`, whether the denials changed or not, of the proposer of what is in force.
+    """Returns the proposal of `renewal`, even if the denials did not change.
 
-    Expired rules get the weights that relays hold of them now, and a short life. Their first weights would move
-    back at once what relays have given up since. When nothing is in force, or it is held no longer, there are no
-    rules: local-first within the denials.
+    The origin stays that of the rulesets in force. Expired rules get the weights that relays route
+    by now, and a short lifetime. With their first weights, requests would move back at once to
+    where relays have given up sending them. When nothing is in force, or relays do not hold it any
+    longer, the proposal has no rules: local-first within the denials.
     """
     proposal = slices.join(sorted(in_force.values(), key=lambda ruleset: ruleset.version))
     proposal.id, proposal.version = f"denials-{uuid.uuid4()}", 0
-    # Not older than what it replaces, though that proposer's clock may be ahead of ours.
+    # Not older than what it replaces, because that proposer's clock may be ahead of ours.
     newest = max((r.created_at.ToNanoseconds() for r in in_force.values()), default=0)
     proposal.created_at.FromNanoseconds(max(now_ns, newest))
     for field in ("denials", "reset_fences", "reason", "base_version"):
         proposal.ClearField(field)
-    # A change that comes in between refuses this proposal; the service then makes another.
+    # If another change comes in between, this proposal is refused and the service makes a new one.
     proposal.base_version = max((r.version for r in in_force.values()), default=0)
     allowed = (_allowed(rule, policy) for rule in held.rules(in_force, topology, now_ns))
     rules = [rule for rule in allowed if rule.destinations]
@@ -86,12 +94,12 @@ def renewed(in_force: Mapping[str, Ruleset], policy: Guardrails, topology: Topol
 
 
 def _expiry(in_force: Mapping[str, Ruleset]) -> int:
-    """Unix nanoseconds at which the first cluster's ruleset expires; 0 without any."""
+    """Returns the Unix nanoseconds at which the first ruleset expires; 0 without any ruleset."""
     return min((ruleset.expires_at.ToNanoseconds() for ruleset in in_force.values()), default=0)
 
 
 def _allowed(rule: Rule, policy: Guardrails) -> Rule:
-    """The rule without what is denied to it; without destinations when all of it is."""
+    """Returns the rule without its denied destinations; no destinations when all are denied."""
     class_id = traffic_class.format_id(rule.traffic_class)
     kept = {
         d.cluster: d.weight

@@ -1,7 +1,7 @@
 """Fencing tokens: which are plausible, which count, and how an operator resets them. Pure.
 
-A token is Redis's clock in microseconds at the time when a leader took its lease. A token that lies
-far ahead of the clock would lock every later leader out, so it is refused and never remembered.
+A token is Redis's clock in microseconds at the time when a leader took its lease. A token far ahead
+of the clock would lock out every later leader, so it is refused and never remembered.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from spillway_publisher.rules import denials
 
 
 def largest(now_ns: int) -> int:
-    """The largest token that is accepted now."""
+    """Returns the largest token that is accepted now."""
     return now_ns // 1000 + names.VALUE_FENCING_TOKEN_AHEAD_US
 
 
@@ -24,7 +24,7 @@ def plausible(token: int, now_ns: int) -> bool:
 
 
 class Fences:
-    """The newest plausible token of each origin, from published versions in rising order."""
+    """The newest plausible token of each origin, from published versions in ascending order."""
 
     def __init__(self) -> None:
         self._newest: dict[Origin, int] = {}
@@ -32,7 +32,7 @@ class Fences:
         self._read_to = 0
 
     def read(self, ruleset: Ruleset, now_ns: int) -> None:
-        """Takes over a published version; versions that were read before change nothing."""
+        """Takes the token and the resets of a published version. Ignores versions read before."""
         if ruleset.version <= self._read_to:
             return
         self._read_to = ruleset.version
@@ -47,12 +47,12 @@ class Fences:
         return dict(self._newest)
 
     def reset_in(self, origin: Origin) -> int:
-        """The version of the origin's last reset; 0: none is known."""
+        """Returns the version of the origin's last reset; 0 when none is known."""
         return self._reset_in.get(origin, 0)
 
 
 def reset_problem(proposal: Ruleset) -> str | None:
-    """Why a proposal's reset cannot be done, or None."""
+    """Returns why the proposal's reset of fencing tokens is impossible, or None."""
     known = [value for value in Origin.values() if value]
     wrong = [origin for origin in proposal.reset_fences if origin not in known]
     if not wrong:
@@ -68,8 +68,10 @@ def reset(
     topology: Topology,
     now_ns: int,
 ) -> Ruleset:
-    """What is in force, under the id of the operator's proposal and with its reset. No request's way changes: rules
-    that have expired go on as relays hold them."""
+    """Returns the rulesets in force, with the id, reason and reset of the operator's proposal.
+
+    Routing does not change: expired rules get the weights by which relays hold them.
+    """
     whole = denials.renewed(in_force, policy, topology, now_ns)
     whole.id, whole.reason = proposal.id, proposal.reason
     whole.reset_fences.extend(proposal.reset_fences)

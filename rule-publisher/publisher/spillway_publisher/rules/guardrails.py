@@ -1,9 +1,10 @@
-"""What becomes of a proposal: published (perhaps changed), or refused with every reason. Pure.
+"""Decides about a proposal: publish it, perhaps changed, or refuse it with every reason. Pure.
 
-In order: contract, freshness, kill switch, operator's hold, whether it is known what is in force (checks.py), the version
-that it starts from (bases.py); then per rule: pins, denied destinations (fail closed: one refuses the whole ruleset),
-minimum local share, maximum shift. What is published says the denials of the guardrail file too: relays keep them where
-no rule speaks.
+The checks come in this order: contract, freshness, kill switch, operator's hold, whether the rules
+in force are known (checks.py), the base version (bases.py). Then, per rule: pins, denied
+destinations, minimum local share, maximum shift. Denied destinations fail closed: one refuses the
+whole ruleset. The published ruleset also carries the denials of the guardrail file, which relays
+apply where there is no rule.
 """
 
 from collections.abc import Mapping
@@ -21,8 +22,11 @@ from spillway_publisher.rules.checks import SECOND, Context
 
 @dataclass(frozen=True)
 class Decision:
-    """What to publish, or None: refused. `reason` names keys, values and what is allowed; `refused_by` says which of
-    contract, freshness, authority, unknown, base, guardrails and shadow it was."""
+    """The ruleset to publish, or None when the proposal is refused.
+
+    `reason` names keys, values and what is allowed. `refused_by` is one of contract, freshness,
+    authority, unknown, base, guardrails and shadow.
+    """
 
     ruleset: Ruleset | None
     reason: str
@@ -30,7 +34,7 @@ class Decision:
 
 
 def decide(proposal: Ruleset, context: Context) -> Decision:
-    """The whole pipeline after decoding; never raises, whatever the proposal holds."""
+    """Runs all checks and guardrails on a decoded proposal. Never raises."""
     if problems := checks.timestamp_problems(proposal):
         return _refused("contract", problems)
     if problems := bases.partial_problems(proposal, context.in_force):
@@ -47,13 +51,14 @@ def decide(proposal: Ruleset, context: Context) -> Decision:
     if not context.resumed and (problems := bases.conflicts(asked, context.in_force, context.now_ns)):
         return _refused("base", problems)
     result, changes, problems = _guard(proposal, context)
-    # Whatever a guardrail did, nothing leaves that breaks the contract.
+    # Whatever the guardrails changed, a ruleset that breaks the contract is not published.
     problems = problems or contract.check(result, context.topology)
     if problems:
         return _refused("guardrails", problems)
     if context.policy.shadow:
         return _refused("shadow", ["shadow: true: computed, not published", *changes])
-    # Every rule of an operator's ruleset says why it was sent: that is the audit's reason.
+    # Every rule of an operator's ruleset gives the reason for sending it. The audit stores that
+    # reason.
     said = [rule.reason for rule in proposal.rules[:1]] if proposal.origin == ORIGIN_OPERATOR else []
     said = [proposal.reason] if proposal.reason else said
     return Decision(result, "; ".join(filter(None, said + changes)))
@@ -64,7 +69,7 @@ def _refused(by: str, problems: list[str]) -> Decision:
 
 
 def _guard(proposal: Ruleset, context: Context) -> tuple[Ruleset, list[str], list[str]]:
-    """The guarded ruleset, what was changed in it, and what it must be refused for."""
+    """Returns the guarded ruleset, the changes made to it, and the problems to refuse it for."""
     result, problems = Ruleset(), []
     result.CopyFrom(proposal)
     del result.denials[:]
@@ -104,14 +109,17 @@ def _cut_expiry(result: Ruleset, context: Context) -> list[str]:
 
 
 def _rules_in_force(context: Context) -> dict[RuleKey, Rule]:
-    """What relays route by now: an expired ruleset is held, and gives way to local-first in steps."""
+    """Returns the rules that relays route by now.
+
+    Relays hold an expired ruleset, which gives way to local-first in steps.
+    """
     return {rule_key(rule): rule for rule in held.rules(context.in_force, context.topology, context.now_ns)}
 
 
 def _apply_pins(result: Ruleset, policy: Guardrails) -> dict[RuleKey, bool]:
-    """Makes every pinned rule what its pin says, adding the absent; not while frozen.
+    """Sets every pinned rule to its pin, and adds missing ones. Does nothing while frozen.
 
-    Says of each whether that changed it.
+    Returns for each pinned rule whether its weights changed.
     """
     pins = [] if policy.frozen else policy.pins
     rules = {rule_key(rule): rule for rule in result.rules}
@@ -132,7 +140,7 @@ def _denied(rule: Rule, cluster: str, policy: Guardrails) -> bool:
 
 
 def _closed(rule: Rule, cluster: str, policy: Guardrails) -> bool:
-    """Whether requests should leave the cluster at once: denied to them, or drained."""
+    """Returns whether requests should leave the cluster at once: denied or drained."""
     return cluster in policy.drained_clusters or _denied(rule, cluster, policy)
 
 
@@ -151,15 +159,18 @@ def _keep_local(rule: Rule, context: Context) -> bool:
 
 
 def _limit_shift(rule: Rule, base: Rule | None, context: Context) -> bool:
-    """Clamps the step from what is in force for this rule, if that is known and still allowed."""
+    """Limits the step from the weights in force, if they are known and still allowed.
+
+    Returns whether the rule changed.
+    """
     maximum = context.policy.maximum_shift
     if base is not None:
         start = _weights(base)
     elif rule.source_cluster in held.placed(context.topology, rule.traffic_class.service):
-        start = {rule.source_cluster: weights.TOTAL}  # relays serve local-first without a rule
+        start = {rule.source_cluster: weights.TOTAL}  # without a rule, relays serve local-first
     else:
         return False
-    # There is no slow way out of where requests must not, or cannot, go any more.
+    # Requests leave at once a cluster to which they must not, or cannot, go any more.
     reachable = {
         link.destination_cluster
         for link in context.topology.links
@@ -183,9 +194,10 @@ def _weights(rule: Rule) -> dict[str, int]:
 
 
 def _set_weights(rule: Rule, target: Mapping[str, int], why: str, base: Rule | None) -> bool:
-    """Makes the rule's weights `target`, keeping predictions, and adds why to its reason.
+    """Sets the rule's weights to `target`, keeps predictions, and adds `why` to the rule's reason.
 
-    False, and nothing changed: they were so. Clusters that the proposal left keep `base`'s predictions.
+    Returns False without changing anything when the weights are the same. Clusters that only `base`
+    has keep the predictions of `base`.
     """
     if {c: w for c, w in _weights(rule).items() if w} == {c: w for c, w in target.items() if w}:
         return False

@@ -1,4 +1,7 @@
-"""The rules that relays route by now: those of an expired ruleset less and less, as relays hold them. Pure."""
+"""The rules that relays route by now, including expired rules that they still hold. Pure.
+
+Relays hold the rules of an expired ruleset with decreasing weights.
+"""
 
 from collections.abc import Mapping
 
@@ -11,8 +14,11 @@ from spillway_publisher.rules.bases import positive
 
 
 def rules(in_force: Mapping[str, Ruleset], topology: Topology, now_ns: int) -> list[Rule]:
-    """In order of the rulesets' versions, without the rules that relays hold no longer. Each cluster's ruleset expires
-    by itself. Relays are taken to hold for names.VALUE_HOLD_SECONDS, their default."""
+    """Returns the rules that relays route by, in order of the rulesets' versions.
+
+    Rules that relays no longer hold are left out. Each cluster's ruleset expires independently.
+    Relays are assumed to hold for names.VALUE_HOLD_SECONDS, their default.
+    """
     made: list[Rule] = []
     for ruleset in sorted(in_force.values(), key=lambda ruleset: ruleset.version):
         age_ms = (now_ns - ruleset.expires_at.ToNanoseconds()) // 1_000_000
@@ -28,7 +34,10 @@ def rules(in_force: Mapping[str, Ruleset], topology: Topology, now_ns: int) -> l
 
 
 def reweighted(rule: Rule, weights: Mapping[str, int]) -> Rule:
-    """A copy of the rule with these weights; clusters that it had keep their predictions."""
+    """Returns a copy of the rule with these weights.
+
+    Clusters that it had keep their predictions.
+    """
     known = {destination.cluster: destination for destination in rule.destinations}
     made = Rule()
     made.CopyFrom(rule)
@@ -42,13 +51,16 @@ def reweighted(rule: Rule, weights: Mapping[str, int]) -> Rule:
 
 
 def placed(topology: Topology, service: str) -> set[str]:
-    """The clusters that the topology places the service in."""
+    """Returns the clusters in which the topology places the service."""
     return {p.cluster for s in topology.services if s.name == service for p in s.placements}
 
 
 def _nearest(rule: Rule, ruleset: Ruleset, topology: Topology) -> str | None:
-    """The cluster that relays give the other shares to: the own one, else the one with the shortest round trip. None:
-    not known. Which clusters have endpoints is what the topology and the rule say of it."""
+    """Returns the cluster to which relays move the shares that other destinations lose.
+
+    It is the source cluster, else the one with the shortest round trip; None when unknown. The
+    clusters with endpoints are taken from the topology and the rule.
+    """
     source, service = rule.source_cluster, rule.traffic_class.service
     rtt_ms = {
         link.destination_cluster: link.rtt_ms for link in topology.links if link.source_cluster == source

@@ -1,7 +1,9 @@
-"""What relays route by, also where the bucket does not say it: it was emptied, or brought back from an older copy. Pure.
+"""The rulesets that relays route by, even when the bucket has lost them. Pure.
 
-A process remembers what the bucket had; one that starts learns the newest checkpoint. Where there is neither, relays say
-in their heartbeats whether they serve anything. While that is unknown, nothing can be judged by what is in force.
+The bucket may have been emptied, or restored from an older copy. A process remembers what the
+bucket had, and a starting process learns the newest checkpoint. Where neither exists, relays report
+in their heartbeats which version they serve. While that is unknown, no proposal can be compared
+with the rulesets in force.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,27 +14,31 @@ from spillway_publisher.rules import slices
 
 
 class Known:
-    """By cluster, the newest ruleset that was ever seen."""
+    """By cluster, the newest ruleset seen so far."""
 
     def __init__(self, clusters: Collection[str]) -> None:
         self._clusters = sorted(clusters)
         self._newest: dict[str, Ruleset] = {}
-        self.unread: str | None = None  # why the newest checkpoint could not be read
+        # Why the newest checkpoint could not be read; None: it was read
+        self.unread: str | None = None
 
     def forget(self) -> None:
-        """Other keys are trusted now, so everything is read again."""
+        """Forgets all rulesets, because other keys are trusted now and everything is read again."""
         self._newest = {}
 
     def in_force(self, bucket: Mapping[str, Ruleset]) -> dict[str, Ruleset]:
-        """By cluster; `bucket` is what its keys hold."""
+        """Returns the newest ruleset by cluster, after taking in those that the bucket holds."""
         for cluster, ruleset in bucket.items():
             if cluster not in self._newest or ruleset.version >= self._newest[cluster].version:
                 self._newest[cluster] = ruleset
         return dict(self._newest)
 
     def learn(self, checkpoint: Ruleset, now_ns: int) -> list[str]:
-        """Takes a checkpoint where nothing as new is known; gives those clusters. Renewals leave no checkpoint, so nobody
-        knows when it expired: relays are taken to hold it from now on."""
+        """Takes the checkpoint for clusters without a ruleset as new, and returns those clusters.
+
+        Renewals leave no checkpoint, so the real expiry is unknown. An expired checkpoint is
+        treated as if it expired now: relays hold it from now on.
+        """
         older = [
             cluster
             for cluster in self._clusters
@@ -46,8 +52,11 @@ class Known:
         return older
 
     def unknown(self, serving: Mapping[str, int], listened: bool) -> str | None:
-        """Why it is not known what relays route by; None: it is. `serving`: by cluster, the newest version that its relays
-        serve, without clusters whose relays are silent; `listened`: whether all relays have had the time to report."""
+        """Returns why it is unknown which rulesets relays route by; None when it is known.
+
+        `serving`: by cluster, the newest version that its relays serve, without clusters whose
+        relays are silent. `listened`: whether all relays have had the time to report.
+        """
         for cluster in self._clusters:
             version = serving.get(cluster)
             if cluster in self._newest or version == 0:

@@ -1,11 +1,13 @@
-"""Placement of one cluster: the union of what its relays report, each Envoy counted once. Pure: time is an argument.
+"""Placement of one cluster: the union of its relays' reports, with each Envoy counted once.
 
-Times are seconds of a clock that is never set (`time.monotonic`), at which heartbeats arrived. A wrong clock of a
-publisher or of a relay changes no placement. What the sender's clock says orders the heartbeats of one relay only.
+Pure: time is an argument. Times are the arrivals of heartbeats in seconds of a monotonic clock
+(`time.monotonic`), so a wrong clock of a publisher or of a relay changes no placement. The sender's
+clock only orders the heartbeats of one relay.
 
-An Envoy counts for the time to live of the heartbeat that last named it, so that it may move to another relay
-meanwhile. When its relay falls silent while others report, it counts for HANDOVER_S: it may need that long to notice
-that its relay is gone. Silence of all relays says nothing about any of them, so no Envoy ages during it.
+An Envoy counts for the time to live of the heartbeat that last named it. Meanwhile it may move to
+another relay. When its relay falls silent while others report, the Envoy counts for HANDOVER_S,
+because it may need that long to notice that its relay is gone. When all relays are silent, nothing
+is known about any Envoy, so no Envoy ages during that time.
 """
 
 import re
@@ -13,18 +15,22 @@ from dataclasses import dataclass
 
 from spillway.v1.heartbeat_pb2 import Heartbeat
 
-# An Envoy notices a dead host after 15 s (keep-alive in infra/envoy/pod.yaml); then it needs to connect and to be reported.
+# An Envoy notices a dead host after 15 s (keep-alive in infra/envoy/pod.yaml). Then it must connect
+# and be reported.
 HANDOVER_S = 30.0
-TTL_S = 60  # the longest that a heartbeat may ask for
-RELAYS = 16  # of one cluster
-ENVOYS = 8192  # named in one heartbeat
-HOLD_S = 30 * 24 * 3600  # the longest that a relay may hold the weights of an expired ruleset
-_FORGET_S = 600.0  # after which a silent relay is not mentioned any more
+TTL_S = 60  # the longest time to live that a heartbeat may ask for
+RELAYS = 16  # at most, of one cluster
+ENVOYS = 8192  # at most, named in one heartbeat
+HOLD_S = 30 * 24 * 3600  # the longest time that a relay may hold the weights of an expired ruleset
+_FORGET_S = 600.0  # after which a silent relay is left out
 _RELAY = re.compile(r"[A-Za-z0-9._-]{0,253}")
 
 
 class Unacceptable(ValueError):
-    """A heartbeat that is not taken; `reason` groups, the text names key, value and what is allowed."""
+    """A heartbeat was rejected.
+
+    `reason` is the kind of problem; the text names key, value and limit.
+    """
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -32,7 +38,7 @@ class Unacceptable(ValueError):
 
 
 def check(heartbeat: Heartbeat) -> None:
-    """Raises Unacceptable."""
+    """Checks the fields of a heartbeat. Raises Unacceptable."""
     if not 1 <= heartbeat.ttl_seconds <= TTL_S:
         raise Unacceptable("ttl", f"ttl_seconds: {heartbeat.ttl_seconds}; must be 1 to {TTL_S}")
     if not _RELAY.fullmatch(heartbeat.relay):
@@ -56,20 +62,24 @@ class _Seen:
 
 
 class Presence:
-    """What the relays of one cluster report."""
+    """The Envoys that the relays of one cluster report."""
 
     def __init__(self) -> None:
-        self.relays: dict[str, float] = {}  # name -> when last heard
-        self._sent: dict[str, int] = {}  # name -> when it sent that, by its own clock: Unix microseconds
-        self._behind: dict[str, int] = {}  # name -> the same of the last one since that was not taken
-        self._versions: dict[str, int] = {}  # name -> ruleset version that it serves
+        self.relays: dict[str, float] = {}  # relay -> arrival of its last heartbeat
+        # relay -> when it sent that heartbeat, by its own clock: Unix microseconds
+        self._sent: dict[str, int] = {}
+        # relay -> sending time of the last heartbeat rejected since then as older
+        self._behind: dict[str, int] = {}
+        self._versions: dict[str, int] = {}  # relay -> ruleset version that it serves
         self._holds: dict[
             str, int
-        ] = {}  # name -> seconds for which it holds an expired ruleset, where it says so
-        # (service, hash of an Envoy), or (service, relay) for the Envoys that a relay does not name
+        ] = {}  # relay -> seconds for which it holds an expired ruleset, if reported
+        # Key: (service, hash of an Envoy), or (service, relay) for Envoys that a relay does not
+        # name.
         self._seen: dict[tuple[str, int | str], _Seen] = {}
         self._first: float | None = None
-        self._heard = self._since = float("-inf")  # last heartbeat; first one after the last silence
+        # Arrivals: the last heartbeat; the first one after the last silence
+        self._heard = self._since = float("-inf")
         self._ttl_s = 0.0
 
     @property
@@ -79,19 +89,22 @@ class Presence:
 
     @property
     def until(self) -> float:
-        """When the placement is forgotten unless another heartbeat comes."""
+        """When the placement expires unless another heartbeat arrives."""
         return self._heard + self._ttl_s
 
     @property
     def serving(self) -> int | None:
-        """The newest version that a live relay serves. None before every relay has had its turn."""
+        """The newest version that live relays serve; None before all had time to report."""
         if self._first is None or self._heard - self._first < self._ttl_s / 2:
             return None
         return max(self._versions[r] for r, at in self.relays.items() if at + self._ttl_s > self._heard)
 
     def hear(self, heartbeat: Heartbeat, at: float) -> bool:
-        """Takes a checked heartbeat that arrived at `at`; False: a newer one of the same relay has been taken.
-        Raises Unacceptable."""
+        """Takes a checked heartbeat that arrived at `at`.
+
+        Returns False when it was sent earlier than another one of the same relay. Raises
+        Unacceptable when the cluster has too many relays.
+        """
         relay, ttl_s = heartbeat.relay, float(heartbeat.ttl_seconds)
         if self._older(heartbeat, at):
             return False
@@ -115,14 +128,18 @@ class Presence:
         return True
 
     def placement(self, cluster: str) -> Heartbeat | None:
-        """The union, without `at`. None in the first half of a time to live: not every relay has had its turn yet."""
+        """Returns the union of the relays' reports, without `at`.
+
+        Returns None in the first half of a time to live, when some relays may not have reported
+        yet.
+        """
         if self._first is None or self._heard - self._first < self._ttl_s / 2:
             return None
         counts: dict[str, int] = {}
         for (service, _), seen in self._seen.items():
             counts[service] = counts.get(service, 0) + seen.count
         union = Heartbeat(cluster=cluster, ttl_seconds=int(self._ttl_s), ruleset_version=self._version())
-        # The longest: until then rules may still steer.
+        # The longest hold counts, because rules may still steer until then.
         holds = [self._holds.get(relay) for relay in self._reporting()]
         if None not in holds:
             union.hold_seconds = max(holds)
@@ -131,9 +148,13 @@ class Presence:
         return union
 
     def _older(self, heartbeat: Heartbeat, at: float) -> bool:
-        """Whether a heartbeat was sent no later than the last one that was taken of its relay. All those of a relay whose
-        clock was set back are: once it has sent two in order, they count after half a time to live without a newer
-        one, so before its Envoys lapse. Relays of 0.1.0 share one name, and are ordered by arrival alone."""
+        """Returns whether the heartbeat was sent no later than the last one taken from its relay.
+
+        All heartbeats of a relay whose clock was set back look older. They are accepted once two of
+        them arrived in the order of their sending, and half a time to live passed without a newer
+        one. So they count before the relay's Envoys lapse. Relays of 0.1.0 have no name of their
+        own, so only the order of arrival counts for them.
+        """
         relay, sent = heartbeat.relay, heartbeat.at.ToMicroseconds()
         heard, last = self.relays.get(relay, float("-inf")), self._sent.get(relay, 0)
         if at < heard or not relay or not sent or sent > last:
@@ -147,11 +168,11 @@ class Presence:
         return max(seen.at, self._since) + lasts <= self._heard
 
     def _version(self) -> int:
-        """The lowest that a relay serves which was heard within the time to live."""
+        """Returns the lowest version among the relays that reported within the time to live."""
         return min(self._versions[relay] for relay in self._reporting())
 
     def _reporting(self) -> list[str]:
-        """The relays that were heard within the time to live."""
+        """Returns the relays that reported within the time to live."""
         return [relay for relay, at in self.relays.items() if at + self._ttl_s > self._heard]
 
     def _make_room(self, relay: str, at: float, ttl_s: float) -> None:

@@ -1,4 +1,7 @@
-"""A ruleset of all clusters <-> the values of the bucket's keys, one per source cluster. Pure."""
+"""Converts between a ruleset of all clusters and its slices, one per source cluster. Pure.
+
+A slice is the value of one key of the bucket.
+"""
 
 from collections.abc import Collection, Iterable
 
@@ -6,9 +9,10 @@ from spillway.v1.ruleset_pb2 import Ruleset
 
 
 def cut(ruleset: Ruleset, clusters: Collection[str], version: int) -> dict[str, Ruleset]:
-    """By cluster, in order of name: that source cluster's rules and denials, everything else the same, this version.
+    """Returns by cluster, in order of name, the slice with that source cluster's rules and denials.
 
-    A cluster without rules has a slice too: its relay then serves local-first under the new version.
+    All slices have the given version; everything else is copied. A cluster without rules gets a
+    slice too. Its relay then serves local-first under the new version.
     """
     slices = {}
     for cluster in sorted(clusters):
@@ -24,7 +28,10 @@ def cut(ruleset: Ruleset, clusters: Collection[str], version: int) -> dict[str, 
 
 
 def join(parts: Iterable[Ruleset]) -> Ruleset:
-    """The ruleset that slices of one version were cut from (rules and denials in order of the parts)."""
+    """Returns the ruleset that slices of one version were cut from.
+
+    Rules and denials are in the order of the parts.
+    """
     whole = Ruleset()
     for part in parts:
         rules, denials = [*whole.rules, *part.rules], [*whole.denials, *part.denials]

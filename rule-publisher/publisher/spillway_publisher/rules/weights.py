@@ -8,17 +8,17 @@ TOTAL = names.VALUE_WEIGHT_TOTAL
 
 
 def shift(base: Mapping[str, int], target: Mapping[str, int]) -> int:
-    """Parts of 10 000 of the rule's requests that go elsewhere under `target` than under `base`."""
+    """Returns the parts of 10 000 that go to another cluster under `target` than under `base`."""
     return sum(
         max(0, target.get(cluster, 0) - base.get(cluster, 0)) for cluster in base.keys() | target.keys()
     )
 
 
 def clamp(base: Mapping[str, int], target: Mapping[str, int], maximum: int) -> dict[str, int]:
-    """The point on the way from `base` to `target` that moves at most `maximum` parts.
+    """Returns the point on the way from `base` to `target` that moves at most `maximum` parts.
 
-    Sums to 10 000 and lies between base and target in every cluster (never past the target).
-    Clusters that end at 0 and that the target does not name are left out.
+    The result sums to 10 000 and lies between `base` and `target` in every cluster, never past the
+    target. Clusters that end at 0 and that the target does not name are left out.
     """
     moved = shift(base, target)
     if moved <= maximum:
@@ -32,7 +32,7 @@ def clamp(base: Mapping[str, int], target: Mapping[str, int], maximum: int) -> d
 
 
 def raise_local(weights: Mapping[str, int], local: str, minimum: int) -> dict[str, int]:
-    """The weights with at least `minimum` for `local`, taken from the others in proportion."""
+    """Returns weights with at least `minimum` for `local`, taken in proportion from others."""
     if weights.get(local, 0) >= minimum:
         return dict(weights)
     others = {c: w for c, w in weights.items() if c != local}
@@ -40,14 +40,15 @@ def raise_local(weights: Mapping[str, int], local: str, minimum: int) -> dict[st
 
 
 def scaled(weights: Mapping[str, int]) -> dict[str, int]:
-    """The weights in the same proportion, summing to 10 000; empty when all are 0."""
+    """Returns the weights in the same proportion, summing to 10 000; empty when all are 0."""
     return _apportion(weights, TOTAL)
 
 
 def _apportion(shares: Mapping[str, int], total: int) -> dict[str, int]:
-    """Integers in proportion to `shares` that sum to `total` (largest remainder; ties by name).
+    """Returns integers in proportion to `shares` that sum to `total`.
 
-    With total <= sum(shares) no part exceeds its share: a share is rounded up only from a fraction.
+    Uses the largest remainder method; ties are broken by name. With total <= sum(shares) no part
+    exceeds its share, because only a fraction is rounded up.
     """
     whole = sum(shares.values())
     if not whole:

@@ -1,4 +1,4 @@
-"""The running publisher: proposals in, versions out, reports of the relays.
+"""The running publisher: handles proposals, publishes versions, stores the relays' reports.
 
-Decisions are taken in `rules`.
+Decisions are made in `rules`.
 """

@@ -1,4 +1,7 @@
-"""GET /metrics of the publisher: its counters, its servers, and what is in force. The table is in README.md."""
+"""GET /metrics of the publisher: counters, states of servers, and the rulesets in force.
+
+README.md has the table of metrics.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -33,7 +36,8 @@ FAMILIES = (
     Family(_P + "counted_total", "All else that is counted, under its name in `/healthz`.", ("name",)),
 )  # fmt: skip
 
-# What counters are called here; of a name that ends in a dot the rest is the label.
+# Counter name -> metric name. When a key ends in a dot, the rest of the counter's name is the
+# label.
 _COUNTERS = {
     "proposals.": "proposals_total",
     "refused.": "refused_proposals_total",
@@ -52,7 +56,11 @@ _COUNTERS = {
 def exposition(
     telemetry: Telemetry, in_force: Callable[[], Mapping[str, Ruleset]], waiting: Callable[[], int]
 ) -> Exposition:
-    """in_force: by cluster; waiting: rows that wait for ClickHouse."""
+    """Returns the exposition of the publisher's metrics.
+
+    `in_force`: returns the rulesets by cluster. `waiting`: returns how many rows wait for
+    ClickHouse.
+    """
 
     def read() -> Iterator[Sample]:
         yield Sample(_P + "ready", telemetry.health()[0])
@@ -68,14 +76,17 @@ def exposition(
                 yield Sample(_P + "relay_heard_timestamp_seconds", heard, (cluster, relay))
         yield Sample(_P + "history_rows_waiting", waiting())
         for name, value in dict(telemetry.counters).items():
-            if name != "acks":  # the sum of those by cluster
+            if name != "acks":  # it is the sum of the counters by cluster
                 yield _counted(name, value)
 
     return Exposition(FAMILIES, read)
 
 
 def _local_share(ruleset: Ruleset) -> float:
-    """1 without rules: relays serve local-first then."""
+    """Returns the mean share of 0 to 1 that rules keep in the cluster.
+
+    1 without rules, because relays then serve local-first.
+    """
     local = [
         d.weight for rule in ruleset.rules for d in rule.destinations if d.cluster == rule.source_cluster
     ]

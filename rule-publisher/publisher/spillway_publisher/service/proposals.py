@@ -1,8 +1,9 @@
-"""Proposals in, versions out: the order of effects around one proposal.
+"""Turns proposals into published versions: the order of effects around one proposal.
 
-decided (guardrails) -> version claimed -> every cluster's key written -> Redis, ClickHouse noted ->
-acknowledged. A crash anywhere before the end brings the message again; the claim key's history then
-says that it has a version, and only what is missing is written.
+The order is: decide (guardrails), claim the version, write every cluster's key, note it for Redis
+and ClickHouse, acknowledge the message. After a crash before the end, the message is delivered
+again. The claim key's history then shows that the proposal already has a version, and only missing
+keys are written.
 """
 
 import time
@@ -41,40 +42,52 @@ class Proposals:
         telemetry: Telemetry,
     ) -> None:
         self._topology, self._bucket = topology, bucket
-        self.policy = policy  # the service replaces it when the operator does
+        self.policy = policy  # the service replaces it when the operator changes the file
         self._hot_state, self._history, self._telemetry = hot_state, history, telemetry
         self._clusters = [cluster.name for cluster in topology.clusters]
         self.in_force: Callable[[], dict[str, Ruleset]] = bucket.in_force
-        self.unknown: Callable[[], str | None] = lambda: None  # why what is in force is not known
-        # By cluster, the services that have a live Envoy; without clusters where that is unknown.
+        # Why it is unknown which rulesets are in force
+        self.unknown: Callable[[], str | None] = lambda: None
+        # By cluster: the services with a live Envoy. Clusters where that is unknown are left out.
         self.placement: Callable[[], Mapping[str, frozenset[str]]] = dict
-        self.on_published: Callable[[Ruleset], None] = lambda whole: None  # with its version
-        # Beside those of published versions, which the bucket knows over restarts.
-        # By origin: the token, and the newest version when it was refused.
+        # Called with the whole ruleset, which has its version
+        self.on_published: Callable[[Ruleset], None] = lambda whole: None
+        # Tokens of refused proposals, by origin: the token, and the newest version at the time of
+        # the refusal. The bucket knows the tokens of published versions, across restarts too.
         self._refused_fences: dict[Origin, tuple[int, int]] = {}
         self._unsettled: Msg | None = None
-        # What was last tried to be published: a write may have landed though its answer was lost.
+        # The last attempt to publish. Its write may have succeeded although the answer was lost.
         self._attempt: tuple[str, int, Decision] | None = None
 
     def forget(self) -> None:
-        """The connection that brought the message in hand is closed: it will come again on another."""
+        """Drops the unsettled message because its connection is closed.
+
+        NATS will deliver it again.
+        """
         self._unsettled = None
 
     async def run(self, consumer: JetStreamContext.PullSubscription) -> None:
-        """Handles messages for ever. Raises jetstream.TROUBLE: mend the connection, and call again; the
-        message in hand comes first then."""
+        """Handles messages for ever. Raises jetstream.TROUBLE.
+
+        The caller must then repair the connection and call again. The unsettled message is handled
+        first.
+        """
         while True:
             if self._unsettled is None:
                 try:
                     (self._unsettled,) = await consumer.fetch(1, timeout=FETCH_S)
                 except TimeoutError:
-                    await consumer.consumer_info()  # gone with a server that lost its data: raises
+                    # Raises when a server that lost its data has lost the consumer
+                    await consumer.consumer_info()
                     continue
             await self.handle(self._unsettled)
             self._unsettled = None
 
     async def handle(self, message: Msg) -> None:
-        """Publishes or refuses; the message is settled unless jetstream.TROUBLE is raised."""
+        """Publishes or refuses one proposal.
+
+        Settles the message unless jetstream.TROUBLE is raised.
+        """
         try:
             proposal = Ruleset.FromString(message.data)
         except DecodeError as error:
@@ -100,7 +113,7 @@ class Proposals:
         await (message.ack() if published else message.term())
 
     async def _settle(self, proposal: Ruleset, message: Msg) -> bool:
-        """True: it is, or already was, published. False: refused."""
+        """Returns True when the proposal is published, now or earlier; False when it is refused."""
         while True:
             given = self._bucket.version_of(proposal.id)
             if given is not None and not self._bucket.missing(given):
@@ -132,8 +145,11 @@ class Proposals:
                 await self._bucket.load()
 
     async def _write(self, ruleset: Ruleset, version: int, claimed: bool) -> None:
-        """Claims the version, then writes where it is missing. Raises ConflictError and jetstream.TROUBLE;
-        calling again with the version that was claimed goes on where this ended."""
+        """Claims the version, then writes the keys where it is missing.
+
+        Raises ConflictError and jetstream.TROUBLE. Calling it again with the claimed version
+        continues where it stopped.
+        """
         parts = slices.cut(ruleset, self._clusters, version)
         if not claimed:
             await self._bucket.claim(parts[self._bucket.claim_cluster])
@@ -141,7 +157,7 @@ class Proposals:
             await self._bucket.write(cluster, parts[cluster])
 
     def _whole(self, proposal: Ruleset, context: Context) -> Ruleset:
-        """What the proposal asks for, as a ruleset of all clusters."""
+        """Returns what the proposal asks for; for a reset of fences, a ruleset of all clusters."""
         if proposal.reset_fences:
             return fences.reset(proposal, context.in_force, context.policy, context.topology, context.now_ns)
         return proposal
@@ -154,7 +170,10 @@ class Proposals:
         return newest
 
     def _note_refused_fence(self, proposal: Ruleset) -> None:
-        """A leader that was refused for what it said is the leader all the same."""
+        """Notes the fencing token of a refused proposal: its sender is the leader nevertheless.
+
+        Tokens that are implausible, or that come with an invalid proposal, are ignored.
+        """
         if not fences.plausible(proposal.fencing_token, time.time_ns()):
             return
         in_force = self.in_force()
@@ -165,7 +184,7 @@ class Proposals:
             self._refused_fences[proposal.origin] = (known, self._bucket.newest_version)
 
     def _note_written(self, ruleset_id: str, version: int) -> None:
-        """Every cluster has this version or a newer one."""
+        """Records the publication once every cluster has this version or a newer one."""
         if self._attempt is None or self._attempt[:2] != (ruleset_id, version):
             self._telemetry.counters["proposals.duplicate"] += 1
             return
@@ -190,7 +209,11 @@ class Proposals:
 
 
 def origin_problem(proposal: Ruleset, subject: str) -> str | None:
-    """Who may write a subject speaks for its origin alone; the operator also for what is in force already."""
+    """Returns why the proposal's origin may not be proposed on this subject, or None.
+
+    A subject's writer may propose in its own origin only. The operator's subject may propose in any
+    origin, and only it may ask for a reset of fences.
+    """
     operator = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
     origin = Origin.Name(proposal.origin) if proposal.origin in Origin.values() else str(proposal.origin)
     if proposal.reset_fences and subject != operator:

@@ -1,7 +1,7 @@
-"""What relays report: acknowledgements into ClickHouse, the union of their heartbeats into Redis.
+"""Stores what relays report: acknowledgements in ClickHouse, the union of heartbeats in Redis.
 
-An acknowledgement is settled in JetStream only when ClickHouse has it, so the stream is the buffer
-while ClickHouse is away; what is stored twice collapses in the table (ReplacingMergeTree).
+An acknowledgement is settled in JetStream only after ClickHouse has stored it. So the stream is the
+buffer while ClickHouse is away. Rows stored twice collapse in the table (ReplacingMergeTree).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ M = TypeVar("M", Acknowledgement, Heartbeat)
 
 
 class Malformed(Exception):
-    """A report that means nothing; `reason` groups, the text tells key, value and what is allowed."""
+    """A report is invalid. `reason` is the kind of problem; the text names key, value and limit."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -60,7 +60,10 @@ def read_report(kind: type[M], data: bytes, subject: str, pattern: str, clusters
 
 
 class Reports:
-    """Two loops, `acks` and `heartbeats`; both raise jetstream.TROUBLE: connect, and call again."""
+    """Two loops, `acks` and `heartbeats`.
+
+    Both raise jetstream.TROUBLE. The caller must then reconnect and call again.
+    """
 
     def __init__(
         self,
@@ -72,11 +75,13 @@ class Reports:
         self._clusters = clusters
         self._hot_state, self._clickhouse, self._telemetry = hot_state, clickhouse, telemetry
         self._presences: dict[str, Presence] = {}  # by cluster
-        self._unplaced: set[str] = set()  # clusters whose newest placement is not in Redis yet
-        self._caught_up = False  # with the heartbeats that the stream held when this process came
-        self._server_at = 0.0  # Unix time of the server's clock at time.monotonic() 0
+        # Clusters whose newest placement has not been noted for Redis yet
+        self._unplaced: set[str] = set()
+        self._caught_up = False  # whether the heartbeats that the stream held at the start are read
+        self._server_at = 0.0  # Unix time of the NATS server's clock when time.monotonic() was 0
 
     async def acks(self, consumer: JetStreamContext.PullSubscription) -> None:
+        """Stores acknowledgements for ever, and settles each after it is stored."""
         async for batch in _batches(consumer):
             good = await self._sort_out(batch, self._acknowledgement_row)
             await self._store([row for _, row in good], batch)
@@ -87,10 +92,13 @@ class Reports:
                 self._telemetry.counters[f"acks.{outcome}.{cluster}"] += 1
 
     async def heartbeats(self, consumer: JetStreamContext.PullSubscription) -> None:
-        """Places nothing before every heartbeat that the stream still holds is read: those of one relay alone would
-        hide the Envoys of the others."""
+        """Takes heartbeats for ever, and places nothing until all those in the stream are read.
+
+        A placement from the heartbeats of one relay alone would hide the Envoys of the others.
+        """
         self._caught_up = False
-        # The server's clock, which stamped the stored heartbeats, says how old they are; ours may be another.
+        # The server's clock stamped the stored heartbeats, so it gives their age. Our clock may
+        # differ.
         self._server_at = (await consumer.consumer_info()).created.timestamp() - time.monotonic()
         async for batch in _batches(consumer):
             for message, heartbeat in await self._sort_out(batch, self._heard):
@@ -111,7 +119,8 @@ class Reports:
         at = now if self._caught_up else min(stored, now)
         try:
             check(heartbeat)
-            # What is delivered again is older than what has come since.
+            # A redelivered heartbeat is older than those that have arrived since, so it is not
+            # used.
             if message.metadata.num_delivered == 1 and presence.hear(heartbeat, at):
                 self._unplaced.add(heartbeat.cluster)
                 unix = time.time() - now
@@ -121,7 +130,10 @@ class Reports:
         return heartbeat
 
     def placement(self) -> dict[str, frozenset[str]]:
-        """By cluster, the services that have a live Envoy; without clusters whose relays are silent."""
+        """Returns by cluster the services that have a live Envoy.
+
+        Clusters whose relays are silent are left out.
+        """
         known = {}
         for cluster, presence in self._live().items():
             if union := presence.placement(cluster):
@@ -129,7 +141,10 @@ class Reports:
         return known
 
     def serving(self) -> dict[str, int]:
-        """By cluster, the newest version that its relays serve; without clusters whose relays are silent."""
+        """Returns by cluster the newest version that its relays serve.
+
+        Clusters whose relays are silent are left out.
+        """
         return {c: p.serving for c, p in self._live().items() if p.serving is not None}
 
     def _live(self) -> dict[str, Presence]:
@@ -146,7 +161,7 @@ class Reports:
         self._unplaced.clear()
 
     async def _sort_out(self, batch: list[Msg], read: Callable[[Msg], object]) -> list[tuple[Msg, object]]:
-        """The good ones with what was read from them; the others are counted and terminated."""
+        """Returns the valid messages with their content. Counts and terminates the others."""
         good = []
         for message in batch:
             try:
@@ -167,7 +182,7 @@ class Reports:
             raise Malformed("value", str(error)) from error
 
     async def _store(self, acknowledgements: list[tuple], batch: list[Msg]) -> None:
-        """Returns when ClickHouse has them, however long that takes."""
+        """Returns when ClickHouse has stored the rows, however long that takes."""
         if not acknowledgements:
             return
         first, last = (message.metadata.sequence.stream for message in (batch[0], batch[-1]))
@@ -189,4 +204,5 @@ async def _batches(consumer: JetStreamContext.PullSubscription):
         try:
             yield await consumer.fetch(BATCH, timeout=FETCH_S)
         except TimeoutError:
-            await consumer.consumer_info()  # gone with a server that lost its data: raises
+            # Raises when a server that lost its data has lost the consumer
+            await consumer.consumer_info()

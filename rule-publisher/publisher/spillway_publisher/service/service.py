@@ -39,6 +39,8 @@ LEARN_S, LEARN_AGAIN_S = 5.0, 15.0
 
 
 class Service:
+    """The publisher's process: its parts, and the loops that run them."""
+
     def __init__(
         self,
         settings: RunSettings,
@@ -73,7 +75,7 @@ class Service:
         self._recovered = False
 
     async def run(self) -> None:
-        """Returns after SIGTERM or SIGINT."""
+        """Runs until SIGTERM or SIGINT."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -96,7 +98,7 @@ class Service:
             health.server_close()
 
     async def _nats(self) -> None:
-        """Connects, prepares and works; again from the start after any trouble."""
+        """Connects and runs sessions. Starts again after any jetstream.TROUBLE."""
         client: Client | None = None
         try:
             while True:
@@ -116,6 +118,7 @@ class Service:
                     await asyncio.wait_for(client.close(), 1)
 
     async def _session(self, client: Client) -> None:
+        """Prepares streams, bucket and consumers, then runs the loops on this connection."""
         js = client.jetstream(timeout=3)
         await jetstream.ensure(js, self._settings.reports_bytes, self._settings.nats_replicas)
         self._bucket.attach(js)
@@ -146,7 +149,7 @@ class Service:
                     await consumer.unsubscribe()
 
     async def _refresh(self, js) -> None:
-        """Redis follows the bucket, whichever publisher wrote it; guards and keys follow their files."""
+        """Updates Redis from the bucket, and guardrails and keys from their files."""
         enforced = time.monotonic()
         while True:
             if self._keys_changed():
@@ -156,11 +159,12 @@ class Service:
                 await self._learn(js)
             changed = self._guardrails_changed() | self._say_unknown()
             self._proposals.policy = self._guardrails.current
-            # Again after a while: a proposal of ours is refused when another one comes in between.
+            # Repeated after ENFORCE_S, because our proposal is refused when another one comes in
+            # between.
             if changed or time.monotonic() - enforced > ENFORCE_S and not self._guardrails.current.shadow:
                 await self._enforce(js)
                 enforced = time.monotonic()
-            # After the kill switch, which it must not hold up.
+            # After the kill switch, which it must not delay.
             if self._said_unknown and self._known.unread and time.monotonic() - self._learned > LEARN_AGAIN_S:
                 await self._learn(js)
             self._hot_state.in_force(self._in_force())
@@ -168,7 +172,10 @@ class Service:
             await self._bucket.refresh()
 
     async def _learn(self, js) -> None:
-        """Reads the newest checkpoint, in case that the bucket has lost what relays hold. Publishing goes on without it."""
+        """Reads the newest checkpoint, in case the bucket has lost what relays hold.
+
+        Publishing continues when it cannot be read.
+        """
         self._in_force()
         try:
             checkpoint = await asyncio.wait_for(self._checkpoints.newest(js), LEARN_S)
@@ -201,14 +208,20 @@ class Service:
         return self._known.unknown(self._reports.serving(), listened)
 
     def _say_unknown(self) -> bool:
-        """Whether it became known, or unknown, what relays route by."""
+        """Logs why it is unknown which rulesets relays route by.
+
+        Returns whether it became known, or became unknown.
+        """
         before, self._said_unknown = self._said_unknown, self._unknown()
         if self._said_unknown and self._said_unknown != before:
             log.warning("what is in force is unknown: %s", self._said_unknown)
         return (before is None) != (self._said_unknown is None)
 
     def _note_checkpoint(self) -> None:
-        """What is in force at the start may have been published before there were checkpoints."""
+        """Notes a checkpoint of the rulesets in force at the start.
+
+        They may have been published before checkpoints existed.
+        """
         in_force = self._bucket.in_force()
         if set(in_force) == set(self._clusters) and len({r.version for r in in_force.values()}) == 1:
             self._checkpoints.note(slices.join(r for _, r in sorted(in_force.items())))
@@ -218,7 +231,10 @@ class Service:
             log.info("%d values of the bucket signed again, by the present key %s", count, self._keys.id)
 
     async def _stored(self) -> list[Stored]:
-        """The bucket's history, one whole ruleset per version, without one that is still being written."""
+        """Returns the bucket's history as one whole ruleset per version.
+
+        Versions that are still being written are left out.
+        """
         parts: dict[int, list[Stored]] = {}
         for cluster in self._clusters:
             for stored in await self._bucket.history(cluster):
@@ -230,7 +246,10 @@ class Service:
         ]
 
     def _keys_changed(self) -> bool:
-        """Wrong files are said and counted; the last good keys go on."""
+        """Returns whether the keys changed.
+
+        Invalid files are logged and counted; the last good keys stay.
+        """
         try:
             changed = self._keys.changed()
         except ContractError as error:
@@ -243,7 +262,10 @@ class Service:
         return changed
 
     def _guardrails_changed(self) -> bool:
-        """A wrong file is said and counted; the last good one goes on."""
+        """Returns whether the guardrails changed.
+
+        An invalid file is logged and counted; the last good one stays.
+        """
         try:
             changed = self._guardrails.changed()
         except ContractError as error:
@@ -256,12 +278,12 @@ class Service:
         return changed
 
     async def _enforce(self, js) -> None:
-        """What must not wait for the next proposal: the kill switch, and denials."""
+        """Proposes what must not wait for the next proposal: the kill switch, and denials."""
         policy, in_force, unknown = self._guardrails.current, self._in_force(), self._unknown()
         if policy.frozen and (unknown or not all(is_local_first(ruleset) for ruleset in in_force.values())):
             await self._propose_local_first(js)
         elif unknown and policy.maximum_shift is not None:
-            return  # denials alone would take back at once what relays hold
+            return  # denials alone would drop at once the rules that relays hold
         elif proposal := denials.renewal(in_force, policy, self._topology, time.time_ns()):
             await self._propose(js, proposal)
             log.warning(
@@ -269,7 +291,10 @@ class Service:
             )
 
     async def _propose_local_first(self, js) -> None:
-        """The kill switch acts at once: it replaces what is in force, by the same way as any proposal."""
+        """Proposes local-first in place of the rulesets in force: the kill switch acts at once.
+
+        The proposal takes the same way as any other.
+        """
         now = time.time_ns()
         proposal = Ruleset(id=f"frozen-{uuid.uuid4()}", origin=ORIGIN_OPERATOR, policy="frozen")
         proposal.input_window.id = "none"
@@ -287,7 +312,10 @@ class Service:
 
 
 async def _until(stop: asyncio.Event, loops: list, beside: asyncio.Task) -> None:
-    """Runs the loops until the event is set, or one of them or `beside` fails: raises what it raised."""
+    """Runs the loops until the event is set, or until one of them or `beside` fails.
+
+    Raises the exception of the failed one.
+    """
     tasks = [asyncio.create_task(loop) for loop in (stop.wait(), *loops)]
     done, _ = await asyncio.wait([*tasks, beside], return_when=asyncio.FIRST_COMPLETED)
     await end(tasks)

@@ -1,4 +1,4 @@
-"""The publisher as a process beside real NATS, Redis and ClickHouse servers."""
+"""Runs the publisher as a process with real NATS, Redis and ClickHouse servers."""
 
 import json
 import os
@@ -26,7 +26,7 @@ BUCKET = "spillway_rulesets"
 
 
 class World:
-    """The servers, one publisher (more by `publisher`), and what tests ask of them."""
+    """The servers, one publisher or more, and helpers for the tests."""
 
     def __init__(self, folder: Path, nats_process, redis_process, clickhouse_url: str) -> None:
         self.folder, self.nats, self.redis = folder, nats_process, redis_process
@@ -47,7 +47,7 @@ class World:
         self.trust(self.key)
 
     def new_key(self) -> Ed25519PrivateKey:
-        """Makes the key by which publishers sign from now on."""
+        """Creates the key with which publishers sign from now on."""
         key = Ed25519PrivateKey.generate()
         self.sign_by(key)
         return key
@@ -56,25 +56,31 @@ class World:
         write_whole(self.folder / "signing.key", private_pem(key))
 
     def trust(self, *keys: Ed25519PrivateKey) -> None:
-        """Whose signatures publishers and operators take."""
+        """Sets the keys whose signatures publishers and operators trust."""
         write_whole(self.folder / "keys.pem", b"".join(public_pem(key) for key in keys))
 
     def keys(self) -> Keys:
         return Keys(self.folder / "signing.key", self.folder / "keys.pem")
 
     async def put(self, cluster: str, payload: bytes, headers: dict[str, str] | None = None) -> None:
-        """Writes a key past the publisher, signed by its key unless other headers are given."""
+        """Writes a key directly, not through the publisher.
+
+        Without other headers, the value is signed with the publisher's key.
+        """
         headers = signing.sign(self.key, cluster, payload) if headers is None else headers
         await (await self.jetstream()).publish(f"$KV.{BUCKET}.{cluster}", payload, headers=headers or None)
 
     async def forge_checkpoint(self, ruleset: Ruleset) -> None:
-        """Appends a checkpoint that an unknown key has signed."""
+        """Appends a checkpoint signed by an unknown key."""
         payload = ruleset.SerializeToString()
         headers = signing.sign(Ed25519PrivateKey.generate(), "spillway.checkpoints", payload)
         await (await self.jetstream()).publish("spillway.checkpoints", payload, headers=headers)
 
     async def relays_serve(self, version: int, clusters=("north", "south", "island")) -> None:
-        """A relay of each cluster reports this version and an Envoy of the shop, until publishers have heard them."""
+        """Makes a relay of each cluster report this version and an Envoy of the service shop.
+
+        Returns when publishers have received the reports.
+        """
         js = await self.jetstream()
 
         async def placed() -> bool:
@@ -88,13 +94,13 @@ class World:
         await eventually_async(placed, "every cluster's placement")
 
     async def headers(self, cluster: str) -> dict[str, str]:
-        """Of what the bucket holds for a cluster."""
+        """Returns the headers of a cluster's value in the bucket."""
         return (
             await (await self.jetstream()).get_msg(f"KV_{BUCKET}", subject=f"$KV.{BUCKET}.{cluster}")
         ).headers
 
     def publisher(self, ready: bool = True, **environment: str) -> servers.Server:
-        """Starts one more publisher; `ready=False` does not wait for its servers."""
+        """Starts one more publisher. `ready=False` does not wait until it can publish."""
         port = servers.free_port()
         process = servers.Server(
             url=f"http://127.0.0.1:{port}/healthz",
@@ -133,7 +139,7 @@ class World:
         )
 
     async def value(self, cluster: str) -> Ruleset:
-        """What the bucket holds for a cluster; empty when nothing, or rubbish."""
+        """Returns a cluster's ruleset in the bucket; empty if missing or not decodable."""
         try:
             return Ruleset.FromString(
                 (await (await (await self.jetstream()).key_value(BUCKET)).get(cluster)).value
@@ -142,7 +148,7 @@ class World:
             return Ruleset()
 
     async def published(self, proposal: Ruleset, clusters=("north", "south", "island")) -> int:
-        """Waits until every cluster has this proposal and gives its version."""
+        """Waits until every cluster has this proposal, and returns its version."""
         found = {}
 
         async def everywhere() -> bool:
@@ -159,7 +165,7 @@ class World:
         return None if text is None else json.loads(text)
 
     async def rows(self, statement: str, count: int, **parameters) -> list[tuple]:
-        """Waits until the SELECT gives at least that many rows."""
+        """Waits until the SELECT returns at least `count` rows."""
         found: list[tuple] = []
 
         def there() -> bool:
@@ -189,18 +195,18 @@ def public_pem(key: Ed25519PrivateKey) -> bytes:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """So that who reads now reads the old or the new content."""
+    """Replaces the file at once, so that a reader sees either the old or the new content."""
     unfinished = path.with_name(path.name + ".new")
     unfinished.write_bytes(content)
     unfinished.replace(path)
 
 
 async def _silent(error: Exception) -> None:
-    """A test's own client loses its server too when the test stops it."""
+    """Ignores errors: a test's own client loses its server too when the test stops it."""
 
 
 def health(process: servers.Server) -> dict:
-    """The answer of /healthz with its status; status 0 when nobody answers."""
+    """Returns the body of /healthz with its status; status 0 when nobody answers."""
     try:
         with urllib.request.urlopen(process.url, timeout=30) as answer:
             return {"status": answer.status, **json.load(answer)}
@@ -213,7 +219,7 @@ def health(process: servers.Server) -> dict:
 
 @pytest.fixture(scope="session")
 def clickhouse(tmp_path_factory):
-    """One ClickHouse for all tests: rows are told apart by the proposals' ids."""
+    """One ClickHouse for all tests. Their rows are distinguished by the proposals' ids."""
     with servers.clickhouse_process(tmp_path_factory.mktemp("clickhouse")) as process:
         yield process
 

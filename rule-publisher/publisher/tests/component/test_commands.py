@@ -1,4 +1,4 @@
-"""The operator's commands as processes."""
+"""The operator's commands, run as processes."""
 
 import json
 import time
@@ -15,7 +15,7 @@ LOCAL = {"north": {"north": 10_000}, "south": {"south": 10_000}}
 
 
 async def test_rollback_and_status(world, make):
-    """One command brings an earlier version's rules back as a new version, audited, and it holds."""
+    """One command publishes an earlier version's rules as a new version, audited and held."""
     world.publisher()
     versions = []
     for rules in (LOCAL, SPREAD, SPREAD):
@@ -45,9 +45,11 @@ async def test_rollback_and_status(world, make):
 
 
 async def test_a_rollback_reaches_back_beyond_the_buckets_history_and_restarts(world, make):
-    """80 renewals push a ruleset out of the bucket's 64 versions, and the publisher is killed: its checkpoint is found by
-    time and by version. Checkpoints last 30 days. Renewals make none, and one that no trusted key signed is not gone
-    back to."""
+    """80 renewals push a ruleset out of the bucket's 64 versions, and the publisher is killed.
+
+    The ruleset's checkpoint is found by time and by version. Checkpoints last 30 days, and renewals
+    make none. A rollback does not use a checkpoint without a trusted signature.
+    """
     process = world.publisher()
     first, change = make(SPREAD), make(LOCAL)
     await world.propose(first)
@@ -81,7 +83,10 @@ async def test_a_rollback_reaches_back_beyond_the_buckets_history_and_restarts(w
 
 
 async def test_commands_without_a_server_say_so(world):
-    """A wrong NATS URL is one line that names the variable; nothing published yet is no error trace."""
+    """A wrong NATS URL gives one line that names the variable.
+
+    Before anything was published, commands print no traceback.
+    """
     done = world.command("status", SPILLWAY_NATS_URL="nats://u:topsecret@127.0.0.1:1")
     assert done.returncode == 1 and done.stderr.startswith("SPILLWAY_NATS_URL: cannot connect")
     assert "topsecret" not in done.stderr
@@ -90,7 +95,10 @@ async def test_commands_without_a_server_say_so(world):
 
 
 def test_configuration_errors_name_every_variable(world):
-    """Exit code 64 and a line for each wrong variable; a wrong topology or policy names file and key."""
+    """Exit code 64 and a line for each wrong variable.
+
+    Topology and guardrails: file and key are named.
+    """
     done = world.command("run", SPILLWAY_NATS_URL="http://x", SPILLWAY_HEALTH_LISTEN="here")
     assert done.returncode == 64
     assert done.stderr.splitlines() == [
@@ -110,7 +118,7 @@ def test_configuration_errors_name_every_variable(world):
 
 
 def test_validate(world, make):
-    """A good file is exit 0; a bad one prints every problem with its key, exit 1; junk is named too."""
+    """Exit code 0 for a good file. A bad one gives exit code 1 and every problem with its key."""
     path = world.folder / "ruleset.json"
     proposal = make(SPREAD)
     path.write_text(json_format.MessageToJson(proposal, preserving_proto_field_name=True))

@@ -1,4 +1,7 @@
-"""Servers and publishers that die: versions keep increasing, nothing is published twice, all heals."""
+"""Servers and publishers that die.
+
+Versions keep increasing, nothing is published twice, and everything recovers.
+"""
 
 import asyncio
 import random
@@ -22,7 +25,7 @@ VERSIONS = (
 
 
 async def test_versions_increase_over_kill_and_restart(world, make):
-    """kill -9 between proposals: numbering goes on, every version has exactly one row."""
+    """kill -9 between proposals: versions go on increasing, and each has exactly one row."""
     process = world.publisher()
     proposals, versions = [make(SPREAD) for _ in range(4)], []
     for proposal in proposals:
@@ -36,7 +39,10 @@ async def test_versions_increase_over_kill_and_restart(world, make):
 
 
 async def test_a_half_written_version_is_completed(world, make):
-    """A publisher that died after its first key: the redelivered proposal keeps its version everywhere."""
+    """A publisher died after its first key.
+
+    The redelivered proposal keeps its version everywhere.
+    """
     world.publisher().stop()
     proposal = make(SPREAD)
     await world.propose(proposal)
@@ -53,7 +59,7 @@ async def test_a_half_written_version_is_completed(world, make):
 
 
 async def test_two_publishers_share_the_work(world, make):
-    """Two publishers on one server: every proposal has one version of its own, in order."""
+    """Two publishers on one server: every proposal has a version of its own, in order."""
     often = {"SPILLWAY_ACK_WAIT_SECONDS": "5", "SPILLWAY_REFRESH_SECONDS": "0.01"}
     both = [world.publisher(**often), world.publisher(**often)]
     proposals = [make(SPREAD) for _ in range(20)]
@@ -69,9 +75,9 @@ async def test_two_publishers_share_the_work(world, make):
 
 
 async def test_another_publishers_write_is_a_conflict_not_an_overwrite(world, make):
-    """The claim key moved behind the publisher's back: it takes the version after the other's."""
+    """Another publisher moved the claim key, so this one takes the version after it."""
     process = world.publisher(SPILLWAY_REFRESH_SECONDS="60")
-    # As of a publisher whose clock was wrong, by less than what is refused.
+    # As if from a publisher whose clock was wrong, by less than the limit of refusal.
     ahead = time.time_ns() // 1_000_000 + names.VALUE_VERSION_AHEAD_MS // 2
     parts = slices.cut(make(LOCAL), ["north", "south", "island"], ahead)
     for cluster, part in parts.items():
@@ -83,7 +89,7 @@ async def test_another_publishers_write_is_a_conflict_not_an_overwrite(world, ma
 
 
 async def test_a_refresh_between_deciding_and_writing_is_a_conflict(world, make):
-    """A version computed before another publisher's became visible is not written over it."""
+    """A version computed before another publisher's became visible does not replace it."""
     world.publisher().stop()
     js, clusters = await world.jetstream(), ["island", "north"]
     ours, theirs = (Bucket(clusters, world.keys(), Telemetry()) for _ in range(2))
@@ -95,17 +101,19 @@ async def test_a_refresh_between_deciding_and_writing_is_a_conflict(world, make)
     await theirs.claim(newer["island"])
     await theirs.write("north", newer["north"])
     with pytest.raises(ConflictError):
-        await ours.claim(stale["island"])  # not seen yet: the revision tells
+        await ours.claim(stale["island"])  # not seen yet: the revision conflicts
     await ours.refresh()
     with pytest.raises(ConflictError):
-        await ours.claim(stale["island"])  # seen: the version tells
+        await ours.claim(stale["island"])  # seen: the version conflicts
     await ours.write("north", stale["north"])
     assert (await world.value("north")).id == newer["north"].id
 
 
 async def test_kills_at_random_moments_neither_lose_nor_repeat(world, make):
-    """A publisher killed again and again under a stream of proposals: each is published exactly once, in
-    order, and has exactly one row."""
+    """A publisher is killed again and again during a stream of proposals.
+
+    Each proposal is published exactly once, in order, and has exactly one row.
+    """
     process = world.publisher()
     proposals = [make(SPREAD) for _ in range(24)]
     chance = random.Random(7)
@@ -127,8 +135,10 @@ async def test_kills_at_random_moments_neither_lose_nor_repeat(world, make):
 
 
 async def test_nats_restart_and_lost_data(world, make):
-    """NATS killed and back; then back without any data, and the publisher anew too: it is set up again, and versions
-    go on above all that were given."""
+    """NATS comes back with its data; then without it, and with a new publisher process.
+
+    Streams and bucket are created again, and versions continue above all earlier ones.
+    """
     process = world.publisher()
     first, second, third = (make(SPREAD) for _ in range(3))
     await world.propose(first)
@@ -141,7 +151,7 @@ async def test_nats_restart_and_lost_data(world, make):
     await world.propose(second)
     between = await world.published(second)
     world.nats.kill()
-    process.kill()  # nor does it remember
+    process.kill()  # so that it does not remember either
     (world.folder / "nats" / "jetstream").rename(world.folder / "lost")
     world.nats.start()
     process.start()
@@ -158,7 +168,10 @@ async def test_nats_restart_and_lost_data(world, make):
 
 
 async def test_redis_restart_heals(world, make):
-    """A Redis that comes back empty has the rulesets in force again within a period, without a proposal."""
+    """A Redis that comes back empty has the rulesets in force again within a period.
+
+    That needs no proposal.
+    """
     process = world.publisher()
     proposal = make(SPREAD)
     await world.propose(proposal)
@@ -176,7 +189,7 @@ async def test_redis_restart_heals(world, make):
 
 
 async def test_clickhouse_away_never_blocks_and_loses_nothing(world, clickhouse, make):
-    """Publishing goes on without ClickHouse; the rows arrive, once each, when it is back."""
+    """Publishing continues without ClickHouse. When it is back, the rows arrive once each."""
     process = world.publisher()
     clickhouse.kill()
     world.clickhouse.disconnect()
@@ -194,7 +207,10 @@ async def test_clickhouse_away_never_blocks_and_loses_nothing(world, clickhouse,
 
 
 async def test_rows_that_a_crash_lost_are_recovered(world, clickhouse, make):
-    """Killed while ClickHouse is away: the next start finds the versions in the bucket and records them."""
+    """The publisher is killed while ClickHouse is away.
+
+    Its next start records the bucket's versions.
+    """
     process = world.publisher()
     clickhouse.kill()
     world.clickhouse.disconnect()
@@ -211,7 +227,10 @@ async def test_rows_that_a_crash_lost_are_recovered(world, clickhouse, make):
 
 
 async def test_starts_before_its_servers_and_ends_when_asked(world, make):
-    """Started while NATS and Redis are away it says so, then works; SIGTERM ends it with 0."""
+    """Started while NATS and Redis are away, it reports that and works later.
+
+    SIGTERM: exit code 0.
+    """
     world.nats.kill()
     world.redis.kill()
     process = world.publisher(ready=False)
@@ -230,7 +249,7 @@ async def test_starts_before_its_servers_and_ends_when_asked(world, make):
 
 
 async def test_a_late_leader_is_refused_by_a_publisher_that_was_restarted(world, make):
-    """The newest fencing token is known over kill -9: it is in the bucket's history."""
+    """The newest fencing token survives kill -9, because it is in the bucket's history."""
     process = world.publisher()
     newest = make(SPREAD, fencing_token=200)
     await world.propose(newest)
@@ -247,8 +266,11 @@ async def test_a_late_leader_is_refused_by_a_publisher_that_was_restarted(world,
 
 
 async def test_an_absurd_fencing_token_locks_nobody_out_and_the_operator_resets_a_plausible_one(world, make):
-    """2^63 is refused and the leader goes on. A token half an hour ahead locks it out until the operator's reset, which
-    holds over kill -9 and changes no rule."""
+    """The token 2^63 is refused, and the leader continues.
+
+    A token half an hour ahead locks the leader out until the operator's reset. The reset survives
+    kill -9 and changes no rule.
+    """
     process = world.publisher()
     now = time.time_ns() // 1000
     absurd, leader = make(LOCAL, fencing_token=2**63), make(SPREAD, fencing_token=now)

@@ -21,7 +21,7 @@ SPREAD = {"north": {"north": 4000, "south": 6000}}
 
 @contextlib.asynccontextmanager
 async def publisher(url: str):
-    """The part of a publisher that writes Redis, every 50 ms."""
+    """Runs the part of a publisher that writes Redis, every 50 ms."""
     telemetry = Telemetry()
     state = HotState(url, telemetry, 0.05)
     running = asyncio.create_task(state.run())
@@ -33,8 +33,11 @@ async def publisher(url: str):
 
 
 async def test_a_standby_that_knows_an_older_ruleset_never_puts_it_back(tmp_path, make):
-    """It writes every period what it knew last: the higher version stays, and each attempt is counted. What Redis has
-    lost, what cannot be read and what no relay would take is replaced."""
+    """A standby writes the last version that it knew, every period.
+
+    The higher version stays, and each attempt is counted. A value that is missing, unreadable or
+    too far ahead for relays is replaced.
+    """
     now = time.time_ns() // 1_000_000
     older, newer = make(SPREAD, version=now), make(SPREAD, version=now + 1)
     with servers.redis_process(tmp_path) as process:
@@ -55,8 +58,10 @@ async def test_a_standby_that_knows_an_older_ruleset_never_puts_it_back(tmp_path
 
 @pytest.mark.parametrize("set_by", [-3600, 3600])
 async def test_a_clock_that_is_set_neither_drops_nor_prolongs_a_placement(tmp_path, monkeypatch, set_by):
-    """The publisher's clock is set while a placement counts for 5 s more: Redis, which has lost it, gets it again for as
-    long as it counts."""
+    """The publisher's clock is set while a placement has 5 s left.
+
+    A Redis that has lost the placement gets it again for the time that is left.
+    """
     key = names.REDIS_KEY_PLACEMENT.format(cluster="north")
     wall = time.time
     with servers.redis_process(tmp_path) as process:

@@ -20,7 +20,7 @@ RULES = """SELECT version, source_cluster, destination_cluster, weight, class, r
 
 
 async def test_a_proposal_reaches_every_key_redis_and_clickhouse(world, make):
-    """One proposal: a slice per cluster under one version, the in_force keys, the audit rows."""
+    """One proposal gives a slice per cluster, the in_force keys, and the audit rows."""
     world.publisher()
     proposal = make(SPREAD)
     await world.propose(proposal)
@@ -41,7 +41,10 @@ async def test_a_proposal_reaches_every_key_redis_and_clickhouse(world, make):
 
 
 async def test_the_bucket_can_be_read_by_key_alone_also_one_from_before(world):
-    """Relays may read only their own key, by a direct read: a bucket without them is brought to it."""
+    """Relays may read only their own key, by a direct read.
+
+    An older bucket is updated to allow that.
+    """
     js = await world.jetstream()
     await js.create_key_value(bucket="spillway_rulesets", history=64)
     assert not (await js.stream_info("KV_spillway_rulesets")).config.allow_direct
@@ -50,7 +53,7 @@ async def test_the_bucket_can_be_read_by_key_alone_also_one_from_before(world):
 
 
 async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_published(world, make):
-    """Bytes that do not decode and a broken contract stop nothing; both are recorded, naming the key."""
+    """Undecodable bytes and a broken contract stop nothing. Both are recorded with the key."""
     process = world.publisher()
     broken, good = make({"north": {"north": 1, "atlantis": 2}}), make(SPREAD)
     await world.propose(b"\xff\xffnot a ruleset")
@@ -83,7 +86,7 @@ async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_publi
 
 
 async def test_guardrails_file_is_enforced(world, make):
-    """A step beyond maximum_shift is published clamped; the audit says so."""
+    """A step beyond maximum_shift is published clamped, and the audit says so."""
     (world.folder / "guardrails.yaml").write_text("maximum_shift: 1000")
     world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
     await world.relays_serve(0)
@@ -97,8 +100,11 @@ async def test_guardrails_file_is_enforced(world, make):
 
 
 async def test_a_step_of_papa_changes_its_rule_alone_and_nobody_undoes_it_unread(world, make):
-    """A partial proposal: the other rule stays. The optimizer's renewal from the version before is refused, and in the
-    audit with rule, version and origin; from the version that it can read in Redis it is published."""
+    """The proposal is partial, so the other rule stays.
+
+    The optimizer's renewal from the earlier version is refused, and the audit names rule, version
+    and origin. From the version in Redis it is published.
+    """
     process = world.publisher()
     first = make(SPREAD)
     await world.propose(first)
@@ -123,7 +129,7 @@ async def test_a_step_of_papa_changes_its_rule_alone_and_nobody_undoes_it_unread
 
 
 async def test_the_same_ruleset_twice_is_published_once(world, make):
-    """Sent again beyond NATS's own deduplication (no message id), the same id gets no second version."""
+    """Sent again without a message id, past NATS's deduplication, it gets no second version."""
     process = world.publisher()
     first, last = make(SPREAD), make(SPREAD)
     await world.propose(first)
@@ -137,7 +143,7 @@ async def test_the_same_ruleset_twice_is_published_once(world, make):
 
 
 async def test_kill_switch_replaces_what_is_in_force(world, make):
-    """Restarted with frozen: true, local-first is published at once, and nothing else any more."""
+    """After a restart with frozen: true, local-first is published at once, and nothing else."""
     process = world.publisher()
     proposal = make(SPREAD)
     await world.propose(proposal)
@@ -160,8 +166,10 @@ async def test_kill_switch_replaces_what_is_in_force(world, make):
 
 
 async def test_a_changed_guardrail_file_counts_without_a_restart(world, make):
-    """What an operator saves is guarded from the next refresh on: a mistake is counted and keeps what was good,
-    the kill switch acts at once."""
+    """A saved file applies from the next refresh on.
+
+    A mistake is counted and the last good guardrails stay. The kill switch acts at once.
+    """
     guardrails = world.folder / "guardrails.yaml"
     guardrails.write_text("minimum_local_share: 5000")
     process = world.publisher(SPILLWAY_GUARDRAILS=str(guardrails))
@@ -187,8 +195,10 @@ async def test_a_changed_guardrail_file_counts_without_a_restart(world, make):
 
 
 async def test_shadow_mode_is_switched_by_the_file_while_it_runs(world, make):
-    """In shadow every proposal is in the audit with what would have been, and no key is written; without it the next
-    one is published; back in shadow that one is left to expire."""
+    """In shadow mode every proposal is in the audit with its result, and no key is written.
+
+    Without shadow mode the next proposal is published. Back in shadow mode, that ruleset expires.
+    """
     guardrails = world.folder / "guardrails.yaml"
     guardrails.write_text("shadow: true")
     process = world.publisher(SPILLWAY_GUARDRAILS=str(guardrails))
@@ -197,7 +207,8 @@ async def test_shadow_mode_is_switched_by_the_file_while_it_runs(world, make):
         await world.propose(seen)
         ((_, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=seen.id)
         assert (outcome, reason.split(";")[0]) == ("refused", "shadow: true: computed, not published")
-    assert world.health(process)["counters"]["refused.shadow"] == 2  # as the alert on expiry reads it
+    # The alert on expiry reads this counter
+    assert world.health(process)["counters"]["refused.shadow"] == 2
     assert not (await world.value("north")).version
 
     async def outcome_of(wanted: str) -> bool:
@@ -215,8 +226,11 @@ async def test_shadow_mode_is_switched_by_the_file_while_it_runs(world, make):
 
 
 async def test_denials_are_published_without_a_proposal(world, make):
-    """A guardrail file's denials reach every key: at the first start, with each proposal, and when the file changes,
-    then with what is in force and without what it denies."""
+    """A guardrail file's denials reach every key.
+
+    They do so at the first start, with each proposal, and when the file changes. After a change,
+    the ruleset in force stays without what the file denies.
+    """
     guardrails = world.folder / "guardrails.yaml"
     guardrails.write_text("denied_destinations: [{clusters: [island]}]")
     world.publisher(SPILLWAY_GUARDRAILS=str(guardrails))
@@ -238,7 +252,10 @@ async def test_denials_are_published_without_a_proposal(world, make):
 
 
 async def test_acknowledgements_and_heartbeats(world, make):
-    """Acks become rows; a heartbeat becomes a key that expires; malformed reports are counted by reason."""
+    """Acks become rows, and a heartbeat becomes a key that expires.
+
+    Malformed reports are counted by reason.
+    """
     process = world.publisher()
     js = await world.jetstream()
     ack = Acknowledgement(
@@ -264,14 +281,17 @@ async def test_acknowledgements_and_heartbeats(world, make):
     )
     counters = world.health(process)["counters"]
     assert (counters["malformed.acks.undecodable"], counters["malformed.heartbeats.subject"]) == (1, 1)
-    proposal = make(SPREAD)  # what a heartbeat says of versions cannot use them up
+    proposal = make(SPREAD)  # the version in a heartbeat cannot use up versions
     await world.propose(proposal)
     assert await world.published(proposal) < 2**52
 
 
 async def test_after_redis_was_flushed_nobody_starts_from_nothing(world, make):
-    """A proposer that reads an empty Redis says base 0. The bucket knows better: the proposal is refused with the version
-    in force, which is in Redis again within a period, and a proposal from there is published."""
+    """A proposer that reads an empty Redis names base version 0.
+
+    The bucket still has the ruleset, so the proposal is refused with the version in force. Redis
+    has that version again within a period, and a proposal from it is published.
+    """
     world.publisher()
     first, late = make(SPREAD, base_version=0), make(LOCAL, base_version=0)
     await world.propose(first)
@@ -288,7 +308,10 @@ async def test_after_redis_was_flushed_nobody_starts_from_nothing(world, make):
 
 
 async def placed_by_relays(world, js, *beats: Heartbeat) -> list[dict]:
-    """Services of north's placement, which is there once its relays have reported for half a time to live."""
+    """Returns the services of north's placement.
+
+    It exists once the relays have reported for half a time to live.
+    """
 
     async def reported() -> list[dict] | None:
         for beat in beats:
@@ -301,14 +324,18 @@ async def placed_by_relays(world, js, *beats: Heartbeat) -> list[dict]:
 
 
 async def test_two_relays_place_together_also_after_a_publisher_restart(world):
-    """A publisher that begins knows both at once, though they share a subject; a relay's clock means nothing."""
+    """A starting publisher knows both relays at once, though they share a subject.
+
+    A relay's clock does not matter.
+    """
     process = world.publisher()
     js = await world.jetstream()
     beats = [Heartbeat(cluster="north", ttl_seconds=2, relay=relay) for relay in ("relay-0", "relay-1")]
     for hours, (beat, service) in enumerate(zip(beats, ("cart", "web"), strict=True)):
         beat.at.FromNanoseconds(time.time_ns() + (2 * hours - 1) * 3600 * 10**9)
         beat.services.add(service=service, connected_envoys=1, envoys=[7])
-    beats[0].services.add(service="web", connected_envoys=1, envoys=[7])  # which moved, and counts once
+    # This Envoy has moved, and counts once
+    beats[0].services.add(service="web", connected_envoys=1, envoys=[7])
     both = [{"service": s, "connected_envoys": 1} for s in ("cart", "web")]
     assert await placed_by_relays(world, js, *beats) == both
     process.stop()
@@ -318,7 +345,10 @@ async def test_two_relays_place_together_also_after_a_publisher_restart(world):
 
 
 async def test_the_minimum_local_share_is_kept_where_the_service_lives(world, make):
-    """North's relay names an Envoy of the service, and later none: the share stays while there is one, and goes then."""
+    """North's relay names an Envoy of the service, and later none.
+
+    The share is kept only while there is one, or while the placement is unknown.
+    """
     (world.folder / "guardrails.yaml").write_text("minimum_local_share: 1000")
     process = world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
     js = await world.jetstream()
@@ -347,7 +377,7 @@ async def test_the_minimum_local_share_is_kept_where_the_service_lives(world, ma
 
 
 async def test_late_heartbeats_place_nothing(world):
-    """A heartbeat from before its time to live, found at start, is not taken for the present."""
+    """A heartbeat older than its time to live, read at the start, is not taken as current."""
     process = world.publisher()
     process.stop()
     beat = Heartbeat(cluster="north", ttl_seconds=1)

@@ -1,4 +1,4 @@
-"""Every value is signed, and what no trusted key signed is nothing to the publisher and its operator."""
+"""Every value is signed. Publisher and operator ignore values without a trusted signature."""
 
 import os
 
@@ -53,8 +53,11 @@ async def test_every_key_is_signed_for_its_cluster(world, make):
 
 
 async def test_forged_values_are_counted_and_replaced(world, make):
-    """Unsigned, by another key, for another cluster, and rubbish that is signed: none is taken for in force, each
-    is counted once by its reason, and the next proposal is published over it as if it were not there."""
+    """Forged: unsigned, by another key, for another cluster, and signed garbage.
+
+    None of these values is in force. Each is counted once by its reason, and the next proposal
+    replaces it.
+    """
     process = world.publisher()
     before = await published(world, make(SPREAD))
     parts = slices.cut(make(LOCAL), list(CLUSTERS), 2**53 - 1)
@@ -75,8 +78,10 @@ async def test_forged_values_are_counted_and_replaced(world, make):
 
 
 async def test_a_version_far_ahead_keeps_nothing_out(world, make):
-    """Signed by a publisher whose clock was wrong, or by whoever had the key for a moment: it is counted, relays refuse it
-    as well, and the next version is the present time, not one above it."""
+    """A publisher with a wrong clock, or a thief of the key, has signed it.
+
+    It is counted, and relays refuse it too. The next version is the present time, not one above it.
+    """
     process = world.publisher()
     before = await published(world, make(SPREAD))
     ahead = before + 2 * names.VALUE_VERSION_AHEAD_MS
@@ -88,14 +93,14 @@ async def test_a_version_far_ahead_keeps_nothing_out(world, make):
 
 
 async def test_a_forged_history_is_not_rolled_back_to(world, make):
-    """The operator's commands leave out what no trusted key signed, and say so."""
+    """The operator's commands leave out values without a trusted signature, and report them."""
     world.publisher()
     genuine = await published(world, make(LOCAL))
     forged = slices.cut(make({"north": {"south": 10_000}}), list(CLUSTERS), genuine + 1)
     for cluster, part in forged.items():
         await world.put(cluster, part.SerializeToString(), {})
     await published(world, make(SPREAD))
-    # What was in force when the forged version would have been: the checkpoint before it.
+    # The forged version was never in force, so this goes back to the checkpoint before it.
     done = world.command("rollback", "--to", str(genuine + 1), "--reason", "x")
     assert done.returncode == 0, done.stderr
     assert "SPILLWAY_RULESET_KEYS did not sign (bucket_value.unsigned: 3)" in done.stderr
@@ -107,8 +112,11 @@ async def test_a_forged_history_is_not_rolled_back_to(world, make):
 
 
 async def test_keys_are_rotated_without_a_restart(world, make):
-    """The new key is trusted, then signs, then the old one is dropped: what is in force is signed again at once,
-    proposals go on, and a bad new file changes nothing but a counter."""
+    """The new key is trusted, then it signs, then the old one is dropped.
+
+    Values in force are signed again at once, and proposals continue. A bad new file only raises a
+    counter.
+    """
     process, old = world.publisher(), world.key
     first = make(SPREAD)
     version = await published(world, first)
@@ -132,7 +140,10 @@ async def test_keys_are_rotated_without_a_restart(world, make):
 
 
 async def test_what_a_dropped_key_signed_is_not_signed_again(world, make):
-    """A key that was stolen: dropped and replaced at once, what it signed stays unsigned by the new one."""
+    """A stolen key is dropped and replaced at once.
+
+    The new key does not sign what it had signed.
+    """
     process, old = world.publisher(), world.key
     await published(world, make(SPREAD))
     process.stop()
@@ -146,7 +157,7 @@ async def test_what_a_dropped_key_signed_is_not_signed_again(world, make):
 
 
 async def test_a_subject_speaks_for_its_origin_alone(world, make):
-    """Who may only propose as the optimizer cannot propose in the operator's or PAPA's name."""
+    """With access to the optimizer's subject alone, nobody can propose as the operator or PAPA."""
     world.publisher()
     for origin in (2, 3):
         posing = make(SPREAD, origin=origin)
@@ -157,7 +168,10 @@ async def test_a_subject_speaks_for_its_origin_alone(world, make):
 
 
 def test_it_does_not_start_without_a_key(world):
-    """Exit 64 and the variable's name, for what is missing and for what is none; the same for the operator."""
+    """Exit code 64 and the variable's name, for a missing and for an invalid key.
+
+    The same holds for the operator's commands.
+    """
     listen = {"SPILLWAY_HEALTH_LISTEN": "127.0.0.1:1"}
     signing_key = world.environment.pop("SPILLWAY_SIGNING_KEY")
     assert "SPILLWAY_SIGNING_KEY" not in os.environ

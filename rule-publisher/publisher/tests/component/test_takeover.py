@@ -1,4 +1,4 @@
-"""A publisher beside a bucket that has lost what relays hold: it learns it, or holds."""
+"""A publisher whose bucket has lost what relays hold: it learns it, or holds proposals."""
 
 import asyncio
 import time
@@ -24,7 +24,10 @@ def guarded(world):
 
 
 async def in_force(world, make) -> int:
-    """An operator's ruleset, which moves at once, and its checkpoint; the version."""
+    """Publishes an operator's ruleset, which moves at once, and waits for its checkpoint.
+
+    Returns the version.
+    """
     first = make(HALF, origin=3)
     await world.propose(first, origin="operator")
     version = await world.published(first)
@@ -42,8 +45,12 @@ async def north(world) -> dict[str, int]:
 
 @pytest.mark.parametrize("restarted", [True, False])
 async def test_steps_are_counted_from_what_relays_hold_when_the_bucket_was_lost(guarded, make, restarted):
-    """The bucket and Redis are emptied. A publisher that starts learns the checkpoint, one that runs remembers. Who says
-    that nothing is in force is refused, Redis has it again, and a step is counted from there, not from local-first."""
+    """The bucket and Redis are emptied.
+
+    A starting publisher learns the checkpoint, and a running one remembers. A proposal with base
+    version 0 is refused, and Redis has the ruleset again. A step is counted from that ruleset, not
+    from local-first.
+    """
     (guarded.folder / "guardrails.yaml").write_text("{maximum_shift: 1000, operator_hold: false}")
     process = guarded.publisher()
     version = await in_force(guarded, make)
@@ -65,8 +72,10 @@ async def test_steps_are_counted_from_what_relays_hold_when_the_bucket_was_lost(
 
 
 async def test_a_publisher_that_cannot_learn_what_relays_hold_holds_and_says_so(guarded, make):
-    """Bucket and checkpoints are lost, and relays report the version that they serve. Proposals, denials and resets are
-    held until the operator lifts the bound."""
+    """Bucket and checkpoints are lost, and relays report the version that they serve.
+
+    Proposals, denials and resets are held until the operator lifts the bound.
+    """
     process = guarded.publisher()
     version = await in_force(guarded, make)
     process.kill()
@@ -95,7 +104,10 @@ async def test_a_publisher_that_cannot_learn_what_relays_hold_holds_and_says_so(
 
 
 async def test_where_nothing_was_ever_published_steps_begin_as_soon_as_relays_say_so(guarded, make):
-    """Before any relay has reported nothing is known, and the refusal says which cluster is awaited."""
+    """Before any relay has reported, nothing is known.
+
+    The refusal names the cluster to wait for.
+    """
     guarded.publisher()
     early, first = make(HALF, base_version=0), make(HALF, base_version=0)
     await guarded.propose(early)
@@ -108,8 +120,10 @@ async def test_where_nothing_was_ever_published_steps_begin_as_soon_as_relays_sa
 
 
 async def test_a_renewal_after_an_outage_changes_no_weight(guarded, make):
-    """With the shipped guardrails, the optimizer comes back after its ruleset has expired: what it renews is published as
-    it is, and counts as changed when it was."""
+    """The optimizer comes back after its ruleset has expired, under the shipped guardrails.
+
+    Its renewal is published unchanged, and keeps the version of the last change.
+    """
     shipped = Path(__file__).resolve().parents[4] / "infra" / "guardrails.yaml"
     (guarded.folder / "guardrails.yaml").write_text(shipped.read_text())
     guarded.publisher()

@@ -1,4 +1,4 @@
-"""From which version a proposal starts: what a partial one becomes, and what is refused with which words."""
+"""The version that a proposal starts from: partial proposals, and texts of refusals."""
 
 import time
 
@@ -16,7 +16,7 @@ OTHER = "shop POST /orders"
 
 @pytest.fixture
 def mesh(topology, make):
-    """Publishes by the pure pipeline; `version` and `parts` are what is in force."""
+    """Publishes through the pure pipeline. `version` and `parts` are in force."""
 
     class Mesh:
         def __init__(self):
@@ -46,7 +46,7 @@ def mesh(topology, make):
 
 
 def part(make, north: int, base: int | None, **fields) -> Ruleset:
-    """What PAPA proposes: the rule of north alone."""
+    """Returns a proposal as PAPA makes it, with north's rule alone."""
     proposal = make({"north": {"north": north, "south": 10_000 - north}}, origin=ORIGIN_PAPA, **fields)
     proposal.policy, proposal.partial = "", True
     if base is not None:
@@ -56,7 +56,10 @@ def part(make, north: int, base: int | None, **fields) -> Ruleset:
 
 
 def test_every_rule_says_in_which_version_and_by_whom_it_was_changed_last(mesh, make):
-    """A renewal with the same weights keeps what was said; a change of one rule changes it for that rule alone."""
+    """A renewal with the same weights keeps the values.
+
+    A change of one rule updates that rule alone.
+    """
     mesh.propose(make(HALF))
     mesh.propose(make(HALF, base_version=101))
     assert set(mesh.changes().values()) == {(101, ORIGIN_OPTIMIZER)}
@@ -66,7 +69,10 @@ def test_every_rule_says_in_which_version_and_by_whom_it_was_changed_last(mesh, 
 
 
 def test_a_partial_proposal_leaves_all_else_as_it_is(mesh, make):
-    """Other rules, policy, window, prediction and expiry stay; classes are merged; the change is its proposer's."""
+    """Other rules, policy, window, prediction and expiry stay, and classes are merged.
+
+    The change belongs to its proposer.
+    """
     first = make(HALF)
     first.predicted.mean_latency_ms = 7
     mesh.propose(first)
@@ -85,7 +91,10 @@ def test_a_partial_proposal_leaves_all_else_as_it_is(mesh, make):
 
 
 def test_a_previous_publisher_refuses_a_partial_proposal(topology, make):
-    """It knows no field 14: without policy and window the rule is not taken for the whole mesh."""
+    """It does not know field 14.
+
+    Without policy and window, it cannot take the rule for the whole mesh.
+    """
     step = part(make, 5500, 101)
     step.ClearField("partial")
     decision = decide(step, Context(topology, Guardrails(), {}, time.time_ns()))
@@ -93,8 +102,11 @@ def test_a_previous_publisher_refuses_a_partial_proposal(topology, make):
 
 
 def test_what_somebody_else_has_changed_since_is_not_republished(mesh, make):
-    """The optimizer read version 101, PAPA changed north's rule in 102: the refusal names rule, version and origin. From
-    102 on it passes, and so does a proposal from 101 that leaves north as PAPA made it."""
+    """The optimizer read version 101, and PAPA changed north's rule in 102.
+
+    The refusal names rule, version and origin. A proposal from 102 is published, and so is one from
+    101 that leaves north as PAPA set it.
+    """
     mesh.propose(make(HALF))
     mesh.propose(part(make, 5500, 101))
     late = mesh.propose(make(HALF, base_version=101))
@@ -110,8 +122,10 @@ def test_what_somebody_else_has_changed_since_is_not_republished(mesh, make):
 
 
 def test_papa_cannot_undo_the_optimizer(mesh, make):
-    """A step from an old version is refused once the optimizer has changed that rule, or left it out; a change of
-    another rule is no conflict."""
+    """A step from an old version is refused once the optimizer has changed or removed that rule.
+
+    A change of another rule is no conflict.
+    """
     mesh.propose(make(HALF))
     mesh.propose(make({**HALF, "south": {"south": 9000, "north": 1000}}, base_version=101))
     assert mesh.propose(part(make, 5500, 101)).ruleset and mesh.weights("south") == {
@@ -126,7 +140,7 @@ def test_papa_cannot_undo_the_optimizer(mesh, make):
 
 
 def test_only_operators_and_the_previous_optimizer_propose_without_a_base(mesh, make):
-    """PAPA of 0.1.0 republished the whole mesh, so it is refused while something is in force."""
+    """PAPA of 0.1.0 republished the whole mesh, so it is refused while anything is in force."""
     assert (
         mesh.propose(part(make, 5500, None)).reason
         == "partial: true: nothing is in force that it could be a part of"
@@ -144,8 +158,11 @@ def test_only_operators_and_the_previous_optimizer_propose_without_a_base(mesh, 
 
 @pytest.mark.parametrize("origin", [ORIGIN_OPTIMIZER, ORIGIN_OPERATOR])
 def test_who_says_that_nothing_is_in_force_is_refused_while_anything_is(mesh, make, origin):
-    """Base 0 is a version like others, on the wire too. It is taken while nothing was published. Then the refusal names
-    the version in force, and a proposal from that passes; so does one of 0.1.0, which has no base."""
+    """Base 0 is a version like others, on the wire too.
+
+    It is accepted while nothing was published. Later the refusal names the version in force, and a
+    proposal from that version is published. So is a proposal of 0.1.0, which has no base.
+    """
 
     def sent(base: int) -> Ruleset:
         return Ruleset.FromString(make(HALF, origin=origin, base_version=base).SerializeToString())
@@ -155,13 +172,13 @@ def test_who_says_that_nothing_is_in_force_is_refused_while_anything_is(mesh, ma
     assert refused.refused_by == "base"
     assert refused.reason == "base_version: 0; version 101 is in force: read it and propose again"
     assert mesh.propose(sent(101)).ruleset and mesh.propose(make(HALF, origin=origin)).ruleset
-    for part in mesh.parts.values():  # what has expired is held by relays
+    for part in mesh.parts.values():  # relays hold an expired ruleset
         part.expires_at.FromNanoseconds(time.time_ns() - 10**9)
     assert "version 103 is in force" in mesh.propose(sent(0)).reason
 
 
 def test_an_operator_is_refused_by_another_operators_change_only(mesh, make):
-    """A rollback outranks what optimizer and PAPA did since it read the version in force."""
+    """A rollback outranks what optimizer and PAPA have changed since its base version."""
     mesh.propose(make(HALF))
     mesh.propose(part(make, 5500, 101))
     assert mesh.propose(make({"north": {"north": 10_000}}, origin=ORIGIN_OPERATOR, base_version=101)).ruleset
@@ -169,7 +186,7 @@ def test_an_operator_is_refused_by_another_operators_change_only(mesh, make):
 
 
 def test_what_the_previous_publisher_put_in_force_counts_as_changed_in_its_version(mesh, make):
-    """Its rules do not say when they changed."""
+    """Rules of the previous publisher do not say when they changed."""
     old = make(HALF, origin=ORIGIN_PAPA, version=101)
     mesh.parts, mesh.version = slices.cut(old, ["north", "south", "island"], 101), 101
     other = {**HALF, "north": {"north": 9000, "south": 1000}}

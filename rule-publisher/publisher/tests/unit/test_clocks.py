@@ -1,4 +1,4 @@
-"""Clocks that are set while the publisher runs: placements count by when heartbeats arrived."""
+"""Clocks that are set while the publisher runs: placements depend on when heartbeats arrived."""
 
 import asyncio
 import time
@@ -11,11 +11,11 @@ from spillway_publisher.process.telemetry import Telemetry
 from spillway_publisher.service.reports import Reports
 
 HOUR_S = 3600.0
-ARRIVES_S = (0, 2, 4, 6, 8)  # after the start
+ARRIVES_S = (0, 2, 4, 6, 8)  # seconds after the start
 
 
 class Clock:
-    """Stands for module time: `set_by` seconds are added to the wall clock alone."""
+    """Replaces module time. `set_by` seconds are added to the wall clock only."""
 
     def __init__(self) -> None:
         self.passed = self.set_by = 0.0
@@ -29,7 +29,7 @@ class Clock:
 
 
 class Placements:
-    """Stands for Redis."""
+    """Replaces Redis."""
 
     def __init__(self) -> None:
         self.placed: dict[str, tuple[Heartbeat, float]] = {}
@@ -39,7 +39,7 @@ class Placements:
 
 
 class Consumer:
-    """Delivers what `deliver` was given; `server` is the clock of NATS."""
+    """Delivers what `deliver` was given. `server` is the clock of NATS."""
 
     def __init__(self, server) -> None:
         self._server, self._queue, self._sequence = server, asyncio.Queue(), 0
@@ -84,7 +84,7 @@ def beat(sent: float, **envoys: list[int]) -> Heartbeat:
 
 @pytest.fixture
 async def world(monkeypatch):
-    """A publisher's reports beside a NATS whose clock is right."""
+    """A publisher's reports, with a NATS server whose clock is right."""
     clock, redis, telemetry = Clock(), Placements(), Telemetry()
     right = time.time()
     monkeypatch.setattr("spillway_publisher.service.reports.time", clock)
@@ -107,7 +107,7 @@ async def world(monkeypatch):
 
 @pytest.mark.parametrize("set_by", [-HOUR_S, HOUR_S, -30.0])
 async def test_a_publishers_clock_that_is_set_changes_no_placement(world, set_by):
-    """Heartbeats go on to be taken at once, none counts as late, and those before count as long as ever."""
+    """Heartbeats still count at once, none is late, and earlier ones last as long as before."""
     for at in ARRIVES_S:
         world.clock.passed = at
         world.clock.set_by = set_by if at > 6 else 0.0
@@ -121,7 +121,7 @@ async def test_a_publishers_clock_that_is_set_changes_no_placement(world, set_by
 
 @pytest.mark.parametrize("set_by", [0.0, -HOUR_S, HOUR_S])
 async def test_a_publisher_that_starts_reckons_stored_heartbeats_by_the_servers_clock(world, set_by):
-    """What was stored 41 s ago counts as 41 s old, whatever the publisher's own clock says."""
+    """What was stored 41 s ago counts as 41 s old, whatever the publisher's clock shows."""
     world.clock.set_by = set_by
     for age_s in range(41, 0, -2):
         services = {"web": [1], **({"cart": [2]} if age_s == 41 else {})}
@@ -132,7 +132,7 @@ async def test_a_publisher_that_starts_reckons_stored_heartbeats_by_the_servers_
 
 
 async def test_heartbeats_that_come_again_change_nothing(world):
-    """An old one, whenever it comes; the newest one, however often."""
+    """It holds for an old heartbeat at any time, and for the newest any number of times."""
     old = beat(world.right, cart=[2])
     await world.arrive(old)
     for at in (2, 4, 6, 8, 10, 12, 14):
@@ -152,7 +152,7 @@ async def test_heartbeats_that_come_again_change_nothing(world):
 
 @pytest.mark.parametrize("set_by", [-HOUR_S, HOUR_S])
 async def test_a_relays_clock_that_is_set_takes_no_envoy_away(world, set_by):
-    """Its heartbeats count again before those that were taken lapse, so the placement never does."""
+    """The relay's heartbeats count again before earlier ones lapse, so the placement stays."""
     for at in range(0, 40, 2):
         if at > 8:
             _, until = world.redis.placed["north"]

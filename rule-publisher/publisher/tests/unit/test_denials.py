@@ -1,4 +1,4 @@
-"""The guardrail file's denials in every ruleset, and what a change of the file alone brings about."""
+"""The guardrail file's denials in every ruleset, and the effect of changing only the file."""
 
 import time
 
@@ -37,7 +37,10 @@ def ask(topology):
 
 
 def test_denials_are_merged_per_source_and_class_and_in_order():
-    """No source means every cluster, no class every class; what overlaps is one denial."""
+    """No source means every cluster and no class means every class.
+
+    Overlapping denials become one.
+    """
     policy = Guardrails(
         denied_destinations=[
             Rule(traffic_class=CLASS, clusters=["south"]),
@@ -64,8 +67,10 @@ rules = st.builds(
 
 @given(st.lists(rules, max_size=8))
 def test_denials_keep_the_contract_and_deny_what_the_file_denies(listed):
-    """Whatever the file lists: the message passes the contract, and says of each class, source and
-    destination what the file says."""
+    """Whatever the file lists, the message passes the contract.
+
+    For each class, source and destination it denies exactly what the file denies.
+    """
     policy = Guardrails(denied_destinations=listed)
     found = denials.of(policy, CLUSTERS)
     assert contract.check(found, CLUSTERS) == []
@@ -76,7 +81,10 @@ def test_denials_keep_the_contract_and_deny_what_the_file_denies(listed):
 
 
 def test_a_published_ruleset_says_the_files_denials_whatever_the_proposal_says(ask, make):
-    """A proposer can neither lift nor add one; a ruleset without rules says them too."""
+    """A proposer can neither remove nor add a denial.
+
+    A ruleset without rules has the denials too.
+    """
     for proposal in (make({"north": {"north": 10_000}}, now_ns=NOW), make({}, now_ns=NOW, policy="frozen")):
         proposal.denials.add(source_cluster="north", clusters=["island"])
         decision = ask(proposal, frozen=proposal.policy == "frozen", **ITEMS_NOT_SOUTH)
@@ -85,7 +93,7 @@ def test_a_published_ruleset_says_the_files_denials_whatever_the_proposal_says(a
 
 
 def test_slices_have_their_own_denials_and_join_again(make):
-    """A relay gets what binds its own cluster's requests."""
+    """A relay gets the denials that bind its own cluster's requests."""
     whole = make({"north": {"north": 10_000}})
     whole.denials.extend(denials.of(Guardrails(**ITEMS_NOT_SOUTH), CLUSTERS))
     parts = slices.cut(whole, CLUSTERS, 3)
@@ -94,7 +102,7 @@ def test_slices_have_their_own_denials_and_join_again(make):
 
 
 def test_a_rollback_says_todays_denials(ask, make):
-    """Those of the version that it goes back to may name a cluster that is gone."""
+    """The denials of the old version may name a cluster that no longer exists."""
     old = make({"north": {"north": 10_000}}, version=3)
     old.denials.add(source_cluster="atlantis", clusters=["atlantis"])
     decision = ask(operator.rollback(old, 5, "slow", 60, NOW), **ITEMS_NOT_SOUTH)
@@ -103,7 +111,7 @@ def test_a_rollback_says_todays_denials(ask, make):
 
 @pytest.fixture
 def renew(topology):
-    """renew(in_force or None, now=..., **policy) -> the proposal, and what is decided about it."""
+    """renew(in_force or None, now=..., **policy) -> the proposal, and the decision about it."""
 
     def renewed(in_force: Ruleset | None, now: int = NOW, **policy):
         parts = slices.cut(in_force, CLUSTERS, in_force.version) if in_force else {}
@@ -115,8 +123,10 @@ def renew(topology):
 
 
 def test_a_new_denial_is_proposed_with_what_is_in_force_within_it(renew, make):
-    """The denied share goes to the rule's others; who proposed it and when it expires stay, so the step
-    neither holds off the optimizer nor renews a ruleset."""
+    """The denied share goes to the rule's other destinations.
+
+    Proposer and expiry stay, so the proposal neither locks out the optimizer nor renews a ruleset.
+    """
     old = make({"north": {"north": 2000, "south": 6000, "island": 2000}}, now_ns=NOW - 10**9, version=4)
     proposal, decision = renew(old, **ITEMS_NOT_SOUTH)
     (rule,) = decision.ruleset.rules
@@ -126,7 +136,7 @@ def test_a_new_denial_is_proposed_with_what_is_in_force_within_it(renew, make):
 
 
 def test_a_rule_that_has_nowhere_left_is_left_out(renew, make):
-    """It must not be the one that has the whole proposal refused."""
+    """Otherwise this rule would cause the whole proposal to be refused."""
     old = make({"north": {"south": 10_000}, "south": {"north": 10_000}}, now_ns=NOW - 10**9, version=4)
     _, decision = renew(old, **ITEMS_NOT_SOUTH)
     assert [rule.source_cluster for rule in decision.ruleset.rules] == ["south"]
@@ -134,7 +144,10 @@ def test_a_rule_that_has_nowhere_left_is_left_out(renew, make):
 
 @pytest.mark.parametrize("state", ["nothing published", "held no longer"])
 def test_denials_without_a_ruleset_in_force_are_proposed_alone(renew, make, state):
-    """Relays then serve local-first within them; the operator's hold does not apply, for it has no rules."""
+    """Relays then serve local-first within the denials.
+
+    The operator's hold does not apply, because the ruleset has no rules.
+    """
     old = make({"north": {"south": 10_000}}, now_ns=NOW - 10**9, version=4)
     when = NOW if state == "nothing published" else NOW + (HOLD_S + 120) * 10**9
     _, decision = renew(None if state == "nothing published" else old, when, **ITEMS_NOT_SOUTH)
@@ -145,8 +158,10 @@ def test_denials_without_a_ruleset_in_force_are_proposed_alone(renew, make, stat
 
 @pytest.mark.parametrize("age_s", [300, HOLD_S * 5 // 8])
 def test_a_denial_during_an_outage_keeps_the_rules_as_relays_hold_them(renew, make, age_s):
-    """It must not send the shares that it does not deny home at once. It is the operator's, as the last leader has no
-    say about denials."""
+    """Shares that are not denied must not return home at once.
+
+    The proposal is the operator's, because the last leader does not decide about denials.
+    """
     old = make({"north": {"north": 2000, "south": 6000, "island": 2000}}, now_ns=NOW - 120 * 10**9, version=4)
     when = NOW + age_s * 10**9
     kept = hold.kept_steps(age_s * 1000, HOLD_S * 1000, "north", "web")
@@ -160,7 +175,7 @@ def test_a_denial_during_an_outage_keeps_the_rules_as_relays_hold_them(renew, ma
 
 
 def test_nothing_is_proposed_when_the_denials_are_in_force(renew, make):
-    """Other changes of the file wait for the next proposal, as before; a lifted denial does not."""
+    """Other changes of the file wait for the next proposal. A lifted denial does not wait."""
     old = make({"north": {"north": 10_000}}, now_ns=NOW - 10**9, version=4)
     assert renew(old, minimum_local_share=100)[0] is None
     assert renew(None)[0] is None
@@ -171,5 +186,5 @@ def test_nothing_is_proposed_when_the_denials_are_in_force(renew, make):
 
 
 def test_no_topology_no_denials():
-    """A topology without clusters, which a hostile proposal is judged by, makes nothing raise."""
+    """Tests judge hostile proposals with such a topology, which must not raise."""
     assert denials.of(Guardrails(**ITEMS_NOT_SOUTH), [c.name for c in Topology().clusters]) == []

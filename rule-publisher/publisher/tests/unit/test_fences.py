@@ -1,4 +1,4 @@
-"""Fencing tokens as values: which are plausible, what a published version teaches, what a reset forgets."""
+"""Fencing tokens: which are plausible, what a published version adds, what a reset forgets."""
 
 import time
 
@@ -19,7 +19,7 @@ OPERATOR = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
 
 @pytest.mark.parametrize("token", [2**63, 2**53, 10**18])
 def test_a_token_that_no_lease_gave_is_refused_and_not_remembered(token, topology, make):
-    """Neither the check of a proposal nor the history of the bucket takes it for the newest."""
+    """Neither the check of a proposal nor the bucket's history takes it as the newest token."""
     now = time.time_ns()
     decision = decide(make(SPREAD, fencing_token=token), Context(topology, Guardrails(), {}, now))
     assert decision.refused_by == "authority"
@@ -31,14 +31,17 @@ def test_a_token_that_no_lease_gave_is_refused_and_not_remembered(token, topolog
 
 
 def test_a_token_of_a_clock_that_is_a_little_ahead_counts(topology, make):
-    """Redis and the publisher have clocks of their own."""
+    """Redis and the publisher have separate clocks."""
     now = time.time_ns()
     ahead = now // 1000 + names.VALUE_FENCING_TOKEN_AHEAD_US // 2
     assert decide(make(SPREAD, fencing_token=ahead), Context(topology, Guardrails(), {}, now)).ruleset
 
 
 def test_a_reset_forgets_the_tokens_before_it_and_no_other_origins():
-    """Read in any portions and again: a version counts once, and tokens after the reset count."""
+    """The history may be read in parts and repeatedly: a version counts once.
+
+    Tokens after the reset count.
+    """
     fences, now = Fences(), time.time_ns()
     history = [
         Ruleset(version=1, origin=ORIGIN_OPTIMIZER, fencing_token=90),
@@ -53,7 +56,7 @@ def test_a_reset_forgets_the_tokens_before_it_and_no_other_origins():
 
 
 def test_a_reset_changes_no_rule_no_expiry_and_holds_nobody_off(topology, make):
-    """It is what is in force, of its own proposer, under the operator's id and reason."""
+    """It publishes what is in force, of its own proposer, with the operator's id and reason."""
     in_force, now = make(SPREAD, fencing_token=7, version=5), time.time_ns()
     asked = reset_fences(["optimizer"], "a token from nowhere", now)
     context = Context(topology, Guardrails(), {"north": in_force}, now, fences={ORIGIN_OPTIMIZER: 10**15})
@@ -67,7 +70,10 @@ def test_a_reset_changes_no_rule_no_expiry_and_holds_nobody_off(topology, make):
 @pytest.mark.parametrize("north_s", [300, HOLD_S * 5 // 8])
 @pytest.mark.parametrize("south_s", [-60, 300])
 def test_a_reset_in_an_outage_changes_no_requests_way(topology, make, north_s, south_s):
-    """Expired is the usual case, one cluster's expiry is enough: rules stay as relays hold them, nobody is held off."""
+    """During an outage rulesets have usually expired; one cluster's expiry is enough.
+
+    The rules get the weights by which relays hold them, and no proposer is locked out.
+    """
     now, split = time.time_ns(), {"north": 4000, "south": 6000}
     north = make({"north": split}, now_ns=now - (north_s + 120) * 10**9, version=5)
     south = make({"south": split}, now_ns=now - (south_s + 120) * 10**9, version=6)
@@ -83,7 +89,7 @@ def test_a_reset_in_an_outage_changes_no_requests_way(topology, make, north_s, s
 
 
 def test_a_reset_when_nothing_is_held_any_more_has_no_rules(topology, make):
-    """Relays serve local-first by then: going back to the rules would move requests."""
+    """Relays serve local-first by then, so restoring the rules would move requests."""
     now = time.time_ns()
     released = make(SPREAD, now_ns=now - (HOLD_S + 120) * 10**9, version=5)
     asked = reset_fences(["optimizer"], "x", now)
@@ -93,7 +99,7 @@ def test_a_reset_when_nothing_is_held_any_more_has_no_rules(topology, make):
 
 
 def test_only_the_operator_resets(make):
-    """A proposer's own subject may not, whatever origin it claims."""
+    """The subject of another proposer may not ask for a reset, whatever origin it claims."""
     asked = reset_fences(["optimizer"], "x", time.time_ns())
     assert origin_problem(asked, OPERATOR) is None
     asked.origin = ORIGIN_OPTIMIZER

@@ -1,4 +1,4 @@
-"""Guardrail files: strict keys, values checked against the topology."""
+"""Guardrail files: strict keys, and values checked against the topology."""
 
 import pytest
 from spillway_contracts import ContractError, guardrails
@@ -74,12 +74,12 @@ def test_what_is_wrong_is_named(tmp_path, topology, text, says):
     ],
 )
 def test_pins_must_be_possible(tmp_path, topology, source, destinations, extra, says):
-    """A pin that could never be published is an error at start, not a refusal of every ruleset."""
+    """A pin that could never be published is an error at the start, not at every ruleset."""
     with pytest.raises(ContractError, match="pins") as error:
         read(tmp_path, topology, PIN % (source, destinations) + extra)
     assert says in str(error.value)
 
 
 def test_empty_and_absent_files_are_the_default(tmp_path, topology):
-    """No policy file, or an empty one, guards with the defaults."""
+    """Without a guardrail file, or with an empty one, the defaults apply."""
     assert read(tmp_path, topology, "") == guardrails.load(None, topology) == guardrails.Guardrails()

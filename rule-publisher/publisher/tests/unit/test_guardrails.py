@@ -1,4 +1,4 @@
-"""What becomes of proposals under each guardrail."""
+"""Decisions about proposals under each guardrail."""
 
 import time
 
@@ -46,7 +46,7 @@ def good(make):
 
 
 def test_a_good_proposal_is_published_as_it_is(ask, good):
-    """Without guardrails in the way nothing is changed."""
+    """When no guardrail applies, nothing changes."""
     decision = ask(good)
     assert (decision.ruleset, decision.reason) == (good, "")
 
@@ -101,7 +101,7 @@ def test_whatever_decodes_gets_a_decision(data):
 
 
 def test_expired_is_refused_even_when_resumed(ask, good):
-    """After a crash age no longer counts, expiry does."""
+    """After a crash the age no longer counts, but the expiry does."""
     good.created_at.FromNanoseconds(NOW - 100 * 10**9)
     assert ask(good).ruleset is None
     assert ask(good, resumed=True).ruleset is not None
@@ -110,7 +110,7 @@ def test_expired_is_refused_even_when_resumed(ask, good):
 
 
 def test_older_than_in_force_of_same_origin_is_refused(ask, make, good):
-    """A proposal that was overtaken does not come back; another origin's clock does not matter."""
+    """An overtaken proposal does not come back. The clock of another origin does not matter."""
     newer = make({}, now_ns=NOW + 10**9, version=4)
     assert "older than the same origin's ruleset in force" in ask(good, in_force=newer).reason
     newer.origin = ORIGIN_PAPA
@@ -118,7 +118,7 @@ def test_older_than_in_force_of_same_origin_is_refused(ask, make, good):
 
 
 def test_shift_is_clamped_towards_the_proposal(ask, make, good):
-    """From 100 % local, a step of at most 1 000 parts, said in the rule's and the ruleset's reason."""
+    """The step from 100 % local is at most 1 000 parts, and rule and ruleset give the reason."""
     old = make({"north": {"north": 10_000}}, now_ns=NOW - 10**9, version=3)
     decision = ask(good, in_force=old, maximum_shift=1000)
     assert split(decision.ruleset, "north") == {"north": 9000, "south": 1000}
@@ -128,7 +128,10 @@ def test_shift_is_clamped_towards_the_proposal(ask, make, good):
 
 
 def test_shift_counts_from_local_first_when_nothing_is_in_force(ask, make, good):
-    """Relays without a rule, or whose hold of an expired one has ended, serve local-first: the first step is a step."""
+    """Without a rule, or after the hold of an expired one, relays serve local-first.
+
+    So the first change is limited like any other.
+    """
     assert split(ask(good, maximum_shift=500).ruleset, "north") == {"north": 9500, "south": 500}
     released = make({"north": {"south": 10_000}}, now_ns=NOW - (HOLD_S + 121) * 10**9, version=3)
     assert split(ask(good, in_force=released, maximum_shift=500).ruleset, "north") == {
@@ -138,7 +141,10 @@ def test_shift_counts_from_local_first_when_nothing_is_in_force(ask, make, good)
 
 
 def test_after_an_outage_an_unchanged_proposal_moves_nothing(ask, make):
-    """Relays hold the weights of an expired ruleset: the clamp must not make the jump that it is there to prevent."""
+    """Relays hold the weights of an expired ruleset.
+
+    Clamping from other weights would cause the jump that it should prevent.
+    """
     same = {"north": {"north": 2000, "south": 8000}}
     expired = make(same, now_ns=NOW - 200 * 10**9, version=3)
     decision = ask(make(same, now_ns=NOW), in_force=expired, maximum_shift=2000)
@@ -147,7 +153,7 @@ def test_after_an_outage_an_unchanged_proposal_moves_nothing(ask, make):
 
 @pytest.mark.parametrize("before", [{"north": 2000, "south": 8000}, {"south": 10_000}])
 def test_late_in_an_outage_the_shift_counts_from_what_relays_still_hold(ask, make, before):
-    """Some steps have gone to the nearest cluster, also where the rule does not name it."""
+    """Some shares have moved to the nearest cluster, even where the rule does not name it."""
     age_s = HOLD_S * 5 // 8
     kept = hold.kept_steps(age_s * 1000, HOLD_S * 1000, "north", "web")
     assert 0 < kept < names.VALUE_HOLD_STEPS
@@ -158,13 +164,13 @@ def test_late_in_an_outage_the_shift_counts_from_what_relays_still_hold(ask, mak
 
 
 def test_shift_from_where_nothing_is_placed_is_not_clamped(ask, make):
-    """A service that is not in the cluster has no local-first to step from."""
+    """A service that is not in the cluster has no local-first to start from."""
     away = make({"north": {"island": 10_000}}, class_id="archive GET /", now_ns=NOW)
     assert split(ask(away, maximum_shift=1, minimum_local_share=5000).ruleset, "north") == {"island": 10_000}
 
 
 def test_operator_moves_at_once(ask, good):
-    """A rollback is not slowed down by maximum_shift, and its reason is the audit's."""
+    """maximum_shift does not slow down a rollback. The audit stores the rollback's reason."""
     good.origin = ORIGIN_OPERATOR
     decision = ask(good, maximum_shift=1)
     assert split(decision.ruleset, "north") == {"north": 4000, "south": 6000}
@@ -172,7 +178,7 @@ def test_operator_moves_at_once(ask, good):
 
 
 def test_clamp_never_leaves_requests_at_a_denied_destination(ask, make):
-    """A denial that came after the ruleset in force takes effect in one step."""
+    """A denial that is newer than the ruleset in force takes effect in one step."""
     old = make({"north": {"south": 10_000}}, now_ns=NOW - 10**9, version=3)
     new = make({"north": {"north": 10_000}}, now_ns=NOW)
     denied = [Denial(clusters=["south"])]
@@ -193,7 +199,7 @@ def test_clamp_never_leaves_requests_at_a_denied_destination(ask, make):
     ],
 )
 def test_denied_destinations_refuse_the_whole_ruleset(ask, good, denial, refused):
-    """Fail closed: one denied destination refuses everything; a denial of something else does not."""
+    """Fails closed: one denied destination refuses everything. Unrelated denials refuse nothing."""
     decision = ask(good, denied_destinations=[denial])
     assert (decision.ruleset is None) == refused
     if refused:
@@ -204,7 +210,7 @@ def test_denied_destinations_refuse_the_whole_ruleset(ask, good, denial, refused
 
 
 def test_minimum_local_share_is_kept(ask, make):
-    """The local share is raised where the service is placed locally, also when the rule leaves it out."""
+    """Where the service is placed locally, the local share is raised, even if the rule omits it."""
     away = make({"north": {"south": 10_000}}, now_ns=NOW)
     decision = ask(away, minimum_local_share=2500)
     assert split(decision.ruleset, "north") == {"north": 2500, "south": 7500}
@@ -212,8 +218,11 @@ def test_minimum_local_share_is_kept(ask, make):
 
 
 def test_no_share_is_kept_where_no_envoy_of_the_service_lives_any_more(ask, make):
-    """North's relays report others only: requests leave at once, whatever stayed there on paper. Where relays are silent
-    the topology's word goes on, and so does a share that the proposer gives."""
+    """North's relays report only other services, so requests leave north at once.
+
+    That holds whatever the topology says. Where relays are silent, the topology counts. A local
+    share that the proposer gives is raised to the minimum all the same.
+    """
     before = make({"north": {"north": 10_000}}, now_ns=NOW - 10**9, version=3)
     away = make({"north": {"south": 10_000}}, now_ns=NOW)
     guarded = {"maximum_shift": 2000, "minimum_local_share": 1000}
@@ -230,7 +239,7 @@ def test_no_share_is_kept_where_no_envoy_of_the_service_lives_any_more(ask, make
 
 
 def test_pins_replace_and_add_rules(ask, make, good):
-    """A pinned rule is exactly its pin, proposed or not, whatever the maximum shift."""
+    """A pinned rule equals its pin, whether proposed or not, whatever the maximum shift."""
     pins = [
         Pin(source_cluster=source, source_service="web", traffic_class=CLASS, destinations={"south": 10_000})
         for source in ("north", "south")
@@ -241,7 +250,10 @@ def test_pins_replace_and_add_rules(ask, make, good):
 
 
 def test_frozen_lets_local_first_through_only(ask, make, good):
-    """The kill switch refuses everything that leaves a cluster, the operator's too; pins do not act then."""
+    """The kill switch refuses all that leaves a cluster, even the operator's.
+
+    Pins do not apply then.
+    """
     pin = Pin(
         source_cluster="north", source_service="web", traffic_class=CLASS, destinations={"south": 10_000}
     )
@@ -253,7 +265,7 @@ def test_frozen_lets_local_first_through_only(ask, make, good):
 
 
 def test_shadow_publishes_nothing_and_says_what_it_would_have_done(ask, good):
-    """Shadow mode goes through all guardrails and stops there."""
+    """In shadow mode all guardrails run, and nothing is published."""
     decision = ask(good, shadow=True, maximum_shift=100)
     assert decision.ruleset is None
     assert decision.reason == "shadow: true: computed, not published; maximum_shift: changed 1 of 1 rules"
@@ -269,7 +281,7 @@ def test_operators_ruleset_holds_until_it_expires(ask, make, good):
 
 
 def test_expiry_is_cut(ask, good):
-    """A ruleset that would live for ever is cut to the maximum, and that is said."""
+    """An expiry beyond the maximum is cut to the maximum, and the reason says so."""
     good.expires_at.FromSeconds(4_000_000_000)
     decision = ask(good, maximum_expiry_seconds=300)
     assert decision.ruleset.expires_at.ToNanoseconds() == NOW + 300 * 10**9
@@ -282,7 +294,7 @@ WEIGHTS = st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)).map(sorted)
 @given(a=WEIGHTS, b=WEIGHTS, maximum=st.integers(1, 10_000), minimum=st.integers(0, 10_000))
 @settings(max_examples=100)
 def test_every_published_ruleset_keeps_the_contract(topology_of, make_of, a, b, maximum, minimum):
-    """Whatever guardrails do together, what leaves them is a valid ruleset."""
+    """Whatever guardrails do together, the result is a valid ruleset."""
     named = ("north", "south", "island")
     old, new = (
         make_of({"north": dict(zip(named, (x, y - x, 10_000 - y), strict=True))}, now_ns=NOW)
@@ -326,8 +338,11 @@ def make_of():
 
 
 def test_a_leader_that_was_replaced_is_refused_whatever_it_says(ask, make):
-    """A token below the newest of its origin is an earlier leader's; other origins have tokens of their own,
-    an operator has none, and what already got its version is completed."""
+    """A token below the newest of its origin belongs to an earlier leader.
+
+    Each origin has its own tokens, and the operator has none. A proposal that already has its
+    version is completed.
+    """
     fences = {ORIGIN_OPTIMIZER: 7, ORIGIN_PAPA: 3}
     spread = {"north": {"north": 4000, "south": 6000}}
 
@@ -346,7 +361,7 @@ def test_a_leader_that_was_replaced_is_refused_whatever_it_says(ask, make):
 
 
 def test_a_drained_cluster_is_left_at_once_and_keeps_no_local_share(ask, make):
-    """Neither the minimum local share nor the maximum shift holds requests in a cluster being drained."""
+    """Neither minimum_local_share nor maximum_shift keeps requests in a drained cluster."""
     before = make({"north": {"north": 10_000}}, now_ns=NOW, version=3)
     away = make({"north": {"south": 10_000}}, now_ns=NOW)
     guarded = {"maximum_shift": 1000, "minimum_local_share": 2000}

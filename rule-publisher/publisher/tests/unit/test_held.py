@@ -1,4 +1,4 @@
-"""What the publisher takes relays to route by when a ruleset has expired."""
+"""The rules by which the publisher assumes that relays route after a ruleset has expired."""
 
 import time
 
@@ -24,7 +24,7 @@ SPREAD = {"south": 4000, "island": 6000}
 def test_what_is_given_up_goes_to_the_nearest_cluster_that_is_not_denied(
     topology, make, denied, class_id, nearest
 ):
-    """The own cluster first, then by round trip: as the relay's tiers are ordered."""
+    """The own cluster comes first, then the order of round trips, like the relay's tiers."""
     next(link for link in topology.links if link.destination_cluster == "island").rtt_ms = 30
     now, age_s = time.time_ns(), HOLD_S * 5 // 8
     ruleset = make({"north": SPREAD}, now_ns=now - (age_s + 120) * 10**9)

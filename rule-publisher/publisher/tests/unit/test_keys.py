@@ -1,4 +1,4 @@
-"""The key files: what is refused by name, and how they change while the publisher runs."""
+"""The key files: how wrong ones are refused, and how they change while the publisher runs."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def public_pem(key) -> bytes:
 
 @pytest.fixture
 def files(tmp_path: Path):
-    """Paths of a signing key and of the keys that are trusted; the key that is in the first."""
+    """Paths of a signing key and of the trusted keys, and the signing key itself."""
     key = Ed25519PrivateKey.generate()
     signing_key, ruleset_keys = tmp_path / "signing.key", tmp_path / "keys.pem"
     signing_key.write_bytes(private_pem(key))
@@ -30,7 +30,7 @@ def files(tmp_path: Path):
 
 
 def test_wrong_files_are_refused_by_name(files):
-    """Absent, of another kind, with a foreign block, empty: variable, file and what is allowed."""
+    """Missing, of another kind, foreign block, empty: the error names variable and file."""
     signing_key, ruleset_keys, key = files
     other, second = generate_private_key(SECP256R1()), Ed25519PrivateKey.generate()
     for content, problem in (
@@ -56,7 +56,10 @@ def test_wrong_files_are_refused_by_name(files):
 
 
 def test_keys_are_rotated_while_running(files):
-    """A new signing key signs from the next look on, and what the old one signed counts as long as it is listed."""
+    """A new signing key signs from the next check on.
+
+    What the old key signed stays valid as long as the old key is listed.
+    """
     signing_key, ruleset_keys, old = files
     keys = Keys(signing_key, ruleset_keys)
     before = keys.sign("north", b"rules")
@@ -66,7 +69,8 @@ def test_keys_are_rotated_while_running(files):
     assert keys.changed() and not keys.changed()
     assert keys.id == signing.key_id(new.public_key())
     assert keys.verify("north", b"rules", before) == signing.key_id(old.public_key())
-    assert keys.verify("north", b"rules", keys.sign("north", b"rules")) == keys.id  # though not in the file
+    # though not in the file
+    assert keys.verify("north", b"rules", keys.sign("north", b"rules")) == keys.id
     ruleset_keys.write_bytes(public_pem(new))
     assert keys.changed()
     with pytest.raises(signing.UnverifiedError):
@@ -74,7 +78,10 @@ def test_keys_are_rotated_while_running(files):
 
 
 def test_a_bad_new_file_keeps_the_old_key(files):
-    """It is told once, not at each look; when the file is good again there is nothing new."""
+    """The error is raised once, not at each check.
+
+    When the file is good again, nothing has changed.
+    """
     signing_key, ruleset_keys, key = files
     keys, good = Keys(signing_key, ruleset_keys), signing_key.read_bytes()
     for bad in (b"", None):
@@ -90,7 +97,7 @@ def test_a_bad_new_file_keeps_the_old_key(files):
 
 
 def test_a_file_that_is_cut_off_drops_no_key(files):
-    """Read between two writes of whoever replaces it, a file of two keys does not pass for a file of one."""
+    """A file of two keys that is read half-written is not taken for a file of one key."""
     signing_key, ruleset_keys, key = files
     second = Ed25519PrivateKey.generate()
     whole = public_pem(key) + public_pem(second)

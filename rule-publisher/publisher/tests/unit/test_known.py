@@ -1,4 +1,4 @@
-"""What relays route by where the bucket does not say it."""
+"""The rulesets that relays route by when the bucket does not have them."""
 
 import time
 
@@ -15,7 +15,7 @@ def parts(make, version: int) -> dict:
 
 
 def test_the_newest_of_bucket_memory_and_checkpoint_is_in_force(make):
-    """A key that is gone, or has an older value, changes nothing; a newer value does."""
+    """A key that is missing or has an older value changes nothing; a newer value does."""
     known = Known(CLUSTERS)
     new, old = parts(make, 7), parts(make, 5)
     assert known.in_force(new) == new
@@ -30,7 +30,10 @@ def test_the_newest_of_bucket_memory_and_checkpoint_is_in_force(make):
 
 
 def test_a_checkpoint_is_held_from_when_it_was_learned(make):
-    """It may have been renewed for days; one that has not expired keeps its expiry."""
+    """An expired checkpoint may have been renewed for days.
+
+    One that has not expired keeps its expiry.
+    """
     for created_at, expires_at in ((NOW - 10**15, NOW), (NOW, NOW + 120 * 10**9)):
         known = Known(CLUSTERS)
         known.learn(make(HALF, now_ns=created_at, version=8), NOW)
@@ -38,7 +41,10 @@ def test_a_checkpoint_is_held_from_when_it_was_learned(make):
 
 
 def test_what_is_in_force_is_unknown_while_relays_serve_what_nobody_has(make):
-    """And before they have had the time to report. Silence after that, and version 0, mean that nothing is."""
+    """It is also unknown before relays have had time to report.
+
+    After that time, silence and version 0 mean that nothing is in force.
+    """
     known = Known(CLUSTERS)
     assert "no relay of 'island' has reported" in known.unknown({}, False)
     assert "no relay of 'south' has reported" in known.unknown({"island": 0, "north": 0}, False)

@@ -1,4 +1,4 @@
-"""A publisher whose bucket and checkpoints say nothing that it may believe: a stolen key was dropped."""
+"""A publisher without trusted values in bucket and checkpoints: a stolen key was dropped."""
 
 import asyncio
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ MANY = 5000
 
 
 class Stream:
-    """Checkpoints by number, and what is proposed."""
+    """Replaces JetStream: checkpoints by sequence number, and what is proposed."""
 
     def __init__(self, messages: list[RawStreamMsg]) -> None:
         self.messages, self.reads, self.stuck, self.proposed = messages, 0, False, []
@@ -53,7 +53,7 @@ def signed(ruleset: Ruleset, by, sequence: int) -> RawStreamMsg:
 
 @pytest.fixture
 def stolen(make):
-    """Thousands that the dropped key has signed."""
+    """Thousands of checkpoints that the dropped key has signed."""
     one = signed(make(HALF, version=7), STOLEN, 1)
     return Stream(
         [RawStreamMsg(one.subject, seq, one.data, headers=one.headers) for seq in range(1, MANY + 1)]
@@ -86,7 +86,7 @@ def publisher(key, tmp_path, topology, monkeypatch):
 
 
 async def test_of_thousands_that_a_dropped_key_signed_a_few_are_read(stolen, key, tmp_path, make):
-    """The newest checkpoint is looked for among the last ones alone, and found there."""
+    """Only the last checkpoints are searched for the newest valid one, and it is found there."""
     telemetry = Telemetry()
     kept = checkpoints.Checkpoints(Keys(tmp_path / "signing.key", None), telemetry, 1, 1)
     assert await kept.newest(stolen) is None
@@ -98,8 +98,12 @@ async def test_of_thousands_that_a_dropped_key_signed_a_few_are_read(stolen, key
 async def test_the_kill_switch_and_the_operator_act_while_checkpoints_cannot_be_read(
     publisher, stolen, make, topology
 ):
-    """Preparing goes on without them. What is in force is unknown, so the optimizer is held; local-first is proposed, and
-    it and an operator's ruleset are published. Once they are read again, silent relays hold nobody any more."""
+    """The session is prepared without checkpoints.
+
+    What is in force is then unknown, so the optimizer's proposal is held. Local-first is proposed,
+    and it is published, as is an operator's ruleset. Once checkpoints can be read again, silent
+    relays hold nothing back any more.
+    """
     stolen.stuck = True
     await asyncio.wait_for(publisher._learn(stolen), 5)
     assert "the newest checkpoint cannot be read: no answer within 0.2 s" in publisher._unknown()
@@ -123,7 +127,10 @@ async def test_the_kill_switch_and_the_operator_act_while_checkpoints_cannot_be_
 
 
 async def test_a_rollback_finds_its_checkpoint_beside_an_empty_bucket(key, tmp_path, make):
-    """Of what a trusted key has signed, the newest; nothing is in force that could differ from it."""
+    """It finds the newest that a trusted key has signed.
+
+    Nothing is in force that could differ from it.
+    """
     (tmp_path / "keys.pem").write_bytes(
         key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     )

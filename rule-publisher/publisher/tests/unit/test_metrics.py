@@ -14,7 +14,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def test_metrics_and_the_readme_agree():
-    """The listener serves exactly the families of the README's table, before anything has happened."""
+    """The endpoint serves exactly the families of the README's table, before any event."""
     port = servers.free_port()
     telemetry = Telemetry()
     server = serve_health(f"127.0.0.1:{port}", telemetry, metrics.exposition(telemetry, dict, lambda: 0))
@@ -30,7 +30,10 @@ def test_metrics_and_the_readme_agree():
 
 
 def test_every_counter_is_served_once_with_what_is_in_force():
-    """Refusals by what refused, answers by cluster though its name has a dot, versions, expiry and what waits."""
+    """Refusals have their cause and answers their cluster, although its name has a dot.
+
+    Versions, expiry and waiting rows are served too.
+    """
     telemetry = Telemetry()
     telemetry.up("nats")
     telemetry.down("clickhouse", "away")

@@ -13,7 +13,7 @@ LOCAL, SPREAD = {"north": {"north": 10_000}}, {"north": {"north": 4000, "south":
 
 @pytest.fixture
 def history(make):
-    """Versions 1 local, 2 spread, 3 spread again (renewed)."""
+    """Version 1 is local, 2 is spread, 3 is spread again (a renewal)."""
     parts = [
         slices.cut(make(rules), ["north", "south"], i + 1) for i, rules in enumerate((LOCAL, SPREAD, SPREAD))
     ]
@@ -21,7 +21,7 @@ def history(make):
 
 
 def test_rollback_skips_renewals(history):
-    """By default it goes back to the latest version with other rules, not to the same rules renewed."""
+    """The default is the latest version with other rules, not the same rules renewed."""
     assert operator.choose_version(history, None) == 1
     assert operator.choose_version(history, 2) == 2
 
@@ -49,20 +49,20 @@ def test_versions_that_are_not_whole_cannot_be_rolled_back_to(history):
     ],
 )
 def test_moments_are_the_last_such_time_in_utc_unless_they_say_otherwise(text, at):
-    """Versions are milliseconds of Unix time."""
+    """The result is a version: milliseconds of Unix time."""
     expected = datetime.fromisoformat(at).replace(tzinfo=UTC).timestamp() * 1000
     assert operator.moment(text, datetime(2026, 1, 31, 15, 0, tzinfo=UTC)) == expected
 
 
 @pytest.mark.parametrize("text", ["25:00", "yesterday", "2026-02-01", "14:05Z:"])
 def test_moments_that_are_none_or_lie_ahead_are_refused(text):
-    """With what is allowed."""
+    """The error names what is allowed."""
     with pytest.raises(operator.OperatorError, match=f"--before {text}: must be HH:MM"):
         operator.moment(text, datetime(2026, 1, 31, 15, 0, tzinfo=UTC))
 
 
 def test_a_checkpoint_with_the_rules_in_force_is_no_way_back(make):
-    """Of several the newest with other rules is chosen; when there is none the message says so."""
+    """The newest checkpoint with other rules is chosen. Without one, the error says so."""
     spread, local = make(SPREAD, version=2), make(LOCAL, version=1)
     assert operator.choose_checkpoint([spread, local], make(SPREAD), "rollback") is local
     with pytest.raises(
@@ -74,7 +74,7 @@ def test_a_checkpoint_with_the_rules_in_force_is_no_way_back(make):
 
 
 def test_rollback_is_a_valid_proposal_of_the_operator(history, topology):
-    """It passes the contract, carries the reason in every rule, and keeps the rules' input window."""
+    """It passes the contract, has the reason in every rule, and keeps the rules' input window."""
     old = operator.whole(history, 2)
     proposal = operator.rollback(old, 5, "checkout is slow", 600, 10**18)
     assert contract_problems(proposal, topology) == []
@@ -84,7 +84,7 @@ def test_rollback_is_a_valid_proposal_of_the_operator(history, topology):
 
 
 def test_status_rows_tell_what_is_in_force(make):
-    """Age, expiry and answers per cluster; unknown answers stay unknown."""
+    """A row has age, expiry and the Envoys' answers per cluster. Unknown answers stay unknown."""
     part = slices.cut(make(LOCAL, now_ns=10**18), ["north"], 5)
     (row,) = operator.status_rows(part, {("north", 5): (3, 1)}, 10**18 + 30 * 10**9)
     assert (row["version"], row["age_s"], row["expires_in_s"], row["acks"], row["nacks"]) == (5, 30, 90, 3, 1)

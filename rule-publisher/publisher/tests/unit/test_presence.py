@@ -11,7 +11,7 @@ TTL_S = 10
 def beat(
     relay: str = "", unnamed: dict[str, int] | None = None, version: int = 7, **envoys: list[int]
 ) -> Heartbeat:
-    """`envoys`: hashes by service; `unnamed`: numbers by service, as relays of 0.1.0 report them."""
+    """`envoys`: hashes by service. `unnamed`: counts by service, as relays of 0.1.0 report them."""
     message = Heartbeat(cluster="north", ttl_seconds=TTL_S, relay=relay, ruleset_version=version)
     for service, hashes in envoys.items():
         message.services.add(service=service, envoys=hashes, connected_envoys=len(hashes))
@@ -27,7 +27,7 @@ def placed(presence: Presence) -> dict[str, int]:
 
 
 def listen(presence: Presence, start: float, seconds: float, *beats: Heartbeat) -> float:
-    """Each relay reports every two seconds; returns the time of the last heartbeat."""
+    """Lets each relay report every two seconds. Returns the time of the last heartbeat."""
     at = start
     while at < start + seconds:
         for message in beats:
@@ -37,7 +37,10 @@ def listen(presence: Presence, start: float, seconds: float, *beats: Heartbeat) 
 
 
 def test_two_relays_do_not_overwrite_each_other():
-    """Services that hang on one relay each are both placed; an Envoy with a stream to both counts once."""
+    """Services connected to one relay each are both placed.
+
+    An Envoy connected to both counts once.
+    """
     presence = Presence()
     listen(presence, NOW, 8, beat("a", cart=[1], web=[1, 2]), beat("b", shop=[1], web=[2, 3], version=5))
     assert placed(presence) == {"cart": 1, "web": 3, "shop": 1}
@@ -47,8 +50,11 @@ def test_two_relays_do_not_overwrite_each_other():
 
 
 def test_a_relay_that_dies_takes_no_envoy_with_it():
-    """Its Envoys count while they need to notice, and once they hang on the other relay they count once. Those that
-    never come back are forgotten after the handover."""
+    """Its Envoys count while they need time to notice.
+
+    Once connected to the other relay, they count once. Those that never return are forgotten after
+    HANDOVER_S.
+    """
     presence = Presence()
     last = listen(presence, NOW, 8, beat("a", web=[1, 2]), beat("b", web=[3]))
     dead = listen(presence, last + 2, 20, beat("b", web=[3]))
@@ -60,7 +66,7 @@ def test_a_relay_that_dies_takes_no_envoy_with_it():
 
 
 def test_an_envoy_that_moves_between_living_relays_is_placed_throughout():
-    """Neither relay names it while it reconnects. It counts for the time to live and no longer."""
+    """While it reconnects, neither relay names it. It counts for the time to live and no longer."""
     presence = Presence()
     last = listen(presence, NOW, 8, beat("a", web=[1]), beat("b"))
     at = listen(presence, last + 2, 8, beat("a"), beat("b"))
@@ -70,7 +76,7 @@ def test_an_envoy_that_moves_between_living_relays_is_placed_throughout():
 
 
 def test_a_silence_of_all_relays_ages_no_envoy():
-    """After the bus was away, the first relay that reports again does not hide the Envoys of the others."""
+    """After the bus was away, the first relay to report does not hide the others' Envoys."""
     presence = Presence()
     listen(presence, NOW, 8, beat("a", cart=[1]), beat("b", web=[2]))
     listen(presence, NOW + 300, 4, beat("a", cart=[1]))
@@ -80,7 +86,7 @@ def test_a_silence_of_all_relays_ages_no_envoy():
 
 
 def test_nothing_is_placed_before_every_relay_has_had_its_turn():
-    """The first heartbeats that a publisher ever gets may be those of one relay."""
+    """The first heartbeats that a publisher receives may all come from one relay."""
     presence = Presence()
     presence.hear(beat("a", cart=[1]), NOW)
     assert presence.placement("north") is None
@@ -91,7 +97,7 @@ def test_nothing_is_placed_before_every_relay_has_had_its_turn():
 
 
 def test_heartbeats_of_the_previous_version_count_without_names():
-    """Relays of 0.1.0 send numbers and no name of theirs: the last number of each service counts."""
+    """Relays of 0.1.0 send counts and no name. The last count of each service is used."""
     presence = Presence()
     listen(presence, NOW, 8, beat(unnamed={"cart": 2}), beat(unnamed={"web": 3}), beat("c", web=[9]))
     assert placed(presence) == {"cart": 2, "web": 4}
@@ -105,7 +111,7 @@ def test_an_older_heartbeat_changes_nothing():
 
 
 def test_relays_of_a_cluster_are_bounded():
-    """One more than the bound is refused while all report, and takes the place of one that is silent."""
+    """One more relay is refused while all report, and replaces one that is silent."""
     presence = Presence()
     for n in range(RELAYS):
         presence.hear(beat(f"r{n}"), NOW + n / 100)
@@ -126,7 +132,7 @@ def test_relays_of_a_cluster_are_bounded():
     ],
 )
 def test_odd_values_are_refused_by_key(change, reason):
-    """A placement for ever, a name that no metric should carry."""
+    """A placement that never expires, and names that no metric should contain."""
     message = beat("a")
     for key, value in change.items():
         setattr(message, key, value)
@@ -142,7 +148,10 @@ def test_names_of_envoys_are_bounded():
 
 
 def test_a_placement_says_the_longest_hold_of_the_relays_that_report():
-    """Rules may steer for as long as any of them holds them. Where one does not say, nothing is said."""
+    """Rules may steer as long as any relay holds them.
+
+    If one relay does not report its hold, the placement has none.
+    """
     presence = Presence()
     for n, (relay, hold) in enumerate([("a", 0), ("b", 600), ("a", 0), ("b", 600)]):
         presence.hear(Heartbeat(cluster="west", relay=relay, ttl_seconds=10, hold_seconds=hold), 10.0 + 3 * n)

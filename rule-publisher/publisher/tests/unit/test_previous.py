@@ -1,4 +1,4 @@
-"""One version of skew: proposals of the previous optimizer, reports of the previous relay, the bucket's values."""
+"""One version of skew: the previous version's proposals, reports and bucket values."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from spillway_publisher.service.reports import read_report
 
 GOLDEN = Path(__file__).resolve().parents[4] / "contracts" / "golden"
 [PREVIOUS] = (GOLDEN / "previous").iterdir()
-ADDED = b"\xfa\x3f\x01x"  # field 1023, as the next version may have one
+ADDED = b"\xfa\x3f\x01x"  # field 1023, which the next version may add
 
 
 def read(name: str) -> bytes:
@@ -22,7 +22,7 @@ def read(name: str) -> bytes:
 
 
 def test_a_proposal_of_the_previous_optimizer():
-    """It is read, and is good; with a field of the next version, too."""
+    """It decodes and is valid, even with a field of the next version."""
     declared = topology.load(GOLDEN / "topology.yaml")
     for payload in (read("proposal.binpb"), read("proposal.binpb") + ADDED):
         proposal = Ruleset.FromString(payload)
@@ -32,7 +32,7 @@ def test_a_proposal_of_the_previous_optimizer():
 
 
 def test_values_of_the_previous_publisher():
-    """The bucket of before is gone on from: the versions and rules that it holds are known."""
+    """A new publisher continues from the previous bucket: it knows the versions and rules in it."""
     parts = {c: values.decode(read(f"ruleset_{c}.binpb")) for c in ("east", "west")}
     assert {part.version for part in parts.values()} == {7}
     whole, proposal = slices.join(parts.values()), Ruleset.FromString(read("proposal.binpb"))
@@ -43,14 +43,17 @@ def test_values_of_the_previous_publisher():
 
 
 def test_a_publisher_beside_a_previous_one_writes_what_it_would():
-    """The same proposal cut today gives the rules and denials that the previous publisher wrote."""
+    """The same proposal, cut today, gives the previous publisher's rules and denials."""
     whole = slices.join(Ruleset.FromString(read(f"ruleset_{c}.binpb")) for c in ("east", "west"))
     for cluster, part in slices.cut(whole, ["east", "west"], 7).items():
         assert part == Ruleset.FromString(read(f"ruleset_{cluster}.binpb"))
 
 
 def test_reports_of_the_previous_relay():
-    """Its acknowledgement is a row, its heartbeat a placement; fields of the next version are passed over."""
+    """Its acknowledgement becomes a row and its heartbeat a placement.
+
+    Fields of the next version are ignored.
+    """
     for added in (b"", ADDED):
         ack = read_report(Acknowledgement, read("acknowledgement.binpb") + added, "spillway.acks.west",
                           names.NATS_SUBJECT_ACKS, {"west"})  # fmt: skip

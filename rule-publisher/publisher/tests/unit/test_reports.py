@@ -1,4 +1,4 @@
-"""Reading what relays report."""
+"""Decoding and checking the relays' reports."""
 
 import pytest
 from spillway.v1.acknowledgement_pb2 import Acknowledgement
@@ -31,14 +31,14 @@ from spillway_publisher.service.reports import Malformed, read_report
     ],
 )
 def test_malformed_reports_have_a_reason(data, subject, reason):
-    """Every way of being malformed is grouped under its own reason."""
+    """Every kind of malformed report has its own reason."""
     with pytest.raises(Malformed) as error:
         read_report(Heartbeat, data, subject, names.NATS_SUBJECT_HEARTBEATS, {"north", "south"})
     assert error.value.reason == reason
 
 
 def test_acknowledgement_without_outcome_or_time_is_no_row():
-    """A row needs an outcome and a time that the table can hold."""
+    """A row needs an outcome and a time that the table can store."""
     message = Acknowledgement(cluster="north", outcome=1)
     with pytest.raises(ValueError, match="at: 1970"):
         rows.acknowledgement_row(message)

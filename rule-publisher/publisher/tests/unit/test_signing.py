@@ -1,4 +1,4 @@
-"""What a signature binds, against contracts/golden/signatures.json, which relays verify too."""
+"""What a signature covers, by contracts/golden/signatures.json, which relays verify too."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ def refusal(cluster: str, payload: bytes, headers: dict[str, str], trusted=TRUST
 
 @pytest.mark.parametrize("vector", GOLDEN["vectors"], ids=lambda vector: vector["cluster"])
 def test_the_format_is_that_of_the_golden_file(vector):
-    """The same bytes are signed, by the same key id, as the file says: the relay reads the same file."""
+    """The signed bytes and the key id equal those in the file, which the relay's tests read too."""
     key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(GOLDEN["private_key_of_the_test_hex"]))
     payload = base64.b64decode(vector["payload"])
     assert signing.message(vector["cluster"], payload).hex() == vector["signed_hex"]
@@ -35,13 +35,13 @@ def test_the_format_is_that_of_the_golden_file(vector):
 
 @given(clusters, payloads)
 def test_what_was_signed_is_verified(cluster, payload):
-    """Any value under any key verifies, and tells who signed it."""
+    """Any value verifies under any trusted key, and the result names the signer."""
     assert signing.verify(TRUSTED, cluster, payload, signing.sign(KEY, cluster, payload)) in TRUSTED
 
 
 @given(clusters, payloads, clusters, payloads)
 def test_nothing_else_has_the_same_signature(cluster, payload, other_cluster, other_payload):
-    """Whatever differs, be it only where the name ends and the value begins, other bytes are signed."""
+    """Two different values sign different bytes, even if only the border after the name moves."""
     one, other = (cluster, payload), (other_cluster, other_payload)
     assert (signing.message(*one) == signing.message(*other)) == (one == other)
     if one != other:
@@ -50,7 +50,7 @@ def test_nothing_else_has_the_same_signature(cluster, payload, other_cluster, ot
 
 @given(payloads, st.integers(min_value=0))
 def test_a_changed_bit_is_found(payload, where):
-    """Of the signature, and of the value."""
+    """A changed bit is detected in the signature and in the value."""
     headers = signing.sign(KEY, "north", payload)
     signature = bytearray(base64.b64decode(headers[SIGNATURE]))
     bit = where % (8 * len(signature))
@@ -64,7 +64,7 @@ def test_a_changed_bit_is_found(payload, where):
 
 
 def test_each_refusal_has_its_reason():
-    """Without headers, of a key that is not trusted, in another trusted key's name, and rubbish."""
+    """No headers, an untrusted key, another trusted key's name, and garbage each have a reason."""
     headers = signing.sign(KEY, "north", b"rules")
     other = {names: key for names, key in TRUSTED.items() if names != headers[KEY_ID]}
     for missing in (None, {}, {KEY_ID: headers[KEY_ID]}, {SIGNATURE: headers[SIGNATURE]}):

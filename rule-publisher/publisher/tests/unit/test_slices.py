@@ -1,10 +1,10 @@
-"""Cutting a ruleset per cluster and joining it again."""
+"""Cutting a ruleset into one slice per cluster, and joining the slices again."""
 
 from spillway_publisher.rules import slices
 
 
 def test_each_cluster_gets_its_own_rules_and_all_classes(make):
-    """A slice has its source cluster's rules only, every class, the same version; no rules is a slice too."""
+    """A slice has its source cluster's rules, every class and the version, even without rules."""
     whole = make({"north": {"north": 5000, "south": 5000}, "south": {"south": 10_000}})
     parts = slices.cut(whole, ["south", "north", "island"], 12)
     assert list(parts) == ["island", "north", "south"]
@@ -16,7 +16,7 @@ def test_each_cluster_gets_its_own_rules_and_all_classes(make):
 
 
 def test_joining_gives_back_the_whole(make):
-    """What was cut is found again from the bucket's history."""
+    """What was cut can be restored from the bucket's history."""
     whole = make({"north": {"north": 5000, "south": 5000}, "south": {"south": 10_000}})
     joined = slices.join(slices.cut(whole, ["north", "south"], 12).values())
     whole.version = 12

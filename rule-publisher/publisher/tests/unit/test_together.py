@@ -1,4 +1,4 @@
-"""Loops side by side end together, also where a cancellation gets lost on its way."""
+"""Loops side by side end together, even when a cancellation is lost."""
 
 import asyncio
 
@@ -8,7 +8,10 @@ from spillway_publisher.process.together import together as run
 
 
 async def deaf(times: int, ended: list[int]) -> None:
-    """What asyncio.wait_for of Python 3.11 does to a cancellation that comes with the answer: it goes on."""
+    """Ignores its first `times` cancellations.
+
+    Python 3.11's asyncio.wait_for does the same to one that arrives together with the answer.
+    """
     while True:
         try:
             await asyncio.sleep(60)
@@ -49,7 +52,7 @@ async def test_all_end_with_who_runs_them():
 
 
 async def test_all_end_where_loops_run_loops():
-    """The outer one repeats its cancellation while the inner one is about to, which then goes on."""
+    """The outer `end` cancels again while the inner one is cancelling, which continues."""
     ended = []
     task = asyncio.create_task(run(run(deaf(3, ended), deaf(9, ended)), deaf(0, ended)))
     await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The arithmetic of steps: sums stay 10 000, and no step leads past what was proposed."""
+"""The arithmetic of steps: sums stay 10 000, and no step goes past the proposal."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ CLUSTERS = ["a", "b", "c", "d", "e"]
 
 @st.composite
 def splits(draw):
-    """Weights over some clusters that sum to 10 000, zero weights included."""
+    """Weights over some clusters that sum to 10 000, including zero weights."""
     clusters = draw(st.lists(st.sampled_from(CLUSTERS), min_size=1, unique=True))
     cuts = sorted(
         draw(st.lists(st.integers(0, 10_000), min_size=len(clusters) - 1, max_size=len(clusters) - 1))
@@ -20,7 +20,7 @@ def splits(draw):
 
 @given(splits(), splits(), st.integers(1, 10_000))
 def test_clamp_stays_between_and_sums(base, target, maximum):
-    """A clamped step sums to 10 000, moves at most the maximum, and lies between base and proposal."""
+    """A clamped step sums to 10 000, moves at most the maximum, and lies between the two."""
     result = weights.clamp(base, target, maximum)
     assert sum(result.values()) == 10_000
     assert weights.shift(base, result) == min(maximum, weights.shift(base, target))
@@ -40,7 +40,7 @@ def test_clamped_steps_arrive(base, target, maximum):
 
 @given(splits(), st.sampled_from(CLUSTERS), st.integers(0, 10_000))
 def test_raise_local_keeps_the_sum_and_takes_from_others_only(split, local, minimum):
-    """The local share reaches its minimum, others only shrink, and the sum stays."""
+    """The local share reaches its minimum, the others only shrink, and the sum stays."""
     result = weights.raise_local(split, local, minimum)
     assert sum(result.values()) == 10_000
     assert result.get(local, 0) == max(minimum, split.get(local, 0))

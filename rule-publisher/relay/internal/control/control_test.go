@@ -21,8 +21,8 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// bed is a loop whose events the test itself carries out, one after the other. It stands in a bubble,
-// whose time passes when the test sleeps.
+// bed is a loop whose events the test carries out itself, one after the other. It runs in a
+// synctest bubble, whose time passes when the test sleeps.
 type bed struct {
 	*Loop
 	t     *testing.T
@@ -30,13 +30,14 @@ type bed struct {
 	saved []saved
 }
 
-// saved is a ruleset's version as it was given to be kept, and what a was served then.
+// saved is the version of a ruleset that was given to Save, and the version that service a was
+// served then.
 type saved struct {
 	version uint64
 	served  string
 }
 
-// inBubble runs the test with time of its own.
+// inBubble runs the test with its own time.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)
@@ -52,7 +53,7 @@ func newBed(t *testing.T, n *table.Network) *bed {
 	return b
 }
 
-// publisher's key, which every loop of the tests trusts.
+// publisher is the key that every loop of the tests trusts.
 var publisher = signingtest.NewKey()
 
 func signed(payload []byte) signing.Value { return publisher.Sign("north", payload) }
@@ -65,13 +66,14 @@ func (b *bed) save(_ signing.Value, version uint64) {
 	b.saved = append(b.saved, now)
 }
 
-// mesh of services a, b, c in the clusters given; the first is the relay's own.
+// mesh returns a network of the services a, b and c in the given clusters. The first cluster is the
+// relay's own.
 func mesh(t *testing.T, clusters ...string) *table.Network {
 	t.Helper()
 	return meshOf(t, 80, nil, clusters...)
 }
 
-// meshOf endpoints with the port, and what was found besides.
+// meshOf returns a network whose endpoints use the port, together with the found endpoints.
 func meshOf(t *testing.T, port int, found table.Found, clusters ...string) *table.Network {
 	t.Helper()
 	topology, endpoints := &spillwayv1.Topology{}, &spillwayv1.Endpoints{Cluster: "north"}
@@ -99,7 +101,8 @@ func class(service string) *spillwayv1.TrafficClass {
 	return &spillwayv1.TrafficClass{Service: service, Method: "GET", PathTemplate: "/{id}"}
 }
 
-// rulesetOf sends the share (of 10 000) of each source service's calls of the next service to south.
+// rulesetOf returns a ruleset that sends, for each source service, a share (of 10 000) of its calls
+// of the next service to south.
 func rulesetOf(version uint64, lasting time.Duration, south map[string]uint32) *spillwayv1.Ruleset {
 	out := &spillwayv1.Ruleset{Version: version, Policy: "test", InputWindow: &spillwayv1.InputWindow{Id: fmt.Sprint("w", version)},
 		ExpiresAt: timestamppb.New(time.Now().Add(lasting))}
@@ -138,7 +141,7 @@ func (b *bed) version(service string) string {
 	return b.services[service].served[serve.RouteType].Version
 }
 
-// accept the service's routes as they are served now.
+// accept accepts the service's routes as they are served now.
 func (b *bed) accept(service, envoy string) {
 	b.answered(serve.Answer{Service: service, Envoy: envoy, TypeURL: serve.RouteType, Version: b.version(service)})
 }
@@ -153,9 +156,10 @@ func (b *bed) refuseType(service, envoy, typeURL string) {
 		Refused: true, Detail: "no"})
 }
 
-// A ruleset that changes one service's rules changes what that service is served and nothing else;
-// a renewal changes nothing at all. The version that is in force without having been sent is reported
-// for each Envoy that accepted the routes, in its name, once.
+// TestAnUnchangedServiceIsSentNothing checks that a ruleset that changes one service's rules
+// changes only what that service is served, and that a renewal changes nothing. A version that is
+// in force without having been sent is reported once for each Envoy that accepted the routes, in
+// the Envoy's name.
 func TestAnUnchangedServiceIsSentNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBed(t, mesh(t, "north", "south"))
@@ -207,8 +211,8 @@ func TestAnUnchangedServiceIsSentNothing(t *testing.T) {
 
 func equal(a, b map[string]uint64) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
-// A ruleset of another policy is sent even when its weights are the same: the version in the routes
-// tells which policy routed a request.
+// TestAnotherPolicyIsAChange checks that a ruleset of another policy is sent even when its weights
+// are the same, because the version in the routes tells which policy routed a request.
 func TestAnotherPolicyIsAChange(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBed(t, mesh(t, "north", "south"))
@@ -223,8 +227,9 @@ func TestAnotherPolicyIsAChange(t *testing.T) {
 	})
 }
 
-// A version that an Envoy refused is not in force there, and neither is a later one that says the same;
-// the service is served what it accepted before, until the rules change.
+// TestARefusedVersionStaysRefused checks that a version that an Envoy refused is not in force
+// there, nor is a later version with the same content. The service is served what it accepted
+// before, until the rules change.
 func TestARefusedVersionStaysRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBed(t, mesh(t, "north", "south"))
@@ -246,7 +251,8 @@ func TestARefusedVersionStaysRefused(t *testing.T) {
 	})
 }
 
-// A service that nobody has been connected for long is forgotten, with everything that was served.
+// TestServicesThatLeftAreForgotten checks that a service without a connected Envoy is forgotten
+// after a while, with everything that it was served.
 func TestServicesThatLeftAreForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBed(t, mesh(t, "north", "south"))

@@ -14,7 +14,8 @@ import (
 	"spillway.dev/relay/internal/serve"
 )
 
-// reach is every cluster in which Envoys of a have endpoints for requests of b's class, in order.
+// reach returns, sorted, every cluster in which Envoys of service a have endpoints for requests of
+// b's class.
 func reach(t *testing.T, b *bed) (zones []string) {
 	t.Helper()
 	served := b.services["a"].served
@@ -47,8 +48,9 @@ func reach(t *testing.T, b *bed) (zones []string) {
 	return slices.Compact(zones)
 }
 
-// Denials narrow what Envoys are served, stay when the ruleset expires and when endpoints change, and
-// leave nothing behind when they are lifted.
+// TestDenialsAreServedUntilLifted checks that denials narrow what Envoys are served, and that they
+// survive the expiry of the ruleset and changes of endpoints. Once lifted, they leave nothing
+// behind.
 func TestDenialsAreServedUntilLifted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBed(t, mesh(t, "north", "south", "far"))

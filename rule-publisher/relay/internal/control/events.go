@@ -18,16 +18,18 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// rulesetType is the type_url under which the relay itself refuses a ruleset.
+// rulesetType is the type_url of acknowledgements in which the relay itself refuses a ruleset.
 const rulesetType = "type.googleapis.com/spillway.v1.Ruleset"
 
-// furthestAhead of this relay's clock that a version, Unix milliseconds, may lie. Neither whoever has had the
-// signing key nor a publisher whose clock was wrong may leave behind one that keeps out all that follow.
+// furthestAhead bounds how far ahead of this relay's clock a version, in Unix milliseconds, may be.
+// A very high version would block all later ones. Neither a former holder of the signing key nor a
+// publisher with a wrong clock may leave one behind.
 const furthestAhead = names.ValueVersionAheadMs * time.Millisecond
 
-// Ruleset takes a value of this cluster's key. What no trusted key signed for this cluster is not even
-// decoded; that, and what does not decode, breaks the contract, has expired or is not newer than all that
-// was taken before, is counted by reason, and the old one stays.
+// Ruleset handles a new value of this cluster's key. A value that no trusted key has signed for
+// this cluster is not even decoded. A value is also refused when it does not decode, breaks the
+// contract, has expired, or is older than the highest version taken before. Each refusal is counted
+// by reason, and the previous ruleset stays.
 func (l *Loop) Ruleset(value signing.Value) {
 	l.post(func() { l.takeRuleset(value) })
 }
@@ -50,7 +52,8 @@ func (l *Loop) takeRuleset(value signing.Value) {
 	case err != nil:
 		l.refuseRuleset(ruleset.GetVersion(), count.RulesetsRefused, err)
 	case rules.Version < l.highest:
-		// However long that has expired: whoever writes to the bus must not bring back what was.
+		// Refused even if that version expired long ago: anyone who may write to NATS must not
+		// bring back an old ruleset.
 		l.refuseRuleset(rules.Version, count.RulesetsReplayed, fmt.Errorf("version: %d; version %d was taken before, only higher ones are", rules.Version, l.highest))
 	case rules.Version == l.highest && l.rules != nil:
 		l.ports.Counters.Add(count.RulesetsDuplicate)
@@ -67,6 +70,7 @@ func (l *Loop) takeRuleset(value signing.Value) {
 	}
 }
 
+// ahead returns an error when the version is too far ahead of the clock.
 func ahead(version uint64, now time.Time) error {
 	if latest := uint64(now.Add(furthestAhead).UnixMilli()); version > latest {
 		return fmt.Errorf("version: %d; must be at most %d: Unix milliseconds, at most %s ahead of this relay's clock", version, latest, furthestAhead)
@@ -74,7 +78,8 @@ func ahead(version uint64, now time.Time) error {
 	return nil
 }
 
-// keep the newest ruleset; once more when another key has signed it, whose signature lasts longer.
+// keep saves the newest ruleset. It saves the ruleset again when another key has signed it, because
+// that signature will be valid for longer.
 func (l *Loop) keep(value signing.Value) {
 	if value.KeyID != l.signer {
 		l.signer = value.KeyID
@@ -82,6 +87,7 @@ func (l *Loop) keep(value signing.Value) {
 	}
 }
 
+// unverified returns the counter for an error of Verify.
 func unverified(err error) count.Counter {
 	switch {
 	case errors.Is(err, signing.ErrUnsigned):
@@ -94,6 +100,7 @@ func unverified(err error) count.Counter {
 	return count.RulesetsBadSignature
 }
 
+// refuseRuleset counts, logs and acknowledges the refusal of a ruleset.
 func (l *Loop) refuseRuleset(version uint64, counter count.Counter, err error) {
 	l.ports.Counters.Add(counter)
 	detail := bounded(err.Error())
@@ -104,7 +111,7 @@ func (l *Loop) refuseRuleset(version uint64, counter count.Counter, err error) {
 	})
 }
 
-// Network takes a new version of the topology and endpoints.
+// Network handles a new version of the topology and endpoints.
 func (l *Loop) Network(network *table.Network) {
 	l.post(func() {
 		l.network = network
@@ -114,23 +121,24 @@ func (l *Loop) Network(network *table.Network) {
 	})
 }
 
-// Observer is the loop as the streams see it.
+// Observer returns the loop as an observer of the streams.
 func (l *Loop) Observer() serve.Observer { return observer{l} }
 
 type observer struct{ loop *Loop }
 
-// Connected makes the service's resources when it is new.
+// Connected builds the service's resources when the service is new.
 func (o observer) Connected(service, envoy string) {
 	o.loop.post(func() { o.loop.connected(service, envoy) })
 }
 
-// Disconnected forgets the Envoy.
+// Disconnected removes the Envoy.
 func (o observer) Disconnected(service, envoy string) {
 	o.loop.post(func() { o.loop.disconnected(service, envoy) })
 }
 
-// Answered reports the answer, and takes back what was refused. An Envoy may ask for types that
-// nobody serves; what it says to the empty response is about no ruleset.
+// Answered reports the answer and takes back what was refused. An Envoy may ask for types that the
+// relay does not serve; its answer to the empty response says nothing about a ruleset and is
+// ignored.
 func (o observer) Answered(answer serve.Answer) {
 	if !slices.Contains(types, answer.TypeURL) {
 		return
@@ -169,7 +177,7 @@ func acknowledgement(cluster string, a serve.Answer) *spillwayv1.Acknowledgement
 	}
 }
 
-// report says what of new inputs cannot be used.
+// report counts and logs the parts of new inputs that cannot be used.
 func (l *Loop) report(network *table.Network, rules *table.Rules) {
 	if network != nil {
 		for _, text := range network.Unreachable {
@@ -184,8 +192,8 @@ func (l *Loop) report(network *table.Network, rules *table.Rules) {
 	}
 }
 
-// warn of what is new in a list, and of no more than a person reads: the same ruleset comes again and
-// again, and a broken one can have thousands of faults.
+// warn logs the new entries of a list, at most as many as a person reads. The same ruleset comes
+// again and again, and a broken one can have thousands of faults.
 func (l *Loop) warn(what string, before, now []string) {
 	const most = 20
 	known := make(map[string]bool, len(before))
@@ -205,7 +213,8 @@ func (l *Loop) warn(what string, before, now []string) {
 	}
 }
 
-// bounded text can be stored whatever a ruleset has in it.
+// bounded truncates the text and makes it valid UTF-8, so that it can be stored whatever a ruleset
+// contains.
 func bounded(text string) string {
 	const most = 4096 // bytes
 	if len(text) > most {

@@ -10,8 +10,9 @@ import (
 	"spillway.dev/relay/internal/serve"
 )
 
-// Whatever bytes stand in the cluster's key: the loop goes on, what it serves is consistent, and Envoy's
-// own validation rules (protoc-gen-validate) accept every resource of it.
+// FuzzRuleset checks, for any bytes in the cluster's key, that the loop goes on and that what it
+// serves is consistent. Envoy's own validation rules (protoc-gen-validate) must accept every
+// resource.
 func FuzzRuleset(f *testing.F) {
 	good := rulesetOf(1, time.Hour, map[string]uint32{"a": 2500})
 	for _, change := range []func(*spillwayv1.Ruleset){

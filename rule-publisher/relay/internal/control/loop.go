@@ -1,5 +1,6 @@
-// Package control is the relay's one loop: all state that steers lives here and is touched by it
-// alone. Everything that happens comes in as an event; what shall be served goes out to the cache.
+// Package control is the relay's single event loop. It owns all state that steers, and nothing else
+// touches that state. Everything that happens arrives as an event, and what is to be served goes to
+// the cache.
 package control
 
 import (
@@ -15,16 +16,17 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// Ports are what the loop acts upon.
+// Ports are the parts of the relay that the loop acts upon.
 type Ports struct {
 	Cache *serve.Cache
-	// Keys whose signatures count now.
+	// Keys returns the keys that are trusted now.
 	Keys func() signing.Keys
-	// Save keeps the ruleset over restarts, as it was signed. It must not wait for a disk.
+	// Save stores the ruleset, as it was signed, for the next start. It must not wait for a disk.
 	Save func(value signing.Value, version uint64)
 	// Acknowledge reports an answer.
 	Acknowledge func(*spillwayv1.Acknowledgement)
-	// Hold is how long the weights of an expired ruleset still steer, less and less; 0: not at all.
+	// Hold is how long the weights of an expired ruleset still apply, with decreasing effect. 0
+	// means not at all.
 	Hold     time.Duration
 	Counters *count.Counters
 	Log      *slog.Logger
@@ -32,21 +34,21 @@ type Ports struct {
 
 // Kept is what the relay knew before its restart.
 type Kept struct {
-	Rules   *table.Rules // the newest taken; nil: none, or none that can be verified
-	Highest uint64       // version ever taken
-	Signer  string       // key id of what is kept
+	Rules   *table.Rules // the newest one taken; nil: none, or none that can be verified
+	Highest uint64       // highest version ever taken
+	Signer  string       // key id of the stored ruleset
 }
 
 // Status is what the loop serves now.
 type Status struct {
 	Version      uint64    // 0: local-first
-	KnownVersion uint64    // highest version ever taken, also when it has expired
+	KnownVersion uint64    // highest version ever taken, even if it has expired
 	ExpiresAt    time.Time // of the newest ruleset
 	InputWindow  string
-	Services     int // that have asked for resources
+	Services     int // services that have asked for resources
 }
 
-// Loop steers.
+// Loop decides what every service is served.
 type Loop struct {
 	ports    Ports
 	events   chan func()
@@ -55,22 +57,23 @@ type Loop struct {
 	cluster  string
 	network  *table.Network
 	rules    *table.Rules
-	highest  uint64 // version ever taken: only higher ones are
-	signer   string // key id of what was given to be kept
+	highest  uint64 // highest version ever taken; lower ones are refused
+	signer   string // key id of the ruleset that was last given to Save
 	services map[string]*service
 	backends serve.Bundle // clusters and endpoints of everything in `reached`
 	reached  *table.Network
-	denied   table.Denials // within which `backends` fail over
+	denied   table.Denials // denials that limit where `backends` fail over to
 	expiry   *time.Timer
 	step     *time.Timer
 	serving  uint64
-	held     bool     // what is served has expired
-	skipped  []string // classes of the newest ruleset
+	held     bool     // the ruleset that is served has expired
+	skipped  []string // classes of the newest ruleset that cannot be matched
 
 	forgetAfter time.Duration
 }
 
-// NewLoop starts from the network and what is kept from before, if anything.
+// NewLoop creates a loop that starts from the network and from what was kept before the restart, if
+// anything.
 func NewLoop(ctx context.Context, ports Ports, network *table.Network, kept Kept) *Loop {
 	l := &Loop{ports: ports, events: make(chan func(), 1024), done: ctx.Done(), cluster: network.Cluster,
 		network: network, rules: kept.Rules, highest: kept.Highest, signer: kept.Signer, services: map[string]*service{}, expiry: time.NewTimer(time.Hour), step: time.NewTimer(time.Hour), forgetAfter: forgetAfter}
@@ -103,10 +106,10 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// Status of the loop, from any goroutine.
+// Status returns the loop's status. It may be called from any goroutine.
 func (l *Loop) Status() Status { return *l.status.Load() }
 
-// post gives the loop an event. The loop never waits for its callers, so this cannot lock up.
+// post gives the loop an event. The loop never waits for its callers, so this cannot deadlock.
 func (l *Loop) post(event func()) {
 	select {
 	case l.events <- event:
@@ -114,7 +117,7 @@ func (l *Loop) post(event func()) {
 	}
 }
 
-// rebuild makes every service's target anew and begins to serve it.
+// rebuild computes every service's target again and starts to serve it.
 func (l *Loop) rebuild() {
 	now := time.Now()
 	version := uint64(0)
@@ -125,7 +128,7 @@ func (l *Loop) rebuild() {
 	l.announce(version, now)
 	if denials := l.rules.Denials(); l.reached != l.network || !l.denied.Equal(denials) {
 		backends, err := buildBackends(l.network, denials, version, l.backends)
-		if err != nil { // rulesets and their expiry go on, with what was reached before
+		if err != nil { // rulesets and their expiry go on, with the previous backends
 			l.refuse("backends", err)
 		} else {
 			l.reached, l.denied, l.backends = l.network, denials, backends
@@ -138,7 +141,8 @@ func (l *Loop) rebuild() {
 	l.publishStatus(now)
 }
 
-// untilNextLook is until the rules expire, and from then on a small part of the time for which they are held.
+// untilNextLook returns the time until the rules expire. After the expiry, it returns a small part
+// of their hold time, because the weights change gradually.
 func untilNextLook(rules *table.Rules, now time.Time) time.Duration {
 	if !rules.Expired(now) {
 		return rules.ExpiresAt.Sub(now)
@@ -147,7 +151,7 @@ func untilNextLook(rules *table.Rules, now time.Time) time.Duration {
 	return min(max(rules.Hold/256, 100*time.Millisecond), released)
 }
 
-// retarget makes one service's target.
+// retarget computes one service's target.
 func (l *Loop) retarget(s *service, now time.Time) {
 	if l.reached == nil {
 		return
@@ -164,7 +168,7 @@ func (l *Loop) retarget(s *service, now time.Time) {
 	l.aim(s)
 }
 
-// aim at what the service wants and no Envoy refused.
+// aim sets the service's target to what it wants, without anything that an Envoy refused.
 func (l *Loop) aim(s *service) {
 	target := s.withoutRefused(s.wanted)
 	if err := target.Consistent(); err != nil {
@@ -174,7 +178,7 @@ func (l *Loop) aim(s *service) {
 	s.target = target
 }
 
-// advance serves every service's next step that is due.
+// advance serves the next step of every service whose step is due.
 func (l *Loop) advance(now time.Time) {
 	var next time.Time
 	for _, s := range l.services {
@@ -195,19 +199,20 @@ func (l *Loop) advance(now time.Time) {
 	}
 }
 
-// tellAdapted logs once per change, not with every ruleset.
+// tellAdapted counts adapted rules. It logs them once per change, not with every ruleset.
 func (l *Loop) tellAdapted(s *service, adapted []string) {
 	l.ports.Counters.AddN(count.RulesAdapted, len(adapted))
 	l.warn("a rule cannot be followed to the letter", s.adapted, adapted)
 	s.adapted = adapted
 }
 
+// refuse counts and logs resources that cannot be served.
 func (l *Loop) refuse(what string, err error) {
 	l.ports.Counters.Add(count.SnapshotsRefused)
 	l.ports.Log.Error("resources are not consistent; the old ones stay", "what", what, "error", err)
 }
 
-// announce logs each change between a ruleset, its hold and local-first once.
+// announce logs each transition between a ruleset, its hold and local-first once.
 func (l *Loop) announce(version uint64, now time.Time) {
 	expired := l.rules != nil && l.rules.Expired(now)
 	if expired && !l.held && (version != 0 || l.serving != 0) {

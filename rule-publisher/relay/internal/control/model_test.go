@@ -14,14 +14,14 @@ import (
 	"spillway.dev/relay/internal/serve"
 )
 
-// heard is what Envoys of one service said since it is known.
+// heard is how the Envoys of one service have answered since the service became known.
 type heard struct {
 	of       *service
 	refused  map[string]bool        // versions of any type: they share no names
 	accepted map[string][]serve.Set // by type, newest first: all that were accepted, also those refused later
 }
 
-// of the service; a forgotten one that comes back is another.
+// of returns the answers of the service. A service that was forgotten and comes back is a new one.
 func (m *model) of(name string, s *service) *heard {
 	if m.heard[name] == nil || m.heard[name].of != s {
 		m.heard[name] = &heard{of: s, refused: map[string]bool{}, accepted: map[string][]serve.Set{}}
@@ -29,7 +29,7 @@ func (m *model) of(name string, s *service) *heard {
 	return m.heard[name]
 }
 
-// note an answer to a set that is served.
+// note records an answer to a set that is served.
 func (h *heard) note(typeURL string, set serve.Set, refusal bool) {
 	key := func(version string) string { return typeURL + version }
 	if !refusal {
@@ -46,7 +46,7 @@ func (h *heard) isRefused(bundle serve.Bundle) bool {
 	return slices.ContainsFunc(types, func(t string) bool { return h.refused[t+bundle[t].Version] })
 }
 
-// check what is served at the end, when everything has settled.
+// check compares what is served with the answers, once everything has settled.
 func (h *heard) check(wanted, served serve.Bundle) error {
 	if !h.isRefused(wanted) && !served.Same(wanted) {
 		return fmt.Errorf("%v is served, not the newest %v, which nobody refused", served, wanted)
@@ -60,7 +60,8 @@ func (h *heard) check(wanted, served serve.Bundle) error {
 	return nil
 }
 
-// fitting is made of the wanted and the newest accepted sets, without any that was refused.
+// fitting returns a consistent bundle of the wanted and the newest accepted sets, without any that
+// was refused.
 func (h *heard) fitting(wanted serve.Bundle) serve.Bundle {
 	options := func(t string) (out []serve.Set) {
 		if !h.refused[t+wanted[t].Version] {
@@ -88,12 +89,13 @@ func (h *heard) fitting(wanted serve.Bundle) serve.Bundle {
 type watched struct {
 	of    *service
 	last  serve.Bundle
-	since map[string]time.Time // clusters that are out; zero: from the start
+	since map[string]time.Time // clusters that were sent; zero: from the start
 	named map[string]time.Time // clusters that routes named, and until when; zero: still
 }
 
-// watch each service after an event: what is served fits together, routes name clusters that are out
-// for long enough, and clusters leave long enough after the routes.
+// watch checks each service after an event. What is served must be consistent, routes may name only
+// clusters that were sent long enough ago, and clusters must stay long enough after the routes have
+// left them.
 func (m *model) watch(b *bed) error {
 	for name, s := range b.services {
 		if s.served == nil {
@@ -150,7 +152,7 @@ func (w *watched) see(t *testing.T, served serve.Bundle) error {
 	return nil
 }
 
-// clustersOf a bundle: those that it has, and those that its routes name.
+// clustersOf returns the clusters that a bundle has, and those that its routes name.
 func clustersOf(t *testing.T, bundle serve.Bundle) (out, named map[string]bool) {
 	out, named = map[string]bool{}, map[string]bool{}
 	for _, packed := range bundle[serve.ClusterType].Packed() {
@@ -166,7 +168,7 @@ func clustersOf(t *testing.T, bundle serve.Bundle) (out, named map[string]bool) 
 	return out, named
 }
 
-// weighted clusters of all routes, with the route that each is of.
+// weighted yields the weighted clusters of all routes, each with its route.
 func weighted(t *testing.T, routes serve.Set) iter.Seq2[*route.Route, *route.WeightedCluster_ClusterWeight] {
 	return func(yield func(*route.Route, *route.WeightedCluster_ClusterWeight) bool) {
 		for _, packed := range routes.Packed() {

@@ -12,8 +12,9 @@ import (
 	"spillway.dev/relay/internal/serve"
 )
 
-// forgetAfter is how long a service without a connected Envoy is kept: longer than Envoys take to
-// come back, so that one that does finds its refusals and last good routes remembered.
+// forgetAfter is how long a service without a connected Envoy is kept. It is longer than Envoys
+// take to reconnect, so that the refusals and last good routes of their service are still known
+// then.
 const forgetAfter = 5 * time.Minute
 
 func (l *Loop) connected(name, envoy string) {
@@ -46,7 +47,7 @@ func (l *Loop) disconnected(name, envoy string) {
 	}
 }
 
-// forget the services that nobody has been connected for long.
+// forget removes the services that have had no connected Envoy for long.
 func (l *Loop) forget(now time.Time) {
 	for name, s := range l.services {
 		s.tidy(now)
@@ -59,8 +60,8 @@ func (l *Loop) forget(now time.Time) {
 }
 
 // confirm reports that the ruleset version is in force at those Envoys of the service that hold the
-// routes which it asks for. For an Envoy that was sent nothing, because its routes did not change,
-// the relay says so in its place: its earlier answer holds for this version too.
+// wanted routes. An Envoy whose routes did not change is sent nothing, so the relay reports in its
+// place: its earlier answer holds for this version too.
 func (l *Loop) confirm(s *service) {
 	wanted := s.wanted[serve.RouteType].Version
 	if s.served[serve.RouteType].Version != wanted {
@@ -82,8 +83,9 @@ func (l *Loop) confirm(s *service) {
 	}
 }
 
-// InForce is, by service with connected Envoys, the lowest ruleset version in force at one of them;
-// 0: local-first, or an Envoy that has not accepted any routes yet. Nil when the loop has ended.
+// InForce returns, for each service with connected Envoys, the lowest ruleset version in force at
+// one of them. 0 means local-first, or an Envoy that has not accepted any routes yet. The map is
+// nil when the loop has ended.
 func (l *Loop) InForce() map[string]uint64 {
 	answer := make(chan map[string]uint64, 1)
 	l.post(func() { answer <- l.inForce() })

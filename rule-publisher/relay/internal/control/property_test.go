@@ -14,7 +14,7 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// model is what the loop ought to know after the events so far.
+// model is what the loop should know after the events so far.
 type model struct {
 	version  uint64
 	south    map[string]uint32 // of the ruleset in force; nil: none, or expired
@@ -24,11 +24,12 @@ type model struct {
 	watched  map[string]*watched
 }
 
-// Any sequence of rulesets (newer, older, the same again, expired), answers to every type, comings and
-// goings, expiry and changes of the network: after every single event what is served is consistent, and
-// no route names a cluster that is not out for long enough; after the last step each service is served
-// what the newest ruleset says or, where an Envoy refused that, what was accepted and not refused as far
-// as any of it fits together; and nothing is kept of what is gone.
+// TestAnySequenceOfEvents checks random sequences of rulesets (newer, older, repeated, expired),
+// answers to every type, Envoys that come and go, expiry, and changes of the network. After every
+// event, what is served is consistent, and no route names a cluster that was not sent long enough
+// ago. After the last event, each service is served what the newest ruleset says. Where an Envoy
+// refused that, the service gets what was accepted and not refused, as far as a consistent bundle
+// can be made of it. Nothing is kept of what is gone.
 func TestAnySequenceOfEvents(t *testing.T) {
 	networks := []*table.Network{mesh(t, "north", "south", "far"), mesh(t, "north", "far"), mesh(t, "north", "south")}
 	reverted := 0
@@ -40,7 +41,7 @@ func TestAnySequenceOfEvents(t *testing.T) {
 	}
 }
 
-// anySequence returns how many services ended with something else than what they want.
+// anySequence returns how many services ended with something other than what they want.
 func anySequence(t *testing.T, seed uint64, networks []*table.Network) int {
 	random := rand.New(rand.NewPCG(seed, 0))
 	b := newBed(t, networks[0])
@@ -60,7 +61,7 @@ func anySequence(t *testing.T, seed uint64, networks []*table.Network) int {
 	return reverted
 }
 
-// happen is one event, at the loop and in the model; it returns its name.
+// happen applies one random event to the loop and to the model, and returns its name.
 func happen(b *bed, m *model, networks []*table.Network, random *rand.Rand) string {
 	service := []string{"a", "b", "c"}[random.IntN(3)]
 	envoy := fmt.Sprint(service, "/", random.IntN(3))
@@ -171,7 +172,7 @@ func (m *model) check(b *bed) (reverted int, err error) {
 	return reverted, nil
 }
 
-// share that the service ought to send to south.
+// share returns the share that the service should send to south.
 func (m *model) share(service string) uint32 {
 	if !m.hasSouth {
 		return 0
@@ -179,7 +180,7 @@ func (m *model) share(service string) uint32 {
 	return m.south[service]
 }
 
-// share that the routes send to south.
+// share returns the share that the routes send to south.
 func share(t *testing.T, set serve.Set) (weight uint32) {
 	for r, w := range weighted(t, set) {
 		if r.GetName() != names.XdsCatchAllRoute && strings.HasSuffix(w.GetName(), names.XdsClusterSeparator+"south") {

@@ -9,18 +9,19 @@ import (
 
 const (
 	// acceptedKept sets of a type: the newest that an Envoy accepted, and the one that a service goes back
-	// to when another Envoy refuses that.
+	// to when another Envoy refuses the newest.
 	acceptedKept = 2
 	// refusedKept versions of a type: an Envoy that refuses everything is to fill nothing.
 	refusedKept = 8
-	// away is how long an Envoy that left is waited for: it may come back and refuse what all others accept.
+	// away is how long an Envoy that left is waited for. It may come back and refuse what all
+	// others accept.
 	away = time.Minute
 )
 
-// types in the order in which they reach an Envoy.
+// types lists the resource types in the order in which they reach an Envoy.
 var types = []string{serve.ClusterType, serve.EndpointType, serve.RouteType}
 
-// answered notes an Envoy's answer; true when it changes what shall be served.
+// answered records an Envoy's answer. It returns true when the answer changes what shall be served.
 func (s *service) answered(a serve.Answer, now time.Time) bool {
 	if a.Refused {
 		return s.refuse(a.TypeURL, a.Version)
@@ -36,8 +37,9 @@ func (s *service) answered(a serve.Answer, now time.Time) bool {
 	return false
 }
 
-// refuse a version, whoever accepted it before. What an Envoy refuses of a step on the way, it would
-// refuse of what that leads to: the routes must not follow.
+// refuse records a refused version, whoever accepted it before. An Envoy that refuses an
+// intermediate step would also refuse what the step leads to, so that version counts as refused too
+// and its routes do not follow.
 func (s *service) refuse(typeURL, version string) (changed bool) {
 	changed = s.note(typeURL, version)
 	if b, ok := s.bridges[typeURL]; ok && b.version == version {
@@ -46,6 +48,8 @@ func (s *service) refuse(typeURL, version string) (changed bool) {
 	return changed
 }
 
+// note adds the version to those refused and removes it from those accepted. It returns false when
+// the version was refused already.
 func (s *service) note(typeURL, version string) (isNew bool) {
 	if s.isRefused(typeURL, version) {
 		return false
@@ -60,8 +64,8 @@ func (s *service) isRefused(typeURL, version string) bool {
 	return slices.Contains(s.refused[typeURL], version)
 }
 
-// tidy lets the older routes go as soon as every Envoy has accepted the newer: routes are most of what
-// is kept for a service.
+// tidy drops the older accepted routes as soon as every Envoy has accepted the newest, because
+// routes are most of what is kept for a service.
 func (s *service) tidy(now time.Time) {
 	routes := s.accepted[serve.RouteType]
 	if len(routes) < acceptedKept || now.Sub(s.left) < away {
@@ -75,9 +79,10 @@ func (s *service) tidy(now time.Time) {
 	s.accepted[serve.RouteType] = slices.Clone(routes[:1])
 }
 
-// withoutRefused is the bundle with what an Envoy refused replaced by the newest that one accepted
-// and none refused, of each type as far back as it takes for the whole to fit together. Where there is
-// nothing to go back to, what is served stays: first the routes, then the clusters too.
+// withoutRefused returns the bundle with each refused set replaced by the newest one that some
+// Envoy accepted and none refused. It goes as far back in each type as is needed for a consistent
+// bundle. Where there is nothing to go back to, what is served stays: first the routes, then the
+// clusters too.
 func (s *service) withoutRefused(bundle serve.Bundle) serve.Bundle {
 	if !slices.ContainsFunc(types, func(t string) bool { return s.isRefused(t, bundle[t].Version) }) {
 		return bundle
@@ -94,7 +99,7 @@ func (s *service) withoutRefused(bundle serve.Bundle) serve.Bundle {
 	return fitting([]serve.Set{now(serve.RouteType)}, []serve.Set{now(serve.ClusterType)}, endpoints)
 }
 
-// options of one type that no Envoy refused, the best first.
+// options returns the sets of one type that no Envoy refused, the best first.
 func (s *service) options(typeURL string, bundle serve.Bundle) (out []serve.Set) {
 	if !s.isRefused(typeURL, bundle[typeURL].Version) {
 		out = append(out, bundle[typeURL])
@@ -102,7 +107,7 @@ func (s *service) options(typeURL string, bundle serve.Bundle) (out []serve.Set)
 	return append(out, s.accepted[typeURL]...)
 }
 
-// fitting is the first bundle that is consistent; nil when none is.
+// fitting returns the first bundle that is consistent, or nil when none is.
 func fitting(routes, clusters, endpoints []serve.Set) serve.Bundle {
 	for _, r := range routes {
 		for _, c := range clusters {

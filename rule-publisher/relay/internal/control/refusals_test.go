@@ -9,7 +9,8 @@ import (
 	"spillway.dev/relay/internal/serve"
 )
 
-// put ruleset `version`, which sends version*100 of a's calls to south, and give its name when it is served.
+// put takes ruleset `version`, which sends version*100 of a's calls to south. It returns the xDS
+// version of the routes, which must be served.
 func (b *bed) put(version uint64) string {
 	b.t.Helper()
 	b.take(rulesetOf(version, time.Hour, map[string]uint32{"a": uint32(version) * 100}))
@@ -19,7 +20,7 @@ func (b *bed) put(version uint64) string {
 	return b.version("a")
 }
 
-// say what an Envoy of a answers to a version, which need not be served any more.
+// say gives the answer of one of a's Envoys to a version, which need not be served any more.
 func (b *bed) say(envoy, version string, refused bool) {
 	b.answered(serve.Answer{Service: "a", Envoy: envoy, TypeURL: serve.RouteType, Version: version, Refused: refused})
 	b.settle()
@@ -33,7 +34,8 @@ func (b *bed) serves(want, when string) {
 	}
 }
 
-// twoEnvoys of a that have accepted version 1; the second result is its name.
+// twoEnvoys returns a loop with two Envoys of a that have accepted version 1, and that version's
+// name.
 func twoEnvoys(t *testing.T) (*bed, string) {
 	t.Helper()
 	b := newBed(t, mesh(t, "north", "south"))
@@ -45,8 +47,9 @@ func twoEnvoys(t *testing.T) (*bed, string) {
 	return b, first
 }
 
-// Of two Envoys that disagree the one that refuses decides, whichever answers first: both go back to what
-// was accepted before, other services stay, and the next version is tried on both.
+// TestTwoEnvoysThatDisagree checks that of two Envoys that disagree the one that refuses decides,
+// whichever answers first. Both go back to what was accepted before, other services are not
+// affected, and the next version is tried on both.
 func TestTwoEnvoysThatDisagree(t *testing.T) {
 	for _, order := range [][]string{{"a/1", "a/2"}, {"a/2", "a/1"}} {
 		t.Run(fmt.Sprint(order, " answer"), func(t *testing.T) {
@@ -71,8 +74,9 @@ func TestTwoEnvoysThatDisagree(t *testing.T) {
 	}
 }
 
-// What all Envoys accepted is not taken from them by a newcomer that refuses it: there is nothing older to
-// go back to. One that was only away for a moment is heard as if it had been there.
+// TestARefusalAfterAllHaveAccepted checks that a newcomer's refusal does not take away what all
+// other Envoys accepted, since there is nothing older to go back to. The refusal of an Envoy that
+// was away only briefly counts as if it had been there.
 func TestARefusalAfterAllHaveAccepted(t *testing.T) {
 	for name, gone := range map[string]time.Duration{"a newcomer": 2 * away, "one that was away": away / 4} {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +100,8 @@ func TestARefusalAfterAllHaveAccepted(t *testing.T) {
 	}
 }
 
-// An Envoy that refuses everything moves its service back once, not to and fro, and does not keep it from
-// later versions.
+// TestAnEnvoyThatRefusesEverything checks that an Envoy that refuses everything moves its service
+// back once, not back and forth, and does not keep it from later versions.
 func TestAnEnvoyThatRefusesEverything(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, first := twoEnvoys(t)
@@ -120,8 +124,9 @@ func TestAnEnvoyThatRefusesEverything(t *testing.T) {
 	})
 }
 
-// After a restart of the relay nothing older is known: what is on disk stays when one Envoy refuses it, in
-// either order, and each Envoy is sent it once.
+// TestRefusalAfterARestart checks the time after a restart of the relay, when nothing older is
+// known. The ruleset from disk stays when one Envoy refuses it, in either order of the answers, and
+// each Envoy is sent it once.
 func TestRefusalAfterARestart(t *testing.T) {
 	for _, order := range [][]string{{"a/1", "a/2"}, {"a/2", "a/1"}} {
 		inBubble(t, func(t *testing.T) {
@@ -143,8 +148,8 @@ func TestRefusalAfterARestart(t *testing.T) {
 	}
 }
 
-// While one Envoy never answers and others accept, two sets of routes are kept at most; when all have
-// accepted the newest, one.
+// TestAcceptedRoutesAreBounded checks that at most two sets of routes are kept while one Envoy
+// never answers and others accept, and one set when all have accepted the newest.
 func TestAcceptedRoutesAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, _ := twoEnvoys(t)
@@ -163,8 +168,8 @@ func TestAcceptedRoutesAreBounded(t *testing.T) {
 	})
 }
 
-// Clusters that are refused on the way to others are refused for good: the routes that need them do not
-// go out, be it that the refusal comes before them or after.
+// TestARefusedStepIsTakenBack checks that clusters refused in an intermediate step stay refused.
+// The routes that need them are not served, whether the refusal comes before or after those routes.
 func TestARefusedStepIsTakenBack(t *testing.T) {
 	for _, test := range []struct{ late, accepted bool }{{false, false}, {false, true}, {true, true}} {
 		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
@@ -197,7 +202,8 @@ func TestARefusedStepIsTakenBack(t *testing.T) {
 	}
 }
 
-// Answers to types that the relay does not serve are neither kept nor reported.
+// TestForeignTypesAreIgnored checks that answers to types that the relay does not serve are neither
+// kept nor reported.
 func TestForeignTypesAreIgnored(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, _ := twoEnvoys(t)

@@ -17,27 +17,28 @@ import (
 type service struct {
 	name    string
 	table   table.Table     // what the routes were built from, with the version in which it last changed
-	policy  string          // of that version
+	policy  string          // policy of that version
 	network *table.Network  // what the clusters were chosen from
-	called  map[string]bool // services that a rule had it call, ever
-	wanted  serve.Bundle    // what it shall be served when nobody refuses it
-	target  serve.Bundle    // what it shall be served
+	called  map[string]bool // services that a rule has ever named as its destination
+	wanted  serve.Bundle    // what it shall be served unless an Envoy refuses it
+	target  serve.Bundle    // what it shall be served now
 	served  serve.Bundle    // what it is served
 	pace    pace
 	bridges map[string]bridge // by type: the last
-	// accepted by an Envoy of the service and refused by none, by type, newest first; and refused by one.
+	// By resource type. `accepted` has the sets that an Envoy accepted and none refused, newest
+	// first; `refused` has the versions that an Envoy refused.
 	accepted map[string][]serve.Set
 	refused  map[string][]string
 	adapted  []string          // what table.Build last adapted
-	envoys   map[string]*proxy // connected, by node id
-	left     time.Time         // when the last one went
+	envoys   map[string]*proxy // connected Envoys, by node id
+	left     time.Time         // when the last Envoy left
 }
 
 // proxy is one connected Envoy.
 type proxy struct {
 	streams int
 	holds   string // version of the routes that it accepted last
-	inForce uint64 // ruleset version that was last reported to be in force there
+	inForce uint64 // ruleset version last reported to be in force there
 }
 
 func newService(name string) *service {
@@ -45,10 +46,10 @@ func newService(name string) *service {
 		refused: map[string][]string{}, called: map[string]bool{}, envoys: map[string]*proxy{}}
 }
 
-// want makes what the service shall be served from its table. A table that says what the last one said
-// keeps that one's version and input window: they name the ruleset that caused the weights, and so a
-// ruleset that changes nothing for a service changes nothing that its Envoys have. A change of
-// policy is a change: which policy routed a request can be told from the version.
+// want computes what the service shall be served from its table. A table with unchanged rules keeps
+// the previous version and input window, because these name the ruleset that caused the weights. A
+// ruleset that changes nothing for a service therefore changes nothing at its Envoys. A change of
+// policy counts as a change, because the version tells which policy routed a request.
 func (s *service) want(t table.Table, policy string, network *table.Network, backends serve.Bundle) error {
 	same := s.wanted != nil && policy == s.policy && sameRules(s.table, t)
 	if same && network == s.network {
@@ -83,9 +84,10 @@ func buildRoutes(t table.Table, before serve.Set) (serve.Set, error) {
 	return serve.NewSet(t.Version, []*route.RouteConfiguration{inbound, outbound, envoy.ReadyRoutes()}, before)
 }
 
-// clusters that the service needs: of a destination that it calls, those in every cluster; of another,
-// the nearest, whose endpoints fail over to the others'. What it was seen to call once stays, so that
-// a rule that comes and goes does not make connections come and go.
+// clusters returns the names of the clusters that the service needs. For a destination that it
+// calls, these are the clusters with endpoints everywhere; for another, only the nearest, whose
+// endpoints fail over to the others. A destination that was called once stays in the list, so that
+// a rule that comes and goes does not open and close connections.
 func (s *service) clusters(t table.Table, network *table.Network) (names []string) {
 	for _, host := range t.Hosts {
 		if len(host.Routes) > 0 {
@@ -107,7 +109,7 @@ func (s *service) clusters(t table.Table, network *table.Network) (names []strin
 	return names
 }
 
-// narrowed is what the ways to the host leave out, each set once.
+// narrowed returns the sets of clusters that the ways to the host leave out, each set once.
 func narrowed(host table.Host) [][]string {
 	sets := [][]string{host.Fallback.Without}
 	for _, r := range host.Routes {
@@ -118,7 +120,8 @@ func narrowed(host table.Host) [][]string {
 	return sets
 }
 
-// sameRules compares what proxies do. Version 0, the fallback, is never the same as a ruleset.
+// sameRules reports whether both tables make proxies do the same. Version 0, the fallback, is never
+// the same as a ruleset.
 func sameRules(a, b table.Table) bool {
 	if (a.Version == 0) != (b.Version == 0) {
 		return false
@@ -127,7 +130,7 @@ func sameRules(a, b table.Table) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// buildBackends makes the clusters and endpoints, which are the same for every source service.
+// buildBackends builds the clusters and endpoints, which are the same for every source service.
 func buildBackends(network *table.Network, denials table.Denials, version uint64, before serve.Bundle) (serve.Bundle, error) {
 	clusters, assignments := envoy.Backends(network, denials)
 	clusterSet, err := serve.NewSet(version, clusters, before[serve.ClusterType])

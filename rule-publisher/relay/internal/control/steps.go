@@ -7,21 +7,23 @@ import (
 	"spillway.dev/relay/internal/serve"
 )
 
-// settle is how long Envoys get to take in new clusters before routes name them, with the first check of their
-// endpoints, and to leave old ones before they go. An Envoy that needs longer answers 503 on that route meanwhile.
+// settle is how long Envoys get to take in new clusters, with the first check of their endpoints,
+// before routes name them. It is also how long they get to leave old clusters before these are
+// removed. An Envoy that needs longer answers 503 on such a route in the meantime.
 const settle = envoy.FirstCheck + 500*time.Millisecond
 
-// pace is when a service's next changes may go out.
+// pace is when a service's next changes may be served.
 type pace struct {
-	routes   time.Time // not before: clusters that they may name are new
-	clusters time.Time // not before, where routes do not wait for them: routes have just left some
+	routes   time.Time // not before, because clusters that they may name are new
+	clusters time.Time // not before, unless routes wait for them, because routes have just left some
 }
 
-// bridge is a version on the way to another. It holds all that the other does.
+// bridge is an intermediate version on the way to another. It contains everything that the other
+// does.
 type bridge struct{ version, leadsTo string }
 
-// advance serves the next step towards the target. It returns when the one after that is due; zero
-// when the target is reached.
+// advance serves the next step towards the target. It returns when the following step is due, or
+// zero when none is needed.
 func (s *service) advance(cache *serve.Cache, now time.Time) (due time.Time, err error) {
 	if s.served == nil {
 		return time.Time{}, s.put(cache, s.target)
@@ -62,7 +64,8 @@ func (s *service) put(cache *serve.Cache, bundle serve.Bundle) error {
 	return nil
 }
 
-// putMeanwhile serves what of the target does not wait for the routes' time: endpoints change at once.
+// putMeanwhile serves the part of the target that need not wait for the routes: endpoints change at
+// once.
 func (s *service) putMeanwhile(cache *serve.Cache, now time.Time) error {
 	step := s.target.With(serve.RouteType, s.served[serve.RouteType])
 	if now.Before(s.pace.clusters) || step.Same(s.served) || step.Consistent() != nil {
@@ -71,8 +74,8 @@ func (s *service) putMeanwhile(cache *serve.Cache, now time.Time) error {
 	return s.put(cache, step)
 }
 
-// bridged notes the versions of the last step that are neither what was before nor what is wanted. They
-// stay when the target is reached: answers may come late.
+// bridged records those versions of the last step that belong neither to the previous bundle nor to
+// the target. They are kept when the target is reached, because answers may come late.
 func (s *service) bridged(before serve.Bundle) {
 	for _, t := range types {
 		if v := s.served[t].Version; v != before[t].Version && v != s.target[t].Version {

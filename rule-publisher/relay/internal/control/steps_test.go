@@ -12,7 +12,7 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// live is a bed whose loop runs by itself.
+// live returns a bed whose loop runs by itself.
 func live(t *testing.T, n *table.Network) *bed {
 	t.Helper()
 	b := newBed(t, n)
@@ -20,14 +20,14 @@ func live(t *testing.T, n *table.Network) *bed {
 	return b
 }
 
-// in the loop, and when it is idle again.
+// in runs the function in the loop, and returns when the loop is idle again.
 func (b *bed) in(do func()) {
 	synctest.Wait()
 	b.post(do)
 	synctest.Wait()
 }
 
-// versions of the service's routes, clusters and endpoints.
+// versions returns the versions of the service's routes, clusters and endpoints.
 func (b *bed) versions(service string) (routes, clusters, endpoints string) {
 	b.in(func() {
 		s := b.services[service].served
@@ -36,8 +36,9 @@ func (b *bed) versions(service string) (routes, clusters, endpoints string) {
 	return routes, clusters, endpoints
 }
 
-// Clusters are out for as long as Envoys need before routes name them, whatever else happens meanwhile:
-// other services that come, answers, the same ruleset again. Endpoints do not wait.
+// TestRoutesWaitForTheirClusters checks that clusters are served for as long as Envoys need before
+// routes name them, whatever else happens in the meantime: other services that come, answers, the
+// same ruleset again. Endpoints do not wait.
 func TestRoutesWaitForTheirClusters(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := live(t, mesh(t, "north", "south"))
@@ -76,8 +77,8 @@ func TestRoutesWaitForTheirClusters(t *testing.T) {
 	})
 }
 
-// Clusters stay for as long as Envoys need to leave them, whatever else happens meanwhile; each
-// service's time is its own.
+// TestClustersStayUntilTheirRoutesHaveLeft checks that clusters stay for as long as Envoys need to
+// leave them, whatever else happens in the meantime. Each service has its own timing.
 func TestClustersStayUntilTheirRoutesHaveLeft(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := live(t, mesh(t, "north", "south"))
@@ -105,7 +106,8 @@ func TestClustersStayUntilTheirRoutesHaveLeft(t *testing.T) {
 	})
 }
 
-// A ruleset gives way to local-first at its expiry, not before, and another one brings weights back.
+// TestExpiryIsOnTime checks that a ruleset gives way to local-first exactly at its expiry, and that
+// another ruleset brings weights back.
 func TestExpiryIsOnTime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := live(t, mesh(t, "north", "south"))
@@ -128,8 +130,9 @@ func TestExpiryIsOnTime(t *testing.T) {
 	})
 }
 
-// Endpoints that cannot be encoded stop nothing else: rulesets, new services and expiry go on with what
-// was reached before, and the next good endpoints are taken.
+// TestEndpointsThatCannotBeServed checks that endpoints that cannot be encoded stop nothing else.
+// Rulesets, new services and expiry go on with the previous endpoints, and the next good ones are
+// taken.
 func TestEndpointsThatCannotBeServed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBed(t, mesh(t, "north", "south"))
@@ -160,7 +163,7 @@ func TestEndpointsThatCannotBeServed(t *testing.T) {
 	})
 }
 
-// A ruleset is given to the disk when it is served, not before.
+// TestServedBeforeSaved checks that a ruleset is given to Save after it is served, not before.
 func TestServedBeforeSaved(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, _ := twoEnvoys(t)

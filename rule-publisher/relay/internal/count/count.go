@@ -1,4 +1,5 @@
-// Package count keeps the relay's counters: what it took, refused, ignored or dropped, by reason.
+// Package count keeps the relay's counters of what it accepted, refused, ignored or dropped, by
+// reason.
 package count
 
 import (
@@ -7,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// prefix of every counter's Prometheus name; the suffix is _total.
+// prefix starts every counter's Prometheus name; the suffix is _total.
 const prefix = "spillway_relay_"
 
-// Counters are the values of every declared Counter; the zero value is ready and safe for
-// concurrent use. It is a prometheus.Collector.
+// Counters holds the value of every declared Counter. The zero value is ready and safe for
+// concurrent use. It implements prometheus.Collector.
 type Counters struct {
 	values [declared]atomic.Uint64
 }
@@ -23,16 +24,16 @@ var descriptions = func() (out [declared]*prometheus.Desc) {
 	return out
 }()
 
-// Add one to the counter.
+// Add increments the counter by one.
 func (c *Counters) Add(counter Counter) { c.values[counter].Add(1) }
 
-// AddN adds n, which must not be negative, to the counter.
+// AddN increments the counter by n, which must not be negative.
 func (c *Counters) AddN(counter Counter, n int) { c.values[counter].Add(uint64(n)) }
 
-// Get the counter's value.
+// Get returns the counter's value.
 func (c *Counters) Get(counter Counter) uint64 { return c.values[counter].Load() }
 
-// All counters that are not zero, by name.
+// All returns all counters that are not zero, by name.
 func (c *Counters) All() map[string]uint64 {
 	all := map[string]uint64{}
 	for counter := range c.values {

@@ -7,8 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Every counter has a name of its own in Prometheus' alphabet and a help text, and the registry,
-// which refuses doubles and inconsistency, gathers all of them.
+// TestTableIsWhole checks that every counter has a help text and a unique name in lower case
+// letters and underscores. The pedantic registry, which refuses duplicates and inconsistencies,
+// must gather all of them.
 func TestTableIsWhole(t *testing.T) {
 	counters := &Counters{}
 	registry := prometheus.NewPedanticRegistry()

@@ -1,9 +1,9 @@
 package count
 
-// Counter is one row of the table: nothing else can be counted.
+// Counter is one row of the table. Only declared counters can be counted.
 type Counter int
 
-// Every counter of the relay.
+// The counters of the relay.
 const (
 	AcknowledgementsDropped Counter = iota
 	AcknowledgementsStored
@@ -43,10 +43,11 @@ const (
 	TLSFilesRefused
 	TLSFilesTaken
 	TLSHandshakesRefused
-	declared // how many
+	declared // the number of counters
 )
 
-// table names and explains each counter. Names are an interface: dashboards and alerts read them.
+// table holds the name and the help text of each counter. The names are an interface: dashboards
+// and alerts depend on them.
 var table = [declared]struct{ name, help string }{
 	AcknowledgementsDropped: {"acknowledgements_dropped", "Answers of Envoys that were never stored in NATS because too many waited, or NATS takes none of that size."},
 	AcknowledgementsStored:  {"acknowledgements_stored", "Answers of Envoys that NATS has stored."},
@@ -88,5 +89,5 @@ var table = [declared]struct{ name, help string }{
 	TLSHandshakesRefused:    {"tls_handshakes_refused", "Connections to xDS whose TLS handshake failed."},
 }
 
-// String is the counter's name without prefix and suffix.
+// String returns the counter's name without prefix and suffix.
 func (c Counter) String() string { return table[c].name }

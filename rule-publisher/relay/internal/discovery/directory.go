@@ -1,5 +1,5 @@
-// Package discovery joins everything that tells where endpoints are (files, names, Kubernetes) into
-// one network, and says when it changes.
+// Package discovery joins everything that knows where endpoints are (files, DNS names, Kubernetes)
+// into one network, and reports when it changes.
 package discovery
 
 import (
@@ -20,22 +20,24 @@ import (
 
 const (
 	filesEvery   = 2 * time.Second
-	firstAnswers = 3 * time.Second // how long a start waits for sources that have nothing kept
-	// Changes are gathered for this long, and told at most this often: every one goes to every Envoy.
+	firstAnswers = 3 * time.Second // how long Open waits for sources without kept endpoints
+	// Changes are gathered for `gather`, and passed on at most once per `calm`, because each one
+	// goes to every Envoy.
 	gather = 20 * time.Millisecond
 	calm   = time.Second
-	// A service that lost its last endpoint somewhere, or got its first, does not wait as long.
+	// urgent replaces calm when a service gained its first endpoint in a cluster, or lost its last
+	// one.
 	urgent  = 250 * time.Millisecond
-	saveFor = 200 * time.Millisecond // at the end, on a disk that stalls
+	saveFor = 200 * time.Millisecond // how long Run waits at its end for a slow disk
 )
 
-// Store keeps what sources found over restarts.
+// Store keeps the endpoints that sources found across restarts.
 type Store interface {
 	SaveFound([]byte) error
 	LoadFound() ([]byte, error)
 }
 
-// Directory of endpoints as seen from one cluster.
+// Directory knows the endpoints as seen from one cluster.
 type Directory struct {
 	Cluster  string
 	Files    *source.Files
@@ -48,11 +50,11 @@ type Directory struct {
 	events     chan event
 	ended      sync.WaitGroup
 	network    *table.Network
-	unreadable bool // the files, as last logged
+	unreadable bool // whether the last logged state of the files was "unreadable"
 	saves      state.Later[[]byte]
 }
 
-// running is a source at work.
+// running is a source that has been started.
 type running struct {
 	fingerprint string
 	stop        context.CancelFunc
@@ -65,8 +67,9 @@ type event struct {
 	found table.Found
 }
 
-// Open reads the files, starts their sources, which end with the context, and gives each that has
-// nothing kept from before a moment for its first answer. The error lists every wrong key.
+// Open reads the files and starts their sources, which end with the context. It waits up to three
+// seconds for the first answer of each source that has no endpoints kept from before. The error
+// lists every wrong key.
 func (d *Directory) Open(ctx context.Context) (*table.Network, error) {
 	inputs, err := d.Files.Load()
 	if err != nil {
@@ -83,12 +86,13 @@ func (d *Directory) Open(ctx context.Context) (*table.Network, error) {
 	return d.network, err
 }
 
+// wrong adds the paths of both files to the error.
 func (d *Directory) wrong(err error) error {
 	return fmt.Errorf("%s, %s:\n%w", d.Files.Topology, d.Files.Endpoints, err)
 }
 
-// apply starts new and changed sources and ends those that are gone. A changed one starts from what
-// its predecessor found, a new one from what was kept.
+// apply starts new and changed sources and stops those that are gone. A changed source starts with
+// what its predecessor found, a new source with what was kept on disk.
 func (d *Directory) apply(ctx context.Context, inputs source.Inputs, sources map[string]planned, kept map[string]table.Found) {
 	d.inputs = inputs
 	for key, old := range d.sources {
@@ -125,7 +129,8 @@ func (d *Directory) start(ctx context.Context, next planned, found table.Found) 
 	return r
 }
 
-// awaitFirst returns when every source has found something, now or before the restart, or time is up.
+// awaitFirst returns when every source has endpoints, found now or before the restart, or when the
+// time is up.
 func (d *Directory) awaitFirst(ctx context.Context) {
 	timeout := time.NewTimer(firstAnswers)
 	defer timeout.Stop()
@@ -151,7 +156,8 @@ func (d *Directory) awaitFirst(ctx context.Context) {
 	}
 }
 
-// take notes what a source found; `places` is true when a place came or went whole.
+// take records what a source found. `places` is true when a place gained its first endpoint or lost
+// its last one.
 func (d *Directory) take(e event) (places bool) {
 	before := e.from.found
 	e.from.found, e.from.answered = e.found, true
@@ -179,7 +185,7 @@ func (d *Directory) Run(ctx context.Context, changed func(*table.Network)) {
 			at, due = when, time.After(time.Until(when))
 		}
 	}
-	tell(0) // what came between Open and now
+	tell(0) // report what changed between Open and now
 	for {
 		select {
 		case <-ctx.Done():
@@ -203,15 +209,15 @@ func (d *Directory) Run(ctx context.Context, changed func(*table.Network)) {
 	}
 }
 
-// reload takes a good new version of the files. A bad one is logged and counted once, and the old one
-// stays.
+// reload applies a valid new version of the files, and reports whether it did. An invalid version
+// is logged and counted once, and the previous one stays in use.
 func (d *Directory) reload(ctx context.Context) bool {
 	same, err := d.Files.Unchanged()
 	if err == nil && same {
 		d.unreadable = false
 		return false
 	}
-	if err != nil && d.unreadable { // said already
+	if err != nil && d.unreadable { // already reported
 		return false
 	}
 	d.unreadable = err != nil
@@ -234,10 +240,10 @@ func (d *Directory) reload(ctx context.Context) bool {
 	return true
 }
 
-// tell builds the network, and passes it on when it differs from the last.
+// tell builds the network, and passes it on when it differs from the previous one.
 func (d *Directory) tell(changed func(*table.Network)) {
 	network, err := d.build()
-	if err != nil { // the inputs were checked
+	if err != nil { // cannot happen: the inputs were checked
 		d.Log.Error("endpoints do not fit together; the old ones stay", "error", err)
 		return
 	}
@@ -249,7 +255,8 @@ func (d *Directory) tell(changed func(*table.Network)) {
 	d.keep()
 }
 
-// build joins what is declared with what is found. A declared place is not looked for in Kubernetes.
+// build joins declared endpoints with found ones. For a place that the file declares, only its own
+// names add endpoints; those from Kubernetes are ignored.
 func (d *Directory) build() (*table.Network, error) {
 	declared := map[table.Place]string{}
 	for _, entry := range d.inputs.Endpoints.GetServices() {

@@ -22,7 +22,7 @@ clusters: [{name: north}, {name: south}]
 links: [{source_cluster: north, destination_cluster: south, rtt_ms: 20}]
 `
 
-// byName: localhost is in every host's own table, no server is needed.
+// byName declares a name that needs no server: localhost is in every host's own table.
 const byName = `
 cluster: north
 services:
@@ -62,8 +62,8 @@ func addresses(n *table.Network) string {
 	return strings.Join(out, "; ")
 }
 
-// Declared addresses and those of names are joined at the start; a good new version of the file is
-// told, a bad one is counted and changes nothing.
+// TestFilesAndNames checks that declared addresses and those of names are joined at the start. A
+// valid new version of the file is passed on; an invalid one is counted and changes nothing.
 func TestFilesAndNames(t *testing.T) {
 	d := newDirectory(t, t.TempDir(), byName)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -91,13 +91,14 @@ func TestFilesAndNames(t *testing.T) {
 	<-ended
 }
 
-// stalled is a disk that takes nothing.
+// stalled is a disk on which every write blocks.
 type stalled struct{ until <-chan struct{} }
 
 func (s stalled) SaveFound([]byte) error     { <-s.until; return nil }
 func (s stalled) LoadFound() ([]byte, error) { return nil, nil }
 
-// While the disk stalls, endpoints change as ever, and the end does not wait for it.
+// TestAStalledDiskKeepsNoEndpoints checks that changes of endpoints are still passed on while the
+// disk stalls, and that Run ends without waiting for the disk.
 func TestAStalledDiskKeepsNoEndpoints(t *testing.T) {
 	d := newDirectory(t, t.TempDir(), byName)
 	d.Store = stalled{t.Context().Done()}
@@ -125,7 +126,8 @@ func TestAStalledDiskKeepsNoEndpoints(t *testing.T) {
 	<-ended
 }
 
-// Every wrong key of the file is told at once, and nothing starts.
+// TestEveryWrongKeyIsTold checks that all wrong keys of the file are reported at once, and that
+// nothing starts.
 func TestEveryWrongKeyIsTold(t *testing.T) {
 	d := newDirectory(t, t.TempDir(), `
 cluster: north
@@ -159,7 +161,8 @@ kubernetes:
 	}
 }
 
-// Endpoints that were found are served again after a restart while whom they came from is away.
+// TestKeptOverARestart checks that endpoints found earlier are served again after a restart while
+// their source is away.
 func TestKeptOverARestart(t *testing.T) {
 	folder := t.TempDir()
 	key := namesKey(table.Place{Service: "shop", Cluster: "north"})

@@ -7,14 +7,15 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// keptPlace is one place of one source as it is kept.
+// keptPlace is one place of one source as it is stored on disk.
 type keptPlace struct {
 	Source    string           `json:"source"`
 	Place     table.Place      `json:"place"`
 	Endpoints []table.Endpoint `json:"endpoints"`
 }
 
-// keep what sources found, for a restart while whom they ask is away. Nobody waits for the disk.
+// keep stores what sources found, for a restart during which they do not answer. It does not wait
+// for the disk.
 func (d *Directory) keep() {
 	var all []keptPlace
 	for key, r := range d.sources {
@@ -47,7 +48,7 @@ func (d *Directory) notKept(err error) {
 	d.Log.Error("endpoints that were found cannot be kept over a restart", "error", err)
 }
 
-// kept by source; nothing when it cannot be used.
+// kept returns the stored endpoints by source, or nil when they cannot be used.
 func (d *Directory) kept() map[string]table.Found {
 	payload, err := d.Store.LoadFound()
 	var all []keptPlace

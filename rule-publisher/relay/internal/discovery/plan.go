@@ -17,22 +17,22 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// Source finds endpoints of some places.
+// Source finds the endpoints of some places.
 type Source interface {
-	// Run until the context ends. `found` is called with everything that the source knows, first when
-	// it knows something for sure and then after each change. While whom it asks does not answer, it
-	// says nothing: what it found last stays in force.
+	// Run works until the context ends. It calls `found` with everything that the source knows:
+	// first when it has a reliable answer, then after each change. While its server does not
+	// answer, it does not call `found`, and the endpoints found last stay in force.
 	Run(ctx context.Context, found func(table.Found))
 }
 
-// planned is a source as the files want it. Two with equal fingerprints do the same.
+// planned is a source that the files ask for. Two with equal fingerprints do the same.
 type planned struct {
 	fingerprint string
 	source      Source
 }
 
-// plan makes the sources that the endpoints file names, by a key that stays the same over its
-// versions. The error lists every key that is wrong, in the files' own terms.
+// plan creates the sources that the endpoints file asks for, by a key that stays the same across
+// versions of the file. The error lists every wrong key, in the files' own terms.
 func plan(cluster string, inputs source.Inputs, counters *count.Counters, log *slog.Logger) (map[string]planned, error) {
 	_, err := table.NewNetwork(cluster, inputs.Topology, inputs.Endpoints, nil)
 	problems := []error{err}
@@ -56,7 +56,7 @@ func plan(cluster string, inputs source.Inputs, counters *count.Counters, log *s
 		names := &dns.Source{Place: table.Place{Service: entry.GetService(), Cluster: entry.GetCluster()}, Resolver: resolver,
 			Refresh: time.Duration(settings.GetRefreshSeconds()) * time.Second, Counters: counters, Log: log}
 		for _, text := range entry.GetNames() {
-			name, _ := table.ParseName(text) // NewNetwork has told what is wrong
+			name, _ := table.ParseName(text) // NewNetwork has already reported invalid names
 			names.Names = append(names.Names, name)
 		}
 		sources[namesKey(names.Place)] = planned{fingerprint(
@@ -65,7 +65,7 @@ func plan(cluster string, inputs source.Inputs, counters *count.Counters, log *s
 	return sources, errors.Join(problems...)
 }
 
-// each of the errors that were joined.
+// each returns the errors that were joined into one.
 func each(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
@@ -75,9 +75,11 @@ func each(err error) []error {
 
 func namesKey(place table.Place) string { return "names of " + place.Service + " in " + place.Cluster }
 
+// fingerprint returns a string that is equal for equal messages. Lengths keep adjacent messages
+// apart.
 func fingerprint(messages ...proto.Message) (out string) {
 	for _, message := range messages {
-		encoded, _ := proto.MarshalOptions{Deterministic: true}.Marshal(message) // of strings and numbers: cannot fail
+		encoded, _ := proto.MarshalOptions{Deterministic: true}.Marshal(message) // strings and numbers only: cannot fail
 		out += fmt.Sprintf("%d %s ", len(encoded), encoded)
 	}
 	return out

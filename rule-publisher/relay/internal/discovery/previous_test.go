@@ -13,8 +13,9 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// One version of skew: a relay goes on with what the previous version kept on disk, and reads the
-// ruleset that the previous publisher wrote, also with a field that the next one adds.
+// TestPreviousVersion checks one version of skew. A relay starts from what the previous version
+// kept on disk, and reads a ruleset of the previous publisher, also with a field that the next
+// version adds.
 func TestPreviousVersion(t *testing.T) {
 	found, _ := filepath.Glob("../../../../contracts/golden/previous/*")
 	if len(found) != 1 {

@@ -17,27 +17,31 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// Checks whether another cluster answers at all. Its proxies and load balancers accept connections for it, also
-// when it is dead: what users' requests find out is forgotten after an ejection, what a check finds out is not.
+// Health checks find out whether another cluster answers at all. Its proxies and load balancers
+// accept connections even when it is dead. Envoy forgets the failures of user requests after an
+// ejection, but not the failures of a check.
 
 const (
 	checkEvery  = 10 * time.Second
-	recheck     = time.Second      // after a result that is not yet believed
+	recheck     = time.Second      // after a result that is not yet conclusive
 	unusedEvery = 30 * time.Second // where the proxy has sent no request so far
-	checkFor    = 2 * time.Second  // one check, with its connection
+	checkFor    = 2 * time.Second  // one check, including its connection
 	checkSpread = 500 * time.Millisecond
-	jitter      = 30 // percent of each time
+	jitter      = 30 // percent of each interval
 	deadAfter   = 3  // failures in a row
 	aliveAfter  = 2  // answers in a row
-	// Endpoints of one cluster that are checked. More are pods themselves and no load balancers for pods: a dead one
-	// refuses connections, which costs no request.
+	// checkedMost bounds the endpoints of one cluster that are checked. More than that are pods
+	// themselves, not load balancers for pods. A dead pod refuses connections, which costs no
+	// request.
 	checkedMost = 16
 
-	// FirstCheck is how long a new Envoy cluster may take until it is used: each endpoint is checked once before.
+	// FirstCheck is how long a new Envoy cluster may take until it is used, because each endpoint
+	// is checked once before.
 	FirstCheck = checkSpread + checkFor
 )
 
-// checksOf an Envoy cluster whose first choice is another cluster of the service.
+// checksOf returns the health checks of an Envoy cluster whose first choice is another cluster of
+// the service.
 func checksOf(service string, how table.Check) []*core.HealthCheck {
 	protocol := envoytype.CodecClientType_HTTP1
 	switch how {
@@ -56,19 +60,22 @@ func checksOf(service string, how table.Check) []*core.HealthCheck {
 		IntervalJitterPercent: jitter,
 		UnhealthyThreshold:    wrapperspb.UInt32(deadAfter),
 		HealthyThreshold:      wrapperspb.UInt32(aliveAfter),
-		// A new connection is what a load balancer accepts for the dead, and leaves none open at the other cluster.
+		// Each check opens a new connection, which a load balancer accepts even for a dead cluster.
+		// No connection stays open at the other cluster.
 		ReuseConnection: wrapperspb.Bool(false),
 		HealthChecker: &core.HealthCheck_HttpHealthCheck_{HttpHealthCheck: &core.HealthCheck_HttpHealthCheck{
 			Host: service, Path: names.XdsAlivePath, Method: core.RequestMethod_GET, CodecClientType: protocol,
-			// Any answer: a proxy of an earlier version asks its application, which does not know the path.
+			// Any answer counts: a proxy of an earlier version passes the request on to its
+			// application, which does not know the path.
 			ExpectedStatuses: []*envoytype.Int64Range{{Start: http.StatusOK, End: 600}},
 		}},
 	}}
 }
 
-// checked tells which of the tier's endpoints are checked, as the priority-th of an Envoy cluster that has checks. Of
-// many it is those with the lowest hashes: one that comes or goes changes the answer for one other at most. Envoy takes
-// an endpoint whose answer changes for a new one, which gets no request until its first check.
+// checked returns a function that tells which endpoints of the tier are checked. Only the first
+// priority of an Envoy cluster is checked. Of many endpoints, those with the lowest hashes are, so
+// that one endpoint that comes or goes changes the answer for at most one other. Envoy treats an
+// endpoint whose answer changes as new, and sends it no request until its first check.
 func checked(tier table.Tier, priority int) func(table.Endpoint) bool {
 	if priority > 0 {
 		return func(table.Endpoint) bool { return false }
@@ -85,7 +92,7 @@ func checked(tier table.Tier, priority int) func(table.Endpoint) bool {
 	return func(e table.Endpoint) bool { return hash(e) <= highest }
 }
 
-// hash of the endpoint's address, the same in every relay.
+// hash returns the hash of the endpoint's address, which is the same in every relay.
 func hash(e table.Endpoint) uint64 {
 	h := fnv.New64a()
 	address := e.Address.Addr().As16()

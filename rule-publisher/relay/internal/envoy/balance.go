@@ -10,16 +10,18 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// How weights that come from ORCA reports are used. Before the first reports, and where they stop
-// coming, backends have the mean of the others' weights: plain round robin when nobody reports.
+// How weights from ORCA reports are used. Before a backend's first reports, and after they stop,
+// the backend has the mean of the others' weights. When no backend reports, this is plain round
+// robin.
 const (
-	reportsSettle  = 2 * time.Second  // of a backend that is new or was silent, before they count
-	reportsExpire  = 30 * time.Second // after the last one
+	reportsSettle  = 2 * time.Second  // before the reports of a new or silent backend count
+	reportsExpire  = 30 * time.Second // after the last report
 	weightsRefresh = time.Second
 )
 
-// balanceByReports chooses backends in proportion to requests per second over utilisation, as each
-// response of theirs reports it (header or trailer endpoint-load-metrics), errors as a penalty.
+// balanceByReports returns a policy that chooses backends in proportion to their requests per
+// second divided by their utilisation, with errors as a penalty. Each backend reports these in its
+// responses (header or trailer endpoint-load-metrics).
 func balanceByReports() *cluster.LoadBalancingPolicy {
 	return &cluster.LoadBalancingPolicy{Policies: []*cluster.LoadBalancingPolicy_Policy{{
 		TypedExtensionConfig: &core.TypedExtensionConfig{

@@ -16,20 +16,24 @@ import (
 )
 
 const (
-	connectTimeout = 500 * time.Millisecond // beside round trips
-	// Limits that protect Envoy's memory only; how much a destination may get is the ruleset's matter.
+	connectTimeout = 500 * time.Millisecond // in addition to round trips
+	// maxConcurrent only protects Envoy's memory. How much a destination gets is decided by the
+	// ruleset.
 	maxConcurrent = 100_000
-	// Retries at a time, in percent of a proxy's requests to the service, and how many there may be in any case: when
-	// a destination dies, all its requests fail at once and none is left of which to take a share.
+	// retryPercent is the share of a proxy's requests to the service that may be retries at the
+	// same time. retriesAlways retries are allowed in any case: when a destination dies, all its
+	// requests fail at once and none remains to take a share of.
 	retryPercent  = 20
 	retriesAlways = 100
-	// handshakeMost is what one attempt may wait for a connection, however far the destination is.
+	// handshakeMost is the longest time that one attempt waits for a connection, however far the
+	// destination is.
 	handshakeMost = 5 * time.Second
 )
 
-// Backends has an EDS cluster and its assignment for every (service, cluster) with endpoints, in order
-// of service, then nearest first; and again without the clusters denied to some requests for the
-// service, for each such set. They are the same for every source service.
+// Backends returns an EDS cluster and its endpoint assignment for every (service, cluster) with
+// endpoints, sorted by service, then nearest first. For each set of clusters that is denied to some
+// requests for the service, it returns them again without that set. They are the same for every
+// source service.
 func Backends(network *table.Network, denials table.Denials) (clusters []*cluster.Cluster, assignments []*endpoint.ClusterLoadAssignment) {
 	for _, service := range network.Services() {
 		for _, group := range groups(network.Tiers(service), denials.Sets(service)) {
@@ -50,13 +54,13 @@ func Backends(network *table.Network, denials table.Denials) (clusters []*cluste
 	return clusters, assignments
 }
 
-// group is tiers that fail over to each other, and the clusters left out of them.
+// group is a list of tiers that fail over to each other, and the clusters that are left out of it.
 type group struct {
 	tiers   []table.Tier
 	without []string
 }
 
-// groups are all tiers, and what each denied set leaves of them, each group once.
+// groups returns all tiers, and what each denied set leaves of them, each group once.
 func groups(tiers []table.Tier, denied [][]string) []group {
 	out := []group{{tiers: tiers}}
 	for _, set := range denied {
@@ -68,9 +72,10 @@ func groups(tiers []table.Tier, denied [][]string) []group {
 	return out
 }
 
-// handshakeTime is how long a connection may take. Up to a round trip of 250 ms it is no more than the
-// second after which TCP sends a lost first packet again, since another cluster is sooner there. It must
-// do for the farthest one too, which the same cluster fails over to, and leave time for every attempt.
+// handshakeTime returns how long a connection may take. Up to a round trip of 250 ms it is at most
+// one second, the time after which TCP repeats a lost first packet, because failing over to another
+// cluster is faster then. It must also be long enough for the farthest cluster, to which the same
+// Envoy cluster fails over, and leave time for every attempt.
 func handshakeTime(tiers []table.Tier, destination table.Tier) time.Duration {
 	farthest := tiers[len(tiers)-1].RTT
 	return min(max(connectTimeout+2*destination.RTT, 2*farthest), handshakeMost)
@@ -93,7 +98,7 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 			ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
 		}},
 		ConnectTimeout:                durationpb.New(timeout),
-		LbPolicy:                      cluster.Cluster_LEAST_REQUEST, // where backends do not report their load
+		LbPolicy:                      cluster.Cluster_LEAST_REQUEST, // applies where backends do not report their load
 		OutlierDetection:              ejectDead(),
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{httpOptions: onlyUnreachedFails()},
 		CircuitBreakers: &cluster.CircuitBreakers{Thresholds: []*cluster.CircuitBreakers_Thresholds{{
@@ -104,15 +109,18 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 				BudgetPercent: &envoytype.Percent{Value: retryPercent}, MinRetryConcurrency: wrapperspb.UInt32(retriesAlways)},
 		}}},
 		CommonLbConfig: &cluster.Cluster_CommonLbConfig{
-			// Below the share that one dead endpoint of a small tier makes, so that its requests go to
-			// the next priority; above 0, so that when every tier looks dead requests are still tried.
+			// Lower than the share of one dead endpoint in a small tier, so that its requests go to
+			// the next priority. Above 0, so that requests are still tried when every tier looks
+			// dead.
 			HealthyPanicThreshold: &envoytype.Percent{Value: 1},
-			// Envoy otherwise delays an ejection that follows within a second of the end of the last one.
+			// Otherwise Envoy delays an ejection that follows within a second after the end of the
+			// last one.
 			UpdateMergeWindow: durationpb.New(0),
-			// Until their first check, new endpoints do not count as unhealthy ones, which would move requests elsewhere.
+			// Until their first check, new endpoints must not count as unhealthy, which would move
+			// requests elsewhere.
 			IgnoreNewHostsUntilFirstHc: true,
 		},
-		IgnoreHealthOnHostRemoval: true, // what discovery has removed gets no requests, although checks still find it
+		IgnoreHealthOnHostRemoval: true, // endpoints that discovery has removed get no requests, although checks still reach them
 
 		UpstreamConnectionOptions: &cluster.UpstreamConnectionOptions{TcpKeepalive: &core.TcpKeepalive{
 			KeepaliveProbes:   wrapperspb.UInt32(3),
@@ -124,12 +132,14 @@ func newCluster(name string, timeout time.Duration) *cluster.Cluster {
 
 var unchecked = &endpoint.Endpoint_HealthCheckConfig{DisableActiveHealthCheck: true}
 
+// newAssignment returns the endpoints of the tiers. The priority of a tier is its index, and each
+// zone of a tier is a locality.
 func newAssignment(name string, tiers []table.Tier, checks bool) *endpoint.ClusterLoadAssignment {
 	assignment := &endpoint.ClusterLoadAssignment{ClusterName: name}
 	for priority, tier := range tiers {
 		var locality *endpoint.LocalityLbEndpoints
 		isChecked := checked(tier, priority)
-		for _, e := range tier.Endpoints { // in order of zone
+		for _, e := range tier.Endpoints { // sorted by zone
 			if locality == nil || locality.GetLocality().GetSubZone() != e.Zone {
 				locality = &endpoint.LocalityLbEndpoints{
 					Priority:            uint32(priority),

@@ -9,8 +9,9 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// The time for a connection grows with the round trip, is enough for the farthest cluster that it may
-// fail over to, and never takes the time of the other attempts.
+// TestHandshakeTime checks that the time for a connection grows with the round trip and is enough
+// for the farthest cluster that it may fail over to. It never uses up the time of the other
+// attempts.
 func TestHandshakeTime(t *testing.T) {
 	for _, test := range []struct{ near, far, wantNear, wantFar time.Duration }{
 		{0, 80 * time.Millisecond, 500 * time.Millisecond, 660 * time.Millisecond},
@@ -25,8 +26,9 @@ func TestHandshakeTime(t *testing.T) {
 	}
 }
 
-// At most 16 endpoints are checked for one service in one other cluster, and one that comes or goes changes that for
-// one other at most: Envoy takes what it changes for as a new host, which gets no request until its first check.
+// TestChecksAreFewAndStay checks that at most 16 endpoints are checked for one service in one other
+// cluster. An endpoint that comes or goes changes that for at most one other, because Envoy treats
+// a changed endpoint as a new host, which gets no request until its first check.
 func TestChecksAreFewAndStay(t *testing.T) {
 	tier := func(endpoints int) (tier table.Tier) {
 		for i := range endpoints {

@@ -35,7 +35,7 @@ func meshed(t *testing.T) *table.Network {
 	return network
 }
 
-// some clusters, perhaps all, at least one.
+// some returns a random selection of at least one cluster, perhaps all.
 func some(random *rand.Rand) []string {
 	for {
 		chosen := slices.DeleteFunc(slices.Clone(clusters), func(string) bool { return random.IntN(3) == 0 })
@@ -45,7 +45,7 @@ func some(random *rand.Rand) []string {
 	}
 }
 
-// anyRuleset of one rule and denials of some classes, perhaps of all.
+// anyRuleset returns a ruleset with one rule and denials of some classes, perhaps of all.
 func anyRuleset(random *rand.Rand, now time.Time) *spillwayv1.Ruleset {
 	ruleset := &spillwayv1.Ruleset{Version: 1, ExpiresAt: timestamppb.New(now.Add(time.Duration(random.IntN(2)) * time.Hour))}
 	for i := range 4 {
@@ -63,7 +63,7 @@ func anyRuleset(random *rand.Rand, now time.Time) *spillwayv1.Ruleset {
 	return ruleset
 }
 
-// forbidden to requests of the route, by the ruleset itself.
+// forbidden returns the clusters that the ruleset itself denies to requests of the route.
 func forbidden(ruleset *spillwayv1.Ruleset, route string) map[string]bool {
 	found := map[string]bool{}
 	for _, d := range ruleset.GetDenials() {
@@ -77,9 +77,10 @@ func forbidden(ruleset *spillwayv1.Ruleset, route string) map[string]bool {
 	return found
 }
 
-// Whatever is denied: no route leads to an Envoy cluster with an endpoint, at any priority, in a cluster
-// that is denied to its requests; all others are there to fail over to; and a route answers by itself
-// exactly when every cluster is denied. Expired or not.
+// TestNoEndpointOfADeniedCluster checks, for random denials, that no route leads to an Envoy
+// cluster that has an endpoint, at any priority, in a cluster that is denied to its requests. All
+// other clusters remain for failover. A route answers by itself exactly when every cluster is
+// denied. All this holds for expired rulesets too.
 func TestNoEndpointOfADeniedCluster(t *testing.T) {
 	network, now := meshed(t), time.Unix(1_800_000_000, 0)
 	closed := 0
@@ -128,7 +129,8 @@ func zones(assignment *endpoint.ClusterLoadAssignment) (out []string) {
 	return out
 }
 
-// Denials add Envoy clusters, and change none that is there without them.
+// TestDenialsAddClusters checks that denials add Envoy clusters and change none of those that exist
+// without them.
 func TestDenialsAddClusters(t *testing.T) {
 	network := meshed(t)
 	rules, err := table.ParseRules(&spillwayv1.Ruleset{Version: 1, ExpiresAt: timestamppb.Now(), Denials: []*spillwayv1.Denial{
@@ -152,7 +154,8 @@ func TestDenialsAddClusters(t *testing.T) {
 	}
 }
 
-// What a closed route answers is within Envoy's limits, however many and whatever clusters are denied.
+// TestRefusalFitsEnvoy checks that the answer of a closed route is within Envoy's limits, however
+// many clusters are denied and whatever their names are.
 func TestRefusalFitsEnvoy(t *testing.T) {
 	var many []string
 	for i := range 500 {

@@ -22,37 +22,42 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// What counts as dead, in one place: docs/adr/0009-failover-inside-envoy.md has the figures, and
-// docs/adr/0025-what-envoys-do-without-us.md what may be sent again.
+// This file defines what counts as dead. The figures are in docs/adr/0009-failover-inside-envoy.md,
+// and docs/adr/0025-what-envoys-do-without-us.md defines what may be sent again.
 //
-// An application's answers, whatever their status, eject nobody and are never retried: an overloaded
-// endpoint that refuses is the optimizer's matter, and ejecting it would move its whole load at once.
-// Nor does an application that received a request and broke off: the request may be what crashes it, and
-// would crash the next one. What ejects is that applications cannot be reached: connections refused, dropped or
-// timed out, and a callee's own proxy that says so in names.HttpHeaderNoAnswer.
+// Answers of an application, whatever their status, cause no ejection and no retry. An overloaded
+// endpoint that refuses requests is a matter for the optimizer, and ejecting it would move its
+// whole load at once. An application that received a request and broke off causes none either: the
+// request may be what crashes it, and would crash the next one. Endpoints are ejected when their
+// applications cannot be reached: connections are refused, dropped or time out, or the callee's own
+// proxy says so in names.HttpHeaderNoAnswer.
 
 const (
 	httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-	// Failures in which the application got no request: safe to repeat with any method.
+	// retryAnyOn lists failures in which the application got no request. They are safe to retry
+	// with any method.
 	retryAnyOn = "connect-failure,refused-stream,reset-before-request,retriable-headers"
-	// A connection that breaks before the answer may have carried the request to the application.
+	// replayOn adds connections that break before the answer. The application may have received the
+	// request.
 	replayOn = retryAnyOn + ",reset"
-	// Envoy's response flags at the callee's proxy for "the application got no request".
+	// neverReached matches the response flags of the callee's proxy that mean "the application got
+	// no request".
 	neverReached = "UF|UH|NR|NC"
-	maxAttempts  = 3 // the destination, and the two next priorities
+	maxAttempts  = 3 // the destination and the two next priorities
 )
 
-// idempotentMethods of RFC 9110, section 9.2.2: repeating them asks for nothing twice.
+// idempotentMethods are those of RFC 9110, section 9.2.2. Repeating such a request has no further
+// effect.
 var idempotentMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
-// retries of requests for one service.
+// retries holds the retry policies of requests for one service.
 type retries struct {
-	unclassed  *route.RetryPolicy // the virtual host's; whatever the method
-	idempotent *route.RetryPolicy // nil: as unclassed
+	unclassed  *route.RetryPolicy // the virtual host's policy, for any method
+	idempotent *route.RetryPolicy // nil: the same as unclassed
 }
 
-// of the method's requests; nil: as the virtual host's.
+// of returns the policy for requests with the method, or nil when the virtual host's applies.
 func (r retries) of(method string) *route.RetryPolicy {
 	if slices.Contains(idempotentMethods, method) {
 		return r.idempotent
@@ -60,7 +65,7 @@ func (r retries) of(method string) *route.RetryPolicy {
 	return nil
 }
 
-// Made once: there is a policy in each virtual host of each service's routes.
+// These policies are built once, because every virtual host of every service's routes uses them.
 var (
 	retryUnreached = retry(retryAnyOn, notReached())
 	retryReplayed  = retry(replayOn, noAnswer())
@@ -77,12 +82,14 @@ func retriesOf(handling table.Handling) retries {
 	return retries{unclassed: unreached}
 }
 
-// ejectDead takes an endpoint out after three failures without an answer between them. Local and
-// remote failures are counted together: counted apart, Envoy takes each connection that is accepted and
-// then dropped as a success followed by a failure, which never makes three in a row.
+// ejectDead returns the outlier detection, which ejects an endpoint after three failures in a row.
+// Local and remote failures are counted together. If they were counted apart, Envoy would read each
+// connection that is accepted and then dropped as a success followed by a failure, and would never
+// count three in a row.
 //
-// All may be ejected: then Envoy ignores ejections (HealthyPanicThreshold), asks everybody, and a retry finds who is
-// alive. A lower percentage would keep the last one that died in use, and those that came back out of it.
+// All endpoints may be ejected. Envoy then ignores ejections (HealthyPanicThreshold), tries every
+// endpoint, and a retry finds one that is alive. A lower percentage would keep the last endpoint
+// that died in use, and keep those that recovered out of use.
 func ejectDead() *cluster.OutlierDetection {
 	never := wrapperspb.UInt32(0)
 	return &cluster.OutlierDetection{
@@ -90,7 +97,7 @@ func ejectDead() *cluster.OutlierDetection {
 		EnforcingConsecutive_5Xx:           wrapperspb.UInt32(100),
 		EnforcingConsecutiveGatewayFailure: never,
 		EnforcingSuccessRate:               never,
-		// One that drops only part of what it gets.
+		// An endpoint that drops only a part of its requests.
 		EnforcingFailurePercentage:     wrapperspb.UInt32(100),
 		FailurePercentageThreshold:     wrapperspb.UInt32(50),
 		FailurePercentageMinimumHosts:  wrapperspb.UInt32(1),
@@ -99,22 +106,23 @@ func ejectDead() *cluster.OutlierDetection {
 		BaseEjectionTime:               durationpb.New(2 * time.Second),
 		MaxEjectionTime:                durationpb.New(10 * time.Second),
 		MaxEjectionPercent:             wrapperspb.UInt32(100),
-		// A proxy that answers checks may still not reach its application.
+		// A proxy that answers checks may still be unable to reach its application.
 		SuccessfulActiveHealthCheckUnejectHost: wrapperspb.Bool(false),
 	}
 }
 
-// onlyUnreachedFails makes outlier detection see a failure only in answers of a proxy whose application never
-// received the request, instead of in every 5xx.
+// onlyUnreachedFails makes outlier detection count as failures only the answers of a proxy whose
+// application never received the request, instead of every 5xx.
 func onlyUnreachedFails() *anypb.Any {
 	marked := &common.MatchPredicate{Rule: &common.MatchPredicate_HttpResponseHeadersMatch{
 		HttpResponseHeadersMatch: &common.HttpHeadersMatch{Headers: []*route.HeaderMatcher{notReached()}}}}
 	return mustAny(&upstreams.HttpProtocolOptions{
-		// As the caller came: gRPC needs HTTP/2 all the way.
+		// The protocol is the caller's, because gRPC needs HTTP/2 on every hop.
 		UpstreamProtocolOptions: &upstreams.HttpProtocolOptions_UseDownstreamProtocolConfig{
 			UseDownstreamProtocolConfig: &upstreams.HttpProtocolOptions_UseDownstreamHttpConfig{
 				HttpProtocolOptions: &core.Http1ProtocolOptions{},
-				// A peer that vanished is noticed within 15 s, whatever streams it has and however long they may last.
+				// A peer that vanished is noticed within 15 s, however many streams it has and
+				// however long they may last.
 				Http2ProtocolOptions: &core.Http2ProtocolOptions{ConnectionKeepalive: &core.KeepaliveSettings{
 					Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(5 * time.Second)}},
 			}},
@@ -133,13 +141,15 @@ func notReached() *route.HeaderMatcher {
 			MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: neverReached}}}}}
 }
 
-// retry repeats, each time in the next priority, what failed on the conditions or came with the mark.
+// retry returns a policy that repeats requests which failed on the conditions or whose answer
+// carries the mark. Each retry goes to the next priority.
 func retry(on string, mark *route.HeaderMatcher) *route.RetryPolicy {
 	return &route.RetryPolicy{
 		RetryOn:          on,
 		NumRetries:       wrapperspb.UInt32(maxAttempts - 1),
 		RetriableHeaders: []*route.HeaderMatcher{mark},
-		// Another cluster has nothing to recover from: no reason to wait as before the same endpoint.
+		// The next attempt goes to another cluster, which has nothing to recover from, so the
+		// back-off is short.
 		RetryBackOff: &route.RetryPolicy_RetryBackOff{
 			BaseInterval: durationpb.New(2 * time.Millisecond), MaxInterval: durationpb.New(10 * time.Millisecond)},
 		RetryPriority: &route.RetryPolicy_RetryPriority{
@@ -156,7 +166,7 @@ func retry(on string, mark *route.HeaderMatcher) *route.RetryPolicy {
 	}
 }
 
-// within is the policy with a limit to each attempt; 0: none.
+// within returns the policy with a time limit for each attempt; 0 means no limit.
 func within(perTry time.Duration, policy *route.RetryPolicy) *route.RetryPolicy {
 	if perTry == 0 {
 		return policy

@@ -22,10 +22,10 @@ var update = flag.Bool("update", false, "write the golden file anew")
 
 const golden = "../../../../contracts/golden"
 
-// goldenCluster is whose key the publisher would write; its relay reads golden endpoints.yaml.
+// goldenCluster is the cluster whose relay reads the golden endpoints.yaml.
 const goldenCluster = "west"
 
-// published is the golden proposal as the publisher puts it into the cluster's key.
+// published returns the golden proposal as the publisher writes it into the cluster's key.
 func published(t *testing.T) *spillwayv1.Ruleset {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(golden, "5_ruleset.json"))
@@ -41,8 +41,8 @@ func published(t *testing.T) *spillwayv1.Ruleset {
 	return ruleset
 }
 
-// The golden ruleset gives exactly the golden Envoy routes, clusters and endpoints
-// (contracts/golden/6_envoy_routes.json; -update writes it anew).
+// TestGoldenRoutes checks that the golden ruleset yields exactly the golden Envoy routes, clusters
+// and endpoints (contracts/golden/6_envoy_routes.json, which -update rewrites).
 func TestGoldenRoutes(t *testing.T) {
 	files := source.Files{Topology: filepath.Join(golden, "topology.yaml"), Endpoints: filepath.Join(golden, "endpoints.yaml")}
 	inputs, err := files.Load()
@@ -96,7 +96,8 @@ func compare(t *testing.T, path string, got []byte) {
 	}
 }
 
-// plain is the message's JSON as plain values: protojson's own spacing varies on purpose.
+// plain returns the message's JSON as plain values, because the spacing of protojson varies on
+// purpose.
 func plain(t *testing.T, message proto.Message) (value any) {
 	t.Helper()
 	encoded, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(message)

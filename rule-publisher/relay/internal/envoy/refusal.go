@@ -11,11 +11,12 @@ import (
 	"spillway.dev/contracts/names"
 )
 
-// maxSaid bounds what a refusal says, in bytes: Envoy takes no route with a body above 4096.
+// maxSaid bounds the text of a refusal, in bytes. Envoy accepts no route with a body above 4096.
 const maxSaid = 1024
 
-// refusal answers 503 itself and says which denials leave requests nowhere to go: to people in the
-// body, to programs in a header. It is no failure of an upstream, and nothing retries it.
+// refusal returns a route that answers 503 itself and names the denials that leave requests no
+// destination: in the body for people, in a header for programs. The answer is not an upstream
+// failure, and nothing retries it.
 func refusal(service, name string, match *route.RouteMatch, denied []string, metadata *core.Metadata) *route.Route {
 	list := strings.Join(denied, ", ")
 	body := fmt.Sprintf("spillway: %s: denied in every cluster that has %s: %s\n", name, service, list)
@@ -26,7 +27,7 @@ func refusal(service, name string, match *route.RouteMatch, denied []string, met
 		}},
 		ResponseHeadersToAdd: []*core.HeaderValueOption{{
 			Header: &core.HeaderValue{Key: names.HttpHeaderDenied,
-				Value: strings.ReplaceAll(cut(list), "%", "%%")}, // it is a format to Envoy
+				Value: strings.ReplaceAll(cut(list), "%", "%%")}, // Envoy reads the value as a format string
 			AppendAction: core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 		}},
 	}

@@ -1,4 +1,5 @@
-// Package envoy builds xDS v3 messages from tables: pure functions, sorted, deterministic output.
+// Package envoy builds xDS v3 messages from tables. Its functions are pure, and their output is
+// sorted and deterministic.
 package envoy
 
 import (
@@ -19,11 +20,13 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// unlimited is written out: where it is absent, Envoy's defaults cut long requests and silent streams.
+// unlimited disables a timeout. It must be explicit, because Envoy's defaults cut long requests and
+// silent streams.
 var unlimited = durationpb.New(0)
 
-// ClusterName is the Envoy cluster of a service's endpoints in a cluster. It fails over to the service's
-// other clusters but for those in `without`, each of which its name tells after '!'.
+// ClusterName returns the name of the Envoy cluster for a service's endpoints in a cluster. That
+// Envoy cluster fails over to the service's other clusters except those in `without`, each of which
+// the name lists after '!'.
 func ClusterName(service, cluster string, without []string) string {
 	name := service + names.XdsClusterSeparator + cluster
 	for _, denied := range without {
@@ -32,9 +35,10 @@ func ClusterName(service, cluster string, without []string) string {
 	return name
 }
 
-// InboundRoutes names each class of the service by its route; everything leads to the application.
+// InboundRoutes returns the inbound routes. Each class of the service has a route of its own, and
+// all routes lead to the application.
 func InboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
-	// No timeouts here: the caller's own proxy bounds the request, and its reset ends it.
+	// There are no timeouts here. The caller's own proxy limits the request, and its reset ends it.
 	action := &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_Cluster{Cluster: names.XdsInboundCluster},
 		Timeout:          unlimited,
@@ -55,14 +59,17 @@ func InboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 		ResponseHeadersToRemove: proxiesOnly}, nil
 }
 
-// proxiesOnly are response headers that callers' Envoys act upon. From an application they would have its requests
-// sent again, or its endpoint taken out. A proxy's own answers get them after the routes.
+// proxiesOnly are response headers that callers' Envoys act upon. If an application set them, its
+// requests would be sent again or its endpoint ejected. A proxy adds them to its own answers after
+// the routes are applied.
 var proxiesOnly = []string{names.HttpHeaderNoAnswer, names.HttpHeaderHealthCheckFail}
 
-// switchedOff is for the filters that infra/envoy/pod.yaml has for the time without these routes.
+// switchedOff disables the filters that infra/envoy/pod.yaml has for the time before these routes
+// arrive.
 var switchedOff = mustAny(&route.FilterConfig{Disabled: true})
 
-// ReadyRoutes answers probes: an Envoy that has it has the relay's other routes, which come with it.
+// ReadyRoutes returns the routes that answer probes. An Envoy that has them also has the relay's
+// other routes, which are sent together.
 func ReadyRoutes() *route.RouteConfiguration {
 	answer := &route.Route{Name: names.XdsReadyRoute, Match: anyMatch, Action: &route.Route_DirectResponse{
 		DirectResponse: &route.DirectResponseAction{Status: http.StatusOK}}}
@@ -70,9 +77,9 @@ func ReadyRoutes() *route.RouteConfiguration {
 		{Name: names.XdsReadyRoute, Domains: []string{"*"}, Routes: []*route.Route{answer}}}}
 }
 
-// OutboundRoutes has one virtual host per destination service with a route per class and a
+// OutboundRoutes returns one virtual host per destination service, with a route per class and a
 // catch-all. Every route to a service that rules name carries the ruleset version and input window
-// that steer it; the others are the same whatever the ruleset.
+// that steer it. The other routes are the same for every ruleset.
 func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 	metadata, err := provenance(t)
 	if err != nil {
@@ -100,7 +107,8 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 	return config, nil
 }
 
-// outboundRoute goes the way, or answers that it is closed. Without a policy of its own, the host's holds.
+// outboundRoute returns a route that follows the way, or that answers that the way is closed. With
+// nil `retries`, the virtual host's policy applies.
 func outboundRoute(h table.Host, name string, match *route.RouteMatch, way table.Way, limits limits, retries *route.RetryPolicy, metadata *core.Metadata) *route.Route {
 	if len(way.Weights) == 0 {
 		return refusal(h.Service, name, match, way.Without, metadata)
@@ -115,7 +123,7 @@ func newRoute(name string, match *route.RouteMatch, action *route.RouteAction, m
 	return &route.Route{Name: name, Match: match, Action: &route.Route_Route{Route: action}, Metadata: metadata}
 }
 
-// anyMatch, like everything here that is the same in each route, is made once.
+// anyMatch is shared by all routes, like everything here that is the same in each route.
 var anyMatch = &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: "/"}}
 
 func classMatch(class table.Class) (*route.RouteMatch, error) {
@@ -139,8 +147,8 @@ func classMatch(class table.Class) (*route.RouteMatch, error) {
 	}, nil
 }
 
-// weighted uses weighted_clusters also for a single destination, so that every route of a
-// config_dump reads alike.
+// weighted uses weighted_clusters even for a single destination, so that all routes in a
+// config_dump look alike.
 func weighted(service string, way table.Way) *route.RouteAction {
 	clusters := make([]*route.WeightedCluster_ClusterWeight, 0, len(way.Weights))
 	for _, w := range way.Weights {
@@ -152,7 +160,8 @@ func weighted(service string, way table.Way) *route.RouteAction {
 	}
 }
 
-// limits of how long a request and its silences may last. A gRPC client's own deadline holds besides.
+// limits bounds how long a request and the silences in it may last. A gRPC client's own deadline
+// applies as well.
 type limits struct {
 	request, idle *durationpb.Duration
 	deadline      *route.RouteAction_MaxStreamDuration
@@ -163,6 +172,7 @@ func limitsOf(handling table.Handling) limits {
 	return limits{request, durationpb.New(handling.Idle), &route.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: request}}
 }
 
+// provenance returns the metadata of a route: the ruleset version and the input window.
 func provenance(t table.Table) (*core.Metadata, error) {
 	fields, err := structpb.NewStruct(map[string]any{
 		"ruleset_version": float64(t.Version),
@@ -182,7 +192,7 @@ func marshalAny(message proto.Message) (*anypb.Any, error) {
 	return packed, nil
 }
 
-// mustAny packs constants.
+// mustAny packs constant messages. It panics on an error.
 func mustAny(message proto.Message) *anypb.Any {
 	packed, err := marshalAny(message)
 	if err != nil {

@@ -15,13 +15,14 @@ import (
 	"spillway.dev/relay/internal/watch"
 )
 
-// Files are PEM files.
+// Files are the paths of the relay's PEM files.
 type Files struct {
-	Cert, Key string // of the relay as a server
-	ClientCA  string // authorities that an Envoy's certificate must chain to
+	Cert, Key string // the relay's server certificate and key
+	ClientCA  string // the authorities that an Envoy's certificate must chain to
 }
 
-// Keeper holds the newest good content of the files. New connections use it; open ones go on.
+// Keeper holds the newest valid content of the files. New connections use it; open connections are
+// not affected.
 type Keeper struct {
 	paths  Files
 	files  watch.Files
@@ -29,24 +30,24 @@ type Keeper struct {
 	leaf   atomic.Pointer[x509.Certificate]
 }
 
-// NewKeeper reads the files; the error names the file and what is wrong with it.
+// NewKeeper reads the files. The error names the file and what is wrong with it.
 func NewKeeper(files Files) (*Keeper, error) {
 	k := &Keeper{paths: files}
 	k.files = watch.Files{Paths: []string{files.Cert, files.Key, files.ClientCA}, Use: k.use}
 	return k, k.files.Load()
 }
 
-// NotAfter is when the relay's own certificate expires.
+// NotAfter returns when the relay's own certificate expires.
 func (k *Keeper) NotAfter() time.Time { return k.leaf.Load().NotAfter }
 
-// TLS is the configuration of the server: each handshake uses the newest files.
+// TLS returns the configuration of the server. Each handshake uses the newest valid files.
 func (k *Keeper) TLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return k.config.Load(), nil }}
 }
 
-// Watch looks at the files until the context ends. Bad new ones are counted and logged once, and the
-// old ones stay.
+// Watch checks the files for changes until the context ends. Invalid new content is counted and
+// logged once, and the previous content stays in use.
 func (k *Keeper) Watch(ctx context.Context, every time.Duration, counters *count.Counters, log *slog.Logger) {
 	k.files.Watch(ctx, every, func(refused error) {
 		if refused != nil {
@@ -59,7 +60,7 @@ func (k *Keeper) Watch(ctx context.Context, every time.Duration, counters *count
 	})
 }
 
-// use the content of certificate, key and authorities.
+// use validates the content of certificate, key and authorities, and puts it into use.
 func (k *Keeper) use(content [][]byte) error {
 	pair, err := tls.X509KeyPair(content[0], content[1])
 	if err != nil {
@@ -75,14 +76,17 @@ func (k *Keeper) use(content [][]byte) error {
 	k.leaf.Store(pair.Leaf)
 	k.config.Store(&tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{pair},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
-		// A resumed session would be let in by authorities that were in use when it began.
+		// A resumed session would skip the client check: it was verified by the authorities that
+		// were in use when it began.
 		SessionTicketsDisabled: true,
-		// Small first records make a browser's first byte come sooner, and here a call of the kernel each.
+		// Dynamic record sizing exists so that browsers see their first byte sooner. Here it would
+		// only cost one system call for each small record.
 		DynamicRecordSizingDisabled: true})
 	return nil
 }
 
-// usable refuses what every Envoy would refuse.
+// usable returns an error for a server certificate that every Envoy would refuse: expired, not yet
+// valid, or without the serverAuth usage.
 func usable(leaf *x509.Certificate, now time.Time) error {
 	switch {
 	case now.After(leaf.NotAfter):

@@ -12,7 +12,8 @@ import (
 	"spillway.dev/relay/internal/identity/identitytest"
 )
 
-// What cannot work is refused at start, by the file's name.
+// TestUnusableFilesAreRefused checks that NewKeeper refuses files that cannot work, with an error
+// that names the file.
 func TestUnusableFilesAreRefused(t *testing.T) {
 	authority := identitytest.NewAuthority()
 	good := authority.Relay("north")

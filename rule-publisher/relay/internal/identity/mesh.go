@@ -8,12 +8,13 @@ import (
 
 const meshService = "/sa/{service}"
 
-// Mesh has the beginnings of the URI SANs by which an Istio mesh knows its sidecars, one for each namespace
-// that is let in: spiffe://<trust domain>/ns/<namespace>/sa/. What follows is the service account, which
-// is the service's name.
+// Mesh lists the prefixes of the URI SANs by which an Istio mesh identifies its sidecars. There is
+// one prefix for each admitted namespace: spiffe://<trust domain>/ns/<namespace>/sa/. The rest of a
+// URI SAN is the service account, which must be the service's name.
 type Mesh []string
 
-// ParseMesh reads patterns that are separated by commas: spiffe://<trust domain>/ns/<namespace>/sa/{service}.
+// ParseMesh reads comma-separated patterns of the form spiffe://<trust
+// domain>/ns/<namespace>/sa/{service}.
 func ParseMesh(text string) (Mesh, error) {
 	var mesh Mesh
 	var problems []error
@@ -28,8 +29,8 @@ func ParseMesh(text string) (Mesh, error) {
 	return mesh, errors.Join(problems...)
 }
 
-// Service is the one that a sidecar's certificate speaks for. A sidecar says itself neither its service nor its
-// cluster in a way that could be believed; its certificate does.
+// Service returns the service that a sidecar's certificate speaks for. The node that a sidecar
+// sends cannot be trusted to name its service or its cluster, so only the certificate decides.
 func (m Mesh) Service(presented []string) (string, error) {
 	for _, uri := range presented {
 		for _, beginning := range m {

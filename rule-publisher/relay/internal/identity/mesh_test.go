@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Only service accounts of named namespaces can be meant: nothing that would let a whole mesh in.
+// TestParseMesh checks that a pattern must name one namespace and leave only the service account
+// open. No pattern can admit a whole mesh.
 func TestParseMesh(t *testing.T) {
 	for text, want := range map[string]string{
 		"spiffe://cluster.local/ns/shop/sa/{service}":                    "",
@@ -24,7 +25,8 @@ func TestParseMesh(t *testing.T) {
 	}
 }
 
-// A certificate speaks for the service account that it names, in a namespace that is let in, and for nothing else.
+// TestMeshService checks that a certificate speaks only for the service account that it names, and
+// only in an admitted namespace.
 func TestMeshService(t *testing.T) {
 	mesh := Mesh{"spiffe://mesh/ns/shop/sa/", "spiffe://mesh/ns/pay/sa/"}
 	for uri, want := range map[string]string{

@@ -1,5 +1,5 @@
-// Package identity knows who may be on the other end of xDS, and shows who the relay is: the
-// certificates of mutual TLS, and which node a certificate speaks for.
+// Package identity holds the relay's side of mutual TLS on xDS: the relay's own certificate, the
+// authorities that it trusts, and the check of which node a client certificate speaks for.
 package identity
 
 import (
@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Pattern is the URI SAN of an Envoy's certificate, with {cluster} and {service} to be filled in.
+// Pattern is the URI SAN of an Envoy's certificate, with {cluster} and {service} as placeholders.
 type Pattern string
 
-// ParsePattern refuses a pattern that would let one certificate speak for several services or
-// clusters, or that can never be a URI SAN.
+// ParsePattern validates a pattern. It refuses one that would let a single certificate speak for
+// several services or clusters, and one that can never be a URI SAN.
 func ParsePattern(text string) (Pattern, error) {
 	if err := placed(text, "{cluster}", "{service}"); err != nil {
 		return "", err
@@ -21,7 +21,8 @@ func ParsePattern(text string) (Pattern, error) {
 	return Pattern(text), nil
 }
 
-// placed is nil when the text has the parts, once each and no others, and is a URI when they are filled in.
+// placed returns nil when the text contains each placeholder exactly once and no other braces, and
+// is a URI with a scheme and a host once they are filled in.
 func placed(text string, parts ...string) error {
 	for _, part := range parts {
 		if strings.Count(text, part) != 1 {
@@ -39,13 +40,14 @@ func placed(text string, parts ...string) error {
 	return nil
 }
 
-// Fill in the pattern. Both values are filled in at once: a service named "{cluster}" gains nothing.
+// Fill replaces the placeholders by the values. It replaces both in one pass, so a service named
+// "{cluster}" is not expanded again.
 func (p Pattern) Fill(cluster, service string) string {
 	return strings.NewReplacer("{cluster}", cluster, "{service}", service).Replace(string(p))
 }
 
-// Check is nil when the certificate's URI SANs include that of the service in the cluster; else it
-// says what was presented and what is needed.
+// Check returns nil when the certificate's URI SANs include the one of the service in the cluster.
+// Otherwise the error names what was presented and what is needed.
 func (p Pattern) Check(presented []string, cluster, service string) error {
 	needed := p.Fill(cluster, service)
 	if slices.Contains(presented, needed) {

@@ -9,7 +9,8 @@ import (
 
 const pattern = Pattern("spiffe://mesh/cluster/{cluster}/service/{service}")
 
-// Only patterns with both places, once each, that make a URI are taken.
+// TestParsePattern checks that only patterns with both placeholders, once each, that make a URI are
+// accepted.
 func TestParsePattern(t *testing.T) {
 	for text, want := range map[string]string{
 		string(pattern): "",
@@ -28,7 +29,8 @@ func TestParsePattern(t *testing.T) {
 	}
 }
 
-// Exactly the filled pattern among the presented SANs lets a node in; the error names both sides.
+// TestCheck checks that a node is admitted only when the filled pattern is exactly one of the
+// presented SANs. The error names both what was presented and what is needed.
 func TestCheck(t *testing.T) {
 	good := "spiffe://mesh/cluster/north/service/gate"
 	if err := pattern.Check([]string{"spiffe://mesh/other", good}, "north", "gate"); err != nil {
@@ -43,13 +45,13 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Whatever two services are called, slashes, braces and all, the certificate of one never lets the
-// other in.
+// TestNoServicePassesForAnother checks that the certificate of one service never admits another,
+// whatever the two are called: names with slashes and braces are included.
 func TestNoServicePassesForAnother(t *testing.T) {
 	property := func(a, b string) bool {
 		uri, err := url.Parse(pattern.Fill("north", a))
 		if err != nil {
-			return true // no certificate can carry it
+			return true // no certificate can carry this URI
 		}
 		passes := pattern.Check([]string{uri.String()}, "north", b) == nil
 		return !passes || a == b

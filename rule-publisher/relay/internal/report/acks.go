@@ -26,20 +26,20 @@ const (
 	confirmIn  = 3 * time.Second
 )
 
-// Acks publishes acknowledgements to JetStream, each until the stream has stored it.
+// Acks publishes acknowledgements to JetStream, and retries each until the stream has stored it.
 type Acks struct {
 	conn    *nats.Conn
 	js      jetstream.JetStream
 	subject string
 	queue   *Queue[*spillwayv1.Acknowledgement]
-	// forget what was left over; called once.
+	// forget discards what was left over from before the restart. It is called once.
 	forget   func()
 	counters *count.Counters
 	log      *slog.Logger
 }
 
-// NewAcks for the relay's cluster. Those left over from before the restart go first; allStored is
-// called when, for the first time, none waits any more.
+// NewAcks creates the publisher for the relay's cluster. Acknowledgements left over from before the
+// restart go first. allStored is called when, for the first time, none is waiting any more.
 func NewAcks(conn *nats.Conn, cluster string, left []*spillwayv1.Acknowledgement, allStored func(), counters *count.Counters, log *slog.Logger) (*Acks, error) {
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(confirmIn))
 	if err != nil {
@@ -62,16 +62,17 @@ func NewAcks(conn *nats.Conn, cluster string, left []*spillwayv1.Acknowledgement
 	return a, nil
 }
 
-// Put an acknowledgement in the queue; never blocks.
+// Put adds an acknowledgement to the queue. It never blocks.
 func (a *Acks) Put(ack *spillwayv1.Acknowledgement) { a.queue.Put(ack) }
 
-// Waiting is how many are not stored yet.
+// Waiting returns how many acknowledgements are not stored yet.
 func (a *Acks) Waiting() int { return a.queue.Len() }
 
-// Left are those not stored yet, once Run has returned.
+// Left returns the acknowledgements that are not stored yet, once Run has returned.
 func (a *Acks) Left() []*spillwayv1.Acknowledgement { return a.queue.First(queueLimit) }
 
-// Run until the context ends. It then tries once more, within the time given, to store what waits.
+// Run stores acknowledgements until the context ends. It then tries once more, for at most `last`,
+// to store those that wait.
 func (a *Acks) Run(ctx context.Context, last time.Duration) {
 	failing := false
 	for ctx.Err() == nil {
@@ -105,9 +106,11 @@ func (a *Acks) Run(ctx context.Context, last time.Duration) {
 	}
 }
 
-// store publishes them at once and takes from the queue those that were confirmed in a row. What is
-// published twice, because its confirmation was lost, the stream drops by its id. What can never be
-// stored is dropped, lest it keep those behind it for ever.
+// store publishes all acknowledgements, then awaits the confirmations in order and removes each
+// confirmed one from the queue. It returns at the first failure that may be temporary. An
+// acknowledgement published twice, because its confirmation was lost, has the same message id, so
+// the stream drops the second. One that can never be stored is dropped, so that it does not block
+// those behind it.
 func (a *Acks) store(ctx context.Context, acks []*spillwayv1.Acknowledgement) error {
 	if !a.conn.IsConnected() {
 		return nats.ErrConnectionReconnecting
@@ -146,14 +149,15 @@ func (a *Acks) publish(ack *spillwayv1.Acknowledgement) (jetstream.PubAckFuture,
 	return a.js.PublishAsync(a.subject, payload, jetstream.WithMsgID(hex.EncodeToString(sum[:16])))
 }
 
-// hopeless tells whether the same message would fail again for ever: it is larger than the server or the
-// stream takes, or is no protobuf.
+// hopeless reports whether the same message would always fail: it is larger than the server or the
+// stream accepts, or cannot be encoded as protobuf.
 func hopeless(err error) bool {
 	var refusal *jetstream.APIError
 	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, proto.Error) ||
 		errors.As(err, &refusal) && refusal.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum
 }
 
+// confirmed waits for the stream's confirmation, its refusal, or the end of the context.
 func confirmed(ctx context.Context, future jetstream.PubAckFuture) error {
 	select {
 	case <-future.Ok():

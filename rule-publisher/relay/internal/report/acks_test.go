@@ -18,7 +18,8 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// reports is a real NATS server with the stream of reports, which takes small messages only.
+// reports starts a real NATS server with the stream of reports, which accepts messages of at most
+// `largest` bytes.
 func reports(t *testing.T, largest int32) *nats.Conn {
 	t.Helper()
 	s, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, StoreDir: t.TempDir(),
@@ -40,8 +41,9 @@ func reports(t *testing.T, largest int32) *nats.Conn {
 	return conn
 }
 
-// An acknowledgement that the server or the stream finds too large, or that cannot be encoded, is dropped
-// and counted; those behind it are stored.
+// TestHopelessAcknowledgementsDoNotBlock checks that an acknowledgement that is too large for the
+// server or the stream, or that cannot be encoded, is dropped and counted. Those behind it are
+// stored.
 func TestHopelessAcknowledgementsDoNotBlock(t *testing.T) {
 	counters := &count.Counters{}
 	acks, err := NewAcks(reports(t, 1000), "north", nil, func() {}, counters, slog.New(slog.NewTextHandler(io.Discard, nil)))

@@ -20,15 +20,18 @@ import (
 const (
 	heartbeatEvery = 2 * time.Second
 	heartbeatTTL   = 10 * time.Second
-	// A relay that has just started knows few Envoys yet. Until then those of the process before it count, as they do
-	// for a while when a relay drains, or never comes back. Shorter than the TTL by more than a restart takes.
+	// firstHeartbeat is later than heartbeatEvery because a relay that has just started knows few
+	// Envoys yet. Until then the heartbeat of its previous process still counts, as it does for a
+	// while when a relay drains or never returns. It is shorter than the TTL by more than a restart
+	// takes.
 	firstHeartbeat = 5 * time.Second
 )
 
-// mostNamed bounds the Envoys that one heartbeat names; contracts/proto says so.
+// mostNamed bounds the Envoys that one heartbeat names, as contracts/proto declares.
 const mostNamed = 8192
 
-// NewHeartbeat of the placed Envoys (node ids) by service, as this relay sees them.
+// NewHeartbeat returns the heartbeat of a relay. `placed` has, by service, the node ids of the
+// Envoys that this relay sees.
 func NewHeartbeat(cluster, relay string, version uint64, hold time.Duration, placed map[string][]string,
 	now time.Time) *spillwayv1.Heartbeat {
 	heartbeat := &spillwayv1.Heartbeat{Cluster: cluster, At: timestamppb.New(now), Relay: relay,
@@ -45,8 +48,8 @@ func NewHeartbeat(cluster, relay string, version uint64, hold time.Duration, pla
 	return heartbeat
 }
 
-// hashes of node ids, the same in every relay. Two of a service that have the same hash, 1 in 100 000 among 300, count
-// once.
+// hashes returns the sorted 32-bit hashes of node ids, which are the same in every relay. Two
+// Envoys of a service with the same hash count once; among 300 the probability is 1 in 100 000.
 func hashes(envoys []string) []uint32 {
 	sums := make([]uint32, 0, len(envoys))
 	for _, envoy := range envoys {
@@ -58,8 +61,9 @@ func hashes(envoys []string) []uint32 {
 	return slices.Compact(sums)
 }
 
-// Heartbeats publishes until the context ends. They are true for seconds only, so one that cannot
-// be sent is not kept: core NATS, no confirmation.
+// Heartbeats publishes a heartbeat every two seconds until the context ends. A heartbeat is valid
+// for seconds only, so one that cannot be sent is not kept. It uses core NATS, without
+// confirmation.
 func Heartbeats(ctx context.Context, conn *nats.Conn, counters *count.Counters, cluster string,
 	heartbeat func(time.Time) *spillwayv1.Heartbeat) {
 	subject := strings.ReplaceAll(names.NatsSubjectHeartbeats, "{cluster}", cluster)

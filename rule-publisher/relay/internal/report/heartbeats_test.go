@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A heartbeat names the relay and each of its Envoys by the same hash in every relay, whatever their order.
+// TestHeartbeatNamesRelayAndEnvoys checks that a heartbeat names its relay, and each of its Envoys
+// by a hash that is the same in every relay, whatever their order.
 func TestHeartbeatNamesRelayAndEnvoys(t *testing.T) {
 	now := time.Now()
 	one := NewHeartbeat("north", "relay-0", 7, time.Hour, map[string][]string{"web": {"north/web/a", "north/web/b"}, "cart": {"north/cart/a"}}, now)
@@ -27,7 +28,8 @@ func TestHeartbeatNamesRelayAndEnvoys(t *testing.T) {
 	}
 }
 
-// Names are bounded, numbers are not.
+// TestHeartbeatBoundsNames checks that the number of named Envoys is bounded, and that the reported
+// count of connected Envoys is not.
 func TestHeartbeatBoundsNames(t *testing.T) {
 	placed := map[string][]string{"z": {"north/z/a"}}
 	for i := range mostNamed {

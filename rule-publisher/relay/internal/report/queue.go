@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// Queue holds what is yet to be told. It never blocks: when full, the oldest is dropped.
+// Queue holds items that have not been sent yet. Put never blocks: when the queue is full, the
+// oldest item is dropped.
 type Queue[T comparable] struct {
 	mu     sync.Mutex
 	items  []T
@@ -15,12 +16,13 @@ type Queue[T comparable] struct {
 	onDrop func()
 }
 
-// NewQueue of at most `limit` items; onDrop is called for each that is dropped.
+// NewQueue creates a queue of at most `limit` items. onDrop is called for each item that is
+// dropped.
 func NewQueue[T comparable](limit int, onDrop func()) *Queue[T] {
 	return &Queue[T]{limit: limit, signal: make(chan struct{}, 1), onDrop: onDrop}
 }
 
-// Put an item at the end.
+// Put appends an item.
 func (q *Queue[T]) Put(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -35,14 +37,14 @@ func (q *Queue[T]) Put(item T) {
 	}
 }
 
-// First is a copy of at most n of the oldest items, which stay until Done.
+// First returns a copy of at most n of the oldest items, which stay in the queue until Done.
 func (q *Queue[T]) First(n int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clone(q.items[:min(n, len(q.items))])
 }
 
-// Done removes the item if it is still the oldest: it may have been dropped meanwhile.
+// Done removes the item if it is still the oldest: it may have been dropped in the meantime.
 func (q *Queue[T]) Done(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -53,12 +55,12 @@ func (q *Queue[T]) Done(item T) {
 	}
 }
 
-// Len is how many wait.
+// Len returns the number of items in the queue.
 func (q *Queue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.items)
 }
 
-// Signal is sent to after Put.
+// Signal returns a channel that receives a value after Put.
 func (q *Queue[T]) Signal() <-chan struct{} { return q.signal }

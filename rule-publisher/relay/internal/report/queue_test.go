@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A full queue drops the oldest, counts it, and keeps order; what was dropped while it was told of takes no
-// other with it.
+// TestQueueDropsTheOldest checks that a full queue drops the oldest item, counts it, and keeps the
+// order. Done for an item that was dropped in the meantime removes no other item.
 func TestQueueDropsTheOldest(t *testing.T) {
 	dropped := 0
 	q := NewQueue[int](3, func() { dropped++ })
@@ -17,7 +17,7 @@ func TestQueueDropsTheOldest(t *testing.T) {
 	if !slices.Equal(first, []int{2, 3}) || dropped != 2 {
 		t.Errorf("first %v, dropped %d", first, dropped)
 	}
-	q.Put(5) // drops 2, which is under way
+	q.Put(5) // drops 2, which is being sent
 	q.Done(2)
 	q.Done(3)
 	if left := q.First(9); !slices.Equal(left, []int{4, 5}) || q.Len() != 2 || dropped != 3 {

@@ -5,15 +5,17 @@ import (
 	"slices"
 )
 
-// hold what the Envoy says that it has from before.
+// hold records the resources that the Envoy says it has from an earlier stream, by name and
+// version.
 func (s *subscription) hold(initial map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(initial)) {
 		s.held = append(s.held, &item{name: name, version: initial[name]})
 	}
 }
 
-// change what is asked for, in delta. As long as no name was said, everything is meant. Who asks for
-// what it asks for already may have forgotten what it was told: the protocol has it sent again.
+// change applies the names that a delta request adds and drops. As long as the Envoy has never sent
+// a name, it is subscribed to everything. A name that is added again is sent again, because the
+// Envoy may have forgotten what it received; the protocol requires that.
 func (s *subscription) change(added, dropped []string) {
 	if s.unnamed && len(added) == 0 || len(added)+len(dropped) == 0 {
 		return
@@ -31,7 +33,7 @@ func (s *subscription) change(added, dropped []string) {
 	held := slices.DeleteFunc(slices.Clone(s.held), func(i *item) bool { return without[i.name] })
 	for name := range without {
 		if names[name] && s.wildcard && name != everything {
-			// It is still meant by the wildcard, and must be told of again.
+			// The wildcard still covers the name, so the resource must be sent again.
 			held = append(held, &item{name: name})
 		}
 		delete(names, name)
@@ -42,7 +44,7 @@ func (s *subscription) change(added, dropped []string) {
 	s.names, s.held = slices.Sorted(maps.Keys(names)), held
 }
 
-// forget that it was told of the names, which then are sent again.
+// forget marks the named resources as not sent, so that they are sent again.
 func (s *subscription) forget(names []string) {
 	if slices.Contains(names, everything) {
 		names = namesOf(s.held)
@@ -61,7 +63,8 @@ func (s *subscription) forget(names []string) {
 	s.held = held
 }
 
-// replace what is asked for, in state-of-the-world. What was let go and is asked for again is sent again.
+// replace sets the names of a state-of-the-world subscription. A resource that was dropped and is
+// asked for again is sent again.
 func (s *subscription) replace(names []string) {
 	if s.unnamed && len(names) == 0 {
 		return

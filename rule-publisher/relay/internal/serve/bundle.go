@@ -1,4 +1,5 @@
-// Package serve is the xDS server: one bundle of resources per service, shared by all its Envoys.
+// Package serve is the xDS server. It serves one bundle of resources per service, shared by all
+// Envoys of the service.
 package serve
 
 import (
@@ -17,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Type URLs in the order in which they must reach an Envoy.
+// Type URLs, in the order in which the types must reach an Envoy.
 const (
 	ClusterType  = typePrefix + "envoy.config.cluster.v3.Cluster"
 	EndpointType = typePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
@@ -27,28 +28,29 @@ const (
 
 var typeOrder = []string{ClusterType, EndpointType, RouteType}
 
-// item is one resource as it goes out: encoded once, shared by everything that serves it, and never
-// changed. Its version is the hash of its content.
+// item is one resource in encoded form. It is encoded once, shared by everything that serves it,
+// and never changed. Its version is the hash of its content.
 type item struct {
 	name, version string
 	packed        *anypb.Any
 	targets       []target // clusters that it routes to
-	delta, whole  []byte   // what goes before the content in a response of either variant
+	delta, whole  []byte   // bytes before the content in a delta or a state-of-the-world response
 }
 
-// Set is all resources of one type with the version that names exactly this content:
-// "<ruleset version>.<content hash>".
+// Set is all resources of one type. Its version, "<ruleset version>.<content hash>", identifies
+// exactly this content.
 type Set struct {
 	Version string
-	items   []*item  // in order of name
+	items   []*item  // sorted by name
 	names   []string // of the items
 }
 
-// Bundle is what one service's Envoys are served.
+// Bundle is what the Envoys of one service are served.
 type Bundle map[string]Set // by type URL
 
-// NewSet names the resources' content. The version stays that of `before` when nothing changed, so
-// that an unchanged type is sent to nobody, whatever the ruleset version.
+// NewSet encodes the resources and computes the version of their content. When the content is that
+// of `before`, the version stays too. An unchanged type is therefore sent to no Envoy, whatever the
+// ruleset version. Empty and duplicate names are errors.
 func NewSet[R proto.Message](ruleset uint64, resources []R, before Set) (Set, error) {
 	items := make([]*item, 0, len(resources))
 	for _, r := range resources {
@@ -57,7 +59,7 @@ func NewSet[R proto.Message](ruleset uint64, resources []R, before Set) (Set, er
 			return Set{}, err
 		}
 		if old := find(before.items, made.name); old != nil && old.version == made.version {
-			made = old // equal content is kept once
+			made = old // share the memory of equal content
 		}
 		items = append(items, made)
 	}
@@ -87,7 +89,7 @@ func newItem(r proto.Message) (*item, error) {
 	return made, nil
 }
 
-// nameOf a resource is its `name`, but for endpoint assignments.
+// nameOf returns a resource's `name` field, or `cluster_name` for endpoint assignments.
 func nameOf(r proto.Message) string {
 	switch named := r.(type) {
 	case interface{ GetName() string }:
@@ -98,8 +100,10 @@ func nameOf(r proto.Message) string {
 	return ""
 }
 
+// short returns the first 16 hex digits of the hash.
 func short(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)[:8]) }
 
+// stamp returns the set of the items, or `before` when it has the same content.
 func stamp(ruleset uint64, items []*item, before Set) Set {
 	hash := sha256.New()
 	for _, i := range items {
@@ -112,7 +116,8 @@ func stamp(ruleset uint64, items []*item, before Set) Set {
 	return Set{Version: strconv.FormatUint(ruleset, 10) + "." + content, items: items, names: namesOf(items)}
 }
 
-// Only the resources of these names; of those that are missing Consistent tells.
+// Only returns the set of the resources with these names. It skips missing ones, which Consistent
+// reports.
 func (s Set) Only(ruleset uint64, names []string, before Set) Set {
 	items := make([]*item, 0, len(names))
 	for _, name := range names {
@@ -124,7 +129,8 @@ func (s Set) Only(ruleset uint64, names []string, before Set) Set {
 	return stamp(ruleset, slices.Compact(items), before)
 }
 
-// union has the resources of both, those of `over` where both have one.
+// union returns the resources of both lists. Where both have a name, the resource of `over` is
+// used.
 func union(under, over []*item) []*item {
 	all := map[string]*item{}
 	for _, i := range slices.Concat(under, over) {
@@ -135,7 +141,7 @@ func union(under, over []*item) []*item {
 
 func byName(a, b *item) int { return cmp.Compare(a.name, b.name) }
 
-// find the resource of the name among those in order; nil when there is none.
+// find returns the resource with the name from the sorted items, or nil when there is none.
 func find(items []*item, name string) *item {
 	if i, ok := position(items, name); ok {
 		return items[i]
@@ -147,7 +153,8 @@ func position(items []*item, name string) (int, bool) {
 	return slices.BinarySearchFunc(items, name, func(i *item, name string) int { return cmp.Compare(i.name, name) })
 }
 
-// RulesetVersion of an xDS version; 0 when it is none of ours.
+// RulesetVersion returns the ruleset version that is part of an xDS version, or 0 when the relay
+// did not make it.
 func RulesetVersion(version string) uint64 {
 	text, _, _ := strings.Cut(version, ".")
 	number, err := strconv.ParseUint(text, 10, 64)
@@ -157,7 +164,7 @@ func RulesetVersion(version string) uint64 {
 	return number
 }
 
-// Packed are the resources as they go out, in order of name.
+// Packed returns the resources as they are sent, sorted by name.
 func (s Set) Packed() (out []*anypb.Any) {
 	for _, i := range s.items {
 		out = append(out, i.packed)
@@ -165,7 +172,7 @@ func (s Set) Packed() (out []*anypb.Any) {
 	return out
 }
 
-// With is the bundle with one type's set replaced.
+// With returns a copy of the bundle with one type's set replaced.
 func (b Bundle) With(typeURL string, set Set) Bundle {
 	out := maps.Clone(b)
 	if out == nil {
@@ -175,7 +182,7 @@ func (b Bundle) With(typeURL string, set Set) Bundle {
 	return out
 }
 
-// Same tells whether both bundles have the same content.
+// Same reports whether both bundles have the same content.
 func (b Bundle) Same(other Bundle) bool {
 	for _, t := range typeOrder {
 		if b[t].Version != other[t].Version {

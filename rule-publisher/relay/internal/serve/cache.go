@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Cache holds one bundle per service (node.cluster), shared by all its Envoys, and the open streams
-// of these.
+// Cache holds one bundle per service (node.cluster), shared by all Envoys of the service, and their
+// open streams.
 type Cache struct {
 	mu       sync.Mutex
 	services map[string]*entry
@@ -21,11 +21,12 @@ type entry struct {
 	streams map[*stream]struct{}
 }
 
-// NewCache is an empty cache.
+// NewCache returns an empty cache.
 func NewCache() *Cache { return &Cache{services: map[string]*entry{}} }
 
-// Put serves the bundle to the service's Envoys: each gets clusters, then endpoints, then routes, of
-// those that changed. A bundle that is not consistent is refused and the old one stays.
+// Put serves the bundle to the service's Envoys. Each Envoy gets the types that changed: first
+// clusters, then endpoints, then routes. A bundle that is not consistent is refused, and the
+// previous one stays.
 func (c *Cache) Put(service string, bundle Bundle) error {
 	if err := bundle.Consistent(); err != nil {
 		return err
@@ -41,7 +42,7 @@ func (c *Cache) Put(service string, bundle Bundle) error {
 	return nil
 }
 
-// Drop forgets what the service was served. Whoever asks for it waits for the next Put.
+// Drop removes the service's bundle. Envoys that ask for it wait for the next Put.
 func (c *Cache) Drop(service string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +52,7 @@ func (c *Cache) Drop(service string) {
 	}
 }
 
-// Sizes counts the resources that each service is served, by type URL.
+// Sizes returns the number of resources that each service is served, by type URL.
 func (c *Cache) Sizes() map[string]map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +70,7 @@ func (c *Cache) Sizes() map[string]map[string]int {
 	return out
 }
 
-// join has the stream woken at each change of what its service is served.
+// join registers the stream, so that it is woken whenever the bundle of its service changes.
 func (c *Cache) join(service string, st *stream) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,6 +95,7 @@ func (c *Cache) entry(service string) *entry {
 	return e
 }
 
+// tidy removes the entry when it has neither a bundle nor a stream.
 func (c *Cache) tidy(e *entry) {
 	if e.served() == nil && len(e.streams) == 0 && c.services[e.name] == e {
 		delete(c.services, e.name)

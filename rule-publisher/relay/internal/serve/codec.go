@@ -11,11 +11,11 @@ import (
 
 // Field numbers of envoy.service.discovery.v3 and google.protobuf.Any.
 const (
-	responseVersion   = 1 // these four of both response types
+	responseVersion   = 1 // the first four are in both response types
 	responseResources = 2
 	responseTypeURL   = 4
 	responseNonce     = 5
-	responseRemoved   = 6 // of delta
+	responseRemoved   = 6 // delta only
 	resourceVersion   = 1
 	resourceAny       = 2
 	resourceName      = 3
@@ -23,42 +23,45 @@ const (
 	anyValue          = 2
 )
 
-// writeBuffer is per connection that has something to send. Larger ones save calls of the kernel, but
-// gRPC takes one even for a ping, and all Envoys are pinged at about the same time.
+// writeBuffer is the size in bytes of the buffer of a connection that has something to send. A
+// larger buffer would save system calls, but gRPC needs one even for a ping, and all Envoys are
+// pinged at about the same time.
 const writeBuffer = 4 << 10
 
 // window is HTTP/2's own default: the bytes that an Envoy may send before they are read.
 const window = 1<<16 - 1
 
-// lean options keep what each connection costs small: most Envoys are silent most of the time, so
-// buffers are small or shared, and what is sent is not copied.
+// lean returns the options that keep the cost of each connection small. Most Envoys are silent most
+// of the time, so buffers are small or shared, and sent resources are not copied.
 func lean() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.ReadBufferSize(0), // TLS has a buffer of its own
+		grpc.ReadBufferSize(0), // TLS has its own buffer
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.SharedWriteBuffer(true),
-		// Requests are small. A fixed window also ends gRPC's measuring of the bandwidth, which is a ping for
-		// each request; and a connection with one stream has no headers to compress against earlier ones.
+		// Requests are small. A fixed window also turns off gRPC's bandwidth estimation, which
+		// sends a ping for each request. A header table is useless here, because a connection with
+		// one stream has no earlier headers to compress against.
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.HeaderTableSize(0),
 	}
 }
 
-// codec is gRPC's own for protobuf, but the encoded resources of a response go to the connection as
-// they are, without a copy per Envoy: with many Envoys behind, copies are most of a relay's memory.
+// codec is gRPC's protobuf codec, except that it passes the encoded resources of a response to the
+// connection without a copy per Envoy. With many Envoys connected, such copies would be most of a
+// relay's memory.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(grpcproto.Name)} }
 
-// response is one of either variant, with resources that are encoded already.
+// response is a response of either variant, with resources that are already encoded.
 type response struct {
 	delta                   bool
 	version, typeURL, nonce string
 	items                   []*item
 	removed                 []string // delta only
-	changed                 []*item  // of the items, what the Envoy does not hold; is not sent
+	changed                 []*item  // those of `items` that the Envoy does not hold; not sent
 }
 
 // Marshal implements encoding.CodecV2.
@@ -92,7 +95,7 @@ func (r *response) encode() mem.BufferSlice {
 	return out
 }
 
-// Unmarshal implements encoding.CodecV2. A request is only taken off the connection.
+// Unmarshal implements encoding.CodecV2. It stores a request's bytes without decoding them.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r, ok := v.(*request); ok {
 		r.raw = data.Materialize()
@@ -101,7 +104,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// deltaHead is what a delta response has before the resource's content.
+// deltaHead returns the bytes that precede the resource's content in a delta response.
 func deltaHead(i *item) []byte {
 	var fields []byte
 	fields = protowire.AppendTag(fields, resourceVersion, protowire.BytesType)
@@ -114,10 +117,10 @@ func deltaHead(i *item) []byte {
 	return appendAny(append(head, fields...), resourceAny, i.packed)
 }
 
-// wholeHead is what a state-of-the-world response has before the resource's content.
+// wholeHead returns the bytes that precede the resource's content in a state-of-the-world response.
 func wholeHead(i *item) []byte { return appendAny(nil, responseResources, i.packed) }
 
-// appendAny as a field, up to its value's bytes.
+// appendAny appends an Any field up to, but not including, the bytes of its value.
 func appendAny(head []byte, field protowire.Number, packed *anypb.Any) []byte {
 	head = protowire.AppendTag(head, field, protowire.BytesType)
 	head = protowire.AppendVarint(head, uint64(sizeAny(packed)))

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A response goes out as the message that protobuf itself would write, and its resources' bytes are
-// not copied.
+// TestResponsesKeepTheirMeaning checks that a response is encoded as a message that protobuf reads
+// back unchanged, and that the bytes of its resources are not copied.
 func TestResponsesKeepTheirMeaning(t *testing.T) {
 	set, err := NewSet(1, []*cluster.Cluster{{Name: "a", AltStatName: "content"}, {Name: "b"}}, Set{})
 	if err != nil {
@@ -48,7 +48,8 @@ func TestResponsesKeepTheirMeaning(t *testing.T) {
 	}
 }
 
-// Of a node only its identity and place are read; everything else of a request is.
+// TestRequestsAreReadWithASlimNode checks that of a request's node only id, cluster and locality
+// are read, and that all other fields of the request are.
 func TestRequestsAreReadWithASlimNode(t *testing.T) {
 	place := &core.Locality{Region: "r", Zone: "z"}
 	fat := &core.Node{Id: "n", Cluster: "c", Locality: place, Extensions: []*core.Extension{{Name: "e"}}, UserAgentName: "envoy"}
@@ -74,8 +75,9 @@ func TestRequestsAreReadWithASlimNode(t *testing.T) {
 	}
 }
 
-// Whatever bytes come as a request of either variant: the codec reads what protobuf reads. What
-// protobuf refuses it refuses too, unless the fault is within the node, of which most is not read.
+// FuzzRequest checks, for any bytes and both variants, that the codec reads what protobuf reads. It
+// also refuses what protobuf refuses, unless the fault is inside the node, most of which is not
+// read.
 func FuzzRequest(f *testing.F) {
 	node := &core.Node{Id: "n", Extensions: []*core.Extension{{Name: "e"}}}
 	failure := &statuspb.Status{Code: 13, Message: "no"}
@@ -110,7 +112,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// plainly is the request as protobuf alone reads it.
+// plainly returns the request as protobuf alone reads it.
 func plainly(delta bool, content []byte) (request, error) {
 	if delta {
 		m := &discovery.DeltaDiscoveryRequest{}
@@ -124,7 +126,8 @@ func plainly(delta bool, content []byte) (request, error) {
 		names: m.GetResourceNames(), version: m.GetVersionInfo()}, err
 }
 
-// withoutNode are the fields other than the node; bytes that cannot be split into fields stay.
+// withoutNode returns the fields other than the node. Bytes that cannot be split into fields are
+// returned unchanged.
 func withoutNode(delta bool, content []byte) (out []byte) {
 	node := protowire.Number(2)
 	if delta {
@@ -143,7 +146,7 @@ func withoutNode(delta bool, content []byte) (out []byte) {
 	return out
 }
 
-// same tells whether both say the same; of the node, who it is and where.
+// same reports whether both requests are equal. Of the nodes it compares id, cluster and zone.
 func same(a, b request) bool {
 	return a.node.GetId() == b.node.GetId() && a.node.GetCluster() == b.node.GetCluster() &&
 		a.node.GetLocality().GetZone() == b.node.GetLocality().GetZone() &&

@@ -9,11 +9,11 @@ import (
 	"spillway.dev/contracts/names"
 )
 
-// target is a cluster that a route configuration names, and where it does so first.
+// target is a cluster that a route configuration names, and the host and route that name it first.
 type target struct{ cluster, host, route string }
 
-// Consistent is nil when every cluster that a route names is served, and clusters and endpoint
-// assignments match one to one; the error lists what is not.
+// Consistent returns nil when every cluster named by a route is served, and clusters and endpoint
+// assignments match one to one. Otherwise the error lists every violation.
 func (b Bundle) Consistent() error {
 	var problems []error
 	clusters, assignments := b[ClusterType].items, b[EndpointType].items
@@ -38,7 +38,7 @@ func (b Bundle) Consistent() error {
 	return errors.Join(problems...)
 }
 
-// targets lists each cluster once.
+// targets returns the clusters that a route configuration names, each once.
 func targets(config *route.RouteConfiguration) (out []target) {
 	seen := map[string]bool{}
 	for _, host := range config.GetVirtualHosts() {

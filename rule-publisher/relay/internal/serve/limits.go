@@ -7,15 +7,17 @@ import (
 	"spillway.dev/relay/internal/count"
 )
 
-// What one Envoy may have the relay keep for as long as its stream, and write into acknowledgements.
+// Limits of what one Envoy can make the relay store for the life of its stream, or write into
+// acknowledgements.
 const (
-	typesPerStream = 16      // far above the three that are served: an Envoy may ask for what it likes
-	namesPerStream = 4 << 20 // bytes: what gRPC lets through in one request
-	nodeLimit      = 512     // bytes of each name of a node
+	typesPerStream = 16      // far above the three that are served, because an Envoy may ask for any type
+	namesPerStream = 4 << 20 // bytes; the most that gRPC accepts in one request
+	nodeLimit      = 512     // bytes of each name in a node
 	typeURLLimit   = 256     // bytes
 )
 
-// overfull is an error when the Envoy asks for more names, over all types, than are kept.
+// overfull returns an error when the names that the Envoy asks for, over all types, exceed
+// namesPerStream.
 func (st *stream) overfull() error {
 	bytes := 0
 	for _, sub := range st.subs {
@@ -29,7 +31,7 @@ func (st *stream) overfull() error {
 	return nil
 }
 
-// refuse counts and logs why a stream is ended.
+// refuse counts and logs the reason why a stream is ended, and returns the problem.
 func (s *Streams) refuse(envoy string, reason count.Counter, problem error) error {
 	s.Counters.Add(reason)
 	s.Log.Warn("an xDS stream is refused", "node", envoy, "error", problem)

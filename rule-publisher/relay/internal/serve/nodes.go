@@ -13,13 +13,13 @@ import (
 	"spillway.dev/relay/internal/count"
 )
 
-// identified is who a node said that it is; a stream keeps it for life.
+// identified is the identity that a node has claimed. It stays the same for the life of a stream.
 type identified struct {
 	service, envoy, cluster string
-	mesh                    bool // of Istio: the service is its certificate's word
+	mesh                    bool // an Istio sidecar: the service comes from its certificate
 }
 
-// caller is the other end of a connection. Of its certificate only the names are kept.
+// caller is the peer of a connection. Of its certificate only the names are kept.
 type caller struct {
 	credentials.CommonAuthInfo
 	presented []string // URI SANs
@@ -39,8 +39,9 @@ func newCaller(conn net.Conn, state tls.ConnectionState) *caller {
 	return c
 }
 
-// identify refuses Envoys that do not say who they are, that belong to another cluster (what this
-// relay serves would be wrong for them), whose certificate is another's, or who change their name.
+// identify checks the node and stores its identity in the stream. It refuses an Envoy that does not
+// name itself, that belongs to another cluster (this relay's resources would be wrong for it),
+// whose certificate is for another service, or that changes its name.
 func (s *Streams) identify(st *stream, node *core.Node) error {
 	if node == nil && st.node.envoy != "" {
 		return nil
@@ -59,8 +60,8 @@ func (s *Streams) identify(st *stream, node *core.Node) error {
 	return nil
 }
 
-// said is what the node says of itself; a sidecar of Istio, sidecar~<address>~<pod>.<namespace>~<domain>, is of the
-// service that its certificate names.
+// said returns the identity that the node claims. An Istio sidecar, whose id is
+// sidecar~<address>~<pod>.<namespace>~<domain>, belongs to the service that its certificate names.
 func (s *Streams) said(st *stream, node *core.Node) (identified, error) {
 	parts := strings.Split(node.GetId(), "~")
 	if len(s.Mesh) == 0 || len(parts) != 4 || parts[0] != "sidecar" {
@@ -73,6 +74,7 @@ func (s *Streams) said(st *stream, node *core.Node) (identified, error) {
 	return identified{service, s.Cluster + "/" + service + "/" + parts[2], s.Cluster, true}, nil
 }
 
+// problem returns why the claimed identity is refused and the counter of that reason, or nil.
 func (s *Streams) problem(st *stream, said identified) (error, count.Counter) {
 	switch longest := max(len(said.envoy), len(said.service), len(said.cluster)); {
 	case longest > nodeLimit:
@@ -86,7 +88,8 @@ func (s *Streams) problem(st *stream, said identified) (error, count.Counter) {
 		return status.Errorf(codes.PermissionDenied, "node.locality.zone: %q; this relay serves cluster %q", said.cluster, s.Cluster),
 			count.StreamsRefusedNode
 	case !strings.HasPrefix(said.envoy, said.cluster+"/"+said.service+"/"):
-		// Else it could answer in another's name: acknowledgements are kept by node id.
+		// Otherwise an Envoy could answer in another's name, because acknowledgements are stored by
+		// node id.
 		return status.Errorf(codes.PermissionDenied, "node.id: %q; must begin with %q", said.envoy, said.cluster+"/"+said.service+"/"),
 			count.StreamsRefusedNode
 	case st.node.envoy != "":

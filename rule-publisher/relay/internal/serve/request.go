@@ -19,20 +19,20 @@ const (
 	nodeLocality     = 4
 )
 
-// request is what both variants of the protocol say.
+// request is a request of either protocol variant.
 type request struct {
 	delta          bool
-	raw            []byte     // until it is decoded
-	node           *core.Node // only the first one of a stream must have it
+	raw            []byte     // nil once it is decoded
+	node           *core.Node // required only in the first request of a stream
 	typeURL, nonce string
 	failure        *statuspb.Status
-	names          []string          // asked for: all of them, or (delta) those added
-	dropped        []string          // delta: asked for no longer
-	version        string            // state-of-the-world: what the Envoy says it has
-	initial        map[string]string // delta: what it holds from before, by name
+	names          []string          // asked for: all names or, in delta, those added
+	dropped        []string          // delta: names no longer asked for
+	version        string            // state-of-the-world: the version that the Envoy says it has
+	initial        map[string]string // delta: versions that it holds from an earlier stream, by name
 }
 
-// check decodes the request and refuses what no Envoy says.
+// check decodes the request and refuses one that no Envoy sends.
 func (r *request) check() error {
 	if err := r.decode(); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -43,8 +43,8 @@ func (r *request) check() error {
 	return nil
 }
 
-// decode what came. Of a request only what lasts is read: a real Envoy's node names hundreds of
-// extensions that nobody here needs.
+// decode parses the raw bytes. It skips most of the node, because a real Envoy's node names
+// hundreds of extensions that the relay does not need.
 func (r *request) decode() error {
 	raw := r.raw
 	r.raw = nil
@@ -62,8 +62,8 @@ func (r *request) decode() error {
 	return err
 }
 
-// slim is the request with a node that says only who and where it is. Bytes that are no protobuf are
-// left as they are, for the decoder to refuse.
+// slim returns the request with a node reduced to id, cluster and locality. Bytes that are not
+// valid protobuf are returned unchanged, so that the decoder refuses them.
 func slim(whole []byte, node protowire.Number) []byte {
 	out, ok := filter(whole, func(field protowire.Number, value []byte) ([]byte, bool) {
 		if field != node {
@@ -83,7 +83,8 @@ func slim(whole []byte, node protowire.Number) []byte {
 	return out
 }
 
-// filter the length-delimited fields of a message; fields of other types stay.
+// filter keeps those length-delimited fields of a message that `keep` returns true for, with the
+// value that it returns. Fields of other types stay.
 func filter(message []byte, keep func(protowire.Number, []byte) ([]byte, bool)) (out []byte, ok bool) {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// subscription of the request's type.
+// subscription returns the stream's subscription to the type of the request. It creates the
+// subscription at the first request of the type.
 func (st *stream) subscription(r request) (*subscription, error) {
 	if sub := st.of(r.typeURL); sub != nil {
 		return sub, nil
@@ -27,7 +28,7 @@ func (st *stream) subscription(r request) (*subscription, error) {
 	return sub, nil
 }
 
-// of the type; nil when the Envoy has not asked for it.
+// of returns the subscription to the type, or nil when the Envoy has not asked for it.
 func (st *stream) of(typeURL string) *subscription {
 	for _, sub := range st.subs {
 		if sub.typeURL == typeURL {
@@ -37,7 +38,8 @@ func (st *stream) of(typeURL string) *subscription {
 	return nil
 }
 
-// take a request into the subscription.
+// take applies a request to the subscription. Endpoints of clusters that were sent before the Envoy
+// asked for endpoints are marked to be sent again.
 func (st *stream) take(sub *subscription, r request, refused bool) {
 	sub.take(r, refused)
 	if sub.typeURL == EndpointType && st.warming != nil {
@@ -46,7 +48,8 @@ func (st *stream) take(sub *subscription, r request, refused bool) {
 	}
 }
 
-// next response that is due: clusters, endpoints, routes, and then the clusters that are to go.
+// next returns the next response that is due, or nil. The order is clusters, endpoints, routes, and
+// then the removal of clusters.
 func (st *stream) next() *response {
 	bundle := st.service.served()
 	if bundle == nil || st.ended {
@@ -68,6 +71,7 @@ func (st *stream) next() *response {
 	return nil
 }
 
+// number gives the response the next nonce and records it as the newest of its subscription.
 func (st *stream) number(sub *subscription, out *response) *response {
 	st.nonce++
 	out.nonce = strconv.FormatUint(st.nonce, 10)
@@ -75,20 +79,22 @@ func (st *stream) number(sub *subscription, out *response) *response {
 	return out
 }
 
-// warm has the endpoints of changed clusters follow, be they the same: Envoy uses a changed cluster as
-// late as 15 s afterwards when it is not told its endpoints again ("resource warming" of the protocol).
+// warm makes the endpoints of changed clusters follow them, even when the endpoints are the same.
+// Without them, Envoy may take up to 15 s until it uses a changed cluster ("resource warming" of
+// the protocol).
 func (st *stream) warm(clusters *subscription, changed []*item) {
 	if endpoints := st.of(EndpointType); endpoints != nil {
 		endpoints.forget(namesOf(changed))
 	} else if clusters.sent.nonce == "" {
-		// An Envoy that comes back asks for everything before it reads the first response: the endpoints that
-		// it will say it has are those of the clusters before the change.
+		// A reconnecting Envoy asks for everything before it reads the first response. The
+		// endpoints that it will say it holds belong to the clusters before the change.
 		st.warming = changed
 	}
 }
 
-// routed tells whether the Envoy has taken the routes that are served, and so uses none of the clusters
-// that are to go. One that comes back asks for its routes before it answers for its clusters.
+// routed reports whether the Envoy has accepted the routes that are served, and so uses none of the
+// clusters to be removed. A reconnecting Envoy asks for its routes before it answers for its
+// clusters.
 func (st *stream) routed() bool {
 	routes := st.of(RouteType)
 	return routes == nil || routes.open && !routes.answered.refused

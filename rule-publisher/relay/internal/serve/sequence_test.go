@@ -10,18 +10,18 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// envoy is one Envoy's stream without a connection.
+// envoy is the stream of one Envoy, without a connection.
 type envoy struct {
 	*stream
 	t     *testing.T
-	inbox []*response // not answered yet
+	inbox []*response // responses not answered yet
 }
 
 func newEnvoy(t *testing.T, delta bool, serves Bundle) *envoy {
 	return &envoy{stream: &stream{delta: delta, service: &entry{bundle: serves}}, t: t}
 }
 
-// ask sends a request; what it answers is told.
+// ask sends a request and returns the answer that the relay reads from it.
 func (e *envoy) ask(r request) (answer Answer, isNew bool) {
 	e.t.Helper()
 	sub, err := e.subscription(r)
@@ -33,7 +33,8 @@ func (e *envoy) ask(r request) (answer Answer, isNew bool) {
 	return answer, isNew
 }
 
-// gets is everything that comes without an answer in between, each as "C a,b -c" (clusters), E, R.
+// gets returns every response that is due before the Envoy answers. Each is written as "C a,b -c"
+// for clusters, with E for endpoints and R for routes; -c means that c is removed.
 func (e *envoy) gets() (out []string) {
 	for r := e.next(); r != nil; r = e.next() {
 		kind := map[string]string{ClusterType: "C", EndpointType: "E", RouteType: "R"}[r.typeURL]
@@ -46,7 +47,7 @@ func (e *envoy) gets() (out []string) {
 	return out
 }
 
-// accepts everything that came; names are what state-of-the-world repeats.
+// accepts answers every received response with an ACK. A state-of-the-world ACK repeats the names.
 func (e *envoy) accepts() {
 	e.t.Helper()
 	for _, r := range e.inbox {
@@ -66,7 +67,7 @@ func (e *envoy) want(got []string, want ...string) {
 	}
 }
 
-// settled is an Envoy that has everything.
+// settled returns an Envoy that has received and accepted everything.
 func settled(t *testing.T, delta bool, serves Bundle) *envoy {
 	e := newEnvoy(t, delta, serves)
 	for _, r := range []request{{typeURL: ClusterType}, {typeURL: EndpointType, names: slices.Clone(serves[EndpointType].names)},
@@ -78,7 +79,7 @@ func settled(t *testing.T, delta bool, serves Bundle) *envoy {
 	return e
 }
 
-// altered is the bundle with other content under the names given, of clusters only.
+// altered returns the bundle with changed content in the named clusters. Endpoints and routes stay.
 func altered(t *testing.T, b Bundle, salt string, names ...string) Bundle {
 	t.Helper()
 	var clusters []*cluster.Cluster
@@ -96,8 +97,9 @@ func altered(t *testing.T, b Bundle, salt string, names ...string) Bundle {
 	return b.With(ClusterType, set)
 }
 
-// Envoy waits for the endpoints of a changed cluster, be they the same: they follow it, in delta those
-// alone. An endpoint response that is under way does not count: it was sent before.
+// TestEndpointsFollowAChangedCluster checks that a changed cluster is followed by its endpoints,
+// for which Envoy waits, even when these are the same. In delta only its own endpoints follow. An
+// endpoint response that was sent before the change does not count.
 func TestEndpointsFollowAChangedCluster(t *testing.T) {
 	first := bundle(t, 1, "a", "b", "c")
 	for delta, want := range map[bool][]string{true: {"C b", "E b"}, false: {"C a,b,c", "E a,b,c"}} {
@@ -105,7 +107,7 @@ func TestEndpointsFollowAChangedCluster(t *testing.T) {
 		e.want(e.gets())
 		e.service.serve(altered(t, first, "x", "b"))
 		e.want(e.gets(), want...)
-		e.service.serve(altered(t, first, "y", "b")) // nothing is answered yet
+		e.service.serve(altered(t, first, "y", "b")) // nothing has been answered yet
 		e.want(e.gets())
 		e.accepts()
 		e.want(e.gets(), want...)
@@ -114,7 +116,8 @@ func TestEndpointsFollowAChangedCluster(t *testing.T) {
 	}
 }
 
-// An Envoy that comes back names the endpoints that it has before it hears that a cluster has changed.
+// TestEndpointsFollowAChangedClusterToWhoComesBack checks the same for a reconnecting Envoy, which
+// names the endpoints that it holds before it learns that a cluster has changed.
 func TestEndpointsFollowAChangedClusterToWhoComesBack(t *testing.T) {
 	first := bundle(t, 1, "a", "b")
 	held := func(typeURL string) map[string]string {
@@ -133,8 +136,9 @@ func TestEndpointsFollowAChangedClusterToWhoComesBack(t *testing.T) {
 	e.want(e.gets())
 }
 
-// Clusters that an Envoy brought along from another relay go when it has accepted the routes that do
-// not name them, and not while it refuses these.
+// TestClustersLeaveAfterTheRoutes checks that clusters which an Envoy has from another relay are
+// removed once it has accepted the routes that do not name them. They stay while it refuses these
+// routes.
 func TestClustersLeaveAfterTheRoutes(t *testing.T) {
 	e := newEnvoy(t, true, bundle(t, 1, "a"))
 	e.ask(request{typeURL: ClusterType, initial: map[string]string{"old": "1"}})
@@ -159,12 +163,12 @@ func TestClustersLeaveAfterTheRoutes(t *testing.T) {
 	e = newEnvoy(t, true, bundle(t, 1, "a"))
 	e.ask(request{typeURL: ClusterType, initial: map[string]string{"old": "1"}})
 	e.want(e.gets(), "C a")
-	e.accepts() // and it has no routes at all
+	e.accepts() // this Envoy has no routes at all
 	e.want(e.gets(), "C -old")
 }
 
-// A request that comes before the answer to a response is no answer: nothing more is sent, and the
-// refusal that follows is told.
+// TestRefusalAfterAnotherRequestIsTold checks that a request sent before the answer to a response
+// does not count as that answer: nothing more is sent, and the refusal that follows is reported.
 func TestRefusalAfterAnotherRequestIsTold(t *testing.T) {
 	first := bundle(t, 1, "a", "b", "c")
 	e := newEnvoy(t, true, first)

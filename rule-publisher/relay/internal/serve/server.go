@@ -14,30 +14,31 @@ import (
 )
 
 const (
-	// An Envoy comes back this often (± 10 %, by the library's jitter): it then chooses among relays
-	// again, and its certificate is verified again.
+	// connectionAge is how often an Envoy must reconnect (± 10 %, the jitter of gRPC). It then
+	// chooses among the relays again, and its certificate is verified again.
 	connectionAge   = 30 * time.Minute
 	connectionGrace = 5 * time.Second
 	handshakeFor    = 5 * time.Second
 	streamsPerConn  = 16          // an Envoy needs one
-	unreadFor       = time.Second // what was sent may stay when the stream is to end
+	unreadFor       = time.Second // how long sent data may stay unread when a stream ends
 	forceAfter      = 500 * time.Millisecond
 )
 
-// Server is the gRPC server of ADS, delta and state-of-the-world, over mutual TLS; routes and endpoints also alone.
+// Server is the gRPC server of ADS, delta and state-of-the-world, over mutual TLS. It also serves
+// routes and endpoints by their own services.
 type Server struct {
 	grpc    *grpc.Server
 	streams *Streams
 }
 
-// NewServer serves the resources. `refused` is called with each failed TLS handshake.
+// NewServer creates a server of the resources. `refused` is called with each failed TLS handshake.
 func NewServer(resources *Cache, streams *Streams, config *tls.Config, refused func(net.Addr, error)) *Server {
 	s := &Server{streams: streams}
 	s.grpc = grpc.NewServer(append(lean(),
 		grpc.Creds(watched{credentials.NewTLS(config), refused}),
 		grpc.ConnectionTimeout(handshakeFor),
 		grpc.MaxConcurrentStreams(streamsPerConn),
-		// A dead Envoy is forgotten within this time even when its connection never closes.
+		// The relay forgets a dead Envoy within this time even when its connection never closes.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second,
 			MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
@@ -49,11 +50,11 @@ func NewServer(resources *Cache, streams *Streams, config *tls.Config, refused f
 	return s
 }
 
-// Serve until Drain.
+// Serve accepts connections until Drain.
 func (s *Server) Serve(listener net.Listener) error { return s.grpc.Serve(listener) }
 
-// Drain takes no more connections and ends the streams one after the other, evenly over the time
-// given, so that Envoys do not all come to another relay at one instant.
+// Drain accepts no more connections and ends the streams one after the other, evenly over `spread`,
+// so that the Envoys do not all reconnect to another relay at the same instant.
 func (s *Server) Drain(spread time.Duration) {
 	stopped := make(chan struct{})
 	go func() { s.grpc.GracefulStop(); close(stopped) }()
@@ -66,12 +67,13 @@ func (s *Server) Drain(spread time.Duration) {
 	}
 }
 
-// watched tells of failed handshakes, which gRPC itself keeps quiet about, and keeps who came.
+// watched reports failed handshakes, which gRPC itself does not, and records the caller's identity.
 type watched struct {
 	credentials.TransportCredentials
 	refused func(net.Addr, error)
 }
 
+// ServerHandshake performs the TLS handshake, and reports its failure to `refused`.
 func (w watched) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := w.TransportCredentials.ServerHandshake(raw)
 	if err != nil {

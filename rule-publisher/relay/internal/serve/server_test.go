@@ -27,7 +27,7 @@ import (
 
 var authority = identitytest.NewAuthority()
 
-// served is a running Server, and an Observer of its own.
+// served is a running Server that is also its own Observer.
 type served struct {
 	*Server
 	t       *testing.T
@@ -65,7 +65,7 @@ func serving(t *testing.T) *served {
 	return s
 }
 
-// open a delta stream as an Envoy of gate.
+// open opens a delta stream as an Envoy of the service gate.
 func (s *served) open() discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
 	s.t.Helper()
 	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(credentials.NewTLS(authority.ClientTLS(authority.Envoy("north", "gate")))),
@@ -83,7 +83,7 @@ func gate(id string) *core.Node {
 	return &core.Node{Id: "north/gate/" + id, Cluster: "gate", Locality: &core.Locality{Zone: "north"}}
 }
 
-// stuck tells whether somebody other than its handler is sending to the only stream.
+// stuck reports whether a goroutine other than the handler is blocked in a send on the only stream.
 func (s *served) stuck() bool {
 	s.streams.mu.Lock()
 	defer s.streams.mu.Unlock()
@@ -95,7 +95,8 @@ func (s *served) stuck() bool {
 	return false
 }
 
-// An Envoy that reads nothing of what it is sent, and breaks the protocol, is gone as soon as another.
+// TestWhoReadsNothingIsNotWaitedFor checks that an Envoy that reads nothing and breaks the protocol
+// is removed as fast as any other.
 func TestWhoReadsNothingIsNotWaitedFor(t *testing.T) {
 	s := serving(t)
 	c := s.open()
@@ -121,8 +122,8 @@ func TestWhoReadsNothingIsNotWaitedFor(t *testing.T) {
 	testkit.Eventually(t, "the Envoy is gone", s.left)
 }
 
-// What one Envoy may have the relay keep is limited, also over several requests; who asks for more is told
-// the limit, and counted.
+// TestLimitsOfAStream checks that what one Envoy can make the relay store is limited, also across
+// several requests. An Envoy that asks for more is counted, and the error names the limit.
 func TestLimitsOfAStream(t *testing.T) {
 	long := strings.Repeat("x", 600)
 	names := func(prefix string) (out []string) { // 3 MB

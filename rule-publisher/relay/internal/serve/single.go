@@ -5,8 +5,9 @@ import (
 	routes "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
 )
 
-// An Envoy whose aggregated stream leads to somebody else (Istio's control plane) asks the relay for routes and
-// endpoints by services of their own. A stream is the same on each: who asks says which type is meant.
+// An Envoy whose aggregated stream belongs to another control plane (Istio's) asks the relay for
+// routes and endpoints by these separate services. Their streams work like an aggregated one,
+// because each request names its type.
 
 type routeService struct {
 	ads *ads

@@ -1,9 +1,9 @@
 package serve
 
-// NextStep leads from what a service is served to what it shall be served without an instant in
-// which a route names a cluster that Envoys do not have yet, or no longer have: new clusters and
-// their endpoints first, then routes, then the removal of clusters. `last` is true when the step
-// reaches the target; otherwise Envoys need a moment before the next one.
+// NextStep returns the next bundle on the way from what a service is served to its target. At no
+// instant may a route name a cluster that Envoys do not have yet, or no longer have. The order is
+// therefore new clusters and their endpoints, then routes, then the removal of clusters. `last` is
+// true when the step reaches the target; otherwise Envoys need some time before the next step.
 func NextStep(served, target Bundle) (step Bundle, last bool) {
 	if served == nil {
 		return target, true
@@ -25,7 +25,7 @@ func NextStep(served, target Bundle) (step Bundle, last bool) {
 	return step, step.Same(target)
 }
 
-// difference tells whether a has clusters that b has not.
+// difference reports whether `a` has clusters that `b` does not have.
 func difference(a, b Bundle) bool {
 	for _, c := range a[ClusterType].items {
 		if find(b[ClusterType].items, c.name) == nil {

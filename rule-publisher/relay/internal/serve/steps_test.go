@@ -8,7 +8,7 @@ import (
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
-// bundle with the clusters given, all routes to the first.
+// bundle returns a bundle with the given clusters, in which all routes lead to the first.
 func bundle(t *testing.T, version uint64, names ...string) Bundle {
 	t.Helper()
 	var clusters []*cluster.Cluster
@@ -30,8 +30,9 @@ func bundle(t *testing.T, version uint64, names ...string) Bundle {
 	return Bundle{ClusterType: cds, EndpointType: eds, RouteType: rds}
 }
 
-// From any bundle to any other: every step is consistent with its own clusters, clusters come
-// before the routes that need them and go after the routes that needed them, and it ends.
+// TestStepsNeverLeaveARouteWithoutItsCluster checks the steps from any bundle to any other. Every
+// step is consistent, clusters come before the routes that need them and leave after the routes
+// that needed them, and the sequence ends.
 func TestStepsNeverLeaveARouteWithoutItsCluster(t *testing.T) {
 	for _, test := range []struct {
 		from, to []string
@@ -63,8 +64,8 @@ func TestStepsNeverLeaveARouteWithoutItsCluster(t *testing.T) {
 	}
 }
 
-// A version names content: the same content keeps it, whatever the ruleset version; other content
-// never shares it, also after a restart.
+// TestVersionsNameContent checks that a version identifies content. The same content keeps its
+// version, whatever the ruleset version, and other content never shares it, also after a restart.
 func TestVersionsNameContent(t *testing.T) {
 	first := bundle(t, 1, "a")
 	same, err := NewSet(2, []*cluster.Cluster{{Name: "a"}}, first[ClusterType])
@@ -79,7 +80,8 @@ func TestVersionsNameContent(t *testing.T) {
 	}
 }
 
-// A bundle with a route to an absent cluster, or a cluster without endpoints, is not consistent.
+// TestConsistent checks that a bundle with a route to an absent cluster, or with a cluster without
+// endpoints, is not consistent.
 func TestConsistent(t *testing.T) {
 	good := bundle(t, 1, "a")
 	if err := good.Consistent(); err != nil {

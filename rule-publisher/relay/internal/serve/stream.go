@@ -10,8 +10,9 @@ import (
 	"spillway.dev/relay/internal/count"
 )
 
-// stream is one Envoy's, of either variant. Its handler's goroutine reads; nobody else is bound to it
-// while it is silent, which is nearly always. Whoever finds something due sends, one at a time.
+// stream is the stream of one Envoy, of either variant. Its handler's goroutine reads; while the
+// Envoy is silent, which is nearly always, no other goroutine belongs to it. Any goroutine that
+// finds a response due may send it, one at a time.
 type stream struct {
 	grpc.ServerStream
 	delta bool
@@ -19,17 +20,17 @@ type stream struct {
 
 	mu      sync.Mutex
 	node    identified
-	placed  bool            // the Envoy holds something that it accepted
+	placed  bool            // the Envoy holds resources that it accepted
 	service *entry          // nil until the node is known
 	subs    []*subscription // in the order in which types must reach an Envoy
-	warming []*item         // clusters that were sent before endpoints were asked for
+	warming []*item         // clusters sent before endpoints were asked for
 	nonce   uint64
 	sending bool
 	ended   bool
-	sends   sync.WaitGroup // those by others than the handler
+	sends   sync.WaitGroup // sends by goroutines other than the handler
 }
 
-// ads is the service as gRPC calls it.
+// ads implements the gRPC service.
 type ads struct {
 	cache   *Cache
 	streams *Streams
@@ -46,7 +47,7 @@ func (a *ads) DeltaAggregatedResources(grpc discovery.AggregatedDiscoveryService
 	return a.follow(&stream{ServerStream: grpc, delta: true})
 }
 
-// follow the stream to its end.
+// follow handles the stream until its end.
 func (a *ads) follow(st *stream) error {
 	if err := a.streams.opened(st); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (a *ads) follow(st *stream) error {
 	for {
 		r := request{delta: st.delta}
 		if err := st.RecvMsg(&r); err != nil {
-			return nil // the Envoy, or its connection, is gone
+			return nil // the Envoy or its connection is gone
 		}
 		if err := a.take(st, &r); err != nil {
 			return err
@@ -63,7 +64,7 @@ func (a *ads) follow(st *stream) error {
 	}
 }
 
-// take one request.
+// take handles one request, and sends what is due.
 func (a *ads) take(st *stream, r *request) error {
 	if err := r.check(); err != nil {
 		return a.streams.refuse(st.node.envoy, count.StreamsRefusedRequest, err)
@@ -78,6 +79,7 @@ func (a *ads) take(st *stream, r *request) error {
 	return nil
 }
 
+// closed removes the stream after its last send has ended.
 func (a *ads) closed(st *stream) {
 	st.mu.Lock()
 	st.ended = true
@@ -85,13 +87,15 @@ func (a *ads) closed(st *stream) {
 	if st.service != nil {
 		a.cache.leave(st.service, st)
 	}
-	// Nothing may be sent after the handler's end, and who reads nothing is not waited for.
+	// Nothing may be sent after the handler's end. An Envoy that reads nothing is not waited for:
+	// its connection is closed.
 	unread := time.AfterFunc(unreadFor, func() { st.from.conn.Close() }) //nolint:errcheck // it may be closed
 	st.sends.Wait()
 	unread.Stop()
 	a.streams.closed(st)
 }
 
+// join registers the stream for the bundle of its service.
 func (st *stream) join(cache *Cache) {
 	service := cache.join(st.node.service, st)
 	st.mu.Lock()
@@ -99,7 +103,7 @@ func (st *stream) join(cache *Cache) {
 	st.service = service
 }
 
-// wake sends what is due, without making the caller wait for the Envoy.
+// wake sends what is due in another goroutine, so that the caller does not wait for the Envoy.
 func (st *stream) wake() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -112,7 +116,7 @@ func (st *stream) wake() {
 	}
 }
 
-// send what is due, if nobody does already.
+// send sends what is due, unless another goroutine is sending already.
 func (st *stream) send() {
 	st.mu.Lock()
 	if st.sending {
@@ -125,7 +129,8 @@ func (st *stream) send() {
 	st.sendAll(next)
 }
 
-// sendAll from the response given until nothing is due, or the connection is gone, of which reading tells.
+// sendAll sends the given response and all that follow, until nothing is due or the connection is
+// gone. The handler notices a lost connection when it reads.
 func (st *stream) sendAll(next *response) {
 	for ; next != nil; next = st.after() {
 		if st.SendMsg(next) != nil {
@@ -137,7 +142,8 @@ func (st *stream) sendAll(next *response) {
 	}
 }
 
-// after a response was sent: the next, or nil, and then nobody is sending.
+// after returns the next response once one was sent. When it returns nil, nobody is sending any
+// more.
 func (st *stream) after() *response {
 	st.mu.Lock()
 	defer st.mu.Unlock()

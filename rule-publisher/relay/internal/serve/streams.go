@@ -15,51 +15,54 @@ import (
 	"spillway.dev/relay/internal/identity"
 )
 
-// detailLimit is in bytes.
+// detailLimit bounds the detail of an Answer, in bytes.
 const detailLimit = 4096
 
-// Answer is what one Envoy said to one version of one resource type.
+// Answer is how one Envoy answered one version of one resource type.
 type Answer struct {
 	Service, Envoy string
 	TypeURL        string
-	Version        string // of the Set
+	Version        string // version of the Set
 	Refused        bool
-	Detail         string // Envoy's message of a refusal
+	Detail         string // the Envoy's message with a refusal
 }
 
-// Observer is told what happens on the streams. Its calls must not block for long.
+// Observer receives what happens on the streams. Its methods must not block for long.
 type Observer interface {
 	Connected(service, envoy string)    // at each new stream
-	Disconnected(service, envoy string) // at its end
+	Disconnected(service, envoy string) // at the end of a stream
 	Answered(Answer)                    // once per (stream, type, version, outcome)
 }
 
-// Streams follows every open stream: who is connected, and which answer belongs to which version.
+// Streams tracks every open stream: which Envoys are connected, and which version each answer
+// belongs to.
 type Streams struct {
 	Cluster  string
 	Identity identity.Pattern
-	Mesh     identity.Mesh // of an Istio mesh whose sidecars are let in; nil: none
+	Mesh     identity.Mesh // the Istio mesh whose sidecars are admitted; nil: none
 	Observer Observer
 	Counters *count.Counters
 	Log      *slog.Logger
-	// PushToAck observes seconds from a response to its acceptance.
+	// PushToAck observes the seconds from a response to its acceptance.
 	PushToAck prometheus.Observer
 
 	mu      sync.Mutex
 	open    map[*stream]struct{}
-	leaving bool // none is let in
+	leaving bool // no stream is admitted any more
 }
 
-// Connected Envoys by service: distinct node ids with an open stream.
+// Connected returns the number of connected Envoys by service: distinct node ids with an open
+// stream.
 func (s *Streams) Connected() map[string]int {
 	return numbers(s.envoys(func(*stream) bool { return true }))
 }
 
-// Placed Envoys by service: those connected that hold resources which they accepted, now or, as they
-// said when they came back, before. One that only refuses, or asks for nothing, serves nobody.
+// Placed returns the number of placed Envoys by service. An Envoy is placed when it is connected
+// and holds resources that it accepted, on this stream or, as it said when it reconnected, before.
+// An Envoy that only refuses, or that asks for nothing, serves no requests.
 func (s *Streams) Placed() map[string]int { return numbers(s.PlacedEnvoys()) }
 
-// PlacedEnvoys are the node ids of Placed.
+// PlacedEnvoys returns the node ids of the Envoys that Placed counts.
 func (s *Streams) PlacedEnvoys() map[string][]string {
 	return s.envoys(func(st *stream) bool { return st.placed })
 }
@@ -72,6 +75,7 @@ func numbers(envoys map[string][]string) map[string]int {
 	return out
 }
 
+// envoys returns the node ids of the streams for which `counts` is true, by service, each once.
 func (s *Streams) envoys(counts func(*stream) bool) map[string][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +92,7 @@ func (s *Streams) envoys(counts func(*stream) bool) map[string][]string {
 	return envoys
 }
 
-// opened lets the stream in, unless the relay is leaving.
+// opened admits the stream, unless the relay is leaving.
 func (s *Streams) opened(st *stream) error {
 	from, _ := peer.FromContext(st.Context())
 	st.from, _ = from.AuthInfo.(*caller)
@@ -113,14 +117,14 @@ func (s *Streams) closed(st *stream) {
 	}
 }
 
-// leave lets none in, and ends the connection of every stream, in no particular order, evenly over the
-// time given. A handler that waits for its Envoy is woken by nothing else; the Envoy, which was told
-// that the connection is going away, takes it as UNAVAILABLE, keeps what it has and comes again.
+// leave admits no more streams and closes the connection of every open one, in random order, evenly
+// over `spread`. Nothing else wakes a handler that waits for its Envoy. The Envoy, which was told
+// that the connection is going away, sees UNAVAILABLE, keeps its resources and reconnects.
 func (s *Streams) leave(spread time.Duration) {
 	s.mu.Lock()
 	s.leaving = true
 	going := make([]*caller, 0, len(s.open))
-	for st := range s.open { // the language visits a map in random order
+	for st := range s.open { // Go iterates over a map in random order
 		going = append(going, st.from)
 	}
 	s.mu.Unlock()
@@ -131,7 +135,8 @@ func (s *Streams) leave(spread time.Duration) {
 	}
 }
 
-// request follows one request, and has the stream's subscription take it.
+// request handles one request: it identifies the node, reports an answer, and updates the stream's
+// subscription.
 func (s *Streams) request(st *stream, r request) error {
 	st.mu.Lock()
 	isFirst := st.node.envoy == ""
@@ -167,9 +172,9 @@ func (s *Streams) request(st *stream, r request) error {
 	return nil
 }
 
-// answer reads a request as the answer to the newest response of its type; isNew is false when it
-// is none, or when it repeats itself (a changed subscription repeats the last nonce, and after a
-// refusal also the version before it).
+// answer reads a request as the answer to the newest response of its type. isNew is false when the
+// request is not an answer, or repeats one. A changed subscription repeats the last nonce and,
+// after a refusal, also the version before it.
 func (st *stream) answer(sub *subscription, r request) (answer Answer, isNew bool) {
 	last := sub.sent
 	if r.nonce == "" || r.nonce != last.nonce {
@@ -185,7 +190,7 @@ func (st *stream) answer(sub *subscription, r request) (answer Answer, isNew boo
 		Refused: say.refused, Detail: say.detail}, isNew
 }
 
-// bounded keeps the words of one Envoy from filling the queue of acknowledgements.
+// bounded truncates the message of one Envoy, so that it cannot fill the queue of acknowledgements.
 func bounded(detail string) string {
 	if len(detail) <= detailLimit {
 		return detail

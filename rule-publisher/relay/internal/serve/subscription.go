@@ -5,35 +5,38 @@ import (
 	"time"
 )
 
-// everything is the name that means all of a type.
+// everything is the wildcard name, which stands for all resources of a type.
 const everything = "*"
 
-// subscription is what one stream asks for of one type, and what it was told. There are three for
-// each Envoy: slices that most Envoys of a service have alike are the set's own, and never changed.
+// subscription is what one stream asks for of one type, and what it was sent. There are three for
+// each Envoy. Slices that most Envoys of a service have in common are shared with the Set and never
+// changed.
 type subscription struct {
 	typeURL string
-	names   []string // asked for by name, in order
-	held    []*item  // what it was told last, in order of name
-	version string   // state-of-the-world: of what it has
-	seen    string   // version of the set that it has nothing more to hear of
+	names   []string // asked for by name, sorted
+	held    []*item  // what was sent last, sorted by name
+	version string   // state-of-the-world: the version that the Envoy has
+	seen    string   // version of the set after which nothing more is due
 
 	delta    bool
 	begun    bool // a request was taken
-	unnamed  bool // no name was ever said, which means everything
-	wildcard bool // everything
-	open     bool // it waits; false from a response to its answer
-	owed     bool // it must be answered, be it with nothing
-	leaving  bool // it holds clusters that are to go
+	unnamed  bool // no name was ever sent, which means everything
+	wildcard bool // everything is asked for
+	open     bool // a response may be sent; false from a response to its answer
+	owed     bool // a response is due even if it is empty
+	leaving  bool // it holds clusters that are to be removed
 
 	sent     sent // the newest response
-	answered told // the newest answer, to tell each once
+	answered told // the newest answer, to report each once
 }
 
+// sent identifies a response and when it was sent.
 type sent struct {
 	nonce, version string
 	at             time.Time
 }
 
+// told is an answer as it was reported.
 type told struct {
 	version, detail string
 	refused         bool
@@ -43,40 +46,41 @@ func newSubscription(r request, delta bool) *subscription {
 	return &subscription{typeURL: r.typeURL, delta: delta, unnamed: true, wildcard: len(r.names) == 0}
 }
 
-// take a request; `refused` when it refuses the newest response.
+// take applies a request. `refused` is true when the request refuses the newest response.
 func (s *subscription) take(r request, refused bool) {
 	switch {
 	case s.delta:
 		s.takeDelta(r)
 	case !s.open && s.sent.nonce != "" && r.nonce != s.sent.nonce:
-		// The newest response has no answer yet, and this is none.
+		// The newest response has not been answered yet, and this request does not answer it.
 	default:
 		s.replace(r.names)
 		s.version, s.seen, s.open = r.version, "", true
 		if refused || r.version == s.sent.version {
-			// A refused version counts as delivered: the same again would be refused again, for ever.
+			// A refused version counts as delivered. Otherwise it would be sent and refused for
+			// ever.
 			s.version = s.sent.version
 		}
 	}
 }
 
-// takeDelta takes what a request changes, also when it comes before the answer to the newest response:
-// that answer, and no other, lets the next response go.
+// takeDelta applies the changes of a request, even one that comes before the answer to the newest
+// response. Only that answer lets the next response go out.
 func (s *subscription) takeDelta(r request) {
 	s.change(r.names, r.dropped)
 	if !s.begun {
 		s.hold(r.initial)
 	}
-	// The first wildcard request is answered also with nothing: Envoy waits for it at start. So is one
-	// that says what the Envoy holds from before: what it answers tells a relay that has restarted what
-	// is in force there.
+	// The first wildcard request gets a response even if it is empty, because Envoy waits for it
+	// when it starts. So does a first request that says what the Envoy holds: its answer tells a
+	// restarted relay what is in force there.
 	s.owed = s.owed || !s.begun && (s.wildcard || len(r.initial) > 0) || slices.Contains(r.names, everything)
 	s.open = s.open || s.sent.nonce == "" || r.nonce == s.sent.nonce
 	s.begun = true
 }
 
-// due is the response that the set asks for; nil when there is nothing to say. Clusters that are to go
-// are told of by leave.
+// due returns the response that the set requires, or nil when there is nothing to send. Clusters to
+// be removed are left to leave.
 func (s *subscription) due(set Set) *response {
 	if !s.open || !s.owed && s.seen == set.Version {
 		return nil
@@ -101,7 +105,7 @@ func (s *subscription) due(set Set) *response {
 	return out
 }
 
-// leave is the response that removes the clusters that are to go; nil when there are none.
+// leave returns the response that removes clusters, or nil when there are none to remove.
 func (s *subscription) leave(set Set) *response {
 	wanted := s.wanted(set)
 	gone := s.gone(wanted)
@@ -112,17 +116,18 @@ func (s *subscription) leave(set Set) *response {
 	return &response{delta: true, typeURL: s.typeURL, version: set.Version, removed: namesOf(gone)}
 }
 
-// wanted of the set, in order of name.
+// wanted returns the items of the set that are asked for, sorted by name.
 func (s *subscription) wanted(set Set) []*item {
 	if !s.wildcard && !slices.Equal(s.names, set.names) {
 		return named(set.items, s.names)
 	}
 	if !s.wildcard {
-		s.names = set.names // equal names are kept once
+		s.names = set.names // share the memory of equal names
 	}
 	return set.items
 }
 
+// changed returns the wanted items that the Envoy does not hold in this version.
 func (s *subscription) changed(wanted []*item) (out []*item) {
 	for _, i := range wanted {
 		if before := find(s.held, i.name); before == nil || before.version != i.version {
@@ -132,7 +137,7 @@ func (s *subscription) changed(wanted []*item) (out []*item) {
 	return out
 }
 
-// gone is what it was told of, and asks for, and is no longer there.
+// gone returns the items that were sent, are still asked for, and no longer exist.
 func (s *subscription) gone(wanted []*item) (out []*item) {
 	for _, i := range s.held {
 		_, asked := slices.BinarySearch(s.names, i.name)
@@ -150,7 +155,7 @@ func namesOf(items []*item) (out []string) {
 	return out
 }
 
-// named are those of the names, in order.
+// named returns the items whose names are in the sorted names.
 func named(items []*item, names []string) (out []*item) {
 	for _, i := range items {
 		if _, ok := slices.BinarySearch(names, i.name); ok {

@@ -8,7 +8,7 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// set of clusters; `salt` makes other content under the same names.
+// set returns a set of clusters. `salt` changes the content under the same names.
 func set(t *testing.T, version uint64, salt string, names ...string) Set {
 	t.Helper()
 	var clusters []*cluster.Cluster
@@ -22,7 +22,7 @@ func set(t *testing.T, version uint64, salt string, names ...string) Set {
 	return out
 }
 
-// tell checks what is due, and answers it.
+// tell checks the response that is due.
 func (s *subscription) tell(t *testing.T, set Set, items, removed []string) {
 	t.Helper()
 	out := s.due(set)
@@ -52,7 +52,7 @@ func (s *subscription) accept() {
 	s.take(request{nonce: s.sent.nonce, version: s.sent.version, names: s.asked()}, false)
 }
 
-// asked is what a request repeats in state-of-the-world.
+// asked returns the names that a state-of-the-world request repeats.
 func (s *subscription) asked() []string {
 	if s.delta {
 		return nil
@@ -66,13 +66,14 @@ func subscribed(delta bool, r request) *subscription {
 	return s
 }
 
-// Delta: what changed is told once, removals too; what an Envoy held before is not told again; what it
-// lets go and asks for again is; the first request for everything is answered with nothing too.
+// TestDeltaSubscription checks delta subscriptions. Changes and removals are sent once, and what an
+// Envoy held before is not sent again. What it drops and asks for again is sent again. The first
+// request for everything gets a response even if it is empty.
 func TestDeltaSubscription(t *testing.T) {
 	first, second := set(t, 1, "", "a", "b"), set(t, 2, "", "b", "c")
 	s := subscribed(true, request{})
 	s.tell(t, first, []string{"a", "b"}, nil)
-	s.tell(t, second, nil, nil) // one at a time
+	s.tell(t, second, nil, nil) // one response at a time
 	s.accept()
 	s.tell(t, second, []string{"c"}, []string{"a"})
 	s.accept()
@@ -83,7 +84,7 @@ func TestDeltaSubscription(t *testing.T) {
 	}
 
 	s = subscribed(true, request{names: []string{"b"}, initial: map[string]string{"b": find(first.items, "b").version}})
-	s.tell(t, first, []string{}, []string{}) // saying what it holds is answered
+	s.tell(t, first, []string{}, []string{}) // a request that says what it holds gets a response
 	s.accept()
 	s.take(request{dropped: []string{"b"}}, false)
 	s.tell(t, second, nil, nil)
@@ -96,11 +97,12 @@ func TestDeltaSubscription(t *testing.T) {
 	s = subscribed(true, request{names: []string{"*", "a"}})
 	s.tell(t, first, []string{"a", "b"}, nil)
 	s.accept()
-	s.take(request{dropped: []string{"a"}}, false) // still meant by the wildcard: told again
+	s.take(request{dropped: []string{"a"}}, false) // the wildcard still covers it: sent again
 	s.tell(t, first, []string{"a"}, nil)
 }
 
-// Delta: who asks again for what it was told has forgotten it, and is told again; also of everything.
+// TestDeltaSubscriptionAskedAgain checks that an Envoy that asks again for a resource it was sent
+// gets it again, also with the wildcard.
 func TestDeltaSubscriptionAskedAgain(t *testing.T) {
 	all := set(t, 1, "", "a", "b", "c")
 	s := subscribed(true, request{names: []string{"a", "b"}})
@@ -120,8 +122,9 @@ func TestDeltaSubscriptionAskedAgain(t *testing.T) {
 	}
 }
 
-// State-of-the-world: everything asked for is told at each change, also again when it was let go in
-// between; a refused version is not sent twice; an answer to an older response opens nothing.
+// TestWholeSubscription checks state-of-the-world subscriptions. Everything asked for is sent at
+// each change, also when it was dropped in between. A refused version is not sent twice. An answer
+// to an older response lets no response out.
 func TestWholeSubscription(t *testing.T) {
 	first, second := set(t, 1, "", "a", "b", "c"), set(t, 2, "new", "a", "b", "c")
 	s := subscribed(false, request{names: []string{"b", "a"}})
@@ -139,7 +142,8 @@ func TestWholeSubscription(t *testing.T) {
 	s.tell(t, second, []string{"a", "b"}, nil)
 }
 
-// What an Envoy asks for and holds is kept once for all that have it alike.
+// TestSubscriptionsShare checks that what Envoys ask for and hold is stored once for all that have
+// the same.
 func TestSubscriptionsShare(t *testing.T) {
 	all := set(t, 1, "", "a", "b")
 	for _, delta := range []bool{true, false} {

@@ -13,13 +13,13 @@ import (
 	"spillway.dev/relay/internal/watch"
 )
 
-// Keeper holds the newest good keys of a file, which may be rotated.
+// Keeper holds the newest valid keys of a file, which may be rotated.
 type Keeper struct {
 	files watch.Files
 	keys  atomic.Pointer[Keys]
 }
 
-// NewKeeper reads the file; the error names it and what is wrong with it.
+// NewKeeper reads the file. The error names the file and what is wrong with it.
 func NewKeeper(path string) (*Keeper, error) {
 	k := &Keeper{}
 	k.files = watch.Files{Paths: []string{path}, Use: func(content [][]byte) error {
@@ -33,11 +33,11 @@ func NewKeeper(path string) (*Keeper, error) {
 	return k, k.files.Load()
 }
 
-// Keys that are trusted now.
+// Keys returns the keys that are trusted now.
 func (k *Keeper) Keys() Keys { return *k.keys.Load() }
 
-// Watch the file until the context ends. Bad new content is counted and logged once, and the old keys
-// stay; others are told of.
+// Watch checks the file for changes until the context ends, and calls `changed` after new keys are
+// in use. Invalid new content is counted and logged once, and the previous keys stay trusted.
 func (k *Keeper) Watch(ctx context.Context, every time.Duration, counters *count.Counters, log *slog.Logger, changed func()) {
 	k.files.Watch(ctx, every, func(refused error) {
 		if refused != nil {

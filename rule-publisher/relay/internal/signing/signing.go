@@ -1,8 +1,10 @@
-// Package signing tells whether a trusted publisher has signed a ruleset for this cluster. Whoever may
-// write to the bus can put anything into the cluster's key; nothing of it is decoded before that.
+// Package signing checks whether a trusted publisher has signed a ruleset for this cluster. Anyone
+// who may write to NATS can put any bytes into the cluster's key, so the relay decodes a value only
+// after its signature has been verified.
 //
-// Signed are three parts, each after its length in bytes (8, big-endian): the context, the cluster's
-// name, the value. The publisher signs the same (spillway_publisher/bucket/signing.py).
+// The signature covers three parts, each preceded by its length in bytes (8 bytes, big-endian): the
+// signing context, the cluster's name and the value. The publisher signs the same bytes
+// (spillway_publisher/bucket/signing.py).
 package signing
 
 import (
@@ -23,14 +25,14 @@ import (
 	"spillway.dev/contracts/names"
 )
 
-// Value is what the cluster's key holds, with what its headers say of it.
+// Value is the content of the cluster's key, with the signature and key id from its headers.
 type Value struct {
 	Payload   []byte
 	Signature string // base64
 	KeyID     string
 }
 
-// Why a value is refused.
+// Reasons for which Verify refuses a value.
 var (
 	ErrUnsigned     = errors.New("not signed")
 	ErrUnknownKey   = errors.New("signed by a key that is not trusted")
@@ -38,11 +40,12 @@ var (
 	ErrOtherCluster = errors.New("signed for another cluster")
 )
 
-// Keys that are trusted, by their ids.
+// Keys maps the id of each trusted key to the key.
 type Keys map[string]ed25519.PublicKey
 
-// Verify that one of the keys has signed the value for the cluster. The error is one of the four above;
-// `others`, the other clusters of the mesh, only serve to tell which.
+// Verify returns nil when one of the keys has signed the value for the cluster. Otherwise the error
+// wraps one of the four above. `others`, the other clusters of the mesh, only serves to tell
+// ErrOtherCluster from ErrBadSignature.
 func (k Keys) Verify(cluster string, others []string, value Value) error {
 	if value.Signature == "" || value.KeyID == "" {
 		return fmt.Errorf("%w: no %s with %s", ErrUnsigned, names.NatsHeaderSignature, names.NatsHeaderKeyId)
@@ -66,7 +69,7 @@ func (k Keys) Verify(cluster string, others []string, value Value) error {
 	return fmt.Errorf("%w: key %s", ErrBadSignature, value.KeyID)
 }
 
-// Message is what is signed for the payload as the cluster's value.
+// Message returns the bytes that are signed when the payload is stored as the cluster's value.
 func Message(cluster string, payload []byte) []byte {
 	var out []byte
 	for _, part := range [][]byte{[]byte(names.SigningContext), []byte(cluster), payload} {
@@ -75,13 +78,13 @@ func Message(cluster string, payload []byte) []byte {
 	return out
 }
 
-// KeyID is the first 16 hex digits of the SHA-256 of the key (SPKI, DER).
+// KeyID returns the first 16 hex digits of the SHA-256 of the public key (SPKI, DER).
 func KeyID(spki []byte) string {
 	sum := sha256.Sum256(spki)
 	return hex.EncodeToString(sum[:])[:16]
 }
 
-// ParseKeys reads a PEM file's content: one or more PUBLIC KEY blocks (SPKI), all of them Ed25519.
+// ParseKeys reads the content of a PEM file: one or more PUBLIC KEY blocks (SPKI), all Ed25519.
 func ParseKeys(content []byte) (Keys, error) {
 	keys, number := Keys{}, 0
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
@@ -96,7 +99,8 @@ func ParseKeys(content []byte) (Keys, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("no PUBLIC KEY block in it; at least one is needed")
 	}
-	// A block that is cut off or damaged is passed over by the decoder: such a file would drop a key in silence.
+	// The decoder skips a block that is truncated or damaged. Without this check such a file would
+	// silently drop a key.
 	if begun := bytes.Count(content, []byte("-----BEGIN")); begun != number {
 		return nil, fmt.Errorf("%d blocks begin, %d are whole", begun, number)
 	}

@@ -24,8 +24,9 @@ import (
 	"spillway.dev/relay/internal/signing/signingtest"
 )
 
-// What the publisher signed according to contracts/golden/signatures.json verifies with the public key that
-// is there, byte for byte as here.
+// TestGoldenSignatures checks that each vector of contracts/golden/signatures.json, which the
+// publisher signed, verifies with the public key in that file. The signed bytes must equal those
+// that this package computes.
 func TestGoldenSignatures(t *testing.T) {
 	content, err := os.ReadFile("../../../../contracts/golden/signatures.json")
 	if err != nil {
@@ -64,8 +65,9 @@ func TestGoldenSignatures(t *testing.T) {
 	}
 }
 
-// A value verifies for the cluster that it was signed for; for any other name, value, key or signature it
-// does not, be the difference one bit or where the name ends.
+// TestOnlyWhatWasSignedVerifies checks that a value verifies for the cluster that it was signed
+// for, and for no other name, value, key or signature. The difference may be a single bit, or bytes
+// moved between name and payload.
 func TestOnlyWhatWasSignedVerifies(t *testing.T) {
 	key, other := signingtest.NewKey(), signingtest.NewKey()
 	keys := key.Trusted()
@@ -91,7 +93,8 @@ func TestOnlyWhatWasSignedVerifies(t *testing.T) {
 	}
 }
 
-// Each refusal tells its reason; a value for another cluster of the mesh is told from a bad one.
+// TestReasons checks that each refusal returns its own reason. A value that was signed for another
+// cluster of the mesh is distinguished from one with a bad signature.
 func TestReasons(t *testing.T) {
 	key, other := signingtest.NewKey(), signingtest.NewKey()
 	good := key.Sign("north", []byte("rules"))
@@ -118,7 +121,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// Files that hold anything but Ed25519 public keys are refused by name; several keys are all trusted.
+// TestKeyFiles checks that a file with anything but Ed25519 public keys is refused with an error
+// that names it, and that all keys of a file with several are trusted.
 func TestKeyFiles(t *testing.T) {
 	one, two := signingtest.NewKey(), signingtest.NewKey()
 	foreign, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

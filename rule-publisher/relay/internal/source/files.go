@@ -1,5 +1,5 @@
-// Package source brings in what the relay steers by: rulesets from NATS, topology and declared
-// endpoints from files.
+// Package source reads the relay's inputs: rulesets from NATS, and topology and declared endpoints
+// from files.
 package source
 
 import (
@@ -15,19 +15,20 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 )
 
-// Files are the topology and the endpoints as seen from the cluster: YAML in protobuf JSON names.
+// Files are the topology and the endpoints as seen from one cluster, in YAML with the protobuf JSON
+// names.
 type Files struct {
 	Topology, Endpoints string // paths
-	topology, endpoints []byte // content last seen
+	topology, endpoints []byte // content at the last Load
 }
 
-// Inputs are what the files say, not yet checked against each other.
+// Inputs is the content of both files, not yet checked against each other.
 type Inputs struct {
 	Topology  *spillwayv1.Topology
 	Endpoints *spillwayv1.Endpoints
 }
 
-// Load reads both files. The error lists every key of theirs that is unknown or has a wrong type.
+// Load reads both files. The error lists every key that is unknown or has a wrong type.
 func (f *Files) Load() (Inputs, error) {
 	topology, err := os.ReadFile(f.Topology)
 	endpoints, err2 := os.ReadFile(f.Endpoints)
@@ -56,8 +57,9 @@ func parse(path string, content []byte, into proto.Message) error {
 	return nil
 }
 
-// Unchanged tells whether the files are as at the last Load. Content is compared, not times:
-// configuration that is mounted changes by swapping links.
+// Unchanged reports whether both files have the same content as at the last Load. Content is
+// compared, not modification times, because mounted configuration changes by swapping symbolic
+// links.
 func (f *Files) Unchanged() (bool, error) {
 	topology, err := os.ReadFile(f.Topology)
 	endpoints, err2 := os.ReadFile(f.Endpoints)

@@ -10,15 +10,18 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// unknownKeys of a JSON document, all at once with their paths: protojson itself stops at the first.
+// unknownKeys returns an error for each unknown key of a JSON document, with its path. protojson
+// itself stops at the first one.
 func unknownKeys(document []byte, message protoreflect.MessageDescriptor) []error {
 	var value any
 	if json.Unmarshal(document, &value) != nil {
-		return nil // protojson says it better
+		return nil // protojson reports malformed JSON in better words
 	}
 	return walk("", value, message)
 }
 
+// walk descends into the value alongside the message's fields; `path` is the prefix for error
+// texts.
 func walk(path string, value any, message protoreflect.MessageDescriptor) (problems []error) {
 	object, ok := value.(map[string]any)
 	if !ok {

@@ -11,23 +11,25 @@ import (
 	"spillway.dev/relay/internal/count"
 )
 
-// System names the root certificates of the machine in place of a file of authorities.
+// System selects the machine's root certificates instead of a file of authorities.
 const System = "system"
 
-// NATS says how to reach the servers. Files are read at each connection, so they may be rotated.
+// NATS describes how to reach the servers. The files are read at each connection, so they may be
+// rotated.
 type NATS struct {
-	URL       string // one or more, separated by commas; holds the password
-	CA        string // PEM file of the authorities of tls:// servers, or System; "": those of the machine
+	URL       string // one or more, separated by commas; contains the password
+	CA        string // PEM file of the authorities of tls:// servers, or System; "": those of the machine, TLS optional
 	Cert, Key string // PEM files of a client certificate; both or none
 }
 
-// User is the NATS user of a cluster's relay.
+// User returns the NATS user of a cluster's relay.
 func User(cluster string) string {
 	return strings.ReplaceAll(names.NatsUserRelay, "{cluster}", cluster)
 }
 
-// Connect to NATS now or as soon as it is there, for ever. Each change of state is logged once, and refusal
-// has it. Replies come to an inbox of the cluster's own, so that permissions can keep others out.
+// Connect connects to NATS, and keeps trying for ever while the servers are unreachable. Each
+// change of state is logged once, and `refusal` holds why a server refuses the relay. Replies go to
+// an inbox prefix of this cluster alone, so that NATS permissions can keep other users out.
 func Connect(to NATS, cluster string, refusal *Refusal, counters *count.Counters, log *slog.Logger) (*nats.Conn, error) {
 	connected := func(word string) nats.ConnHandler {
 		return func(c *nats.Conn) {
@@ -45,8 +47,8 @@ func Connect(to NATS, cluster string, refusal *Refusal, counters *count.Counters
 		nats.PingInterval(5 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.Timeout(2 * time.Second),
-		nats.IgnoreAuthErrorAbort(), // credentials may be put right while we run
-		nats.ReconnectBufSize(-1),   // what cannot be sent now is our queue's matter, not the client's
+		nats.IgnoreAuthErrorAbort(), // credentials may be corrected while the relay runs
+		nats.ReconnectBufSize(-1),   // unsent messages are kept by our own queue, not by the client
 		nats.ConnectHandler(connected("connected to NATS")),
 		nats.ReconnectHandler(connected("connected to NATS again")),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -56,7 +58,7 @@ func Connect(to NATS, cluster string, refusal *Refusal, counters *count.Counters
 			}
 		}),
 		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
-			if c.IsClosed() { // by us, at the end
+			if c.IsClosed() { // by the relay itself, at its end
 				return
 			}
 			log.Warn("NATS is away; the relay goes on with what it has", "error", err)
@@ -70,7 +72,7 @@ func Connect(to NATS, cluster string, refusal *Refusal, counters *count.Counters
 	switch to.CA {
 	case "":
 	case System:
-		options = append(options, nats.Secure()) // as an authority of one's own, it demands TLS
+		options = append(options, nats.Secure()) // like RootCAs, this demands TLS
 	default:
 		options = append(options, nats.RootCAs(to.CA))
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Refusal holds why NATS refuses this relay; the zero value is ready and safe for concurrent use. A server
-// that is away refuses nobody.
+// Refusal holds the reason why NATS refuses this relay. The zero value is ready and safe for
+// concurrent use. An unreachable server is not a refusal.
 type Refusal struct{ reason atomic.Pointer[string] }
 
-// Reason is "" while nothing is refused.
+// Reason returns the reason, or "" while no server refuses the relay.
 func (r *Refusal) Reason() string {
 	if reason := r.reason.Load(); reason != nil {
 		return *reason
@@ -22,8 +22,9 @@ func (r *Refusal) Reason() string {
 	return ""
 }
 
-// tried says how an attempt to connect ended. One that reached nobody ends a refusal; one that was cut off does not: a
-// server may refuse without a word.
+// tried records how an attempt to connect ended. Success, or a failure to reach any server, clears
+// the refusal. A connection that was cut off does not, because a server may refuse without an
+// answer.
 func (r *Refusal) tried(err error) {
 	var dial *net.OpError
 	if err == nil || errors.As(err, &dial) && dial.Op == "dial" {
@@ -33,7 +34,7 @@ func (r *Refusal) tried(err error) {
 	r.heard(err)
 }
 
-// heard says what NATS answered.
+// heard records an error that NATS returned, if it is a refusal.
 func (r *Refusal) heard(err error) {
 	if refuses(err) {
 		reason := err.Error()
@@ -41,8 +42,9 @@ func (r *Refusal) heard(err error) {
 	}
 }
 
-// refuses reports whether a server answered and refused: this relay's credential, certificate or right, or the relay the
-// server's certificate. A server that is away does not.
+// refuses reports whether the error is a refusal: the server rejected this relay's credential,
+// certificate or permission, or the relay rejected the server's certificate. An unreachable server
+// is not a refusal.
 func refuses(err error) bool {
 	for _, refusal := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 		nats.ErrPermissionViolation} {
@@ -51,11 +53,13 @@ func refuses(err error) bool {
 		}
 	}
 	var untrusted *tls.CertificateVerificationError
-	var peer *net.OpError // of crypto/tls: the alert that the peer sent
+	var peer *net.OpError // crypto/tls wraps the alert that the peer sent in this type
 	if errors.As(err, &untrusted) || errors.As(err, &peer) && peer.Op == "remote error" {
 		return true
 	}
-	// TLS 1.3 refuses a certificate after the client's handshake, where a reset may overtake the reason. The client has no
-	// error of its own for that. One that is cut off within the handshake may have met a proxy without a server.
+	// In TLS 1.3 a server refuses a client certificate only after the client's handshake, and a
+	// connection reset may arrive before the reason. The NATS client has no error type for that
+	// case, so the text is compared. A connection cut off during the handshake is not counted: it
+	// may have met a proxy without a server behind it.
 	return errors.Is(err, nats.ErrTLS) && strings.Contains(err.Error(), "after TLS handshake")
 }

@@ -17,44 +17,48 @@ import (
 
 const (
 	retryEvery = time.Second
-	// The key is read at this interval also when nothing tells of a change: a word may be lost.
+	// checkEvery is how often the key is read even without a notification, because notifications
+	// may be lost.
 	checkEvery = 5 * time.Second
 	askFor     = 3 * time.Second
-	// No replica is so long behind the others. What is still older after this is what the key holds, such as in a bucket
-	// that began anew on a server whose clock was set back.
+	// behindFor bounds how long a value older than the one seen is attributed to a lagging replica.
+	// After this time the older value is what the key really holds, for example in a bucket that
+	// was created again on a server whose clock was set back.
 	behindFor = 30 * time.Second
 )
 
-// settling is how long to wait for a value after the word of its writing, attempt by attempt: the
-// word goes out before the value is stored.
+// settling lists how long to wait, attempt by attempt, before reading the key again after a
+// notification. NATS delivers the notification before the value is stored.
 var settling = []time.Duration{time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond,
 	100 * time.Millisecond, 300 * time.Millisecond}
 
 // Rulesets follows one cluster's key of the rulesets bucket.
 //
-// A write to the bucket is heard as a plain message under the key's subject. Its content is not
-// used, since the bucket may still refuse the write (its writers compare and set); it only makes the
-// relay read the key by a direct get. So there is no consumer that others could read, change or
-// delete, and both subjects name the cluster: permissions can be exact.
+// A write to the bucket arrives as a plain message on the key's subject. That message only makes
+// the relay read the key by a direct get. Its content is not used, because the bucket may still
+// refuse the write (writers use compare-and-set). So there is no consumer that others could read,
+// change or delete. Both subjects name the cluster, so NATS permissions can be exact.
 type Rulesets struct {
 	Conn    *nats.Conn
-	Refusal *Refusal // of Conn
+	Refusal *Refusal // why the server refuses Conn
 	Cluster string
 	Log     *slog.Logger
-	// Taken is called with each new value of the key, in order. Of values that follow each other
-	// faster than they can be read only the newest is.
+	// Taken is called with each new value of the key, in order. When values follow each other
+	// faster than they can be read, only the newest is passed.
 	Taken func(value signing.Value)
-	// Again makes the newest value be taken once more: what it is judged by has changed.
+	// Again makes Run pass the newest value to Taken once more, because what it is judged by has
+	// changed.
 	Again <-chan struct{}
 
 	seen     mark
-	again    bool      // what is seen is to be taken once more
-	behind   time.Time // since when nothing but older values is read
+	again    bool      // the value in `seen` must be passed to Taken once more
+	behind   time.Time // since when every read returned an older value
 	waiting  string    // why the key cannot be read, as last logged
 	answered atomic.Bool
 }
 
-// mark names one value: sequences begin anew when the bucket does.
+// mark identifies one stored value. The time is needed because sequences start again when the
+// bucket is created anew.
 type mark struct {
 	sequence uint64
 	stored   int64 // Unix nanoseconds
@@ -66,24 +70,26 @@ func markOf(header nats.Header) mark {
 	return mark{sequence, stored.UnixNano()}
 }
 
-// behind reports whether a value is older than the one seen. Any replica of a bucket answers a direct
-// get, and one may lag. In a bucket that began anew, lower sequences are stored later.
+// behind reports whether the value is older than the one seen. Any replica of a bucket answers a
+// direct get, and a replica may lag. In a bucket that was created anew, lower sequences have later
+// storage times, so they do not count as older.
 func (m mark) behind(seen mark) bool { return m.sequence < seen.sequence && m.stored < seen.stored }
 
-// Answered tells whether NATS has ever said what the key holds, be it nothing.
+// Answered reports whether NATS has ever answered a read of the key, even if the key was empty.
 func (r *Rulesets) Answered() bool { return r.answered.Load() }
 
-// Run until the context ends. It waits for NATS, JetStream and the bucket as long as it takes.
+// Run follows the key until the context ends. It waits for NATS, JetStream and the bucket as long
+// as necessary.
 func (r *Rulesets) Run(ctx context.Context) {
 	key := "$KV." + names.NatsBucketRulesets + "." + r.Cluster
 	words := make(chan struct{}, 1)
 	subscription, err := r.Conn.Subscribe(key, func(*nats.Msg) {
 		select {
 		case words <- struct{}{}:
-		default: // one is waiting; it will do for both
+		default: // a notification is waiting already; one read serves both
 		}
 	})
-	if err != nil { // only when the connection is closed for good
+	if err != nil { // only when the connection has been closed for good
 		r.Log.Error("cannot listen for rulesets", "error", err)
 		return
 	}
@@ -108,7 +114,7 @@ func (r *Rulesets) Run(ctx context.Context) {
 	}
 }
 
-// look reads the key once and says when to read it again.
+// look reads the key once and returns when to read it again.
 func (r *Rulesets) look(ctx context.Context, key string, attempt *int) time.Duration {
 	message, err := r.read(ctx, key)
 	if err != nil {
@@ -133,10 +139,11 @@ func (r *Rulesets) look(ctx context.Context, key string, attempt *int) time.Dura
 	return checkEvery
 }
 
-// read gets what the key holds; nil when it holds nothing.
+// read returns the message that the key holds, or nil when it holds none.
 func (r *Rulesets) read(ctx context.Context, key string) (*nats.Msg, error) {
 	if !r.Conn.IsConnected() {
-		// The client calls no handler for an attempt after its first that fails behind the TLS handshake.
+		// The client calls no handler when an attempt after its first fails after the TLS
+		// handshake, so the last error is inspected here.
 		r.Refusal.heard(r.Conn.LastError())
 		return nil, errors.New("NATS is not connected")
 	}
@@ -161,8 +168,8 @@ func (r *Rulesets) read(ctx context.Context, key string) (*nats.Msg, error) {
 	}
 }
 
-// take passes a value on that is newer than what was seen before. A deleted key steers nothing: what was in force
-// stays until it expires.
+// take passes on a value that is newer than the one seen before, and reports whether the key has
+// changed. A deleted key passes nothing on: the ruleset in force stays until it expires.
 func (r *Rulesets) take(message *nats.Msg) bool {
 	this := markOf(message.Header)
 	if this.behind(r.seen) {

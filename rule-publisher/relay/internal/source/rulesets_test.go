@@ -12,7 +12,8 @@ import (
 	"spillway.dev/relay/internal/signing"
 )
 
-// After half a minute of nothing else the older value is what the key holds: nothing is passed over for ever.
+// TestAnOlderValueThatStaysIsTaken checks that an older value is taken once every read has returned
+// an older one for half a minute. No value is ignored for ever.
 func TestAnOlderValueThatStaysIsTaken(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var taken []string
@@ -22,7 +23,7 @@ func TestAnOlderValueThatStaysIsTaken(t *testing.T) {
 		rulesets.take(one.message(start))
 	}
 	rulesets.behind = time.Now().Add(-behindFor)
-	rulesets.take(read{6, time.Second, "b"}.message(start)) // they were not all behind
+	rulesets.take(read{6, time.Second, "b"}.message(start)) // so not every read was behind
 	rulesets.take(read{5, 0, "a"}.message(start))
 	if !slices.Equal(taken, []string{"a", "b"}) {
 		t.Errorf("took %v", taken)
@@ -34,8 +35,9 @@ func TestAnOlderValueThatStaysIsTaken(t *testing.T) {
 	}
 }
 
-// Any replica of the bucket answers, so one that follows may show the value before the one that was
-// taken: it is no second change, and nobody replays anything. A bucket that was wiped counts from one.
+// TestAReplicaThatIsBehindIsNotTakenForAChange checks that a lagging replica, which returns the
+// previous value again, causes neither a second change nor a replay. A bucket that was wiped counts
+// from one again, and its values are taken.
 func TestAReplicaThatIsBehindIsNotTakenForAChange(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

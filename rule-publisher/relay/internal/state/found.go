@@ -2,13 +2,15 @@ package state
 
 import "bytes"
 
-// foundKind: endpoints that sources found, in their keeper's own encoding.
+// foundKind is the kind of the file with the endpoints that sources found. Its payload is encoded
+// by the caller.
 const foundKind = "endpoints"
 
-// SaveFound replaces what LoadFound gives.
+// SaveFound replaces what LoadFound returns.
 func (s *Store) SaveFound(payload []byte) error { return s.write(foundKind, payload) }
 
-// LoadFound gives what was last saved; nil when there is none. Errors as of Load.
+// LoadFound returns the payload saved last, or nil when there is none. It has the same errors as
+// Load.
 func (s *Store) LoadFound() (payload []byte, err error) {
 	_, err = s.read(foundKind, func(content []byte) error {
 		payload = bytes.Clone(content)

@@ -8,20 +8,22 @@ import (
 	"strings"
 )
 
-// A file is a header line "SPILLWAY-STATE <format> <kind> <cluster>\n", the SHA-256 of header and
-// payload, and the payload.
+// A file is a header line "SPILLWAY-STATE <format> <kind> <cluster>\n", then the SHA-256 of header
+// and payload, then the payload.
 const (
 	magic  = "SPILLWAY-STATE "
 	format = "2"
 )
 
+// frame returns the content of a file with the payload.
 func frame(kind, cluster string, payload []byte) []byte {
 	header := []byte(magic + format + " " + kind + " " + cluster + "\n")
 	sum := sha256.Sum256(append(bytes.Clone(header), payload...))
 	return bytes.Join([][]byte{header, sum[:], payload}, nil)
 }
 
-// unframe gives the payload of a file of the kind and cluster; the error says why it is none.
+// unframe returns the payload of a file of the given kind and cluster. The error says why the
+// content is not such a file.
 func unframe(kind, cluster string, content []byte) ([]byte, error) {
 	line, rest, found := bytes.Cut(content, []byte("\n"))
 	text, ours := strings.CutPrefix(string(line), magic)
@@ -29,7 +31,7 @@ func unframe(kind, cluster string, content []byte) ([]byte, error) {
 	if !found || !ours || len(fields) == 0 {
 		return nil, errors.New("not a state file")
 	}
-	if fields[0] != format { // of another format nothing else is known
+	if fields[0] != format { // the rest of an unknown format cannot be interpreted
 		return nil, fmt.Errorf("format %q; this relay reads format %s", fields[0], format)
 	}
 	if len(rest) < sha256.Size {

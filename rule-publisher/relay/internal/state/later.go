@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Later writes the newest of what it is given, in a goroutine that lives as long as there is
-// something to write: whoever gives never waits for the disk.
+// Later writes the newest of the values that it is given, in a goroutine that exists only while
+// there is something to write. Callers of Put never wait for the disk.
 type Later[T any] struct {
 	Write func(T)
 
 	mu      sync.Mutex
 	next    *T // nil: nothing waits
 	writing bool
-	idle    chan struct{} // closed when nothing is written any more
+	idle    chan struct{} // closed when nothing is being written any more
 }
 
-// Put replaces what waits to be written.
+// Put replaces the value that waits to be written.
 func (l *Later[T]) Put(value T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,6 +33,7 @@ func (l *Later[T]) run() {
 	}
 }
 
+// take removes and returns the waiting value. When there is none, it returns nil and closes `idle`.
 func (l *Later[T]) take() *T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +46,8 @@ func (l *Later[T]) take() *T {
 	return value
 }
 
-// Wait until nothing is written or waits; false when that takes longer than the time given.
+// Wait blocks until no value is being written or waits. It returns false when that takes longer
+// than `most`.
 func (l *Later[T]) Wait(most time.Duration) bool {
 	l.mu.Lock()
 	writing, idle := l.writing, l.idle

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// A disk that stalls keeps nobody: of what is given meanwhile the newest is written when it goes on,
-// and the end waits for that, but not for ever.
+// TestAStalledDiskKeepsNobody checks that a stalled disk blocks no caller of Put. When the disk
+// continues, only the newest of the values put in the meantime is written. Wait waits for that, but
+// not for ever.
 func TestAStalledDiskKeepsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var written []int

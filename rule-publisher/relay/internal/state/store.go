@@ -1,5 +1,5 @@
-// Package state keeps on disk what a relay must not lose over a restart while NATS is away: the last
-// good ruleset, and acknowledgements that are not stored yet.
+// Package state keeps on disk what a relay must not lose across a restart while NATS is away: the
+// last good ruleset, and the acknowledgements that are not stored yet.
 package state
 
 import (
@@ -17,16 +17,16 @@ import (
 	"spillway.dev/relay/internal/signing"
 )
 
-// Kinds of files: <kind>.state in the folder.
+// Kinds of files. The file of a kind is <kind>.state in the folder.
 const (
 	rulesetKind = "signed-ruleset"
 	acksKind    = "acknowledgements"
 )
 
-// Store is one folder, written by one relay only.
+// Store is a folder that only one relay writes to.
 type Store struct{ folder, cluster string }
 
-// Open makes the folder when it is missing, and removes what a crash left half written.
+// Open creates the folder when it is missing, and removes temporary files that a crash left behind.
 func Open(folder, cluster string) (*Store, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
@@ -38,13 +38,14 @@ func Open(folder, cluster string) (*Store, error) {
 	return &Store{folder, cluster}, err
 }
 
-// Save replaces the ruleset: after a crash at any instant the old one or the new one is there, whole.
+// Save replaces the ruleset atomically: after a crash at any instant, the file holds either the
+// whole old ruleset or the whole new one.
 func (s *Store) Save(value signing.Value) error {
 	return s.write(rulesetKind, bytes.Join([][]byte{[]byte(value.KeyID), []byte(value.Signature), value.Payload}, []byte("\n")))
 }
 
-// Load the ruleset as it was signed, not verified; nil when there is none. A file that cannot be used is
-// moved aside and told as an error; the relay then goes on without it.
+// Load returns the ruleset as it was signed, not verified, or nil when there is none. A file that
+// cannot be used is moved aside and reported as an error; the relay then runs without it.
 func (s *Store) Load() (value *signing.Value, err error) {
 	_, err = s.read(rulesetKind, func(content []byte) error {
 		parts := bytes.SplitN(content, []byte("\n"), 3)
@@ -57,7 +58,7 @@ func (s *Store) Load() (value *signing.Value, err error) {
 	return value, err
 }
 
-// SaveAcks replaces the acknowledgements; none removes the file.
+// SaveAcks replaces the acknowledgements. An empty list removes the file.
 func (s *Store) SaveAcks(acks []*spillwayv1.Acknowledgement) error {
 	if len(acks) == 0 {
 		if err := os.Remove(s.path(acksKind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +75,7 @@ func (s *Store) SaveAcks(acks []*spillwayv1.Acknowledgement) error {
 	return s.write(acksKind, payload.Bytes())
 }
 
-// LoadAcks gives the acknowledgements, oldest first, with errors as of Load.
+// LoadAcks returns the acknowledgements, oldest first. It has the same errors as Load.
 func (s *Store) LoadAcks() (acks []*spillwayv1.Acknowledgement, err error) {
 	_, err = s.read(acksKind, func(payload []byte) error {
 		reader := bytes.NewReader(payload)
@@ -94,6 +95,8 @@ func (s *Store) LoadAcks() (acks []*spillwayv1.Acknowledgement, err error) {
 
 func (s *Store) path(kind string) string { return filepath.Join(s.folder, kind+".state") }
 
+// read passes the payload of the kind's file to `decode`. A file that cannot be used is renamed to
+// *.unusable.
 func (s *Store) read(kind string, decode func([]byte) error) (found bool, err error) {
 	path := s.path(kind)
 	content, err := os.ReadFile(path)
@@ -119,7 +122,7 @@ func (s *Store) write(kind string, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name()) // does nothing once it is renamed
+	defer os.Remove(file.Name()) // has no effect after the rename
 	_, err = file.Write(frame(kind, s.cluster, payload))
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
@@ -130,7 +133,7 @@ func (s *Store) write(kind string, payload []byte) error {
 	return syncFolder(s.folder)
 }
 
-// syncFolder makes the rename itself last.
+// syncFolder makes the rename itself durable.
 func syncFolder(folder string) error {
 	f, err := os.Open(folder)
 	if err != nil {

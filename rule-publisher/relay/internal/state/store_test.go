@@ -24,8 +24,9 @@ func open(t *testing.T, folder, cluster string) *Store {
 	return store
 }
 
-// What is saved is loaded, also by the next process; a second save replaces it; nothing else is left
-// in the folder, not even what a crash left half written.
+// TestSaveAndLoad checks that a saved ruleset is loaded again, also by the next process, and that a
+// second save replaces it. No other file stays in the folder, not even one that a crash left half
+// written.
 func TestSaveAndLoad(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "new")
 	store := open(t, folder, "north")
@@ -49,7 +50,8 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 }
 
-// Acknowledgements come back in order; none leaves no file.
+// TestAcknowledgements checks that acknowledgements are loaded in order, and that saving an empty
+// list leaves no file.
 func TestAcknowledgements(t *testing.T) {
 	store := open(t, t.TempDir(), "north")
 	want := []*spillwayv1.Acknowledgement{{Envoy: "a", Detail: "x\ny"}, {Envoy: "b"}, {}}
@@ -70,8 +72,8 @@ func TestAcknowledgements(t *testing.T) {
 	}
 }
 
-// Every truncation, every byte added and every byte changed to any other value is noticed, told, and
-// moved aside; the relay that comes after starts clean.
+// TestDamageIsNoticed checks that every truncation, every added byte and every changed byte is
+// detected, reported and moved aside. The next relay starts clean.
 func TestDamageIsNoticed(t *testing.T) {
 	store := open(t, t.TempDir(), "north")
 	if err := store.Save(signing.Value{Payload: []byte("rules"), Signature: "s", KeyID: "k"}); err != nil {
@@ -103,8 +105,8 @@ func TestDamageIsNoticed(t *testing.T) {
 	}
 }
 
-// A whole file that is another cluster's, another kind or of another format is refused, and the error
-// says what it is.
+// TestForeignFilesAreRefused checks that a whole file of another cluster, kind or format is
+// refused, with an error that says what it is.
 func TestForeignFilesAreRefused(t *testing.T) {
 	store := open(t, t.TempDir(), "north")
 	payload := []byte("k\ns\nrules")
@@ -125,7 +127,8 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever bytes are in the file, reading them ends with a payload that was framed, or an error.
+// FuzzUnframe checks that unframe, for any bytes, returns either a payload that was framed or an
+// error.
 func FuzzUnframe(f *testing.F) {
 	f.Add(frame(rulesetKind, "north", []byte("payload")))
 	f.Add([]byte(magic + format + " \n"))

@@ -13,7 +13,8 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 )
 
-// loadReportORCA: backends report by ORCA in each response.
+// loadReportORCA is the value of load_report when backends report their load by ORCA in each
+// response.
 const loadReportORCA = "orca"
 
 const (
@@ -21,12 +22,13 @@ const (
 	maxRefreshSeconds = 3600
 )
 
-// declaration of one place: its addresses, and whether it also has names to look up.
+// declaration is one declared place: its addresses, and whether it also has names to look up.
 type declaration struct {
 	addresses []Endpoint
 	named     bool
 }
 
+// checkTopology returns the region of each cluster, and every problem of the topology.
 func checkTopology(cluster string, topology *spillwayv1.Topology) (regions map[string]string, problems []error) {
 	regions = map[string]string{}
 	for i, c := range topology.GetClusters() {
@@ -78,6 +80,7 @@ func appendIf(problems []error, err error) []error {
 	return append(problems, err)
 }
 
+// checkEndpoints returns the declared places, and every problem of the endpoints file.
 func checkEndpoints(cluster string, endpoints *spillwayv1.Endpoints, regions map[string]string) (
 	declared map[Place]declaration, problems []error) {
 	if endpoints.GetCluster() != cluster {

@@ -1,5 +1,5 @@
-// Package table is the relay's domain in plain Go values: what one service's proxies in one
-// cluster should do with each traffic class. It knows neither NATS nor Envoy.
+// Package table is the relay's domain in plain Go values: what one service's proxies in one cluster
+// should do with each traffic class. It depends on neither NATS nor Envoy.
 package table
 
 import (
@@ -21,12 +21,13 @@ type Class struct {
 	Template Template
 }
 
-// ID is the class id of the glossary: `service METHOD /path/{template}`.
+// ID returns the class id of the glossary: `service METHOD /path/{template}`.
 func (c Class) ID() string {
 	return c.Service + " " + c.Method + " " + c.Template.text
 }
 
-// ParseClass reads a contract's class. The error names the class and what is wrong with it.
+// ParseClass reads a traffic class of the contract. The error names the class and what is wrong
+// with it.
 func ParseClass(class *spillwayv1.TrafficClass) (Class, error) {
 	if !serviceName.MatchString(class.GetService()) {
 		return Class{}, fmt.Errorf("traffic class service %q: must be letters, digits and inner '._-'", class.GetService())

@@ -11,15 +11,16 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 )
 
-// Denials are the clusters that requests from the relay's own cluster must never reach.
+// Denials holds the clusters that requests from the relay's own cluster must never reach.
 type Denials struct {
 	everything []string                       // for every request
 	services   map[string][]string            // for every request of a service
-	classes    map[string]map[string][]string // by service, then the form of a class
+	classes    map[string]map[string][]string // by service, then by the form of a class
 }
 
-// parseDenials checks and reads. Clusters that the topology does not have are no error: its file and
-// the publisher's may change at different times, and a ruleset that is refused denies nothing new.
+// parseDenials checks and adds the denials. A cluster that the topology does not have is not an
+// error, because its file and the publisher's may change at different times, and refusing the
+// ruleset would also refuse its new denials.
 func (r *Rules) parseDenials(denials []*spillwayv1.Denial, cluster string, known map[string]bool) (problems []error) {
 	if len(denials) > names.ValueDenialsPerCluster {
 		return []error{fmt.Errorf("denials: %d, at most %d", len(denials), names.ValueDenialsPerCluster)}
@@ -57,7 +58,8 @@ func checkDenial(denial *spillwayv1.Denial, cluster string) error {
 	return nil
 }
 
-// add a denial. What Envoy cannot tell from a service's other requests is denied to all of them.
+// add adds a denial. When Envoy cannot distinguish the class from the service's other requests, the
+// denial applies to all of them.
 func (d *Denials) add(class *spillwayv1.TrafficClass, clusters []string) {
 	service := class.GetService()
 	parsed, err := ParseClass(class)
@@ -72,7 +74,8 @@ func (d *Denials) add(class *spillwayv1.TrafficClass, clusters []string) {
 	}
 }
 
-// form is the same for classes that match the same requests: names of variables do not count.
+// form returns the same text for classes that match the same requests. The names of variables do
+// not matter.
 func (c Class) form() string {
 	form := c.Method + " "
 	for _, s := range c.Template.segments {
@@ -83,6 +86,7 @@ func (c Class) form() string {
 	return form
 }
 
+// with returns the map with the key set. A nil map is replaced by a new one.
 func with[V any](in map[string]V, key string, value V) map[string]V {
 	if in == nil {
 		in = map[string]V{}
@@ -91,21 +95,23 @@ func with[V any](in map[string]V, key string, value V) map[string]V {
 	return in
 }
 
+// union returns the sorted values of both lists, each once.
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// names tells whether a denial is of a class of the service.
+// names reports whether a denial names a class of the service.
 func (d *Denials) names(service string) bool { return len(d.classes[service]) > 0 }
 
-// of gives what is denied to requests of the form, or with "" to those of no class, in order.
+// of returns, sorted, the clusters that are denied to requests of the form, or with "" to requests
+// of no class.
 func (d *Denials) of(service, form string) []string {
 	return union(union(d.everything, d.services[service]), d.classes[service][form])
 }
 
-// Denials of the rules; of none, nothing is denied.
+// Denials returns the denials of the rules. Without rules, nothing is denied.
 func (r *Rules) Denials() Denials {
 	if r == nil {
 		return Denials{}
@@ -113,10 +119,11 @@ func (r *Rules) Denials() Denials {
 	return r.denials
 }
 
-// Equal tells whether both deny the same.
+// Equal reports whether both deny the same.
 func (d Denials) Equal(other Denials) bool { return reflect.DeepEqual(d, other) }
 
-// Sets of clusters that some requests for the service must not reach, each in order; no set is empty.
+// Sets returns the sets of clusters that some requests for the service must not reach. Each set is
+// sorted, and none is empty.
 func (d *Denials) Sets(service string) [][]string {
 	sets := [][]string{d.of(service, "")}
 	for form := range d.classes[service] {
@@ -127,7 +134,8 @@ func (d *Denials) Sets(service string) [][]string {
 	return slices.DeleteFunc(sets, func(set []string) bool { return len(set) == 0 })
 }
 
-// Except splits tiers into those that are allowed, in their order, and the names of the others, sorted.
+// Except splits the tiers into the allowed ones, in their order, and the sorted cluster names of
+// the others.
 func Except(tiers []Tier, denied []string) (allowed []Tier, without []string) {
 	if len(denied) == 0 {
 		return tiers, nil
@@ -143,7 +151,7 @@ func Except(tiers []Tier, denied []string) (allowed []Tier, without []string) {
 	return allowed, without
 }
 
-// closed says why nothing of the service may be called.
+// closed says why no cluster of the service may be called.
 func closed(without []string) string {
 	return fmt.Sprintf("closed: every cluster that has it is denied (%s)", strings.Join(without, ", "))
 }

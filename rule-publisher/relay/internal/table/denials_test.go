@@ -18,7 +18,8 @@ func deny(class *spillwayv1.TrafficClass, clusters ...string) *spillwayv1.Denial
 	return &spillwayv1.Denial{SourceCluster: "a", TrafficClass: class, Clusters: clusters}
 }
 
-// within gives rules of gate for GET /items/{id}, if any destinations, and the denials.
+// within returns rules of gate with the denials and, if there are any destinations, a rule for GET
+// /items/{id}.
 func within(t *testing.T, denials []*spillwayv1.Denial, destinations ...*spillwayv1.Destination) *Rules {
 	t.Helper()
 	ruleset := &spillwayv1.Ruleset{Version: 4, ExpiresAt: timestamppb.New(now.Add(time.Minute)),
@@ -38,7 +39,7 @@ func everywhere(t *testing.T) *Network {
 	return network(t, at("shop", "a", "10.0.0.1:80"), at("shop", "b", "10.0.0.2:80"), at("shop", "c", "10.0.0.3:80"))
 }
 
-// ways by class id; "" for the catch-all.
+// ways returns the ways of the source service by class id; "" is the catch-all.
 func ways(t *testing.T, source string, rules *Rules, at time.Time) map[string]Way {
 	t.Helper()
 	host := Build(source, everywhere(t), rules, at).Hosts[0]
@@ -58,7 +59,8 @@ func wantWay(t *testing.T, got Way, without []string, weights ...Weighted) {
 	}
 }
 
-// A rule's share of a denied cluster goes to its others; other classes and the catch-all are as ever.
+// TestDeniedSharesAreLeftOut checks that a rule's share of a denied cluster goes to its other
+// clusters. Other classes and the catch-all are not affected.
 func TestDeniedSharesAreLeftOut(t *testing.T) {
 	got := ways(t, "gate", within(t, []*spillwayv1.Denial{deny(shop, "b")}, to("a", 1000), to("b", 6000), to("c", 3000)), now)
 	wantWay(t, got[getID], []string{"b"}, Weighted{"a", 2500}, Weighted{"c", 7500})
@@ -66,14 +68,16 @@ func TestDeniedSharesAreLeftOut(t *testing.T) {
 	wantWay(t, got[""], nil, Weighted{"a", names.ValueWeightTotal})
 }
 
-// A class that is denied all that its rule names goes to the nearest cluster that is allowed.
+// TestDeniedRulesFallToTheNearestAllowed checks that a class that is denied every cluster of its
+// rule goes to the nearest allowed cluster.
 func TestDeniedRulesFallToTheNearestAllowed(t *testing.T) {
 	got := ways(t, "gate", within(t, []*spillwayv1.Denial{deny(shop, "a", "b")}, to("b", names.ValueWeightTotal)), now)
 	wantWay(t, got[getID], []string{"a", "b"}, Weighted{"c", names.ValueWeightTotal})
 }
 
-// What is denied everywhere is closed: with a rule, without one, for services that no rule names, and
-// after the rules have expired. The service's other class is served all the while.
+// TestDeniedEverywhereIsClosed checks that a class that is denied in every cluster is closed: with
+// a rule, without one, for services that no rule names, and after the rules have expired. The
+// service's other class is served throughout.
 func TestDeniedEverywhereIsClosed(t *testing.T) {
 	denials := []*spillwayv1.Denial{deny(shop, "a", "b", "c", "island")}
 	for _, rules := range []*Rules{within(t, denials), within(t, denials, to("b", names.ValueWeightTotal))} {
@@ -87,14 +91,16 @@ func TestDeniedEverywhereIsClosed(t *testing.T) {
 	}
 }
 
-// A denial of every class is one of requests of no class too.
+// TestDenialOfEveryClassBindsTheCatchAll checks that a denial of every class also applies to
+// requests of no class.
 func TestDenialOfEveryClassBindsTheCatchAll(t *testing.T) {
 	got := ways(t, "other", within(t, []*spillwayv1.Denial{deny(nil, "a")}), now)
 	wantWay(t, got[""], []string{"a"}, Weighted{"c", names.ValueWeightTotal})
 	wantWay(t, ways(t, "other", within(t, []*spillwayv1.Denial{deny(nil, "a", "b", "c")}), now)[""], []string{"a", "b", "c"})
 }
 
-// A class matches the same requests whatever its variables are called, and so does its denial.
+// TestDenialsAreOfRequestsNotOfNames checks that a denial applies to the same requests whatever the
+// variables of its class are called.
 func TestDenialsAreOfRequestsNotOfNames(t *testing.T) {
 	other := &spillwayv1.TrafficClass{Service: "shop", Method: "GET", PathTemplate: "/items/{item}"}
 	got := ways(t, "gate", within(t, []*spillwayv1.Denial{deny(other, "a")}), now)
@@ -102,7 +108,8 @@ func TestDenialsAreOfRequestsNotOfNames(t *testing.T) {
 	wantWay(t, got["shop GET /items/{item}"], []string{"a"}, Weighted{"c", names.ValueWeightTotal})
 }
 
-// A denied class that Envoy cannot tell from other requests is denied to all of the service.
+// TestDenialsOfUnmatchableClassesBindTheService checks that a denied class that Envoy cannot
+// distinguish from other requests is denied to all requests of the service.
 func TestDenialsOfUnmatchableClassesBindTheService(t *testing.T) {
 	odd := &spillwayv1.TrafficClass{Service: "shop", Method: "GET", PathTemplate: "/{a}{b}"}
 	for class, got := range ways(t, "gate", within(t, []*spillwayv1.Denial{deny(odd, "a")}, to("a", names.ValueWeightTotal)), now) {
@@ -112,7 +119,8 @@ func TestDenialsOfUnmatchableClassesBindTheService(t *testing.T) {
 	}
 }
 
-// Denials that break the contract refuse the ruleset, all named.
+// TestDenialErrors checks that denials that break the contract refuse the ruleset, with an error
+// that names all of them.
 func TestDenialErrors(t *testing.T) {
 	elsewhere := deny(post, "b")
 	elsewhere.SourceCluster = "b"

@@ -9,7 +9,7 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 )
 
-// Replay says which requests may be sent again after an application may have received them.
+// Replay defines which requests may be sent again after an application may have received them.
 type Replay string
 
 const (
@@ -18,7 +18,7 @@ const (
 	ReplayAny        Replay = "any"
 )
 
-// Check says how other clusters' endpoints of a service are checked.
+// Check defines how the endpoints of a service in other clusters are health-checked.
 type Check string
 
 const (
@@ -32,19 +32,20 @@ const (
 	longestTimeout  = 24 * time.Hour
 )
 
-// Handling is how callers' proxies treat requests for a service. A duration of 0 is no limit.
+// Handling defines how callers' proxies treat requests for a service. A duration of 0 means no
+// limit.
 type Handling struct {
-	Request time.Duration // of the whole request, repetitions included
-	Idle    time.Duration // without a byte in either direction
-	PerTry  time.Duration // of one attempt, until the response begins
+	Request time.Duration // limit of the whole request, including retries
+	Idle    time.Duration // limit of the time without a byte in either direction
+	PerTry  time.Duration // limit of one attempt, until the response begins
 	Replay  Replay
 	Check   Check
 }
 
-// unhandled is a service of which the topology says nothing.
+// unhandled is the handling of a service that the topology does not declare.
 var unhandled = Handling{Replay: ReplayNever, Check: CheckHTTP1}
 
-// parseHandling of a service; the error lists everything that is wrong, each with its key.
+// parseHandling reads the handling of a service. It returns one error for each wrong key.
 func parseHandling(key string, service *spillwayv1.Service) (Handling, []error) {
 	timeouts := service.GetTimeouts()
 	handling := Handling{Replay: Replay(service.GetReplay()), Check: Check(service.GetCheck())}

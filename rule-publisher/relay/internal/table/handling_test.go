@@ -16,7 +16,8 @@ func declared(services ...*spillwayv1.Service) *spillwayv1.Topology {
 	return made
 }
 
-// What the topology says of a service reaches its callers' tables; a service that it does not declare has no limits.
+// TestHandlingComesFromTheTopology checks that what the topology says of a service reaches its
+// callers' tables. A service that the topology does not declare has no limits.
 func TestHandlingComesFromTheTopology(t *testing.T) {
 	shop := &spillwayv1.Service{Name: "shop", Replay: "idempotent", Check: "http2", Timeouts: &spillwayv1.Timeouts{
 		Request: durationpb.New(30 * time.Second), Idle: durationpb.New(time.Minute), PerTry: durationpb.New(2 * time.Second)}}

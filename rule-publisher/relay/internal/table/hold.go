@@ -9,8 +9,9 @@ import (
 	"spillway.dev/contracts/names"
 )
 
-// keptSteps is how many of names.ValueHoldSteps of an expired ruleset's weights a service keeps, as
-// spillway_contracts/hold.py says: all for a while after expiry, none from `hold` on.
+// keptSteps returns how many of the names.ValueHoldSteps steps of an expired ruleset's weights a
+// service keeps, as spillway_contracts/hold.py defines: all for a while after expiry, none once
+// `age` reaches `hold`.
 func keptSteps(age, hold time.Duration, cluster, service string) uint32 {
 	if age < 0 {
 		return names.ValueHoldSteps
@@ -28,7 +29,8 @@ func keptSteps(age, hold time.Duration, cluster, service string) uint32 {
 	return uint32(max(names.ValueHoldSteps-names.ValueHoldSteps*since/max(held/2, 1), 0))
 }
 
-// decayed keeps so many steps of each destination's weight; the rest goes to the nearest.
+// decayed returns the weights with `kept` of names.ValueHoldSteps parts of each. The rest goes to
+// the nearest cluster.
 func decayed(weights []Weighted, nearest string, kept uint32) []Weighted {
 	left := uint32(names.ValueWeightTotal)
 	var out []Weighted

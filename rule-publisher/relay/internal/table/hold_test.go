@@ -14,7 +14,8 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 )
 
-// The relay reckons as contracts/python/spillway_contracts/hold.py does, which the optimizer uses.
+// TestHoldIsAsTheContractsSay checks that the relay computes the same as
+// contracts/python/spillway_contracts/hold.py, which the optimizer uses.
 func TestHoldIsAsTheContractsSay(t *testing.T) {
 	content, err := os.ReadFile("../../../../contracts/golden/hold.json")
 	if err != nil {
@@ -50,8 +51,9 @@ func byCluster(weights []Weighted) map[string]uint32 {
 	return out
 }
 
-// Whatever the weights, the denials and the time: shares sum to the total, that of the nearest cluster never falls as time goes
-// by, and no denied cluster has one.
+// TestHeldWeightsOnlyGiveWayToTheNearest checks, for any weights, denials and times, that shares
+// sum to the total, that the nearest cluster's share never falls as time passes, and that no denied
+// cluster has a share.
 func TestHeldWeightsOnlyGiveWayToTheNearest(t *testing.T) {
 	n := network(t, at("shop", "a", "10.0.0.1:80"), at("shop", "b", "10.0.0.2:80"), at("shop", "c", "10.0.0.3:80"))
 	check := func(first, second uint16, earlier, later uint16, deny uint8) bool {
@@ -74,7 +76,7 @@ func TestHeldWeightsOnlyGiveWayToTheNearest(t *testing.T) {
 			}
 			local := "a"
 			if denied == "a" {
-				local = "c" // 10 ms away, b 50
+				local = "c" // 10 ms away; b is 50 ms away
 			}
 			if sum != names.ValueWeightTotal || w[denied] != 0 || w[local] < nearest {
 				t.Logf("%v, denied %s, nearest %s had %d", w, denied, local, nearest)
@@ -89,7 +91,8 @@ func TestHeldWeightsOnlyGiveWayToTheNearest(t *testing.T) {
 	}
 }
 
-// At expiry nothing changes; in the end everything is local-first, and the version is gone.
+// TestExpiredRulesAreHeldAndThenReleased checks that nothing changes at expiry, and that in the end
+// everything is local-first and the version is gone.
 func TestExpiredRulesAreHeldAndThenReleased(t *testing.T) {
 	n := network(t, at("shop", "a", "10.0.0.1:80"), at("shop", "b", "10.0.0.2:80"))
 	r, err := ParseRules(&spillwayv1.Ruleset{Version: 4, ExpiresAt: timestamppb.New(now), TrafficClasses: []*spillwayv1.TrafficClass{shop},

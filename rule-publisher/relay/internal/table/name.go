@@ -11,14 +11,15 @@ import (
 type Name struct {
 	Text string // as declared
 	Host string
-	Port uint16 // 0: Host is looked up as SRV, whose records have ports
+	Port uint16 // 0: Host is looked up as SRV, whose records contain the ports
 }
 
-// hostName: labels of letters, digits, '-' and '_' (of SRV names), at most 253 bytes, with or
-// without the dot at the end that makes it absolute.
+// hostName matches labels of letters, digits, '-' and '_' (for SRV names). The dot at the end that
+// makes a name absolute is optional.
 var hostName = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.?$`)
 
-// ParseName reads name:port, or _service._proto.name, which is looked up as SRV.
+// ParseName reads name:port, or _service._proto.name, which is looked up as SRV. The text may have
+// at most 260 bytes.
 func ParseName(text string) (Name, error) {
 	wrong := fmt.Errorf("%q must be name:port, or _service._proto.name to look up as SRV", text)
 	if len(text) > 260 {
@@ -38,7 +39,7 @@ func ParseName(text string) (Name, error) {
 	return Name{Text: text, Host: host, Port: uint16(number)}, nil
 }
 
-// validPort: a number, taken as it is, or the name of a port.
+// validPort reports whether the text is a port number or can be the name of a port.
 func validPort(text string) bool {
 	if number, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return number > 0
@@ -46,5 +47,5 @@ func validPort(text string) bool {
 	return portName.MatchString(text)
 }
 
-// IsServiceName tells whether the text can name a service.
+// IsServiceName reports whether the text can be the name of a service.
 func IsServiceName(text string) bool { return serviceName.MatchString(text) }

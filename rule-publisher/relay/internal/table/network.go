@@ -16,13 +16,14 @@ import (
 // Place is a service in a cluster.
 type Place struct{ Service, Cluster string }
 
-// Endpoint of a service: where its pod's proxy listens, and the zone of its cluster if it is known.
+// Endpoint is an endpoint of a service: the address on which its pod's proxy listens, and its zone,
+// or "" when the zone is unknown.
 type Endpoint struct {
 	Address netip.AddrPort
 	Zone    string
 }
 
-// Compare orders endpoints by zone, then address.
+// Compare orders endpoints by zone, then by address.
 func (e Endpoint) Compare(other Endpoint) int {
 	return cmp.Or(strings.Compare(e.Zone, other.Zone), e.Address.Compare(other.Address))
 }
@@ -30,7 +31,7 @@ func (e Endpoint) Compare(other Endpoint) int {
 // Found is what sources have found beyond the declared addresses.
 type Found map[Place][]Endpoint
 
-// Tier is one cluster's endpoints of a service, in order.
+// Tier is one cluster's endpoints of a service, sorted.
 type Tier struct {
 	Cluster   string
 	Region    string
@@ -38,18 +39,18 @@ type Tier struct {
 	Endpoints []Endpoint
 }
 
-// Network is what can be reached from one cluster: per service its tiers, nearest first.
+// Network is what can be reached from one cluster: the tiers of each service, nearest first.
 type Network struct {
 	Cluster  string
-	Clusters []string // of the topology, in order of name
+	Clusters []string // of the topology, sorted by name
 	services map[string][]Tier
 	reports  map[string]bool     // services whose backends report their load
-	handling map[string]Handling // of services that the topology declares
+	handling map[string]Handling // of the services that the topology declares
 	// Unreachable says which endpoints cannot be routed to, and why.
 	Unreachable []string
 }
 
-// Services in order of name.
+// Services returns the services, sorted by name.
 func (n *Network) Services() []string {
 	services := make([]string, 0, len(n.services))
 	for service := range n.services {
@@ -59,12 +60,13 @@ func (n *Network) Services() []string {
 	return services
 }
 
-// Tiers of the service, nearest first: its own cluster, then by round-trip time, then by name.
+// Tiers returns the tiers of the service, nearest first: its own cluster, then by round-trip time,
+// then by name.
 func (n *Network) Tiers(service string) []Tier {
 	return n.services[service]
 }
 
-// Handling of requests for the service.
+// Handling returns how requests for the service are treated.
 func (n *Network) Handling(service string) Handling {
 	if handling, declared := n.handling[service]; declared {
 		return handling
@@ -72,13 +74,14 @@ func (n *Network) Handling(service string) Handling {
 	return unhandled
 }
 
-// ReportsLoad tells whether the service's backends say in each response how loaded they are.
+// ReportsLoad reports whether each response of the service's backends contains their load.
 func (n *Network) ReportsLoad(service string) bool { return n.reports[service] }
 
-// NewNetwork joins the topology with the endpoints as seen from the cluster: those declared, and those
-// that sources found. A declared entry goes before what is found of the same place in Kubernetes. The
-// error lists everything that is wrong with the declarations, each with its key, the value and what is
-// allowed; what is found is not judged but skipped and told.
+// NewNetwork joins the topology with the endpoints as seen from the cluster: the declared ones, and
+// those that sources found. A declared place takes precedence over the same place in Kubernetes.
+// The error lists everything that is wrong with the declarations, each with its key, the value and
+// what is allowed. What sources found is not an error: endpoints that cannot be used are skipped
+// and listed in Unreachable.
 func NewNetwork(cluster string, topology *spillwayv1.Topology, endpoints *spillwayv1.Endpoints, found Found) (*Network, error) {
 	regions, problems := checkTopology(cluster, topology)
 	declared, errs := checkEndpoints(cluster, endpoints, regions)
@@ -109,8 +112,8 @@ func NewNetwork(cluster string, topology *spillwayv1.Topology, endpoints *spillw
 	return network, nil
 }
 
-// merge adds to each declared place the addresses that its names have; places that are not declared
-// are those that Kubernetes tells.
+// merge adds the found addresses of its names to each declared place. Places that are not declared
+// are those found in Kubernetes.
 func merge(declared map[Place]declaration, found Found) Found {
 	merged := Found{}
 	for place, addresses := range found {
@@ -126,6 +129,7 @@ func merge(declared map[Place]declaration, found Found) Found {
 	return merged
 }
 
+// compareTiers orders the own cluster first, then by round-trip time, then by name.
 func compareTiers(own string, a, b Tier) int {
 	notOwn := func(t Tier) int {
 		if t.Cluster == own {
@@ -136,6 +140,8 @@ func compareTiers(own string, a, b Tier) int {
 	return cmp.Or(cmp.Compare(notOwn(a), notOwn(b)), cmp.Compare(a.RTT, b.RTT), strings.Compare(a.Cluster, b.Cluster))
 }
 
+// roundTrips returns the round-trip time from the cluster to each cluster that it has a link to,
+// and 0 for itself.
 func roundTrips(cluster string, topology *spillwayv1.Topology) map[string]time.Duration {
 	rtts := map[string]time.Duration{cluster: 0}
 	for _, link := range topology.GetLinks() {

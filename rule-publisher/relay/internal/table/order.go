@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Rank of a segment: the fewer paths it matches, the smaller.
+// rank returns a smaller number the fewer paths the segment matches.
 func (s segment) rank() int {
 	switch {
 	case s.variable == "":
@@ -18,19 +18,19 @@ func (s segment) rank() int {
 	}
 }
 
-// literalLength is how much text stands around the variable.
+// literalLength returns the length of the text around the variable.
 func (s segment) literalLength() int { return len(s.prefix) + len(s.suffix) }
 
-// compareTemplates is a total order in which, of two templates that match the same path, the more
-// specific comes first: at the first segment that differs in form a literal goes before a variable,
-// and a variable with more text around it before one with less.
+// compareTemplates is a total order. Of two templates that match the same path, the more specific
+// comes first. At the first segment that differs in form, a literal comes before a variable, and a
+// variable with more text around it comes before one with less.
 func compareTemplates(a, b Template) int {
 	for i := range min(len(a.segments), len(b.segments)) {
 		if c := compareForms(a.segments[i], b.segments[i]); c != 0 {
 			return c
 		}
 	}
-	// Templates of different length match no path in common; the text breaks the other ties.
+	// Templates of different lengths match no path in common. The text breaks the other ties.
 	return cmp.Or(cmp.Compare(len(a.segments), len(b.segments)), strings.Compare(a.text, b.text))
 }
 
@@ -41,7 +41,8 @@ func compareForms(a, b segment) int {
 	return cmp.Compare(b.literalLength(), a.literalLength())
 }
 
-// compareClasses orders classes by service, then most specific template, then method.
+// compareClasses orders classes by service, then by template (the most specific first), then by
+// method.
 func compareClasses(a, b Class) int {
 	return cmp.Or(
 		strings.Compare(a.Service, b.Service),
@@ -50,7 +51,8 @@ func compareClasses(a, b Class) int {
 	)
 }
 
-// SortClasses sorts in place, most specific first; the result does not depend on the order given.
+// SortClasses sorts the classes in place, the most specific first. The result does not depend on
+// the initial order.
 func SortClasses(classes []Class) {
 	slices.SortFunc(classes, compareClasses)
 }

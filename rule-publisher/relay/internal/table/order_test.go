@@ -18,7 +18,7 @@ func template(t *testing.T, text string) Template {
 	return parsed
 }
 
-// randomTemplate over few literals, so that templates often overlap.
+// randomTemplate returns a template of few different literals, so that templates often overlap.
 func randomTemplate(r *rand.Rand) string {
 	parts := []string{"a", "b", "{x}", "{y}", "a{z}", "ab{z}", "{z}b", "a{z}b"}
 	var text strings.Builder
@@ -37,9 +37,9 @@ func randomPath(r *rand.Rand) string {
 	return text.String()
 }
 
-// For random templates and paths: the order does not depend on the order given, is total, and of
-// all templates that match a path the first has a literal wherever, at the first difference, another
-// matching one has a variable.
+// TestMostSpecificFirst checks random templates and paths. The order is total and does not depend
+// on the initial order. Of all templates that match a path, the first has a literal at the first
+// difference from another one that has a variable there.
 func TestMostSpecificFirst(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -66,7 +66,7 @@ func TestMostSpecificFirst(t *testing.T) {
 	}
 }
 
-// lessSpecific is true when, at the first segment in which a and b differ in form, b is narrower.
+// lessSpecific is true when b is narrower at the first segment in which a and b differ in form.
 func lessSpecific(a, b Template) bool {
 	for i, s := range a.segments {
 		fixed, other := fixedText(s), fixedText(b.segments[i])
@@ -77,7 +77,8 @@ func lessSpecific(a, b Template) bool {
 	return false
 }
 
-// fixedText is how much of the segment a path must repeat; all of it for a literal.
+// fixedText returns how much of the segment a path must repeat. A literal counts as longer than any
+// variable.
 func fixedText(s segment) int {
 	if s.variable == "" {
 		return maxTemplateLength
@@ -85,7 +86,7 @@ func fixedText(s segment) int {
 	return len(s.prefix) + len(s.suffix)
 }
 
-// A few orders written out.
+// TestOrderExamples checks one order of templates that is written out.
 func TestOrderExamples(t *testing.T) {
 	want := []string{"/", "/items", "/items/new", "/items/{id}", "/items/{id}/parts", "/v{version}", "/{any}", "/{any}/{thing}"}
 	templates := make([]Template, 0, len(want))
@@ -101,8 +102,8 @@ func TestOrderExamples(t *testing.T) {
 	}
 }
 
-// Whatever the text: no panic; what is let through has a pattern that is a valid template again,
-// within Envoy's limits, with variables renamed only.
+// FuzzTemplate checks that no text causes a panic. A template that is accepted has a pattern that
+// is a valid template again, within Envoy's limits, in which only variables are renamed.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{"/", "/a/{id}", "/{a}/{a}", "/v{x}.json", "//", "/{", "/a/{1}/{b-c}/{d}/{e}/{f}/{g}", "/ü", "/*"} {
 		f.Add(seed)
@@ -131,7 +132,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// Classes that Envoy cannot match are refused with the class and what is wrong.
+// TestParseClassErrors checks that classes that Envoy cannot match are refused with an error that
+// says what is wrong.
 func TestParseClassErrors(t *testing.T) {
 	for want, class := range map[string]*spillwayv1.TrafficClass{
 		`service "a|b"`:           {Service: "a|b", Method: "GET", PathTemplate: "/"},

@@ -16,7 +16,7 @@ const (
 	maxWindowLength = 256
 )
 
-// Weighted is a share, in parts of names.ValueWeightTotal, of one destination cluster.
+// Weighted is the share of one destination cluster, in parts of names.ValueWeightTotal.
 type Weighted struct {
 	Cluster string
 	Weight  uint32
@@ -30,24 +30,26 @@ type ruleKey struct {
 // edge is a service that calls another.
 type edge struct{ source, destination string }
 
-// Rules is a checked ruleset as one cluster's relay uses it.
+// Rules is a checked ruleset, as one cluster's relay uses it.
 type Rules struct {
 	Version     uint64
 	Policy      string
 	InputWindow string
 	ExpiresAt   time.Time
-	Hold        time.Duration // how long after that they still steer, less and less
+	Hold        time.Duration // how long after ExpiresAt the weights still apply, with decreasing effect
 	cluster     string
-	classes     []Class // sorted, most specific first within a service
+	classes     []Class // sorted, the most specific first within a service
 	weights     map[ruleKey][]Weighted
 	edges       map[edge]bool
-	denials     Denials // in force beyond ExpiresAt
-	// Skipped says which classes Envoy cannot match, and why. They are routed as catch-all.
+	denials     Denials // in force even after ExpiresAt
+	// Skipped says which classes Envoy cannot match, and why. Their requests take the catch-all
+	// route.
 	Skipped []string
 }
 
-// ParseRules checks a ruleset for the cluster and reads it. A ruleset that breaks the contract is
-// refused whole, since its weights were chosen together; the error lists everything that is wrong.
+// ParseRules checks and reads a ruleset for the cluster. A ruleset that breaks the contract is
+// refused as a whole, because its weights were chosen together. The error lists everything that is
+// wrong.
 func ParseRules(ruleset *spillwayv1.Ruleset, cluster string) (*Rules, error) {
 	rules := &Rules{
 		Version:     ruleset.GetVersion(),
@@ -86,7 +88,8 @@ func ParseRules(ruleset *spillwayv1.Ruleset, cluster string) (*Rules, error) {
 	return rules, errors.Join(problems...)
 }
 
-// addClass returns the class id, also of a class that is skipped.
+// addClass adds a class unless it is known. It returns the class id, also for a class that is
+// skipped.
 func (r *Rules) addClass(class *spillwayv1.TrafficClass, known map[string]bool) string {
 	id := class.GetService() + " " + class.GetMethod() + " " + class.GetPathTemplate()
 	if known[id] {
@@ -139,12 +142,12 @@ func parseDestinations(destinations []*spillwayv1.Destination) ([]Weighted, erro
 	return weights, nil
 }
 
-// Released tells whether the rules steer nothing any more at the instant.
+// Released reports whether the weights no longer have any effect at `now`.
 func (r *Rules) Released(now time.Time) bool {
 	return !now.Before(r.ExpiresAt.Add(r.Hold))
 }
 
-// kept steps of the rules of one source service; all of no rules.
+// kept returns how many steps of the weights one source service keeps. Without rules it keeps all.
 func (r *Rules) kept(service string, now time.Time) uint32 {
 	if r == nil || !r.Expired(now) {
 		return names.ValueHoldSteps
@@ -152,13 +155,15 @@ func (r *Rules) kept(service string, now time.Time) uint32 {
 	return keptSteps(now.Sub(r.ExpiresAt), r.Hold, r.cluster, service)
 }
 
-// Expired tells whether the publisher has let the rules run out at the instant: they are not taken anew.
+// Expired reports whether the rules have expired at `now`. Expired rules are not accepted any more,
+// but may still be held.
 func (r *Rules) Expired(now time.Time) bool {
 	return !now.Before(r.ExpiresAt)
 }
 
-// classed tells whether the source service's proxies must tell the destination's classes apart: a rule
-// has it call the destination, or one of the classes is denied some clusters, whoever calls it.
+// classed reports whether the source service's proxies must distinguish the destination's classes.
+// They must when a rule says that the service calls the destination, or when one of the
+// destination's classes is denied some clusters, whichever service calls it.
 func (r *Rules) classed(source, destination string) bool {
 	return r != nil && (r.edges[edge{source, destination}] || r.denials.names(destination))
 }

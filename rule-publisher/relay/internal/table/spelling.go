@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// spellings has each service's name in the one spelling that counts. Envoy compares host names without
-// case, and refuses a whole route table with two that are equal.
+// spellings maps each service's name in lower case to the one spelling that is used. Envoy compares
+// host names without case, and refuses a whole route table in which two are equal.
 type spellings map[string]string
 
-// add the name, unless it is known; returns the spelling that counts.
+// add adds the name unless it is known, and returns the spelling that is used.
 func (s spellings) add(name string) string {
 	folded := strings.ToLower(name) // names are ASCII
 	if known, ok := s[folded]; ok {
@@ -21,8 +21,9 @@ func (s spellings) add(name string) string {
 	return name
 }
 
-// respelled leaves out what is found under another spelling than the declared, or, where none is, than
-// the one with most in lower case, as Kubernetes itself names services. It says what it left out.
+// respelled drops found places whose service is spelled differently from the declared name. When
+// none is declared, the spelling with the most lower-case letters counts, because Kubernetes itself
+// names services in lower case. `left` describes what was dropped.
 func respelled(declared map[Place]declaration, found Found) (kept Found, left []string) {
 	spelled := spellings{}
 	for place := range declared {

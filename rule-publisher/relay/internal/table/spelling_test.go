@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Two declared services whose names differ in case only are refused, also in different clusters: Envoy
-// takes them for one.
+// TestDeclaredNamesDifferInMoreThanCase checks that two declared services whose names differ only
+// in case are refused, also in different clusters, because Envoy does not distinguish them.
 func TestDeclaredNamesDifferInMoreThanCase(t *testing.T) {
 	_, err := NewNetwork("a", topology(), endpoints(at("shop", "a", "10.0.0.1:80"), at("shop", "b", "10.0.0.2:80"), at("Shop", "c", "10.0.0.3:80")), nil)
 	if err == nil || !strings.Contains(err.Error(), `endpoints services[2].service: "Shop" is listed as "shop" too`) || strings.Contains(err.Error(), "services[1]") {
@@ -16,8 +16,9 @@ func TestDeclaredNamesDifferInMoreThanCase(t *testing.T) {
 	}
 }
 
-// Of what is found, names that equal a declared one but for case are left out and told, as are, of several
-// that nobody declared, all but the lower case one; others are as ever.
+// TestFoundNamesDifferInMoreThanCase checks that a found name that equals a declared one except for
+// case is dropped and reported. Of several undeclared spellings, only the lower-case one stays.
+// Other names are not affected.
 func TestFoundNamesDifferInMoreThanCase(t *testing.T) {
 	one := []Endpoint{{Address: netip.MustParseAddrPort("10.0.0.9:80")}}
 	found := Found{{"shop", "b"}: one, {"Cart", "a"}: one, {"cart", "b"}: one, {"CART", "c"}: one, {"Till", "a"}: one}

@@ -2,46 +2,49 @@ package table
 
 import "time"
 
-// Route is what one class of a destination service gets.
+// Route is the route of one class of a destination service.
 type Route struct {
 	Class Class
 	Way
 }
 
-// Way is where requests may go. Weights are in order of cluster and sum to names.ValueWeightTotal;
-// local-first is one destination with all of it. None: closed, Without has every cluster of the service.
+// Way is where requests may go. Weights are sorted by cluster and sum to names.ValueWeightTotal;
+// local-first is one destination with all of it. Without weights the way is closed, and Without
+// lists every cluster of the service.
 type Way struct {
 	Weights []Weighted
-	Without []string // clusters of the service that they must not reach, not by failover either; sorted
+	Without []string // clusters of the service that requests must not reach, not even by failover; sorted
 }
 
 // Host is one destination service.
 type Host struct {
 	Service  string
-	Routes   []Route // most specific first; none when no rule says that the service calls this one
-	Fallback Way     // of requests of no class: all to the service's nearest
+	Routes   []Route // the most specific first; empty when the service's classes need not be distinguished
+	Fallback Way     // for requests of no class: all to the service's nearest cluster
 	Handling Handling
 }
 
 // Table is what the proxies of one service do.
 type Table struct {
 	Service string
-	// Version and InputWindow of the ruleset that steers; 0 and "" when it is local-first.
+	// Version and InputWindow are those of the ruleset that steers, or 0 and "" when the table is
+	// local-first.
 	Version     uint64
 	InputWindow string
-	Inbound     []Class // the service's own classes, most specific first
-	Hosts       []Host  // by name
-	// Adapted says which rules could not be followed to the letter, and why.
+	Inbound     []Class // the service's own classes, the most specific first
+	Hosts       []Host  // sorted by name
+	// Adapted says which rules could not be followed exactly, and why.
 	Adapted []string
 }
 
-// Build makes the table of one source service. Without rules, or when expired ones are no longer held,
-// every class goes to the nearest cluster that has the service: local-first with failover. Rules that
-// have expired and are held give way to that in steps. The classes of expired rules stay, since telemetry is named after them, and so do their denials: what must not
-// leave a place must not do so because a publisher is away.
+// Build computes the table of one source service. Without rules, and once expired rules are no
+// longer held, every class goes to the nearest cluster that has the service: local-first with
+// failover. Expired rules that are held give way to that in steps. The classes of expired rules
+// stay, because telemetry is named after them. Their denials stay too: requests that must not leave
+// a place must not do so because a publisher is away.
 //
-// A destination that no rule has the service call gets no classes, only the fallback: a proxy need not
-// hold, and be sent again with each change, what concerns the calls of others.
+// A destination that no rule says the service calls gets no classes, only the fallback. A proxy
+// thus need not hold routes for the calls of others, nor receive them again with each change.
 func Build(service string, network *Network, rules *Rules, now time.Time) Table {
 	table := Table{Service: service}
 	var classes []Class

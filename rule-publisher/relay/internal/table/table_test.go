@@ -59,7 +59,8 @@ func to(cluster string, weight uint32) *spillwayv1.Destination {
 	return &spillwayv1.Destination{Cluster: cluster, Weight: weight}
 }
 
-// Tiers are the own cluster, then by round-trip time; a cluster without a link is not routed to.
+// TestTiersNearestFirst checks that the own cluster is the first tier and that the others follow by
+// round-trip time. A cluster without a link is not routed to.
 func TestTiersNearestFirst(t *testing.T) {
 	n := network(t, at("shop", "b", "10.0.0.2:80"), at("shop", "island", "10.0.0.9:80"), at("shop", "c", "10.0.0.3:80"), at("shop", "a", "10.0.0.1:80"))
 	var order []string
@@ -71,7 +72,8 @@ func TestTiersNearestFirst(t *testing.T) {
 	}
 }
 
-// A rule applies to its source service and class only; everything else is local-first.
+// TestRuleAppliesToItsServiceAndClass checks that a rule applies only to its source service and
+// class. Everything else is local-first.
 func TestRuleAppliesToItsServiceAndClass(t *testing.T) {
 	n := network(t, at("shop", "a", "10.0.0.1:80"), at("shop", "b", "10.0.0.2:80"))
 	r := rules(t, to("b", 7500), to("a", 2500))
@@ -90,7 +92,8 @@ func TestRuleAppliesToItsServiceAndClass(t *testing.T) {
 	}
 }
 
-// Expired rules steer nothing, and the version says 0; their classes stay.
+// TestExpiredRulesAreLocalFirst checks that expired rules steer nothing and that the version is 0.
+// Their classes stay.
 func TestExpiredRulesAreLocalFirst(t *testing.T) {
 	n := network(t, at("shop", "c", "10.0.0.3:80"), at("shop", "b", "10.0.0.2:80"))
 	r := rules(t, to("b", names.ValueWeightTotal))
@@ -104,8 +107,9 @@ func TestExpiredRulesAreLocalFirst(t *testing.T) {
 	}
 }
 
-// The share of a cluster without endpoints goes to the others in proportion, exactly 10 000 in all;
-// when no cluster of the rule has endpoints, local-first. Both are said.
+// TestSharesOfMissingClusters checks that the share of a cluster without endpoints goes to the
+// others in proportion, with a sum of exactly 10 000. When no cluster of the rule has endpoints,
+// the result is local-first. Both are reported in Adapted.
 func TestSharesOfMissingClusters(t *testing.T) {
 	n := network(t, at("shop", "a", "10.0.0.1:80"), at("shop", "b", "10.0.0.2:80"))
 	table := Build("gate", n, rules(t, to("a", 1000), to("b", 2000), to("c", 7000)), now)
@@ -118,7 +122,8 @@ func TestSharesOfMissingClusters(t *testing.T) {
 	}
 }
 
-// Every mistake in the files is named with its key and what is allowed, all at once.
+// TestNetworkErrors checks that every mistake in the files is reported at once, each with its key
+// and what is allowed.
 func TestNetworkErrors(t *testing.T) {
 	bad := endpoints(at("shop", "mars", "10.0.0.1:80"), at("", "a"), at("shop", "b", "host:80", "10.0.0.1:0", "10.0.0.1:1", "10.0.0.1:1"), at("shop", "b"))
 	bad.Cluster = "b"
@@ -146,7 +151,8 @@ func TestNetworkErrors(t *testing.T) {
 	}
 }
 
-// A ruleset that breaks the contract is refused with everything that is wrong.
+// TestParseRulesErrors checks that a ruleset that breaks the contract is refused with everything
+// that is wrong.
 func TestParseRulesErrors(t *testing.T) {
 	rule := &spillwayv1.Rule{SourceCluster: "a", SourceService: "gate", TrafficClass: shop, Destinations: []*spillwayv1.Destination{to("a", 10000)}}
 	twice := &spillwayv1.Rule{SourceCluster: "a", SourceService: "x", TrafficClass: shop, Destinations: []*spillwayv1.Destination{to("a", 5000), to("a", 5000)}}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Limits of Envoy's uri_template matcher (uri_template_internal.cc): at most 5 variables of
-// at most 16 characters, and templates of at most 256 bytes.
+// Limits of Envoy's uri_template matcher (uri_template_internal.cc): at most 5 variables of at most
+// 16 characters, and templates of at most 256 bytes.
 const (
 	maxVariables      = 5
 	maxVariableLength = 16
@@ -20,7 +20,7 @@ var (
 	segmentParts = regexp.MustCompile(`^([^{}]*)\{([^{}]+)\}([^{}]*)$`)
 )
 
-// segment is one piece of a path template between slashes: prefix{variable}suffix.
+// segment is one part of a path template between slashes: prefix{variable}suffix.
 type segment struct {
 	prefix, variable, suffix string
 }
@@ -70,8 +70,9 @@ func parseSegment(part string) (segment, error) {
 	return parsed, nil
 }
 
-// Pattern is the template as Envoy's matcher takes it. Where Envoy would refuse the variables
-// (their number, a name's form or length, a name twice), they are renamed; what matches is the same.
+// Pattern returns the template in the form that Envoy's matcher accepts. When Envoy would refuse
+// the variables (too many, an invalid or too long name, a name used twice), they are renamed. The
+// pattern matches the same paths.
 func (t Template) Pattern() (string, error) {
 	if t.variablesFit() {
 		return t.text, nil
@@ -84,7 +85,7 @@ func (t Template) Pattern() (string, error) {
 		case s.variable == "":
 		case s.prefix == "" && s.suffix == "":
 			out.WriteString("*")
-		default: // Envoy takes '*' only as a whole segment.
+		default: // Envoy accepts '*' only as a whole segment
 			if names++; names > maxVariables {
 				return "", fmt.Errorf("path template %q: more than %d variables inside segments", t.text, maxVariables)
 			}
@@ -97,6 +98,7 @@ func (t Template) Pattern() (string, error) {
 	return out.String(), nil
 }
 
+// variablesFit reports whether Envoy accepts the variables as they are.
 func (t Template) variablesFit() bool {
 	seen := map[string]bool{}
 	for _, s := range t.segments {
@@ -111,7 +113,7 @@ func (t Template) variablesFit() bool {
 	return len(seen) <= maxVariables
 }
 
-// Matches tells whether a path (without query) is an instance of the template.
+// Matches reports whether a path (without query) is an instance of the template.
 func (t Template) Matches(path string) bool {
 	if !strings.HasPrefix(path, "/") {
 		return false

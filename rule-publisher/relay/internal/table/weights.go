@@ -9,13 +9,14 @@ import (
 	"spillway.dev/contracts/names"
 )
 
-// localFirst sends everything to the nearest tier; Envoy fails over from there.
+// localFirst sends everything to the nearest tier. Envoy fails over from there.
 func localFirst(tiers []Tier) []Weighted {
 	return []Weighted{{Cluster: tiers[0].Cluster, Weight: names.ValueWeightTotal}}
 }
 
-// way of a rule, none for local-first, among the tiers that are not denied, with so many steps of it kept;
-// `adapted` says what of the rule could not be followed.
+// way applies a rule to the tiers that are not denied. An empty rule means local-first. `kept` is
+// the number of steps of the weights that are kept. `adapted` says which part of the rule could not
+// be followed.
 func way(rule []Weighted, tiers []Tier, denied []string, kept uint32) (taken Way, adapted string) {
 	allowed, without := Except(tiers, denied)
 	if len(allowed) == 0 {
@@ -28,8 +29,9 @@ func way(rule []Weighted, tiers []Tier, denied []string, kept uint32) (taken Way
 	return Way{weights, without}, adapted
 }
 
-// follow turns a rule's weights into those of clusters that have endpoints. Shares of clusters that
-// have none go to the others in proportion; `adapted` then says so. No weights: local-first.
+// follow returns a rule's weights for the clusters that have endpoints. Shares of clusters without
+// endpoints go to the others in proportion, and `adapted` then says so. An empty rule yields
+// local-first.
 func follow(rule []Weighted, tiers []Tier) (weights []Weighted, adapted string) {
 	if len(rule) == 0 {
 		return localFirst(tiers), ""
@@ -55,7 +57,8 @@ func follow(rule []Weighted, tiers []Tier) (weights []Weighted, adapted string) 
 	return normalise(weights), adapted
 }
 
-// normalise scales positive weights to names.ValueWeightTotal exactly, by largest remainder.
+// normalise scales positive weights so that they sum to exactly names.ValueWeightTotal, by the
+// largest remainder method.
 func normalise(weights []Weighted) []Weighted {
 	var sum uint64
 	for _, w := range weights {

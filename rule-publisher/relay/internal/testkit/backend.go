@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// StartBackend answers with its name on a port of 127.0.0.1, 0: any. Paths that end in "overloaded" are
-// answered 503; those in "attempt" with the number of the attempt, as Envoy says it.
+// StartBackend starts a server that answers with its name, on a port of 127.0.0.1; port 0 means
+// any. Paths that end in "overloaded" are answered with 503. Paths that end in "attempt" are
+// answered with Envoy's attempt number.
 func StartBackend(t *testing.T, name string, port int) (server *http.Server, listens int) {
 	t.Helper()
 	return BackendOf(t, port, func(w http.ResponseWriter, r *http.Request) {
@@ -25,7 +26,7 @@ func StartBackend(t *testing.T, name string, port int) (server *http.Server, lis
 	})
 }
 
-// BackendOf a handler, until the test ends.
+// BackendOf starts a server with the handler, which runs until the test ends.
 func BackendOf(t *testing.T, port int, handler http.HandlerFunc) (server *http.Server, listens int) {
 	t.Helper()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// Envoy is a running one.
+// Envoy is a running Envoy process.
 type Envoy struct {
 	t         *testing.T
 	admin     string
 	listeners map[string]string // name -> host:port
 }
 
-// Answer to one call: the status, and the body, which is the backend's name.
+// Answer is the result of one call. The body is the backend's name.
 type Answer struct {
 	Status int
 	Body   string
 	Took   time.Duration
 }
 
-// EnvoyProgram is the value of SPILLWAY_ENVOY.
+// EnvoyProgram returns the value of SPILLWAY_ENVOY, and fails the test when it is not set.
 func EnvoyProgram(t *testing.T) string {
 	t.Helper()
 	program := os.Getenv("SPILLWAY_ENVOY")
@@ -37,7 +37,7 @@ func EnvoyProgram(t *testing.T) string {
 	return program
 }
 
-// StartEnvoy with the bootstrap until its admin page is there.
+// StartEnvoy starts an Envoy with the bootstrap and waits for its admin interface.
 func StartEnvoy(t *testing.T, bootstrap string) *Envoy {
 	t.Helper()
 	folder := t.TempDir()
@@ -57,7 +57,7 @@ func StartEnvoy(t *testing.T, bootstrap string) *Envoy {
 	return e
 }
 
-// Live waits until it serves.
+// Live waits until Envoy serves, and reads the addresses of its listeners.
 func (e *Envoy) Live() *Envoy {
 	e.t.Helper()
 	Eventually(e.t, "Envoy is live", func() bool { return e.Get("/ready") == "LIVE\n" })
@@ -78,7 +78,7 @@ func (e *Envoy) Live() *Envoy {
 	return e
 }
 
-// Get a page of the admin interface; "" when there is none.
+// Get returns a page of the admin interface, or "" when there is none.
 func (e *Envoy) Get(path string) string {
 	response, err := http.Get(e.admin + path)
 	if err != nil {
@@ -89,7 +89,7 @@ func (e *Envoy) Get(path string) string {
 	return string(body)
 }
 
-// Post to a page of the admin interface.
+// Post sends an empty POST request to a page of the admin interface.
 func (e *Envoy) Post(path string) {
 	e.t.Helper()
 	response, err := http.Post(e.admin+path, "", nil)
@@ -97,7 +97,7 @@ func (e *Envoy) Post(path string) {
 	response.Body.Close()
 }
 
-// Stat is the value of a counter or gauge; -1 when there is none of the name.
+// Stat returns the value of a counter or gauge, or -1 when no such name exists.
 func (e *Envoy) Stat(name string) int {
 	_, text, found := strings.Cut("\n"+e.Get("/stats"), "\n"+name+": ")
 	line, _, _ := strings.Cut(text, "\n")
@@ -107,15 +107,15 @@ func (e *Envoy) Stat(name string) int {
 	return -1
 }
 
-// RoutesSay tells whether the config dump of routes contains the text.
+// RoutesSay reports whether the config dump of routes contains the text.
 func (e *Envoy) RoutesSay(text string) bool {
 	return strings.Contains(e.Get("/config_dump?resource=dynamic_route_configs"), text)
 }
 
-// Listener is the address of one, by name.
+// Listener returns the address of a listener by its name.
 func (e *Envoy) Listener(name string) string { return e.listeners[name] }
 
-// Call a service through a listener.
+// Call calls a service through a listener.
 func (e *Envoy) Call(listener, service, method, path string) Answer {
 	e.t.Helper()
 	request, err := http.NewRequest(method, "http://"+e.listeners[listener]+path, nil)
@@ -130,7 +130,8 @@ func (e *Envoy) Call(listener, service, method, path string) Answer {
 	return Answer{response.StatusCode, string(body), time.Since(begin)}
 }
 
-// Shares of the backends in n GET calls through the outbound listener; each must succeed.
+// Shares makes n GET calls through the outbound listener and counts the answers of each backend.
+// Each call must succeed.
 func (e *Envoy) Shares(n int, service, path string) map[string]int {
 	e.t.Helper()
 	shares := map[string]int{}

@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// lowest port that is handed out: below are those of well-known servers.
+// lowest is the lowest port that is handed out. Ports below it belong to well-known servers.
 const lowest = 15_000
 
-// FreePort of 127.0.0.1 that is the test's own until it ends: for a program that listens by itself, and for
-// a server that goes away and comes back.
+// FreePort returns a port of 127.0.0.1 that belongs to the test until it ends. It is meant for
+// programs that listen by themselves, and for servers that stop and start again.
 func FreePort(t *testing.T) int {
 	t.Helper()
 	port, release, err := ReservePort()
@@ -26,14 +26,15 @@ func FreePort(t *testing.T) int {
 	return port
 }
 
-// FreeAddress is 127.0.0.1 with a FreePort.
+// FreeAddress returns 127.0.0.1 with a FreePort.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 }
 
-// ReservePort that nobody listens on, and that no other process gets from here until it is released. It
-// is none of those that the kernel hands out: such a port, once closed, is soon another connection's.
+// ReservePort returns a port on which nobody listens, and which no other process gets from here
+// until it is released. It is outside the range that the kernel assigns, because such a port may
+// soon belong to another connection once it is closed.
 func ReservePort() (port int, release func(), err error) {
 	from, to, err := ports()
 	if err != nil {
@@ -55,8 +56,8 @@ func ReservePort() (port int, release func(), err error) {
 	return 0, nil, fmt.Errorf("no port is free from %d to %d", from, to-1)
 }
 
-// lock the file for this process; the kernel lets it go at the latest when the process ends. (An os.File
-// would be closed as soon as nobody refers to it.)
+// lock locks the file for this process. The kernel releases the lock when the process ends at the
+// latest. (An os.File would be closed as soon as nothing refers to it.)
 func lock(path string) (release func(), ok bool) {
 	file, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -70,7 +71,8 @@ func lock(path string) (release func(), ok bool) {
 	return release, true
 }
 
-// ports that the kernel does not hand out, the wider of those below and above.
+// ports returns the range [from, to) that the kernel does not assign: the wider of those below and
+// above its own range.
 func ports() (from, to int, err error) {
 	const path = "/proc/sys/net/ipv4/ip_local_port_range"
 	text, err := os.ReadFile(path)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Ports that are reserved differ from each other and from those that the kernel hands out, can be
-// listened on, and are free again for others when they are released.
+// TestReservedPorts checks that reserved ports differ from each other, are outside the kernel's
+// range and can be listened on, and that others get them again after they are released.
 func TestReservedPorts(t *testing.T) {
 	from, to, err := ports()
 	Must(t, err)
@@ -27,7 +27,7 @@ func TestReservedPorts(t *testing.T) {
 	}
 }
 
-// What one process holds nobody else gets, until it is let go.
+// TestLocks checks that nobody else gets a lock that one process holds, until it is released.
 func TestLocks(t *testing.T) {
 	path := t.TempDir() + "/1"
 	release, ok := lock(path)

@@ -1,4 +1,5 @@
-// Package testkit is what all tests of the relay share: waiting, and real programs beside them.
+// Package testkit is shared by all tests of the relay: it waits for conditions and runs real
+// programs beside them.
 package testkit
 
 import (
@@ -11,10 +12,11 @@ import (
 	"time"
 )
 
-// Patience is how long Eventually waits: a busy machine takes its time, and so does a client that asks again ever more seldom.
+// Patience is how long Eventually waits. It is long because machines may be busy, and clients retry
+// at growing intervals.
 const Patience = 2 * time.Minute
 
-// Must end the test when there is an error.
+// Must ends the test when there is an error.
 func Must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -22,7 +24,8 @@ func Must(t *testing.T, err error) {
 	}
 }
 
-// Eventually the condition holds; else the test ends, naming what did not come.
+// Eventually waits until the condition holds. After Patience it ends the test, with `what` in the
+// message.
 func Eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(Patience)
@@ -34,7 +37,8 @@ func Eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// Replace a file that a running program reads: it sees the old content or the new, never half of it.
+// Replace replaces a file that a running program reads. The program sees the old content or the
+// new, never a part.
 func Replace(t *testing.T, path, content string) {
 	t.Helper()
 	half := path + ".new"
@@ -42,7 +46,8 @@ func Replace(t *testing.T, path, content string) {
 	Must(t, os.Rename(half, path))
 }
 
-// Start a program that ends with the test; its output is shown when the test fails.
+// Start starts a program that is killed when the test ends. Its output is shown when the test
+// fails.
 func Start(t *testing.T, program string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	command := exec.Command(program, arguments...)

@@ -1,4 +1,4 @@
-// Package watch looks at files that may be rotated while the relay runs.
+// Package watch checks for new content of files that may be rotated while the relay runs.
 package watch
 
 import (
@@ -10,19 +10,21 @@ import (
 	"time"
 )
 
-// Files belong together, as a certificate and its key. Content is compared, not times: configuration
-// that is mounted changes by swapping links.
+// Files is a group of files that belong together, such as a certificate and its key. Their content
+// is compared, not their modification times, because mounted configuration changes by swapping
+// symbolic links.
 type Files struct {
 	Paths []string
-	// Use takes the content of each path into use, or says why it cannot.
+	// Use puts the content of the paths, in their order, into use, or returns why it cannot.
 	Use func(content [][]byte) error
 
-	loaded  [][]byte // what is in use
-	refused [][]byte // what was told of as refused; it may become good later
-	before  [][]byte // what was there at the last look
+	loaded  [][]byte // content that is in use
+	refused [][]byte // content already reported as refused; it may become usable later
+	before  [][]byte // content at the previous check
 }
 
-// Load takes the files into use for the first time; the error names the file and what is wrong with it.
+// Load puts the files into use for the first time. The error names the file and what is wrong with
+// it.
 func (f *Files) Load() error {
 	content, err := f.read()
 	if err != nil {
@@ -31,8 +33,8 @@ func (f *Files) Load() error {
 	return f.use(content)
 }
 
-// Watch the files until the context ends, and tell of new content once: whether it is in use now, or
-// why the old stays.
+// Watch checks the files until the context ends. It calls `tell` once for each new content: with
+// nil when that content is in use now, or with the reason why the previous content stays.
 func (f *Files) Watch(ctx context.Context, every time.Duration, tell func(refused error)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -48,8 +50,8 @@ func (f *Files) Watch(ctx context.Context, every time.Duration, tell func(refuse
 	}
 }
 
-// look takes up content that is new and has been the same for two looks: several files are not
-// written at one instant.
+// look puts new content into use once it was the same at two consecutive checks, because several
+// files are not written at the same instant.
 func (f *Files) look() (taken bool, err error) {
 	content, unreadable := f.read()
 	still := same(content, f.before)
@@ -69,7 +71,8 @@ func (f *Files) look() (taken bool, err error) {
 	return err == nil, err
 }
 
-// read gives an unreadable file as empty content, beside the error.
+// read returns the content of every file. An unreadable file yields empty content, and its error is
+// joined to `err`.
 func (f *Files) read() (content [][]byte, err error) {
 	for _, path := range f.Paths {
 		data, problem := os.ReadFile(path)

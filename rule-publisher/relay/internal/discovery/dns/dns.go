@@ -1,4 +1,4 @@
-// Package dns finds endpoints by looking names up again and again.
+// Package dns finds endpoints by resolving DNS names at a fixed interval.
 package dns
 
 import (
@@ -19,18 +19,20 @@ import (
 const (
 	defaultRefresh = 10 * time.Second
 	lookupTime     = 5 * time.Second
-	// maxAddresses of one name; what is more is cut, in order of address, and counted.
+	// maxAddresses bounds the addresses of one name. The addresses beyond it, in sorted order, are
+	// dropped and counted.
 	maxAddresses = 256
 )
 
-// Resolver is the part of net.Resolver that is used.
+// Resolver is the part of net.Resolver that this package uses.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// NewResolver asks the server at address:port; empty: as the host is configured. Go's own resolver
-// tells no TTL, hence the fixed refresh.
+// NewResolver returns a resolver that asks the server at address:port, or uses the host's
+// configuration when `server` is empty. Go's own resolver returns no TTL, so names are refreshed at
+// a fixed interval.
 func NewResolver(server string) Resolver {
 	resolver := &net.Resolver{PreferGo: true}
 	if server != "" {
@@ -41,25 +43,25 @@ func NewResolver(server string) Resolver {
 	return resolver
 }
 
-// Source is the names of one place.
+// Source resolves the names of one place.
 type Source struct {
 	Place    table.Place
 	Names    []table.Name
-	Refresh  time.Duration // 0: 10 s
+	Refresh  time.Duration // 0 means 10 s
 	Resolver Resolver
 	Counters *count.Counters
 	Log      *slog.Logger
 }
 
-// state of one name.
+// state is what is known of one name.
 type state struct {
 	good    []netip.AddrPort
 	failure string // of the last look-up, as logged
 	tried   bool
 }
 
-// Run until the context ends. A look-up that fails leaves the last good answer in force. Nothing is
-// told before one name has an answer.
+// Run resolves the names until the context ends. A failed look-up leaves the last successful answer
+// in force. Nothing is passed on before at least one name has an answer.
 func (s *Source) Run(ctx context.Context, found func(table.Found)) {
 	refresh := s.Refresh
 	if refresh == 0 {
@@ -84,7 +86,7 @@ func (s *Source) Run(ctx context.Context, found func(table.Found)) {
 	}
 }
 
-// lookUpAll asks for every name at the same time.
+// lookUpAll looks up all names concurrently.
 func (s *Source) lookUpAll(ctx context.Context, states []state) {
 	var asking sync.WaitGroup
 	for i := range states {
@@ -98,6 +100,7 @@ func (s *Source) lookUpAll(ctx context.Context, states []state) {
 	asking.Wait()
 }
 
+// take records the result of a look-up, counts a failure, and logs each change of state once.
 func (s *Source) take(st *state, name table.Name, addresses []netip.AddrPort, err error) {
 	log := s.Log.With("name", name.Text, "service", s.Place.Service, "in", s.Place.Cluster)
 	first := !st.tried
@@ -152,8 +155,8 @@ func (s *Source) lookUp(ctx context.Context, name table.Name) ([]netip.AddrPort,
 	return addresses, nil
 }
 
-// lookUpHost gives the IPv4 addresses; the IPv6 ones only when there are no others, so that what has
-// both is not counted twice.
+// lookUpHost returns the IPv4 addresses of a host. It returns IPv6 addresses only when there is no
+// IPv4 address, so that a dual-stack host is not counted twice.
 func (s *Source) lookUpHost(ctx context.Context, host string, port uint16) ([]netip.AddrPort, error) {
 	found, err := s.Resolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
@@ -176,8 +179,9 @@ func (s *Source) lookUpHost(ctx context.Context, host string, port uint16) ([]ne
 	return nil, errors.New("the answer has no address")
 }
 
-// lookUpService takes the SRV records of the best priority; their weights are not used. A target that
-// cannot be looked up fails the name: half an answer would move its load to the other half.
+// lookUpService returns the addresses of the SRV records with the best priority; their weights are
+// not used. A target that cannot be resolved fails the whole name, because half an answer would
+// move its load to the other half.
 func (s *Source) lookUpService(ctx context.Context, name string) ([]netip.AddrPort, error) {
 	_, records, err := s.Resolver.LookupSRV(ctx, "", "", name)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// zone is a DNS server of the test, over UDP. A name without records does not exist; one with
-// an empty list of them makes the server fail.
+// zone is a DNS server for tests, over UDP. A name without an entry does not exist; for a name with
+// an empty list of records the server answers with a failure.
 type zone struct {
 	mu      sync.Mutex
 	records map[string][]dnsmessage.ResourceBody
@@ -93,7 +93,7 @@ func srv(priority, port uint16, target string) dnsmessage.ResourceBody {
 	return &dnsmessage.SRVResource{Priority: priority, Port: port, Target: dnsmessage.MustNewName(target + ".")}
 }
 
-// run a source of the names, which are looked up every 10 ms.
+// run starts a source for the names, which are looked up every 10 ms.
 func run(t *testing.T, z *zone, names ...string) (next func() string, counters *count.Counters) {
 	t.Helper()
 	counters = &count.Counters{}
@@ -136,8 +136,8 @@ func expect(t *testing.T, got, want string) {
 	}
 }
 
-// Each change of the records is told once; a look-up that fails, in whatever way, leaves the last good
-// answer and is counted.
+// TestFollowsRecords checks that each change of the records is passed on once. A failed look-up, of
+// whatever kind, is counted and leaves the last successful answer in force.
 func TestFollowsRecords(t *testing.T) {
 	z := startZone(t)
 	z.set("shop.test", a(2), a(1), aaaa(1))
@@ -156,7 +156,8 @@ func TestFollowsRecords(t *testing.T) {
 	}
 }
 
-// Two names of one place are joined. One that does not exist is counted, and harms the other not.
+// TestSeveralNames checks that two names of one place are joined. A name that does not exist is
+// counted and does not affect the other.
 func TestSeveralNames(t *testing.T) {
 	z := startZone(t)
 	z.set("one.test", a(1))
@@ -169,7 +170,8 @@ func TestSeveralNames(t *testing.T) {
 	expect(t, next(), "10.0.0.1:80 10.0.0.2:81")
 }
 
-// SRV: targets of the best priority, with their own ports; one that cannot be looked up fails the name.
+// TestServiceRecords checks that SRV targets of the best priority are used with their own ports,
+// and that one unresolvable target fails the name.
 func TestServiceRecords(t *testing.T) {
 	z := startZone(t)
 	z.set("_http._tcp.shop.test", srv(1, 8080, "one.test"), srv(1, 8081, "two.test"), srv(2, 8082, "backup.test"))
@@ -183,7 +185,7 @@ func TestServiceRecords(t *testing.T) {
 	expect(t, next(), "10.0.0.1:8080 10.0.0.2:8081")
 }
 
-// What one name may have is bounded.
+// TestAddressesAreBounded checks that the number of addresses of one name is bounded.
 func TestAddressesAreBounded(t *testing.T) {
 	var many []net.IP
 	for i := range 600 {
@@ -197,7 +199,7 @@ func TestAddressesAreBounded(t *testing.T) {
 	}
 }
 
-// fixed answers without a server: 600 records do not fit into a packet.
+// fixed is a resolver without a server, because 600 records do not fit into one packet.
 type fixed []net.IP
 
 func (f fixed) LookupNetIP(context.Context, string, string) (out []netip.Addr, err error) {

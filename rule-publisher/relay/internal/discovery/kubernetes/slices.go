@@ -15,7 +15,7 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// The families of addresses that a service may be reached over.
+// The address families over which a service may be reached.
 const (
 	ipv4 = "ipv4"
 	ipv6 = "ipv6"
@@ -25,12 +25,13 @@ const (
 type candidate struct {
 	endpoint table.Endpoint
 	ready    bool
-	leaving  bool // terminates, but still serves
+	leaving  bool // terminating, but still serving
 }
 
-// endpointsOf reads slices: what is ready; where nothing of a service is, what still serves while it
-// terminates, as kube-proxy does. A service of the same name in two namespaces is that of the first
-// namespace. What cannot be used is told.
+// endpointsOf returns the usable endpoints of all slices, by place, and describes those that it
+// ignored. A service's endpoints are its ready ones. When none is ready, they are those that still
+// serve while they terminate, as in kube-proxy. When two namespaces have a service of the same
+// name, only the first namespace's counts.
 func endpointsOf(spec *spillwayv1.KubernetesEndpoints, all []*discovery.EndpointSlice) (found table.Found, ignored []string) {
 	label := cmp.Or(spec.GetServiceLabel(), discovery.LabelServiceName)
 	byService := map[string][]*discovery.EndpointSlice{}
@@ -56,6 +57,7 @@ func endpointsOf(spec *spillwayv1.KubernetesEndpoints, all []*discovery.Endpoint
 	return found, ignored
 }
 
+// ofFirstNamespace keeps the slices of the namespace that comes first in `order`.
 func ofFirstNamespace(order []string, group []*discovery.EndpointSlice) (kept []*discovery.EndpointSlice, ignored []string) {
 	rank := func(s *discovery.EndpointSlice) int { return slices.Index(order, s.Namespace) }
 	first := slices.MinFunc(group, func(a, b *discovery.EndpointSlice) int { return cmp.Compare(rank(a), rank(b)) })
@@ -70,7 +72,7 @@ func ofFirstNamespace(order []string, group []*discovery.EndpointSlice) (kept []
 	return kept, ignored
 }
 
-// candidates by family of address.
+// candidates returns the endpoints with a usable address and port, by address family.
 func candidates(spec *spillwayv1.KubernetesEndpoints, group []*discovery.EndpointSlice) (families map[string][]candidate, ignored []string) {
 	families = map[string][]candidate{}
 	for _, slice := range group {
@@ -97,8 +99,8 @@ func candidates(spec *spillwayv1.KubernetesEndpoints, group []*discovery.Endpoin
 	return families, ignored
 }
 
-// portOf a slice by number, which is taken as it is since a proxy's port need not be the Service's, or
-// by name.
+// portOf returns a slice's port by number or by name. A number is used even if the slice does not
+// list it, because a proxy's port need not be one of the Service's.
 func portOf(slice *discovery.EndpointSlice, text string) (uint16, bool) {
 	if number, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return uint16(number), true
@@ -112,7 +114,8 @@ func portOf(slice *discovery.EndpointSlice, text string) (uint16, bool) {
 	return 0, false
 }
 
-// newCandidate reads an endpoint. Its addresses are those of one pod: the API says to use the first.
+// newCandidate reads an endpoint. All its addresses belong to one pod, and the API says to use the
+// first.
 func newCandidate(e discovery.Endpoint, port uint16, family string) (candidate, error) {
 	if len(e.Addresses) == 0 {
 		return candidate{}, fmt.Errorf("an endpoint has no address")
@@ -127,7 +130,7 @@ func newCandidate(e discovery.Endpoint, port uint16, family string) (candidate, 
 		}
 		return *condition
 	}
-	ready := is(e.Conditions.Ready, true) // the API: unknown is to be taken as ready
+	ready := is(e.Conditions.Ready, true) // the API says that unknown counts as ready
 	return candidate{
 		endpoint: table.Endpoint{Address: netip.AddrPortFrom(address, port), Zone: deref(e.Zone)},
 		ready:    ready,
@@ -142,8 +145,8 @@ func deref(text *string) string {
 	return *text
 }
 
-// choose the family and the endpoints in it. Slices of both families name the same pods, which must
-// not count twice.
+// choose returns the endpoints of one address family: the wanted one, otherwise IPv4 unless only
+// IPv6 has any. Slices of both families name the same pods, which must not be counted twice.
 func choose(families map[string][]candidate, wanted string) []table.Endpoint {
 	if wanted != "" {
 		return usable(families[wanted])
@@ -154,6 +157,8 @@ func choose(families map[string][]candidate, wanted string) []table.Endpoint {
 	return usable(families[ipv6])
 }
 
+// usable returns the ready endpoints or, when none is ready, those that still serve while they
+// terminate.
 func usable(all []candidate) (out []table.Endpoint) {
 	for _, c := range all {
 		if c.ready {

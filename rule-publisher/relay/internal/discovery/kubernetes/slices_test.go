@@ -17,8 +17,8 @@ import (
 
 func ptr[T any](value T) *T { return &value }
 
-// endpoint with its conditions as letters: r ready, s serving, t terminating, in capitals when they
-// are false; a condition without a letter is unknown.
+// endpoint returns an endpoint whose conditions are given as letters: r is ready, s serving, t
+// terminating. A capital letter means false; a condition without a letter is unknown.
 func endpoint(address, conditions string) discovery.Endpoint {
 	e := discovery.Endpoint{Addresses: []string{address}}
 	for _, letter := range conditions {
@@ -67,8 +67,9 @@ func read(spec *spillwayv1.KubernetesEndpoints, all ...*discovery.EndpointSlice)
 	return strings.Join(out, "; "), ignored
 }
 
-// Conditions are read as kube-proxy reads them: unknown readiness is ready; the terminating count only
-// while nothing of the service is ready, and only if they serve.
+// TestConditions checks that conditions are read as kube-proxy reads them. Unknown readiness counts
+// as ready. Terminating endpoints count only while no endpoint of the service is ready, and only if
+// they serve.
 func TestConditions(t *testing.T) {
 	for _, test := range []struct{ want, first, second string }{
 		{"cart 10.0.0.1:80 10.0.0.2:80", "rsT", ""},
@@ -86,7 +87,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// A pod with addresses of both families counts once: over IPv4 unless the file says IPv6.
+// TestFamilies checks that a pod with addresses of both families counts once: over IPv4 unless the
+// file says IPv6.
 func TestFamilies(t *testing.T) {
 	both := []*discovery.EndpointSlice{slice("shop", "cart", endpoint("10.0.0.1", "r")), slice("shop", "cart", endpoint("fd00::1", "r")),
 		slice("shop", "six", endpoint("fd00::2", "r"))}
@@ -101,7 +103,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// A port by name must be a TCP port of the slice; by number it is taken as it is.
+// TestPorts checks that a port given by name must be a TCP port of the slice, and that a port given
+// by number is used unchanged.
 func TestPorts(t *testing.T) {
 	for port, want := range map[string]string{"proxy": "cart 10.0.0.1:80", "15006": "cart 10.0.0.1:15006", "dns": "", "absent": ""} {
 		got, ignored := read(&spillwayv1.KubernetesEndpoints{Port: port}, slice("shop", "cart", endpoint("10.0.0.1", "r")))
@@ -111,8 +114,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// Of two namespaces with the same service the first of the file counts; what is malformed is told and
-// harms nobody else.
+// TestWhatIsIgnored checks that of two namespaces with the same service the first in the file
+// counts. Malformed entries are reported and do not affect others.
 func TestWhatIsIgnored(t *testing.T) {
 	got, ignored := read(&spillwayv1.KubernetesEndpoints{},
 		slice("other", "cart", endpoint("10.0.0.9", "r")), slice("shop", "cart", endpoint("10.0.0.1", "r"), endpoint("rubbish", "r"),
@@ -127,7 +130,8 @@ func TestWhatIsIgnored(t *testing.T) {
 	}
 }
 
-// Whatever slices say: no endpoint twice, only of declared clusters, ready before terminating.
+// FuzzSlices checks three properties for any slices: no endpoint appears twice, every address is
+// valid, and every place is in the declared cluster.
 func FuzzSlices(f *testing.F) {
 	f.Add("10.0.0.1", "rst", "fd00::1", "R", "proxy")
 	f.Fuzz(func(t *testing.T, first, conditions, second, more, port string) {

@@ -26,13 +26,13 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// settle is how long changes are gathered: one rollout changes many slices.
+// settle is how long changes are gathered, because one rollout changes many slices.
 const settle = 50 * time.Millisecond
 
-// logOnce hands what the client's own log says to ours; it has one logger for the whole process.
+// logOnce redirects the Kubernetes client's log, which is one for the whole process, to ours.
 var logOnce sync.Once
 
-// Source is the EndpointSlices of one cluster.
+// Source watches the EndpointSlices of one cluster.
 type Source struct {
 	spec     *spillwayv1.KubernetesEndpoints
 	client   rest.Interface
@@ -40,11 +40,12 @@ type Source struct {
 	log      *slog.Logger
 
 	mu      sync.Mutex
-	failed  map[string]bool // by namespace: as last logged
+	failed  map[string]bool // by namespace, as last logged
 	ignored []string
 }
 
-// New reads what the entry names, and asks nothing yet. The error names the wrong key.
+// New creates a source from an entry of the endpoints file. It sends no request yet. The error
+// names the wrong key.
 func New(spec *spillwayv1.KubernetesEndpoints, counters *count.Counters, log *slog.Logger) (*Source, error) {
 	_, wrongSelector := labels.Parse(spec.GetSelector())
 	if wrongSelector != nil {
@@ -63,7 +64,8 @@ func New(spec *spillwayv1.KubernetesEndpoints, counters *count.Counters, log *sl
 		failed: map[string]bool{}}, nil
 }
 
-// restConfig is for EndpointSlices alone: the client of every API group would be most of the relay.
+// restConfig returns a client configuration for EndpointSlices alone. A client of every API group
+// would make up most of the relay.
 func restConfig(spec *spillwayv1.KubernetesEndpoints) (config *rest.Config, err error) {
 	if spec.GetKubeconfig() == "" {
 		if config, err = rest.InClusterConfig(); err != nil {
@@ -90,8 +92,8 @@ func restConfig(spec *spillwayv1.KubernetesEndpoints) (config *rest.Config, err 
 	return config, nil
 }
 
-// Run until the context ends. Nothing is told before every namespace was listed; after that the last
-// good slices stay in force while the API server is away.
+// Run watches until the context ends. Nothing is passed on before every namespace has been listed.
+// After that, the last good slices stay in force while the API server is unreachable.
 func (s *Source) Run(ctx context.Context, found func(table.Found)) {
 	changed := make(chan struct{}, 1)
 	signal := func() {
@@ -119,7 +121,8 @@ func (s *Source) Run(ctx context.Context, found func(table.Found)) {
 	s.follow(ctx, informers, changed, found)
 }
 
-// follow tells what the informers have, at each change of it.
+// follow passes on the endpoints of the informers' current slices, at the start and after each
+// change.
 func (s *Source) follow(ctx context.Context, informers []cache.SharedIndexInformer, changed <-chan struct{}, found func(table.Found)) {
 	var told table.Found
 	for {
@@ -148,6 +151,7 @@ func (s *Source) follow(ctx context.Context, informers []cache.SharedIndexInform
 	}
 }
 
+// inform creates the informer of one namespace's EndpointSlices. It calls `signal` at each change.
 func (s *Source) inform(namespace string, signal func()) (cache.SharedIndexInformer, error) {
 	selected := func(options *meta.ListOptions) { options.LabelSelector = s.spec.GetSelector() }
 	listWatch := cache.NewFilteredListWatchFromClient(s.client, "endpointslices", namespace, selected)
@@ -167,7 +171,8 @@ func (s *Source) inform(namespace string, signal func()) (cache.SharedIndexInfor
 	return informer, errors.Join(err, informer.SetTransform(slim))
 }
 
-// observe every request: the informer's own handler of errors is not told of those that it retries.
+// observe wraps list and watch to see the result of every request. The informer's own error handler
+// is not called for errors that it retries.
 func (s *Source) observe(lw *cache.ListWatch, namespace string) {
 	list, watch := lw.ListWithContextFunc, lw.WatchFuncWithContext
 	lw.ListWithContextFunc = func(ctx context.Context, options meta.ListOptions) (runtime.Object, error) {
@@ -182,7 +187,7 @@ func (s *Source) observe(lw *cache.ListWatch, namespace string) {
 	}
 }
 
-// answered counts each failure, and logs each change of state once.
+// answered counts each failed request, and logs each change of state once.
 func (s *Source) answered(ctx context.Context, namespace string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -202,7 +207,7 @@ func (s *Source) answered(ctx context.Context, namespace string, err error) {
 	}
 }
 
-// tellIgnored counts and logs what was not ignored before.
+// tellIgnored counts and logs the reasons that are new since the previous call.
 func (s *Source) tellIgnored(ignored []string) {
 	for _, text := range ignored {
 		if _, before := slices.BinarySearch(s.ignored, text); !before {

@@ -1,4 +1,4 @@
-// Package identitytest makes the certificates of tests and benchmarks.
+// Package identitytest issues the certificates that tests and benchmarks use.
 package identitytest
 
 import (
@@ -18,23 +18,23 @@ import (
 	"spillway.dev/relay/internal/identity"
 )
 
-// Identity is the pattern of the local stack.
+// Identity is the URI SAN pattern of the local stack.
 const Identity = identity.Pattern("spiffe://spillway.local/cluster/{cluster}/service/{service}")
 
-// RelayURI is the URI SAN of a cluster's relay.
+// RelayURI returns the URI SAN of a cluster's relay.
 func RelayURI(cluster string) string { return "spiffe://spillway.local/cluster/" + cluster + "/relay" }
 
-// Authority signs certificates. Its methods panic when the machine has no randomness.
+// Authority signs certificates. Its methods panic when the machine provides no randomness.
 type Authority struct {
-	PEM  []byte // its own certificate
+	PEM  []byte // the authority's own certificate
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// Pair is a certificate and its key, PEM.
+// Pair is a certificate and its private key, both PEM.
 type Pair struct{ Cert, Key []byte }
 
-// NewAuthority makes a root.
+// NewAuthority creates a self-signed root that is valid for one hour.
 func NewAuthority() *Authority {
 	template := &x509.Certificate{Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign}
@@ -45,7 +45,8 @@ func NewAuthority() *Authority {
 	return a
 }
 
-// Issue a certificate for the host 127.0.0.1 with the URI SAN ("": none) that expires after the time given.
+// Issue signs a certificate for the host localhost with the given URI SAN ("" means none). The
+// certificate expires after `lasting`; a negative duration makes one that has expired already.
 func (a *Authority) Issue(uri string, lasting time.Duration, usages ...x509.ExtKeyUsage) Pair {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: usages, KeyUsage: x509.KeyUsageDigitalSignature}
@@ -57,17 +58,18 @@ func (a *Authority) Issue(uri string, lasting time.Duration, usages ...x509.ExtK
 	return Pair{block("CERTIFICATE", der), block("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(key)))}
 }
 
-// Relay issues a relay's certificate.
+// Relay issues the server certificate of a cluster's relay.
 func (a *Authority) Relay(cluster string) Pair {
 	return a.Issue(RelayURI(cluster), time.Hour, x509.ExtKeyUsageServerAuth)
 }
 
-// Envoy issues an Envoy's certificate.
+// Envoy issues the client certificate of one service's Envoy.
 func (a *Authority) Envoy(cluster, service string) Pair {
 	return a.Issue(Identity.Fill(cluster, service), time.Hour, x509.ExtKeyUsageClientAuth)
 }
 
-// ClientTLS is what a client with the pair (empty: none) shows and trusts.
+// ClientTLS returns the configuration of a client that presents the pair and trusts this authority.
+// An empty pair means no client certificate.
 func (a *Authority) ClientTLS(pair Pair) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
@@ -78,7 +80,7 @@ func (a *Authority) ClientTLS(pair Pair) *tls.Config {
 	return config
 }
 
-// WriteServer writes what a relay reads into the folder.
+// WriteServer writes the certificate, key and authority that a relay reads into the folder.
 func (a *Authority) WriteServer(folder string, pair Pair) (identity.Files, error) {
 	files := identity.Files{Cert: filepath.Join(folder, "relay.crt"), Key: filepath.Join(folder, "relay.key"),
 		ClientCA: filepath.Join(folder, "ca.crt")}
@@ -90,6 +92,8 @@ func (a *Authority) WriteServer(folder string, pair Pair) (identity.Files, error
 	return files, nil
 }
 
+// complete fills in the serial number and the validity, which begins an hour before now or, when
+// `lasting` is negative, an hour before the expiry.
 func complete(template *x509.Certificate, lasting time.Duration) {
 	template.SerialNumber = must(rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)))
 	template.NotAfter = time.Now().Add(lasting)

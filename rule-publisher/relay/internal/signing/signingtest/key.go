@@ -13,14 +13,14 @@ import (
 	"spillway.dev/relay/internal/signing"
 )
 
-// Key signs. Its methods panic on what cannot be.
+// Key signs values. Its methods panic on errors that cannot happen.
 type Key struct {
 	ID      string
-	PEM     []byte // of the public key
+	PEM     []byte // the public key
 	private ed25519.PrivateKey
 }
 
-// NewKey makes one.
+// NewKey generates a key.
 func NewKey() *Key {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -29,7 +29,7 @@ func NewKey() *Key {
 	return Of(private)
 }
 
-// Of a private key.
+// Of returns the Key of a given private key.
 func Of(private ed25519.PrivateKey) *Key {
 	spki, err := x509.MarshalPKIXPublicKey(private.Public())
 	if err != nil {
@@ -38,18 +38,18 @@ func Of(private ed25519.PrivateKey) *Key {
 	return &Key{signing.KeyID(spki), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki}), private}
 }
 
-// Sign a payload as the cluster's value.
+// Sign signs a payload as the cluster's value.
 func (k *Key) Sign(cluster string, payload []byte) signing.Value {
 	signature := ed25519.Sign(k.private, signing.Message(cluster, payload))
 	return signing.Value{Payload: payload, Signature: base64.StdEncoding.EncodeToString(signature), KeyID: k.ID}
 }
 
-// Trusted is this key alone.
+// Trusted returns a set of keys that holds only this one.
 func (k *Key) Trusted() signing.Keys {
 	return signing.Keys{k.ID: k.private.Public().(ed25519.PublicKey)}
 }
 
-// Message writes a value to the cluster's key of the bucket.
+// Message returns the NATS message that writes a value to the cluster's key of the bucket.
 func Message(cluster string, value signing.Value) *nats.Msg {
 	message := nats.NewMsg("$KV." + names.NatsBucketRulesets + "." + cluster)
 	message.Data = value.Payload
