@@ -12,12 +12,12 @@ import (
 
 // Application is the emulated application: its services, and what each endpoint does.
 type Application struct {
-	// CallTimeoutMs bounds every call from one service to the next, milliseconds.
+	// CallTimeoutMs limits every call from one service to the next, in milliseconds.
 	CallTimeoutMs float64            `yaml:"call_timeout_ms"`
 	Services      map[string]Service `yaml:"services"`
 }
 
-// Service is one worker pool with a bounded FIFO queue before it, per pod.
+// Service is one worker pool per pod, with a bounded FIFO queue in front of it.
 type Service struct {
 	Workers        int        `yaml:"workers"`
 	Queue          int        `yaml:"queue"`            // requests that may wait; more are refused at once
@@ -26,7 +26,8 @@ type Service struct {
 	Endpoints      []Endpoint `yaml:"endpoints"`
 }
 
-// Endpoint is a method and a path template, the work of one request and the calls it then makes.
+// Endpoint is a method and a path template, the work of one request, and the calls that the request
+// then makes.
 type Endpoint struct {
 	Method        string      `yaml:"method"`
 	Path          string      `yaml:"path"`
@@ -35,7 +36,7 @@ type Endpoint struct {
 	Calls         []Stage     `yaml:"calls"`
 }
 
-// Stage is a set of calls made in parallel; the stages of an endpoint follow one another.
+// Stage is a set of calls made in parallel. The stages of an endpoint run one after the other.
 type Stage []Call
 
 // Call is one call to another service. Path variables take the values of the inbound request.
@@ -43,21 +44,21 @@ type Call struct {
 	Service      string   `yaml:"service"`
 	Method       string   `yaml:"method"`
 	Path         string   `yaml:"path"`
-	Probability  *float64 `yaml:"probability"` // 0..1 that a request makes this call; default 1
-	Count        *int     `yaml:"count"`       // how many times, in parallel; default 1
+	Probability  *float64 `yaml:"probability"` // probability (0..1) that a request makes this call; default 1
+	Count        *int     `yaml:"count"`       // number of parallel repetitions; default 1
 	RequestBytes int      `yaml:"request_bytes"`
-	Optional     bool     `yaml:"optional"` // its failure does not fail the request
+	Optional     bool     `yaml:"optional"` // a failure of this call does not fail the request
 }
 
-// ServiceTime is the distribution of the time that one request holds a worker.
+// ServiceTime is the distribution of the time for which one request holds a worker.
 type ServiceTime struct {
 	Distribution string  `yaml:"distribution"`
 	MeanMs       float64 `yaml:"mean_ms"`
 	CV           float64 `yaml:"cv"` // standard deviation / mean; lognormal only
 }
 
-// LoadApplication reads and checks an application file. The problems name the key, the value and
-// what is allowed; a file that cannot be read or parsed is one problem.
+// LoadApplication reads and checks an application file. Each problem names the key, the value and
+// what is allowed. A file that cannot be read or parsed is one problem.
 func LoadApplication(path string) (Application, []string) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -70,7 +71,8 @@ func LoadApplication(path string) (Application, []string) {
 	return application, problems
 }
 
-// ParseApplication decodes strictly (an unknown key is a problem) and checks the result.
+// ParseApplication decodes the content strictly (an unknown key is a problem) and checks the
+// result.
 func ParseApplication(content []byte) (Application, []string) {
 	var application Application
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
@@ -89,7 +91,7 @@ func ParseApplication(content []byte) (Application, []string) {
 	return application, application.problems()
 }
 
-// endpointName is how messages and the call graph name an endpoint.
+// endpointName returns the name of an endpoint in messages and in the call graph.
 func endpointName(service string, endpoint Endpoint) string {
 	return fmt.Sprintf("%s %s %s", service, endpoint.Method, endpoint.Path)
 }

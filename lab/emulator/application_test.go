@@ -27,7 +27,7 @@ services:
       - {method: GET, path: "/y/{key}", service_time: {distribution: exponential, mean_ms: 1}, response_bytes: 0}
 `
 
-// Every application that the repository ships is valid.
+// TestShippedApplications checks that every application in the repository is valid.
 func TestShippedApplications(t *testing.T) {
 	files, err := filepath.Glob("../applications/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -40,7 +40,8 @@ func TestShippedApplications(t *testing.T) {
 	}
 }
 
-// Each mistake is reported with its key, its value and what is allowed instead.
+// TestProblems checks that each mistake is reported with its key, its value and what is allowed
+// instead.
 func TestProblems(t *testing.T) {
 	if _, problems := ParseApplication([]byte(sound)); len(problems) > 0 {
 		t.Fatalf("the sound application has problems: %v", problems)
@@ -73,7 +74,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A cycle of calls is refused and named, endpoint by endpoint.
+// TestCycleIsNamed checks that a cycle of calls is refused, with an error that lists its endpoints.
 func TestCycleIsNamed(t *testing.T) {
 	cyclic := strings.Replace(sound, "response_bytes: 0}",
 		`response_bytes: 0, calls: [[{service: a, method: GET, path: "/x/{key}"}]]}`, 1)
@@ -84,7 +85,8 @@ func TestCycleIsNamed(t *testing.T) {
 	}
 }
 
-// Two endpoints that match the same requests are refused, not left to chance.
+// TestConflictingEndpoints checks that two endpoints that match the same requests are refused,
+// because the choice between them would be arbitrary.
 func TestConflictingEndpoints(t *testing.T) {
 	twice := strings.Replace(sound, "      - {method: GET, path: \"/y/{key}\"",
 		"      - {method: GET, path: \"/y/{other}\", service_time: {distribution: constant, mean_ms: 1}, response_bytes: 0}\n"+
@@ -95,7 +97,8 @@ func TestConflictingEndpoints(t *testing.T) {
 	}
 }
 
-// Identity and addresses have no default; all problems are listed at once.
+// TestConfigListsEveryProblem checks that identity and addresses have no default, and that all
+// problems are listed at once.
 func TestConfigListsEveryProblem(t *testing.T) {
 	_, problems := ReadConfig(func(string) string { return "" })
 	if len(problems) != 8 {

@@ -15,7 +15,8 @@ import (
 	"spillway.dev/contracts/names"
 )
 
-// propagated headers carry the trace from the inbound request to the calls, unchanged (W3C, B3).
+// propagated lists the headers that carry the trace unchanged from the inbound request to the calls
+// (W3C, B3).
 var propagated = []string{
 	names.HttpHeaderTraceparent, names.HttpHeaderTracestate, "b3",
 	"x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags",
@@ -29,7 +30,8 @@ type Caller struct {
 	chance   *Chance
 }
 
-// NewCaller keeps enough idle connections to the sidecar that load never waits for a handshake.
+// NewCaller returns a Caller that keeps enough idle connections to the sidecar, so that calls under
+// load never wait for a handshake.
 func NewCaller(outbound string, timeout time.Duration, chance *Chance) *Caller {
 	transport := &http.Transport{
 		Proxy:               nil,
@@ -44,14 +46,16 @@ func NewCaller(outbound string, timeout time.Duration, chance *Chance) *Caller {
 	}}
 }
 
-// callResult is what one call came to: the hops below it, and why it failed if it did.
+// callResult is the result of one call: the path of the hops below it, and why it failed, if it
+// did.
 type callResult struct {
 	path   string
 	failed error
 }
 
-// Run makes the stages one after the other, each stage's calls in parallel. It returns the paths of
-// all calls made, and the failure that stops the request; calls of the same stage are waited for.
+// Run makes the stages one after the other, and the calls of each stage in parallel. It returns the
+// paths of all calls made, and the failure that stops the request. The other calls of the failing
+// stage are waited for.
 func (c *Caller) Run(inbound *http.Request, stages []Stage) (paths []string, failed error) {
 	for _, stage := range stages {
 		calls := c.choose(stage)
@@ -92,8 +96,8 @@ func (c *Caller) choose(stage Stage) []Call {
 }
 
 func (c *Caller) call(inbound *http.Request, call Call) callResult {
-	// Independent of the inbound request's cancellation: what was begun is finished, as the
-	// callee would; only the timeout bounds it.
+	// The call does not depend on the inbound request's cancellation. As in the callee, what was
+	// begun is finished, and only the timeout limits it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(inbound.Context()), c.timeout)
 	defer cancel()
 	var body io.Reader
@@ -125,7 +129,7 @@ func (c *Caller) call(inbound *http.Request, call Call) callResult {
 	return result
 }
 
-// transportReason is short and without addresses, so that reasons can be counted.
+// transportReason returns a short reason without addresses, so that reasons can be counted.
 func transportReason(err error) string {
 	var timeout net.Error
 	var operation *net.OpError
@@ -139,7 +143,8 @@ func transportReason(err error) string {
 	}
 }
 
-// filler is a body of n bytes, cut from one shared block where it is large enough.
+// filler returns a body of n bytes. It is a slice of one shared block when the block is large
+// enough.
 func filler(n int) []byte {
 	if n <= len(block) {
 		return block[:n]

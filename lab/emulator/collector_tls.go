@@ -11,10 +11,11 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// CollectorTLS are PEM files; the zero value means that the collector is spoken to in clear.
+// CollectorTLS are the paths of PEM files. The zero value means that the connection to the
+// collector is not encrypted.
 type CollectorTLS struct {
 	CA        string // authorities that the collector's certificate must chain to
-	Cert, Key string // the pod's own, shown to the collector
+	Cert, Key string // the pod's own, presented to the collector
 }
 
 func readCollectorTLS(getenv func(string) string) (files CollectorTLS, problems []string) {
@@ -43,7 +44,7 @@ func readCollectorTLS(getenv func(string) string) (files CollectorTLS, problems 
 	return files, problems
 }
 
-// load reads the files; its error names the variables.
+// load reads the files. The error names the variables.
 func (f CollectorTLS) load() (*tls.Config, error) {
 	bundle, err := os.ReadFile(f.CA)
 	if err != nil {
@@ -60,7 +61,8 @@ func (f CollectorTLS) load() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: authorities, Certificates: []tls.Certificate{pair}}, nil
 }
 
-// credentials reads the files at every handshake, so that renewed ones are taken up.
+// credentials returns credentials that read the files at every handshake, so that renewed files are
+// used.
 func (f CollectorTLS) credentials() credentials.TransportCredentials {
 	return &fileCredentials{TransportCredentials: credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13}), files: f}
 }
@@ -70,6 +72,7 @@ type fileCredentials struct {
 	files CollectorTLS
 }
 
+// ClientHandshake reads the files and performs the TLS handshake with them.
 func (c *fileCredentials) ClientHandshake(ctx context.Context, authority string, connection net.Conn) (
 	net.Conn, credentials.AuthInfo, error) {
 	config, err := c.files.load()

@@ -9,18 +9,20 @@ import (
 	"strings"
 )
 
-// Config is what one pod is told by its environment. Nothing in it has a default; CollectorTLS may be unset.
+// Config is the configuration of one pod, read from its environment. No value has a default; only
+// CollectorTLS may be unset.
 type Config struct {
 	Cluster, Service, Pod string
 	ApplicationPath       string
-	Listen                string // of the application itself
-	Outbound              string // the sidecar's outbound listener
+	Listen                string // address of the application itself
+	Outbound              string // address of the sidecar's outbound listener
 	Collector             string // OTLP gRPC, metrics
 	CollectorTLS          CollectorTLS
 	HealthListen          string
 }
 
-// ReadConfig takes an environment and returns every problem in it, each naming its variable.
+// ReadConfig reads the environment and returns every problem in it. Each problem names its
+// variable.
 func ReadConfig(getenv func(string) string) (Config, []string) {
 	var problems []string
 	text := func(key string) string {
@@ -32,7 +34,7 @@ func ReadConfig(getenv func(string) string) (Config, []string) {
 	}
 	name := func(key string) string {
 		value := text(key)
-		// ',' '@' and '+' have a meaning in the path header.
+		// ',', '@' and '+' have a meaning in the path header.
 		if strings.ContainsAny(value, ",@+ |") {
 			problems = append(problems, fmt.Sprintf("%s: %q; allowed: no ',', '@', '+', '|' and spaces", key, value))
 		}
@@ -76,7 +78,7 @@ func checkAddress(value string) error {
 	return nil
 }
 
-// serviceOf picks the pod's own service out of the application.
+// serviceOf returns the pod's own service from the application.
 func (c Config) serviceOf(application Application) (Service, []string) {
 	service, known := application.Services[c.Service]
 	if !known {

@@ -1,5 +1,6 @@
-// Command emulator is one pod of an emulated application: it answers as the application YAML says,
-// with the latency of its worker pool's queue, and calls the next services through its sidecar.
+// Command emulator is one pod of an emulated application. It answers as the application's YAML file
+// says, with the latency of its worker pool's queue, and calls the next services through its
+// sidecar.
 package main
 
 import (
@@ -63,7 +64,7 @@ func run(ctx context.Context, config Config, application Application, service Se
 			return err
 		}
 	}
-	// Both listeners are open before either serves: healthy means that requests are accepted.
+	// Both listeners are open before either serves, so a healthy pod accepts requests.
 	listener, err := net.Listen("tcp", config.Listen)
 	if err != nil {
 		return fmt.Errorf("LAB_LISTEN: %w", err)
@@ -87,7 +88,7 @@ func run(ctx context.Context, config Config, application Application, service Se
 	defer cancel()
 	closed := server.Shutdown(closing)
 	_ = health.Close()
-	_ = provider.Shutdown(closing) // best effort: the last reading
+	_ = provider.Shutdown(closing) // best effort: sends the last reading
 	slog.Info("stopped", "requests", pod.Snapshot())
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func applicationServer(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second}
 }
 
-// healthHandler serves /healthz and /counts: what became of the requests so far, as JSON.
+// healthHandler serves /healthz, and /counts with the outcomes of all requests so far, as JSON.
 func healthHandler(pod *Pod) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

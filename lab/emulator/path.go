@@ -8,12 +8,13 @@ import (
 const (
 	pathHeader   = "X-Lab-Path"
 	reasonHeader = "X-Lab-Reason"
-	// Envoy refuses response headers above 60 KiB in all; this is well below.
+	// maxPathBytes is well below 60 KiB, above which Envoy refuses response headers.
 	maxPathBytes = 8192
 )
 
-// joinPath concatenates a hop and its children's paths: "service@cluster,...". What exceeds the
-// bound is dropped and counted by a last element "+N", children's own counts included.
+// joinPath concatenates a hop and its children's paths: "service@cluster,...". Hops beyond
+// maxPathBytes are dropped and counted in a last element "+N", which includes the children's own
+// counts.
 func joinPath(own string, children []string) string {
 	hops, omitted := []string{own}, 0
 	for _, child := range children {

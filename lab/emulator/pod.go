@@ -19,12 +19,12 @@ type Pod struct {
 	counts Counts
 }
 
-// Counts is what became of the requests so far. Every request is in exactly one of them.
+// Counts is the number of requests so far by outcome. Every request is in exactly one of them.
 type Counts struct {
 	Served, QueueFull, QueueTimeout, Cancelled, CallFailed, Unknown atomic.Uint64
 }
 
-// NewPod puts a service's pool behind its identity.
+// NewPod returns a pod of the service with the identity from the configuration.
 func NewPod(config Config, service Service, caller *Caller, chance *Chance) *Pod {
 	timeout := time.Duration(service.QueueTimeoutMs * float64(time.Millisecond))
 	return &Pod{
@@ -35,7 +35,7 @@ func NewPod(config Config, service Service, caller *Caller, chance *Chance) *Pod
 	}
 }
 
-// Handler serves the endpoints; anything else is 404 with a reason.
+// Handler serves the endpoints. Any other request is answered with 404 and a reason.
 func (p *Pod) Handler(endpoints []Endpoint) (http.Handler, error) {
 	mux := http.NewServeMux()
 	for _, endpoint := range endpoints {
@@ -54,10 +54,10 @@ func (p *Pod) Handler(endpoints []Endpoint) (http.Handler, error) {
 	}), nil
 }
 
-// serve is one request: wait for a worker, hold it for the service time, then make the calls
-// without it, then answer.
+// serve handles one request: it waits for a worker, holds it for the service time, makes the calls
+// without a worker, and then answers.
 func (p *Pod) serve(w http.ResponseWriter, r *http.Request, endpoint Endpoint) {
-	// A client's abort is only noticed once its body has been read.
+	// The server notices a client's abort only once the body has been read.
 	_, _ = io.Copy(io.Discard, r.Body)
 	start, err := p.pool.Acquire(r.Context())
 	if err != nil {
@@ -97,8 +97,8 @@ func (p *Pod) countRefusal(err error) {
 	}
 }
 
-// fail answers with where the request got to and why it ended; a nested reason keeps its last,
-// deepest part when it is too long for a header.
+// fail answers with the path that the request took and the reason why it ended. A nested reason
+// that is too long for a header keeps its last, deepest part.
 func (p *Pod) fail(w http.ResponseWriter, status int, reason string, paths []string) {
 	const longest = 256
 	if len(reason) > longest {
@@ -109,7 +109,7 @@ func (p *Pod) fail(w http.ResponseWriter, status int, reason string, paths []str
 	w.WriteHeader(status)
 }
 
-// Snapshot is the counts as they are reported on the health listener.
+// Snapshot returns the counts as the health listener reports them.
 func (p *Pod) Snapshot() map[string]uint64 {
 	return map[string]uint64{
 		"served":        p.counts.Served.Load(),

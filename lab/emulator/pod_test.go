@@ -45,8 +45,8 @@ func get(t *testing.T, url string, header http.Header) (*http.Response, string) 
 	return response, string(body)
 }
 
-// A call keeps path values, trace headers and the destination's name; the answer has the declared
-// size and the path of the whole tree.
+// TestCallsThroughOutbound checks that a call keeps path values, trace headers and the
+// destination's name. The answer has the declared size and the path of the whole call tree.
 func TestCallsThroughOutbound(t *testing.T) {
 	_, callee := testPod(t, "b", "127.0.0.1:1", sound)
 	var seen *http.Request
@@ -82,7 +82,8 @@ func TestCallsThroughOutbound(t *testing.T) {
 	}
 }
 
-// A failed call fails the request with 502 and the deepest reason, unless the call is optional.
+// TestFailingChild checks that a failed call fails the request with 502 and the deepest reason,
+// unless the call is optional.
 func TestFailingChild(t *testing.T) {
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(pathHeader, "b@there")
@@ -114,8 +115,8 @@ func TestFailingChild(t *testing.T) {
 	}
 }
 
-// The stages of an endpoint follow one another; the calls of one stage run at the same time, a
-// count repeats a call, and the first failing stage is the last.
+// TestStages checks that the stages of an endpoint run one after the other and the calls of one
+// stage in parallel. A count repeats a call, and no stage runs after one that fails.
 func TestStages(t *testing.T) {
 	var mu sync.Mutex
 	inFlight, most, paths := 0, 0, []string{}
@@ -145,7 +146,8 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// What no endpoint matches is 404 with a reason, and counted.
+// TestUnknownPath checks that a request that no endpoint matches is answered with 404 and a reason,
+// and counted.
 func TestUnknownPath(t *testing.T) {
 	pod, server := testPod(t, "b", "127.0.0.1:1", sound)
 	for _, path := range []string{"/", "/y", "/y/1/2"} {
@@ -159,7 +161,8 @@ func TestUnknownPath(t *testing.T) {
 	}
 }
 
-// The path header never grows past its bound; what is left out is counted, through every level.
+// TestPathIsBounded checks that the path header never exceeds its bound, and that dropped hops are
+// counted at every level.
 func TestPathIsBounded(t *testing.T) {
 	leaf := strings.Repeat("x", 90) + "@cluster"
 	children := make([]string, 200)

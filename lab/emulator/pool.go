@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Why a request got no worker.
+// Reasons why a request got no worker.
 var (
 	errQueueFull    = errors.New("queue_full")
 	errQueueTimeout = errors.New("queue_timeout")
 	errCancelled    = errors.New("cancelled")
 )
 
-// Pool is a service's workers with a bounded first-in-first-out queue before them: an M/M/c queue
-// when arrivals are Poisson and holding times exponential.
+// Pool is a service's workers with a bounded first-in-first-out queue in front of them. It is an
+// M/M/c queue when arrivals are Poisson and holding times exponential.
 type Pool struct {
 	workers int
 	bound   int
@@ -27,17 +27,17 @@ type Pool struct {
 	waiting  list.List // of chan time.Time, buffered: receives the start of service
 	busyTime time.Duration
 	since    time.Time // busyTime is complete up to here
-	taken    time.Time // of the last TakeUtilisation
+	taken    time.Time // time of the last TakeUtilisation
 }
 
-// NewPool makes a pool of idle workers.
+// NewPool returns a pool of idle workers.
 func NewPool(workers, bound int, timeout time.Duration) *Pool {
 	now := time.Now()
 	return &Pool{workers: workers, bound: bound, timeout: timeout, since: now, taken: now}
 }
 
-// Acquire waits for a worker and returns the instant from which it is held. That instant may lie a
-// little in the past: see Release. A request that gives up while it waits leaves the queue.
+// Acquire waits for a worker and returns the instant from which it is held. That instant may be
+// slightly in the past: see Release. A request that gives up while it waits leaves the queue.
 func (p *Pool) Acquire(ctx context.Context) (time.Time, error) {
 	p.mu.Lock()
 	if p.busy < p.workers {
@@ -67,7 +67,7 @@ func (p *Pool) Acquire(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// leave gives up a place in the queue, unless a worker was handed over in the meantime.
+// leave gives up a place in the queue, unless a worker was assigned in the meantime.
 func (p *Pool) leave(place *list.Element, granted chan time.Time, reason error) (time.Time, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,9 +80,9 @@ func (p *Pool) leave(place *list.Element, granted chan time.Time, reason error) 
 	}
 }
 
-// Release frees a worker whose service was due to end at `end`. Timers fire late by up to a
-// millisecond or more on a busy machine; the next in the queue therefore starts at `end`, not now,
-// so that the pool's capacity is exactly workers / mean service time.
+// Release frees a worker whose service was due to end at `end`. Timers fire late, by a millisecond
+// or more on a busy machine. The next request in the queue therefore starts at `end`, not now, so
+// that the pool's capacity is exactly workers / mean service time.
 func (p *Pool) Release(end time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,15 +93,16 @@ func (p *Pool) Release(end time.Time) {
 		return
 	}
 	p.busy--
-	p.busyTime -= max(0, now.Sub(end)) // the worker was idle since then
+	p.busyTime -= max(0, now.Sub(end)) // the worker has been idle since then
 }
 
+// account adds the busy time of the workers up to `now`.
 func (p *Pool) account(now time.Time) {
 	p.busyTime += time.Duration(p.busy) * now.Sub(p.since)
 	p.since = now
 }
 
-// TakeUtilisation returns the busy share of the pool, 0..1, since it was last taken.
+// TakeUtilisation returns the busy share of the pool, 0..1, since the previous call.
 func (p *Pool) TakeUtilisation() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,5 +117,6 @@ func (p *Pool) TakeUtilisation() float64 {
 	return min(1, max(0, share))
 }
 
-// Hold waits until `end`, the planned end of a service; a cancelled request still uses its worker.
+// Hold waits until `end`, the planned end of a service. It cannot be interrupted, because a
+// cancelled request still uses its worker.
 func Hold(end time.Time) { time.Sleep(time.Until(end)) }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// work is what a request does with the pool; it returns its whole time in the system.
+// work does what a request does with the pool, and returns its whole time in the system.
 func work(p *Pool, service time.Duration) (time.Duration, error) {
 	arrived := time.Now()
 	start, err := p.Acquire(context.Background())
@@ -24,14 +24,15 @@ func work(p *Pool, service time.Duration) (time.Duration, error) {
 	return time.Since(arrived), nil
 }
 
-// occupancy is how many are served and how many wait.
+// occupancy returns how many requests are being served and how many wait.
 func (p *Pool) occupancy() (busy, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.busy, p.waiting.Len()
 }
 
-// At most `workers` requests are served and `queue` wait; the next is refused at once, not later.
+// TestQueueBound checks that at most `workers` requests are served and `queue` requests wait. The
+// next one is refused at once.
 func TestQueueBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(2, 3, time.Minute)
@@ -60,7 +61,7 @@ func TestQueueBound(t *testing.T) {
 	})
 }
 
-// Waiting requests are served in the order of their arrival.
+// TestFirstInFirstOut checks that waiting requests are served in the order of their arrival.
 func TestFirstInFirstOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(1, 100, time.Minute)
@@ -87,7 +88,8 @@ func TestFirstInFirstOut(t *testing.T) {
 	})
 }
 
-// A request leaves the queue after the timeout, or when its client goes, and frees its place.
+// TestGivingUp checks that a request leaves the queue after the timeout, or when its client goes
+// away, and frees its place.
 func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(1, 2, 100*time.Millisecond)
@@ -112,8 +114,9 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// A worker that is released late by its timer does not cost capacity: the next in the queue starts
-// when the service was due to end, and the lateness does not count as busy.
+// TestLateTimersCostNoCapacity checks that a worker that its timer releases late does not cost
+// capacity. The next request in the queue starts when the service was due to end, and the delay
+// does not count as busy.
 func TestLateTimersCostNoCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(1, 1, time.Minute)
@@ -135,8 +138,9 @@ func TestLateTimersCostNoCapacity(t *testing.T) {
 	})
 }
 
-// Poisson arrivals and exponential holding times give the M/M/c queue's mean time in the system
-// (Erlang C) and its utilisation. The seed is fixed and time is virtual, so this cannot flake.
+// TestMatchesErlangC checks that Poisson arrivals and exponential holding times yield the mean time
+// in the system (Erlang C) and the utilisation of an M/M/c queue. The seed is fixed and time is
+// virtual, so the test is deterministic.
 func TestMatchesErlangC(t *testing.T) {
 	for _, c := range []struct {
 		workers int
@@ -147,7 +151,7 @@ func TestMatchesErlangC(t *testing.T) {
 			service := ServiceTime{Distribution: exponential, MeanMs: 1000}
 			chance, arrivals := NewChance(7), rand.New(rand.NewPCG(11, 11))
 			pool := NewPool(c.workers, requests, 1000*time.Hour)
-			rate := c.load * float64(c.workers) // per second; each worker serves one
+			rate := c.load * float64(c.workers) // per second; each worker serves one per second
 			var mu sync.Mutex
 			var total time.Duration
 			var group sync.WaitGroup
@@ -178,7 +182,7 @@ func TestMatchesErlangC(t *testing.T) {
 	}
 }
 
-// erlangC is the probability that an arrival waits, for an offered load in Erlang.
+// erlangC returns the probability that an arrival waits, for an offered load in Erlang.
 func erlangC(workers int, offered float64) float64 {
 	sum, term := 0.0, 1.0
 	for k := range workers {
@@ -189,7 +193,8 @@ func erlangC(workers int, offered float64) float64 {
 	return last / (sum + last)
 }
 
-// Each distribution has the mean, and the coefficient of variation, that it declares.
+// TestServiceTimes checks that each distribution has the mean and the coefficient of variation that
+// it declares.
 func TestServiceTimes(t *testing.T) {
 	for _, c := range []struct {
 		time ServiceTime

@@ -9,7 +9,7 @@ import (
 
 var variableInPath = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// muxPath is the ServeMux form of a path template: "/" alone means exactly that path.
+// muxPath returns the ServeMux form of a path template. A template "/" matches exactly that path.
 func muxPath(template string) string {
 	if template == "/" {
 		return "/{$}"
@@ -17,7 +17,8 @@ func muxPath(template string) string {
 	return template
 }
 
-// register adds a pattern; ServeMux panics where two patterns conflict, this returns the error.
+// register adds a pattern. ServeMux panics when two patterns conflict; register returns that as an
+// error.
 func register(mux *http.ServeMux, pattern string, handler http.Handler) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -28,7 +29,7 @@ func register(mux *http.ServeMux, pattern string, handler http.Handler) (err err
 	return nil
 }
 
-// expandPath fills in a call's path template from the inbound request's path values.
+// expandPath fills in a call's path template with the inbound request's path values.
 func expandPath(template string, value func(name string) string) string {
 	return variableInPath.ReplaceAllStringFunc(template, func(variable string) string {
 		return url.PathEscape(value(variable[1 : len(variable)-1]))

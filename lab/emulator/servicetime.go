@@ -15,25 +15,25 @@ const (
 
 var distributions = []string{constant, exponential, lognormal}
 
-// Chance is the one source of randomness of a process, safe for concurrent use.
+// Chance is the only source of randomness of a process. It is safe for concurrent use.
 type Chance struct {
 	mu  sync.Mutex
 	rng *rand.Rand
 }
 
-// NewChance makes a source from a seed.
+// NewChance returns a source with the seed.
 func NewChance(seed uint64) *Chance {
 	return &Chance{rng: rand.New(rand.NewPCG(seed, seed))}
 }
 
-// Happens is true with the given probability.
+// Happens returns true with the given probability.
 func (c *Chance) Happens(probability float64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rng.Float64() < probability
 }
 
-// Draw samples a service time.
+// Draw returns a random service time.
 func (c *Chance) Draw(s ServiceTime) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +42,8 @@ func (c *Chance) Draw(s ServiceTime) time.Duration {
 	case exponential:
 		factor = c.rng.ExpFloat64()
 	case lognormal:
-		// Mean 1 and the asked coefficient of variation: sigma^2 = ln(1+cv^2), mu = -sigma^2/2.
+		// The factor has mean 1 and the given coefficient of variation: sigma^2 = ln(1+cv^2),
+		// mu = -sigma^2/2.
 		variance := math.Log1p(s.CV * s.CV)
 		factor = math.Exp(c.rng.NormFloat64()*math.Sqrt(variance) - variance/2)
 	}

@@ -20,12 +20,12 @@ import (
 	"spillway.dev/contracts/names"
 )
 
-// Silence is the telemetry of a service that reports no CPU use: nothing reads it.
+// Silence returns the provider of a service that reports no CPU use. It has no reader.
 func Silence() *sdkmetric.MeterProvider { return sdkmetric.NewMeterProvider() }
 
-// StartTelemetry reports the pool's busy share to the collector once per interval. It works off
-// the request path; while the collector is away, readings are dropped, and after it each reading
-// covers the time since the last.
+// StartTelemetry reports the pool's busy share to the collector once per interval, outside the
+// request path. While the collector is away, readings are dropped. After that, each reading covers
+// the time since the previous one.
 func StartTelemetry(ctx context.Context, config Config, utilisation func() float64, every time.Duration) (
 	*sdkmetric.MeterProvider, error) {
 	exporter, err := otlpmetricgrpc.New(ctx,
@@ -33,7 +33,8 @@ func StartTelemetry(ctx context.Context, config Config, utilisation func() float
 		security(config.CollectorTLS),
 		otlpmetricgrpc.WithTimeout(every),
 		otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{Enabled: false}),
-		// gRPC's own backoff grows to two minutes; a collector that is back must be seen at once.
+		// gRPC's own backoff grows to two minutes, but a collector that is back must be noticed at
+		// once.
 		otlpmetricgrpc.WithDialOption(grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: every / 2, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 2 * every},
 			MinConnectTimeout: every,
@@ -42,7 +43,7 @@ func StartTelemetry(ctx context.Context, config Config, utilisation func() float
 	if err != nil {
 		return nil, fmt.Errorf("SPILLWAY_COLLECTOR %q: %w", config.Collector, err)
 	}
-	// The exporter's state is logged where it changes, see watchedExporter.
+	// watchedExporter logs the exporter's changes of state instead.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	provider := sdkmetric.NewMeterProvider(
 		sdkmetric.WithResource(podResource(config)),
@@ -76,7 +77,7 @@ func podResource(config Config) *resource.Resource {
 	)
 }
 
-// watchedExporter counts readings that did not arrive and logs once per change of state.
+// watchedExporter counts readings that did not arrive, and logs once per change of state.
 type watchedExporter struct {
 	sdkmetric.Exporter
 	endpoint string
@@ -84,6 +85,7 @@ type watchedExporter struct {
 	dropped  atomic.Uint64
 }
 
+// Export passes the readings on, and records whether they arrived.
 func (e *watchedExporter) Export(ctx context.Context, metrics *metricdata.ResourceMetrics) error {
 	err := e.Exporter.Export(ctx, metrics)
 	if err != nil {

@@ -35,7 +35,7 @@ func (r *report) above(key string, value, bound float64) {
 	}
 }
 
-// problems lists everything that is wrong with the application, in a stable order.
+// problems returns everything that is wrong with the application, in a stable order.
 func (a Application) problems() []string {
 	var r report
 	r.above("call_timeout_ms", a.CallTimeoutMs, 0)
@@ -54,7 +54,7 @@ func (a Application) problems() []string {
 			graph[endpointName(name, endpoint)] = checkCalls(&r, key, endpoint, muxes)
 		}
 	}
-	// A cycle is named only in a graph that is otherwise sound.
+	// Cycles are reported only when the application has no other problem.
 	if len(r.problems) == 0 {
 		if cycle := findCycle(graph); cycle != nil {
 			r.add("services: calls form a cycle: %s; allowed: a call tree", strings.Join(cycle, " -> "))
@@ -98,7 +98,8 @@ func checkMethod(r *report, key, method string) bool {
 	return false
 }
 
-// checkPath accepts RFC 6570 level 1 templates with one variable per segment; it returns their names.
+// checkPath accepts RFC 6570 level 1 templates in which a variable is a whole segment. It returns
+// the names of the variables.
 func checkPath(r *report, key, path string) (variables []string, ok bool) {
 	if !strings.HasPrefix(path, "/") {
 		r.add("%s: %q; allowed: a path that starts with '/'", key, path)
@@ -135,7 +136,8 @@ func checkServiceTime(r *report, key string, s ServiceTime) {
 	}
 }
 
-// checkCalls checks the calls of one endpoint and returns the names of the endpoints it reaches.
+// checkCalls checks the calls of one endpoint and returns the names of the endpoints that they
+// reach.
 func checkCalls(r *report, key string, from Endpoint, muxes map[string]*http.ServeMux) []string {
 	var ignored report
 	own, _ := checkPath(&ignored, key, from.Path)
@@ -189,8 +191,8 @@ func checkHowOften(r *report, key string, call Call) {
 	}
 }
 
-// matchPattern finds the endpoint ("METHOD /path/{template}") that a call reaches, by the matcher
-// that will also serve it; empty when there is none.
+// matchPattern returns the endpoint ("METHOD /path/{template}") that a call reaches, or "" when
+// there is none. It uses the same matcher as the server.
 func matchPattern(mux *http.ServeMux, method, path string) string {
 	request, err := http.NewRequest(method, "http://service"+variableInPath.ReplaceAllString(path, "x"), nil)
 	if err != nil {
@@ -200,7 +202,8 @@ func matchPattern(mux *http.ServeMux, method, path string) string {
 	return strings.TrimSuffix(pattern, "{$}")
 }
 
-// findCycle returns the endpoints of one cycle, first = last, or nil. Depth-first, three colours.
+// findCycle returns the endpoints of one cycle, in which the first equals the last, or nil. It is a
+// depth-first search with three colours.
 func findCycle(graph map[string][]string) []string {
 	done, onPath := map[string]bool{}, map[string]bool{}
 	var path []string

@@ -1,4 +1,4 @@
-"""The lab: emulated clusters, load, the local stack and experiments on it.
+"""The lab: emulated clusters, load, the local stack and the experiments that run on it.
 
-Runs the other boxes as programs; imports none of them.
+It starts the other components as programs and imports none of them.
 """

@@ -1,5 +1,8 @@
-"""`python -m spillway_lab COMMAND`. A command is a module of spillway_lab.commands with HELP,
-add_arguments(parser) and run(arguments) -> exit code."""
+"""The command line `python -m spillway_lab COMMAND`.
+
+Each command is a module of spillway_lab.commands that defines HELP, add_arguments(parser) and
+run(arguments), which returns the exit code.
+"""
 
 import argparse
 import logging
@@ -23,9 +26,9 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
-    # httpx tells of every request.
+    # httpx logs every request at INFO.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    # Being told to end is an interrupt: what was started is stopped on the way out.
+    # Handle SIGTERM like an interrupt, so that the context managers stop what the command started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return arguments.run(arguments)

@@ -1,4 +1,7 @@
-"""`accuracy`: a ladder of load on an application whose queues are known, and how true the learned models are."""
+"""The command `accuracy`: compares the learned models with an application whose queues are known.
+
+It drives the application with load that rises in steps.
+"""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`certificates`: issues every certificate of a run folder again."""
+"""The command `certificates`: reissues every certificate of a run folder."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`demo`: compares the scenario's policies under one load and shows why the best one won."""
+"""The command `demo`: compares a scenario's policies under one load and explains the winner."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""`load`: a scenario's measured load against a stack that runs, once, under whatever routes it has."""
+"""The command `load`: sends a scenario's measured load to a running stack.
+
+It sends the load once, under whatever routes are in force.
+"""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`render`: a scenario -> a run folder."""
+"""The command `render`: writes the run folder of a scenario."""
 
 import argparse
 import json
@@ -59,7 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
 def surroundings(
     settings: RenderSettings, out: Path, tls: Path | None, network: pods.Network
 ) -> Surroundings:
-    """What render needs from outside; InvalidInput when a template cannot be read."""
+    """Returns what `render` needs from outside the scenario.
+
+    Raises InvalidInput when a template cannot be read.
+    """
     return Surroundings(
         xds=settings.xds,
         otlp=settings.otlp,

@@ -1,4 +1,7 @@
-"""`replay`: recorded traces through the same way, and what the solver would do with what was learned."""
+"""The command `replay`: sends recorded traces through the collector and the jobs.
+
+It then shows what the solver would do with the models that were learned from them.
+"""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`sql`: a question of docs/sql, asked of the ClickHouse of SPILLWAY_CLICKHOUSE_URL."""
+"""The command `sql`: runs a query of docs/sql against the ClickHouse at SPILLWAY_CLICKHOUSE_URL."""
 
 import argparse
 import os
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _last_hour(question: questions.Question, now: float) -> dict[str, str]:
-    """`start` and `end`, of a question that takes them."""
+    """Default values of the parameters `start` and `end`, for those that the question takes."""
     hour = {"start": f"{now - _LAST_S:.3f}", "end": f"{now:.3f}"}
     return {name: value for name, value in hour.items() if name in question.parameters}
 

@@ -1,4 +1,4 @@
-"""`stack`: the whole local stack and the scenario's pods, until interrupted."""
+"""The command `stack`: runs the whole local stack and a scenario's pods until it is interrupted."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`wan`: keeps Toxiproxy's proxies and delays as planned."""
+"""The command `wan`: keeps Toxiproxy's proxies and delays as the plan describes them."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs that prove something: the demo, learned models against known queues, recorded traces.
+"""Experiments with figures as results: the demo, learned models against known queues, and replays.
 
-Each ends in a report of figures.
+Each experiment ends with a report.
 """

@@ -1,5 +1,8 @@
-"""Learned models held against the truth: an application's queues are known, a ladder of load shows them, and what
-the tables curves, capacities and call_ratios then say is compared with what it should be. Thin; see truth.py."""
+"""Compares learned models with the truth of an application whose queues are known.
+
+Load that rises in steps is sent to the application. The contents of the tables curves, capacities
+and call_ratios are then compared with the expected values. truth.py computes these values.
+"""
 
 import json
 import time
@@ -21,7 +24,7 @@ _CURVES = """SELECT class, service, argMax(a_ms, fitted_at), argMax(b_ms, fitted
     argMax(norm_weight, fitted_at), argMax(phase, fitted_at), max(fitted_at) FROM curves GROUP BY class, service"""
 _CAPACITIES = """SELECT service, argMax(capacity_rps, measured_at), argMax(source, measured_at),
     argMax(reason, measured_at) FROM capacities GROUP BY service"""
-# Windows overlap; each counts as much as what it saw.
+# Windows overlap. Each is weighted by the number of its samples.
 _RATIOS = """SELECT source_class, class, sum(calls_per_request * samples) / sum(samples) FROM call_ratios
     WHERE samples > 0 GROUP BY source_class, class"""
 
@@ -31,7 +34,7 @@ _CALM = """SELECT avg(exclusive_us) / 1000 FROM calls FINAL WHERE class = %(clas
 
 @dataclass(frozen=True)
 class Row:
-    """One number: what it should be and what was learned; `error` is relative."""
+    """One figure: its true and its learned value. `error` is relative."""
 
     kind: str
     of: str
@@ -39,11 +42,11 @@ class Row:
     learned: float
     error: float
     note: str = ""
-    se: float = 0.0  # of what was learned, where the model states it
+    se: float = 0.0  # standard error of the learned value, where the model gives one
 
 
 class Disturbed(LabError):
-    """The machine was too busy for the `rows` to mean much."""
+    """The machine was too busy for the `rows` to be meaningful."""
 
     def __init__(self, reason: str, rows: list[Row]) -> None:
         super().__init__(reason)
@@ -51,8 +54,11 @@ class Disturbed(LabError):
 
 
 def run(scenario: Scenario, name: str) -> list[Row]:
-    """Progress to stderr, the table to stdout; the last line is JSON: rows, and the errors by kind. Raises Disturbed,
-    after the table."""
+    """Runs the scenario's profile and returns the compared figures.
+
+    Prints progress to stderr and the table to stdout. The last line is JSON with the rows and with
+    the errors by kind. Raises Disturbed after it has printed the table.
+    """
     progress = Progress()
     known = truth.known(scenario)
     prepared = stack.prepare(scenario, name, policy="local")
@@ -69,7 +75,10 @@ def run(scenario: Scenario, name: str) -> list[Row]:
 
 
 def _learned(client: Client, ended: float, calm: str, progress: Progress) -> Learned:
-    """Waits for models of the whole ladder: fitted once all of its traces are closed."""
+    """Waits for models that were fitted after all traces of the load were closed.
+
+    Raises LabError after _LEARN_S seconds.
+    """
     progress.stage("models")
     deadline = time.time() + _LEARN_S
     while time.time() < deadline:
@@ -89,7 +98,10 @@ def _learned(client: Client, ended: float, calm: str, progress: Progress) -> Lea
 
 
 def compare(known: Known, learned: Learned) -> list[Row]:
-    """Every number that is known, in the order of names. A class without a row counts as learned 0."""
+    """Returns one row per known figure, sorted by name.
+
+    The learned value of a class without a row is 0.
+    """
     rows, overhead = [], known.overhead_ms(learned)
     for service, expected in sorted(known.services.items()):
         rps, source, reason = learned.capacities.get(service, (0.0, "none", "no row"))
@@ -132,7 +144,7 @@ def _row(kind: str, of: str, true: float, learned: float, note: str = "") -> Row
 
 
 def report(rows: list[Row], known: Known, learned: Learned) -> str:
-    """Table for people and one JSON line."""
+    """Returns a table for people, followed by one line of JSON."""
     shown = [[r.kind, r.of, r.true, r.learned, f"{r.error:+.1%}", r.note] for r in rows]
     text = tables.text(["what", "of", "true", "learned", "error", "how"], shown)
     overhead = known.overhead_ms(learned)
@@ -147,7 +159,7 @@ def report(rows: list[Row], known: Known, learned: Learned) -> str:
 
 
 def summary(rows: list[Row]) -> dict[str, dict[str, float]]:
-    """By kind: median and largest absolute error."""
+    """Returns, by kind, the median and the largest absolute error."""
     found = {}
     for kind in dict.fromkeys(row.kind for row in rows):
         errors = sorted(abs(row.error) for row in rows if row.kind == kind)

@@ -1,4 +1,4 @@
-"""The demo: one overloaded cluster, the same load under several policies, and why the best one won."""
+"""The demo: one overloaded cluster under one load and several policies, and why the best won."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,9 +20,9 @@ WHY = ROOT / "docs/sql/why.sql"
 
 
 def run(scenario: Scenario, name: str, policies: list[str]) -> None:
-    """Prints progress to stderr and the findings to stdout; the last line is the JSON of report.py."""
+    """Prints progress to stderr and results to stdout. The last line is the JSON of report.py."""
     progress = Progress()
-    # Profiling needs a known routing, whatever is compared afterwards.
+    # Profiling needs a known routing, whichever policies are compared afterwards.
     prepared = stack.prepare(scenario, name, policy="local")
     with stack.running(prepared):
         prepared.supervisor.wait_ready(_START_S, progress.starting)
@@ -36,7 +36,10 @@ def run(scenario: Scenario, name: str, policies: list[str]) -> None:
 
 
 def profile(running: LabStack, control: Control, progress: Progress) -> None:
-    """Shows the curves every load, step by step; what the clients see is not kept."""
+    """Runs the load profile step by step, so that the curves are learned at every load.
+
+    What the clients see is not kept.
+    """
 
     def show(_: load.Progress) -> None:
         progress.show(control.line())
@@ -50,7 +53,7 @@ def profile(running: LabStack, control: Control, progress: Progress) -> None:
 
 
 def _measure(running: LabStack, control: Control, policy: str, progress: Progress) -> tuple[Result, InForce]:
-    """The measured load under one policy, from the moment that every Envoy has it."""
+    """Measures the load under one policy, starting when every Envoy has a ruleset of it."""
     measure = running.scenario.document.load.measure
     progress.stage(policy)
     control.set_policy(policy)
@@ -58,7 +61,7 @@ def _measure(running: LabStack, control: Control, policy: str, progress: Progres
     before: list[dict[egress.Pair, float]] = []
 
     def watch(at: load.Progress) -> None:
-        # Bytes are counted over the measured part alone, as latencies are.
+        # Bytes are counted only over the measured part, like latencies.
         if at.elapsed_s >= measure.warm_up_seconds and not before:
             before.append(egress.read(running.plan.pods))
         phase = "measuring" if before else "warming up"
@@ -79,7 +82,7 @@ def _measure(running: LabStack, control: Control, policy: str, progress: Progres
 
 
 def attacks(running: LabStack, rps: Mapping[str, float], seconds: float) -> list[load.Attack]:
-    """Load at the clusters' entries, for so many seconds."""
+    """Returns the load for each cluster's entry: requests per second from `rps`, for `seconds`."""
     return [
         load.Attack(cluster, targets.targets(running.scenario, running.plan, cluster), rate, seconds)
         for cluster, rate in rps.items()

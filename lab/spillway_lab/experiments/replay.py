@@ -1,4 +1,4 @@
-"""Real traces through the same way: collector, Kafka, streams, ClickHouse, and then a dry run of the solver."""
+"""Sends recorded traces through collector, Kafka, streams and ClickHouse, then plans a dry run."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ _START_S, _DRAIN_S, _SETTLED_S = 180.0, 180.0, 12.0
 
 
 class Setting(Model):
-    """The file that `--setting` names: where the traces are from, and the two clusters to plan for."""
+    """Content of the file for `--setting`: origin of the traces, and the clusters to plan for."""
 
     recorded_cluster: str
     clusters: Annotated[dict[str, Cluster], Field(min_length=1)]
@@ -54,7 +54,7 @@ class Setting(Model):
 
 @dataclass(frozen=True)
 class Recording:
-    """One trace file: a load that was recorded between two instants, Unix seconds."""
+    """One trace file: load recorded between two times in Unix seconds."""
 
     path: Path
     spans: int
@@ -67,7 +67,7 @@ class Recording:
 
 
 def load_setting(path: Path) -> Setting:
-    """Raises InvalidInput with every wrong key."""
+    """Reads a setting file. Raises InvalidInput that lists every wrong key."""
     try:
         setting = Setting.model_validate(read_yaml(path))
     except ValidationError as error:
@@ -78,7 +78,10 @@ def load_setting(path: Path) -> Setting:
 
 
 def recordings(paths: list[Path]) -> list[Recording]:
-    """The files in the order of their time; InvalidInput names those that are not Jaeger UI JSON."""
+    """Returns the files ordered by their start times.
+
+    Raises InvalidInput that names the files that are not Jaeger UI JSON.
+    """
     found, problems = [], []
     for path in paths:
         try:
@@ -95,7 +98,7 @@ def recordings(paths: list[Path]) -> list[Recording]:
 
 
 def run(setting: Setting, files: list[Recording], name: str) -> None:
-    """Sends the traces, waits until all of them are calls, prints what was learned."""
+    """Sends the traces, waits until they are processed, and prints what was learned."""
     progress = Progress()
     cluster = setting.recorded_cluster
     prepared = stack.prepare_bare([cluster], name, policy="local")
@@ -123,7 +126,10 @@ def _send(running: Stack, files: list[Recording], cluster: str) -> None:
 
 
 def _drain(client: Client, progress: Progress) -> None:
-    """Waits until neither calls nor curves have changed for a while."""
+    """Waits until calls, edges and curve samples have been constant for _SETTLED_S seconds.
+
+    Raises LabError after _DRAIN_S seconds.
+    """
     progress.stage("streams")
     seen, since, deadline = None, time.monotonic(), time.monotonic() + _DRAIN_S
     while time.monotonic() < deadline:
@@ -153,7 +159,7 @@ def _print_learned(client: Client, files: list[Recording]) -> None:
 
 
 def _own_times(client: Client, files: list[Recording]) -> str:
-    """One row per class, one column per file, by rising load."""
+    """Returns a table with one row per class and one column per file, ordered by load."""
     cells: dict[str, dict[str, str]] = {}
     loads: dict[str, float] = {}
     for file in files:
@@ -171,7 +177,10 @@ def _measured(client: Client, file: Recording) -> list[tuple[str, float, float, 
 
 
 def _print_plan(client: Client, setting: Setting, files: list[Recording], running: Stack) -> None:
-    """A dry run: the recorded cluster and its copies, demand scaled to the busiest service's capacity."""
+    """Runs and prints a dry run of the solver for the recorded cluster and its copies.
+
+    Demand is a share of what saturates the busiest service.
+    """
     busiest = max(files, key=lambda f: sum(row[1] for row in _measured(client, f)))
     model = _model(client, setting, {name: rps for name, rps, *_ in _measured(client, busiest)})
     services = sorted({row["service"] for row in model["curves"]})
@@ -216,7 +225,7 @@ def _ways(link: Link) -> list[tuple[str, str]]:
 
 
 def _model(client: Client, setting: Setting, rps: Mapping[str, float]) -> dict:
-    """The optimizer's input, in the shape of contracts/golden/3_model.json."""
+    """Returns the optimizer's input, in the shape of contracts/golden/3_model.json."""
     curves = _newest(client, "curves", "class", "fitted_at")
     capacities = _newest(client, "capacities", "service", "measured_at")
     ratios = _newest(client, "call_ratios", "source_class, class", "window_end")
@@ -230,7 +239,8 @@ def _model(client: Client, setting: Setting, rps: Mapping[str, float]) -> dict:
     saturating = min(
         row["capacity_rps"] / load[row["service"]] for row in capacities if load.get(row["service"])
     )
-    # Curves are dated by when they were fitted, the rest by when it was recorded: planned as of one instant.
+    # Curves carry the time of fitting, and other rows the time of recording. All get one time,
+    # because the plan is computed for one moment.
     at = max(row["fitted_at"] for row in curves)
     capacities = [
         row | {"cluster": cluster, "measured_at": at} for row in capacities for cluster in setting.clusters

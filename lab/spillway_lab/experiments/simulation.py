@@ -1,5 +1,7 @@
-"""What an application's queues do under a load, by simulating them event by event. Pure. Queues are first in, first
-out and unbounded; there is no network and no proxy."""
+"""Event-driven simulation of an application's queues under load. Pure.
+
+Queues are unbounded and served first in, first out. There is no network and no proxy.
+"""
 
 import heapq
 import random
@@ -23,8 +25,11 @@ class _Pool:
 
 
 class Simulation:
-    """An application in one cluster, one pod of each service. `own_ms`: per class id, the time that each request
-    waited for and held a worker, ms, in the order of their ends."""
+    """An application in one cluster with one pod per service.
+
+    `own_ms` holds, per class id, the times in ms that requests waited for and held a worker. They
+    are in the order in which the requests ended.
+    """
 
     def __init__(self, application: Application, seed: int) -> None:
         self._application, self._random = application, random.Random(seed)
@@ -34,7 +39,10 @@ class Simulation:
         self.own_ms: dict[str, list[float]] = defaultdict(list)
 
     def run(self, requests: list[Request], rps: float, seconds: float, is_poisson: bool = False) -> None:
-        """Requests of the given shares, evenly spaced as the load generator sends them, or Poisson."""
+        """Runs requests in proportion to their shares, for `seconds` at `rps` requests per second.
+
+        Arrivals are evenly spaced, as the load generator sends them, or follow a Poisson process.
+        """
         shares = [request.share for request in requests]
         at = 0.0
         while at < seconds:
@@ -71,7 +79,7 @@ class Simulation:
             pool.waiting.append(serve)
 
     def _call(self, at: float, endpoint: Endpoint, stage: int, done: Done) -> None:
-        """The stages from this one on, one after the other; then `done`."""
+        """Runs the stages from `stage` on one after the other, then calls `done`."""
         if stage == len(endpoint.calls):
             done(at)
             return
@@ -104,7 +112,7 @@ def endpoint_of(application: Application, service: str, method: str, path: str) 
 
 
 def draw(time: ServiceTime, chance: random.Random) -> float:
-    """Seconds, as the emulator draws them (lab/emulator/servicetime.go)."""
+    """Draws a service time in seconds, like the emulator (lab/emulator/servicetime.go)."""
     mean = time.mean_ms / 1000
     if time.distribution == "exponential":
         return chance.expovariate(1 / mean)

@@ -1,5 +1,7 @@
-"""What the models of an application should come to, from its file and from its simulated queues: the truth that
-learned models are held against. Pure."""
+"""Expected models of an application, from its file and from its simulated queues. Pure.
+
+Learned models are compared with these true values.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -14,13 +16,17 @@ from spillway_lab.scenario.scenario import Request, Scenario
 
 _LEAST_BUSY = 0.1
 _QUIET_MS = 3.0  # a third of the shortest service time
-_STALL_MS = 5.0  # of the mean of ten seconds, in which the others wait for many times as long
+_STALL_MS = 5.0  # for the mean of ten seconds, in which the other classes wait many times as long
 
 
 @dataclass(frozen=True)
 class KnownService:
-    """Requests per second that saturate it, in the mix of classes that it gets; by class: share of its requests,
-    weight (of the first by name), and a, b of L(u) = a / (1 - u) + b, ms."""
+    """True values of one service.
+
+    `saturation_rps`: requests per second that saturate the service with its mix of classes.
+    `shares`: each class's share of the requests. `weights`: cost relative to the first class by
+    name. `curves`: (a, b) of L(u) = a / (1 - u) + b in ms.
+    """
 
     saturation_rps: float
     shares: dict[str, float]
@@ -30,8 +36,11 @@ class KnownService:
 
 @dataclass(frozen=True)
 class Known:
-    """What models of a scenario should come to. `calm`: a class that calls nothing, of a service where nobody
-    waits, and its service time, ms."""
+    """True values of a scenario.
+
+    `calm` is a class that makes no calls, of a service where no request waits. `calm_ms` is its
+    service time in ms.
+    """
 
     services: dict[str, KnownService]
     ratios: dict[tuple[str, str], float]
@@ -40,8 +49,12 @@ class Known:
     judged_at: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7)
 
     def overhead_ms(self, learned: "Learned") -> float:
-        """What proxies and the machine add to a request: latency where nothing waits, less the service time. LabError
-        when it was not learned: nothing then tells that the machine was quiet."""
+        """Latency in ms that proxies and the machine add to a request.
+
+        It is the latency of the class where no request waits, minus the service time. Raises
+        LabError when that curve was not learned, because nothing then shows that the machine was
+        quiet.
+        """
         if self.calm not in learned.curves:
             raise LabError(
                 f"{self.calm}: no curve, so nothing tells what proxies and the machine add to a request"
@@ -50,7 +63,7 @@ class Known:
         return a + b - self.calm_ms
 
     def disturbance(self, learned: "Learned") -> str:
-        """Why the machine was too busy for a measurement; empty when it was not."""
+        """Returns why the machine was too busy for a measurement, or an empty string."""
         if (overhead := self.overhead_ms(learned)) > _QUIET_MS:
             return (
                 f"{self.calm} took {overhead:.1f} ms longer than its service time although nobody waits there; at "
@@ -70,9 +83,13 @@ class Known:
 
 @dataclass(frozen=True)
 class Learned:
-    """Newest rows: by class a, b, standard error of a (ms), weight, phase; by service capacity (rps of the first
-    class), its source and reason; calls per request by (source class, class); means of the calm class's own times (ms)
-    in each ten seconds."""
+    """The newest rows that were learned.
+
+    `curves`: by class, (a, b, standard error of a in ms, weight, phase). `capacities`: by service,
+    (requests per second of the first class, source, reason). `ratios`: calls per request by (source
+    class, class). `calm_windows_ms`: the calm class's mean exclusive time in each ten seconds, in
+    ms.
+    """
 
     curves: dict[str, tuple]
     capacities: dict[str, tuple]
@@ -81,8 +98,11 @@ class Learned:
 
 
 def known(scenario: Scenario, simulated_s: float = 250.0) -> Known:
-    """The truth of a scenario of one cluster with one pod of each service, for the loads of its profile. Services that
-    its highest load keeps busy for less than a tenth tell nothing of their capacity and are left out."""
+    """Returns the truth of a scenario for the loads of its profile.
+
+    The scenario must have one cluster with one pod per service. A service that is busy for less
+    than a tenth of the time at the highest load says nothing about its capacity and is left out.
+    """
     [cluster] = scenario.clusters
     application, requests = scenario.application_of(cluster), scenario.document.requests
     by_class = rates(application, requests)
@@ -111,7 +131,10 @@ def _calm(application: Application, idle: list[str]) -> tuple[str, float]:
 
 
 def _means(application: Application, requests: list[Request], rps: float, seconds: float) -> dict[str, float]:
-    """Mean own time of each class at rest at one load, ms; the simulation's first tenth is left out."""
+    """Returns each class's mean exclusive time in ms in the steady state at one load.
+
+    The first tenth of the simulation is left out.
+    """
     simulation = Simulation(application, seed=1)
     simulation.run(requests, rps, seconds)
     return {name: float(np.mean(times[len(times) // 10 :])) for name, times in simulation.own_ms.items()}
@@ -138,8 +161,12 @@ def _service(
 
 
 def curve(u: np.ndarray, latency: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
-    """a, b of the curve nearest to exact means (n,) at these utilisations, each as certain as so many seconds of a
-    queue are: relative to the latency, less by 1 / (1 - u), more by the root of the time."""
+    """Returns (a, b) of the curve nearest to the exact means `latency` (n,) at utilisations `u`
+    (n,).
+
+    Each mean is weighted by its certainty, measured over `seconds` (n,) of a queue. The weight is
+    relative to the latency, is divided by 1 / (1 - u), and grows with the square root of the time.
+    """
     stretch = 1 / (1 - u)
     weight = np.sqrt(seconds) / (latency * stretch)
     design = np.stack([stretch, np.ones_like(u)], axis=1)
@@ -158,7 +185,7 @@ def _ratios(application: Application) -> Iterator[tuple[tuple[str, str], float]]
 
 
 def rates(application: Application, requests: list[Request]) -> dict[str, float]:
-    """Requests of every class for one request at the entry."""
+    """Requests of every class that one request at the entry causes."""
     found: dict[str, float] = defaultdict(float)
 
     def add(service: str, method: str, path: str, rate: float) -> None:
@@ -178,7 +205,7 @@ def calls_per_request(call: Call) -> float:
 
 
 def utilisation(application: Application, service: str, by_class: Mapping[str, float], rps: float) -> float:
-    """Share of a service's workers that are busy when the entry gets `rps`."""
+    """Share of a service's workers that are busy when the entry gets `rps` requests per second."""
     work = sum(
         by_class.get(f"{service} {endpoint.method} {endpoint.path}", 0.0)
         * endpoint.service_time.mean_ms

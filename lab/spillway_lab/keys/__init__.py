@@ -1,4 +1,4 @@
-"""Keys and certificates of a run, and the users whose passwords it makes.
+"""Keys and certificates of a run, and the users whose passwords the run generates.
 
-Kubernetes does this in a deployment; nothing here is used there.
+In a deployment Kubernetes does this, and nothing of this package is used there.
 """

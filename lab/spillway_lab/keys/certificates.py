@@ -1,13 +1,14 @@
-"""X.509 of the lab: an authority per cluster, and short-lived certificates that name what holds them.
+"""X.509 certificates of the lab: one authority per cluster, and short-lived certificates.
 
-A certificate's identity is its one URI, a SPIFFE ID (https://github.com/spiffe/spiffe, X.509-SVID):
+A certificate's identity is its only URI, a SPIFFE ID (https://github.com/spiffe/spiffe,
+X.509-SVID):
 
-    spiffe://spillway.local/cluster/<cluster>/service/<service>   a pod: what it may ask its relay for
-    spiffe://spillway.local/cluster/<cluster>/relay               a relay: what its Envoys look for
-    spiffe://spillway.local/cluster/<cluster>/collector           a collector: likewise
-    spiffe://spillway.local/cluster/<cluster>/sender              who sends spans that no pod has made
+    spiffe://spillway.local/cluster/<cluster>/service/<service>   a pod; its relay checks it
+    spiffe://spillway.local/cluster/<cluster>/relay               a relay; its Envoys expect it
+    spiffe://spillway.local/cluster/<cluster>/collector           a collector; its Envoys expect it
+    spiffe://spillway.local/cluster/<cluster>/sender              a span sender that is not a pod
 
-The time is an argument; keys and serial numbers are the operating system's chance.
+The time is an argument. Keys and serial numbers come from the operating system's random source.
 """
 
 import ipaddress
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 TRUST_DOMAIN = "spiffe://spillway.local"
-# SPILLWAY_XDS_IDENTITY of the relays.
+# Value of SPILLWAY_XDS_IDENTITY for the relays.
 SERVICE_PATTERN = TRUST_DOMAIN + "/cluster/{cluster}/service/{service}"
 RELAY_PATTERN = TRUST_DOMAIN + "/cluster/{cluster}/relay"
 COLLECTOR_PATTERN = TRUST_DOMAIN + "/cluster/{cluster}/collector"
@@ -36,7 +37,7 @@ _COMMON_NAME_MAX = 64  # RFC 5280, appendix A.1
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a certificate is for; who has hosts is a server, who has none a client."""
+    """The holder of a certificate. It is a server if it has hosts, else a client."""
 
     name: str  # folder of its files
     uri: str
@@ -44,7 +45,10 @@ class Identity:
 
     @property
     def cluster(self) -> str:
-        """Whose authority signs it. ValueError for a URI that is not one of the lab's."""
+        """The cluster whose authority signs the certificate.
+
+        Raises ValueError for a URI that is not one of the lab's.
+        """
         if found := _CLUSTER.match(self.uri):
             return found[1]
         raise ValueError(f"{self.name}: {self.uri!r} names no cluster; allowed: {_CLUSTER.pattern}…")
@@ -75,7 +79,7 @@ def collector(cluster: str, hosts: tuple[str, ...]) -> Identity:
 
 
 def sender(cluster: str) -> Identity:
-    """A client of the collector, and of no relay."""
+    """Identity of a client that the collector accepts and no relay does."""
     return Identity(f"sender-{cluster}", _SENDER_PATTERN.format(cluster=cluster))
 
 
@@ -84,7 +88,7 @@ def pod(name: str, cluster: str, service: str) -> Identity:
 
 
 def authority(cluster: str, now: datetime) -> Issued:
-    """A cluster's self-signed authority; it can sign no other authority."""
+    """Creates a cluster's self-signed authority, which cannot sign another authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"spillway lab {cluster}"[:_COMMON_NAME_MAX])])
     builder = (
@@ -101,7 +105,7 @@ def issue(by: Issued, identity: Identity, now: datetime) -> Issued:
     usage = ExtendedKeyUsageOID.SERVER_AUTH if identity.hosts else ExtendedKeyUsageOID.CLIENT_AUTH
     names = [x509.UniformResourceIdentifier(identity.uri), *map(_host, identity.hosts)]
     builder = (
-        # The subject is empty, so the names are critical (RFC 5280, 4.2.1.6).
+        # The subject is empty, so the alternative names must be critical (RFC 5280, 4.2.1.6).
         _builder(x509.Name([]), issuer.subject, key, now, LIFETIME)
         .add_extension(x509.SubjectAlternativeName(names), critical=True)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -115,7 +119,7 @@ def issue(by: Issued, identity: Identity, now: datetime) -> Issued:
 
 
 def identity_of(name: str, certificate: x509.Certificate) -> Identity:
-    """What a certificate of ours was issued for."""
+    """Returns the identity that one of the lab's certificates was issued for."""
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     addresses = [str(address) for address in names.get_values_for_type(x509.IPAddress)]
     return Identity(

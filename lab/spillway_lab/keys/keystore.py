@@ -1,11 +1,14 @@
-"""Keys and certificates on disk, laid out as Kubernetes mounts a TLS secret, so that what is tried here
-is what runs there:
+"""Keys and certificates on disk, in the layout of a TLS secret that Kubernetes mounts.
 
-    tls/authority/<cluster>/ca.crt, ca.key     who signs for a cluster; ca.crt: each of its authorities that is
+The lab therefore tests the same layout that a deployment uses:
+
+    tls/authority/<cluster>/ca.crt, ca.key     the cluster's authority; ca.crt holds all that are
                                                still valid, newest first
-    tls/<name>/tls.crt, tls.key, ca.crt        one pod, relay or collector, and whom it trusts: its cluster's alone
+    tls/<name>/tls.crt, tls.key, ca.crt        one pod, relay or collector; its ca.crt holds the
+                                               authorities of its own cluster only
     tls/<folder>/<file> -> ..data/<file>
-    tls/<folder>/..data -> ..<serial number>   the issue in force: renamed over, so that all files change at once
+    tls/<folder>/..data -> ..<serial number>   the current issue; the link is replaced by a
+                                               rename, so that all files change at once
 """
 
 import os
@@ -28,13 +31,16 @@ _DATA = "..data"
 
 
 class Keystore:
-    """The folder `tls` of one run. One process writes at a time."""
+    """The folder `tls` of one run. Only one process may write to it at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def issue(self, identities: Iterable[Identity], now: datetime | None = None) -> None:
-        """New keys and certificates, whatever was there. LabError when they cannot be written."""
+        """Issues new keys and certificates and replaces existing ones.
+
+        Raises LabError when they cannot be written.
+        """
         now = now or datetime.now(UTC)
         try:
             authorities: dict[str, tuple[Issued, bytes]] = {}
@@ -50,7 +56,7 @@ class Keystore:
             raise LabError(f"{self.folder}: certificates cannot be issued: {error}") from error
 
     def renew(self, now: datetime | None = None) -> list[Identity]:
-        """Issues every certificate of the store again. LabError when there is none."""
+        """Reissues every certificate of the store. Raises LabError when the store has none."""
         identities = [certificates.identity_of(name, held) for name, held in self.held().items()]
         if not identities:
             raise LabError(f"{self.folder}: no certificates to renew; allowed: folder tls of a run")
@@ -58,7 +64,7 @@ class Keystore:
         return identities
 
     def held(self) -> dict[str, x509.Certificate]:
-        """Certificates by name."""
+        """Returns the stored certificates by name."""
         found = sorted(self.folder.glob(f"*/{CERTIFICATE}"))
         return {path.parent.name: x509.load_pem_x509_certificate(path.read_bytes()) for path in found}
 
@@ -67,7 +73,10 @@ class Keystore:
         return self.folder / _AUTHORITY / cluster
 
     def _authority(self, cluster: str, now: datetime) -> tuple[Issued, bytes]:
-        """Who signs for a cluster now, and everyone of it whose certificates may still be about."""
+        """Returns the cluster's current signer, and its authorities that are still valid as PEM.
+
+        Certificates of an older authority may still be in use until that authority expires.
+        """
         certificate, key = (self.authority(cluster) / name for name in (TRUST, _AUTHORITY_KEY))
         known = x509.load_pem_x509_certificates(certificate.read_bytes()) if certificate.exists() else []
         valid = [one for one in known if one.not_valid_after_utc > now]
@@ -84,7 +93,10 @@ class Keystore:
         return signer, trust
 
     def _put(self, folder: Path, issued: Issued, files: Mapping[str, bytes]) -> None:
-        """All files of a folder at once: whoever reads them, also after a crash, finds those of one issue."""
+        """Replaces all files of a folder at once.
+
+        A reader finds the files of a single issue, even after a crash.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         before = (folder / _DATA).readlink() if (folder / _DATA).is_symlink() else None
         version = folder / f"..{issued.certificate.serial_number:x}"
@@ -110,7 +122,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _link(path: Path, target: str) -> None:
-    """A symbolic link, in place of whatever is there."""
+    """Creates a symbolic link and replaces an existing one."""
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
     unfinished.symlink_to(target)

@@ -1,4 +1,4 @@
-"""The key by which a run's publisher signs rulesets, and the file by which its relays know it."""
+"""The key that a run's publisher signs rulesets with, and the public keys for its relays."""
 
 import os
 from pathlib import Path
@@ -14,13 +14,16 @@ from cryptography.hazmat.primitives.serialization import (
 
 from spillway_lab.scenario.errors import LabError
 
-OWNER = "publisher"  # folder of the keystore: nobody else reads it
+OWNER = "publisher"  # folder in the keystore that only the publisher reads
 KEY, PUBLIC_KEYS = "signing.key", "ruleset-keys.pem"
 
 
 def issue(folder: Path, public_keys: Path) -> None:
-    """A key in the folder, for its owner's eyes only, unless there is one; its public half beside what is rendered.
-    LabError when they cannot be written."""
+    """Creates the signing key unless it exists, and writes its public half.
+
+    The private key in `folder` is readable only by its owner. The public half is written to
+    `public_keys`, beside the rendered files. Raises LabError when the files cannot be written.
+    """
     path = folder / KEY
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Open-loop load and what the client measured of it.
+"""Open-loop load, and what the client measured of each request.
 
-Scenarios say how much; this room only sends and counts.
+Scenarios set the amount of load. This package only sends requests and counts the answers.
 """

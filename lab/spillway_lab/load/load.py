@@ -1,7 +1,9 @@
-"""Open-loop load at every cluster's entry, by vegeta, one process per cluster.
+"""Open-loop load at every cluster's entry, sent by vegeta, one process per cluster.
 
-Open loop: requests are sent at their times whatever became of the earlier ones, so a slow system
-is not spared load (no coordinated omission). What could not be sent is an error, not an omission."""
+Open loop means that each request is sent at its planned time, whatever happened to earlier ones. A
+slow system therefore gets no less load (no coordinated omission). A request that could not be sent
+counts as an error; it is not left out.
+"""
 
 import math
 import subprocess
@@ -15,23 +17,23 @@ from spillway_lab.load import samples as sampling
 from spillway_lab.load.samples import Samples
 from spillway_lab.scenario.errors import LoadError
 
-_MARGIN_S = 10.0  # for vegeta itself to start and to write its results
+_MARGIN_S = 10.0  # time for vegeta itself to start and to write its results
 _REPORT_EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
 class Attack:
-    """Load at one cluster: a constant rate for a time."""
+    """Load at one cluster: a constant rate for a given time."""
 
     cluster: str
-    targets: list[str]  # see targets.targets
+    targets: list[str]  # JSON lines from targets.targets
     rps: float
     seconds: float
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Given to the caller about once a second while load runs."""
+    """Progress of a running load; passed to the caller about once a second."""
 
     elapsed_s: float
     total_s: float
@@ -41,10 +43,11 @@ class Progress:
 class Generator:
     """How to run vegeta."""
 
-    folder: Path  # results and targets are kept here
+    folder: Path  # where targets and results are kept
     vegeta: str = "vegeta"
-    timeout_s: float = 10.0  # of one request, client's side
-    sent_at_least: float = 0.98  # of what was asked; vegeta drops what it has no time for at the end
+    timeout_s: float = 10.0  # timeout of one request at the client
+    # least share of the requests asked for; vegeta drops the last ones when it runs out of time
+    sent_at_least: float = 0.98
 
 
 def run(
@@ -56,9 +59,9 @@ def run(
 ) -> dict[str, Samples]:
     """Runs all attacks at once and returns what each cluster's client saw after the warm-up.
 
-    Takes the longest attack plus at most the request timeout and a few seconds. Clusters with rate
-    0 are left out. Raises LoadError when vegeta fails, hangs, or sent less than asked. Whatever
-    on_progress raises stops the load and is passed on.
+    Takes as long as the longest attack, plus at most the request timeout and a few seconds. Leaves
+    out clusters with rate 0. Raises LoadError when vegeta fails, hangs, or sends less than asked.
+    An exception from on_progress stops the load and is passed on.
     """
     generator.folder.mkdir(parents=True, exist_ok=True)
     attacks = [attack for attack in attacks if attack.rps > 0]
@@ -79,8 +82,9 @@ def run(
 
 
 def command(attack: Attack, generator: Generator, targets: Path, results: Path) -> list[str]:
-    """vegeta's command line. Bodies are read but not kept."""
-    # Enough workers for every request to run into its timeout; a lower bound would close the loop.
+    """Returns vegeta's command line. Response bodies are read but not kept."""
+    # There are enough workers for every request to run into its timeout. Fewer workers would limit
+    # the rate, and the load would no longer be open loop.
     workers = math.ceil(attack.rps * generator.timeout_s * 1.2) + 10
     return [
         generator.vegeta,
@@ -99,7 +103,7 @@ def command(attack: Attack, generator: Generator, targets: Path, results: Path) 
 
 
 def _rate(rps: float) -> str:
-    """vegeta takes whole requests per time unit."""
+    """Formats a rate for vegeta, which accepts only whole requests per time unit."""
     return f"{round(rps)}/1s" if float(rps).is_integer() else f"{round(rps * 60)}/1m"
 
 
@@ -111,7 +115,7 @@ def _file(generator: Generator, name: str, attack: Attack, kind: str) -> Path:
 def _processes(
     attacks: list[Attack], generator: Generator, name: str
 ) -> Iterator[Mapping[str, subprocess.Popen]]:
-    """One vegeta per attack; killed when the block ends early."""
+    """Starts one vegeta per attack. Kills those that still run when the block ends."""
     processes: dict[str, subprocess.Popen] = {}
     try:
         for attack in attacks:
@@ -145,7 +149,7 @@ def _wait(processes: Mapping[str, subprocess.Popen], total: float, limit: float,
 
 @contextmanager
 def _decoded(generator: Generator, results: Path) -> Iterator[Iterator[bytes]]:
-    """JSON lines of a result file, as vegeta decodes it."""
+    """Yields the JSON lines of a result file, as decoded by vegeta."""
     process = _start(
         [generator.vegeta, "encode", "--to=json", str(results)],
         stdout=subprocess.PIPE,
@@ -162,7 +166,7 @@ def _decoded(generator: Generator, results: Path) -> Iterator[Iterator[bytes]]:
 
 
 def _check_sent(attack: Attack, samples: Samples, at_least: float) -> None:
-    """A result with less load than asked would flatter."""
+    """Raises LoadError when too few requests were sent: results under less load look too good."""
     asked = attack.rps * attack.seconds
     if len(samples) < at_least * asked - 1:
         raise LoadError(

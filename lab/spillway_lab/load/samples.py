@@ -1,4 +1,4 @@
-"""What the client saw of each request, in columns, and what that comes to. Pure."""
+"""What the client saw of each request, in columns, and the summary of it. Pure."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 
 _PATH_HEADER, _REASON_HEADER = "X-Lab-Path", "X-Lab-Reason"
-# Where a request went, as far as its answer tells.
+# Where a request was processed, as far as its answer shows.
 LOCAL, REMOTE, UNKNOWN = 0, 1, -1
 
 
@@ -18,14 +18,14 @@ class Samples:
     """One row per request, in columns of equal length."""
 
     at_s: np.ndarray  # float, Unix time of sending
-    latency_ms: np.ndarray  # float, sent to the last byte of the answer
+    latency_ms: np.ndarray  # float, from sending to the last byte of the answer
     code: np.ndarray  # int, HTTP status; 0: no answer
     remote: np.ndarray  # int, LOCAL, REMOTE or UNKNOWN
-    reason: np.ndarray  # str, why a request failed; empty when it did not
+    reason: np.ndarray  # str, why a request failed; empty if it succeeded
 
     @property
     def ok(self) -> np.ndarray:
-        """Which requests succeeded: status 200 to 399."""
+        """Boolean mask of the requests that succeeded, with status 200 to 399."""
         return (self.code >= 200) & (self.code < 400)
 
     def __len__(self) -> int:
@@ -34,7 +34,11 @@ class Samples:
 
 @dataclass(frozen=True)
 class Summary:
-    """Latencies are of successful requests, NaN when there are none; shares are 0..1."""
+    """Figures of a set of requests.
+
+    Latencies are those of successful requests, and NaN when there are none. Shares are between 0
+    and 1.
+    """
 
     requests: int
     failed: int
@@ -43,13 +47,14 @@ class Summary:
     p95_ms: float
     p99_ms: float
     failed_share: float
-    remote_share: float  # of the requests whose way is known: any hop outside their entry's cluster
-    unknown_way: int  # requests whose answer does not tell where they went
+    # share of the requests with a known path that made any hop outside their entry's cluster
+    remote_share: float
+    unknown_way: int  # requests whose answer does not show where they went
     reasons: dict[str, int]
 
 
 def parse(lines: Iterable[str | bytes], cluster: str) -> Samples:
-    """Reads vegeta's JSON lines of an attack that entered at `cluster`."""
+    """Parses vegeta's JSON lines of an attack that entered at `cluster`."""
     rows = []
     for line in lines:
         row = json.loads(line)
@@ -74,7 +79,7 @@ def parse(lines: Iterable[str | bytes], cluster: str) -> Samples:
 
 
 def without_warm_up(samples: Samples, seconds: float) -> Samples:
-    """What was sent later than `seconds` after the first request."""
+    """Returns the requests that were sent at least `seconds` after the first one."""
     if not len(samples):
         return samples
     kept = samples.at_s >= samples.at_s.min() + seconds
@@ -82,8 +87,11 @@ def without_warm_up(samples: Samples, seconds: float) -> Samples:
 
 
 def way(path: str, cluster: str) -> int:
-    """LOCAL or REMOTE for a path header "service@cluster,..."; a path cut short ("+N" at its end)
-    with only local hops left, or none at all, is UNKNOWN."""
+    """Classifies a path header "service@cluster,..." as LOCAL or REMOTE.
+
+    Returns UNKNOWN for an empty path, and for a truncated path ("+N" at its end) whose remaining
+    hops are all local.
+    """
     hops = [hop for hop in path.split(",") if hop]
     clusters = {hop.rpartition("@")[2] for hop in hops if "@" in hop}
     if clusters - {cluster}:
@@ -92,7 +100,7 @@ def way(path: str, cluster: str) -> int:
 
 
 def concatenate(parts: Iterable[Samples]) -> Samples:
-    """All rows of all parts: the clusters of one policy."""
+    """Returns all rows of all parts, for example of all clusters under one policy."""
     parts = list(parts) or [parse([], "")]
     return Samples(
         *(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Samples))
@@ -100,7 +108,7 @@ def concatenate(parts: Iterable[Samples]) -> Samples:
 
 
 def summarise(samples: Samples) -> Summary:
-    """Every request counts once: as latency when it succeeded, as failed when not."""
+    """Summarises the requests. Each counts once: by its latency if it succeeded, else as failed."""
     good, total = samples.latency_ms[samples.ok], len(samples)
     p50, p95, p99 = np.percentile(good, [50, 95, 99]) if len(good) else (np.nan,) * 3
     known = samples.remote[samples.remote != UNKNOWN]
@@ -124,7 +132,7 @@ def _first(headers: dict, name: str) -> str:
 
 
 def _reason(headers: dict, code: int, error: str) -> str:
-    """Deepest reason that the answer gives; else the proxy's status or the client's own error."""
+    """Returns the innermost reason in the answer, else the proxy's status or the client's error."""
     if given := _first(headers, _REASON_HEADER):
         return given.rpartition(": ")[2]
     if code:

@@ -1,4 +1,4 @@
-"""What the load generator asks for: vegeta's JSON targets, drawn from a scenario. Pure."""
+"""What the load generator requests: vegeta's JSON targets, drawn from a scenario. Pure."""
 
 import base64
 import json
@@ -12,9 +12,12 @@ _VARIABLE = re.compile(r"\{[^}]+\}")
 
 
 def targets(scenario: Scenario, layout: Plan, cluster: str, count: int = 1000, seed: int = 1) -> list[str]:
-    """JSON lines for the users of one cluster: the scenario's requests in proportion to their
-    shares, in random order, with random values for path variables and the entry service's pods in
-    turn. vegeta goes round them. The same arguments give the same lines."""
+    """Returns vegeta's JSON lines for the users of one cluster.
+
+    The scenario's requests appear in proportion to their shares and in random order. Path variables
+    get random values, and the entry service's pods take turns. vegeta repeats the list when it
+    reaches the end. The same arguments always give the same lines.
+    """
     rng = random.Random(f"{seed}:{cluster}")
     lines = []
     for request, times in zip(
@@ -27,7 +30,7 @@ def targets(scenario: Scenario, layout: Plan, cluster: str, count: int = 1000, s
 
 
 def apportion(requests: list[Request], count: int) -> list[int]:
-    """How many of `count` each request gets by its share: largest remainders, at least one each."""
+    """Splits `count` between the requests by share: largest remainders, and at least one each."""
     total = sum(request.share for request in requests)
     exact = [count * request.share / total for request in requests]
     given = [int(x) for x in exact]
@@ -39,7 +42,7 @@ def apportion(requests: list[Request], count: int) -> list[int]:
 
 def _target(request: Request, port: int, rng: random.Random) -> str:
     path = _VARIABLE.sub(lambda _: str(rng.randint(1, 99_999)), request.path)
-    # Host names the service, as a caller's proxy would.
+    # The Host header names the service, as it does when a caller's proxy sends the request.
     target = {
         "method": request.method,
         "url": f"http://{HOST}:{port}{path}",

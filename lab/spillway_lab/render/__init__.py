@@ -1,4 +1,5 @@
-"""From a scenario to the files of a run folder: Envoy, NATS, certificates, process-compose.
+"""Turns a scenario into the files of a run folder: Envoy, NATS, WAN and process-compose.
 
-Pure apart from `files.py` and `keystore.py`, which write.
+The rendering is pure. `files.py` writes the result, `templates.py` reads the templates, and
+`ports.py` looks for free ports.
 """

@@ -1,9 +1,9 @@
-"""A pod's Envoy: its bootstrap and, beside it, the files by which it takes up new certificates. Pure.
+"""A pod's Envoy: its bootstrap, and the files through which it reloads certificates. Pure.
 
 envoy/<pod>.yaml               bootstrap
-envoy/<pod>/inbound.yaml       where the inbound listener's routes come from
-envoy/<pod>/certificate.yaml   SDS: where the pod's certificate and key are
-envoy/<pod>/trust.yaml         SDS: where the authorities are that it trusts
+envoy/<pod>/inbound.yaml       source of the inbound listener's routes
+envoy/<pod>/certificate.yaml   SDS: paths of the pod's certificate and key
+envoy/<pod>/trust.yaml         SDS: path of the authorities that the pod trusts
 """
 
 from pathlib import PurePosixPath
@@ -16,9 +16,11 @@ from spillway_lab.render.surroundings import Surroundings, each, split
 
 
 def files(pod: Pod, xds: str, otlp: str, around: Surroundings) -> dict[str, str]:
-    """File name -> content, for a pod whose relays and collector listen at xds (host:port, several joined by +) and otlp.
+    """Returns file name -> content for one pod.
 
-    Raises InvalidInput for a placeholder that nothing fills in."""
+    `xds` is the host:port of the pod's relays, several joined by +. `otlp` is the host:port of its
+    collector. Raises InvalidInput for a placeholder that has no value.
+    """
     values = _values(pod, xds, otlp, around)
     beside = (templates.INBOUND, templates.CERTIFICATE, templates.TRUST)
     targets = {templates.POD: f"envoy/{pod.name}.yaml"} | {

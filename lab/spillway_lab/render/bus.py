@@ -1,6 +1,7 @@
-"""NATS's configuration for a set of clusters: a user per role, and one per cluster's relay. Pure.
+"""NATS's configuration for a set of clusters: one user per role, and one per cluster's relay. Pure.
 
-nats/nats.conf   includes users.conf, which includes one file per user; passwords come from the environment
+nats/nats.conf includes users.conf, which includes one file per user. Passwords come from the
+environment.
 """
 
 from collections.abc import Mapping
@@ -18,12 +19,15 @@ def relay_user(cluster: str) -> str:
 
 
 def password_variable(user: str) -> str:
-    """The environment variable that has a user's password."""
+    """Returns the environment variable that holds a user's password."""
     return f"NATS_{user.upper().replace('-', '_')}_PASSWORD"
 
 
 def users(clusters: list[str]) -> list[str]:
-    """Every user. InvalidInput when two clusters' passwords would be one variable."""
+    """Returns every user.
+
+    Raises InvalidInput when the passwords of two clusters would share one variable.
+    """
     relays = [relay_user(cluster) for cluster in clusters]
     variables = [password_variable(user) for user in relays]
     if twice := sorted({name for name in variables if variables.count(name) > 1}):
@@ -35,7 +39,7 @@ def users(clusters: list[str]) -> list[str]:
 
 
 def configuration(clusters: list[str], texts: Mapping[str, str]) -> dict[str, str]:
-    """File name -> content, relative to the run folder."""
+    """Returns file name -> content, relative to the run folder."""
     files = {name: texts[name] for name in (templates.NATS, *templates.ROLE_USERS)}
     for cluster in clusters:
         user = relay_user(cluster)

@@ -1,4 +1,4 @@
-"""The lab's part of the process-compose project; it is merged with the stack's other files."""
+"""The lab's part of the process-compose project, which is merged with the stack's other files."""
 
 import shlex
 
@@ -7,7 +7,7 @@ from spillway_lab.render.surroundings import Surroundings
 
 
 def compose(layout: Plan, environments: dict[str, dict[str, str]], around: Surroundings) -> dict:
-    """Two processes a pod, the emulator and its Envoy, and the keeper of the WAN's delays."""
+    """Returns the project: an emulator and an Envoy per pod, and the keeper of the WAN's delays."""
     processes = {}
     for pod in layout.pods:
         processes[pod.name] = _emulator(pod, environments[pod.name], around)
@@ -24,8 +24,8 @@ def _emulator(pod: Pod, environment: dict[str, str], around: Surroundings) -> di
 
 
 def _envoy(pod: Pod, around: Surroundings) -> dict:
-    # One worker: pods are small and many. Hot restart is off because copies on one machine would
-    # share its base id.
+    # Each Envoy has one worker because pods are small and many. Hot restart is off because copies
+    # on one machine would share its base id.
     bootstrap = str(around.out / "envoy" / f"{pod.name}.yaml")
     command = [around.envoy, "-c", bootstrap, "--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
     return _process(f"{pod.name}-envoy", command, around, pod.admin_port, "/ready")
@@ -41,14 +41,15 @@ def _wan(health_port: int, around: Surroundings) -> dict:
 
 def _process(name: str, command: list[str], around: Surroundings, port: int, path: str) -> dict:
     return {
-        # exec: signals reach the program, not a shell around it.
+        # exec replaces the shell, so that signals reach the program itself.
         "command": _escape("exec " + shlex.join(command)),
         "readiness_probe": {
             "http_get": {"host": HOST, "port": str(port), "path": path},
             "period_seconds": 1,
             "failure_threshold": 60,
         },
-        # Only a configuration error (64) would repeat; the delay keeps that from spinning.
+        # Only a configuration error (exit code 64) would repeat. The delay keeps such a process
+        # from restarting in a tight loop.
         "availability": {"restart": "on_failure", "backoff_seconds": 1},
         "shutdown": {"signal": 15, "timeout_seconds": 10},
         "log_location": _escape(str(around.out / "log" / f"{name}.log")),
@@ -56,5 +57,5 @@ def _process(name: str, command: list[str], around: Surroundings, port: int, pat
 
 
 def _escape(text: str) -> str:
-    """process-compose expands $NAME everywhere in its files; $$ is a dollar."""
+    """Escapes dollar signs, because process-compose expands $NAME everywhere and reads $$ as $."""
     return text.replace("$", "$$")

@@ -1,4 +1,4 @@
-"""Writing a run folder."""
+"""Writes the files of a run folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,8 +7,11 @@ from spillway_lab.scenario.errors import LabError
 
 
 def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    """Writes each file whole or not at all (rename), so that a process that starts now reads the old
-    or the new one. Makes the folder for logs too. LabError when it cannot."""
+    """Writes the files and returns their paths.
+
+    Each file is written completely or not at all (rename). A process that starts meanwhile reads
+    either the old or the new file. Also creates the folder for logs. Raises LabError on failure.
+    """
     written = []
     try:
         (folder / "log").mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which pods a scenario has and which port everything in it listens on. Pure: scenario -> plan."""
+"""The pods of a scenario, and the port of everything that listens in it. Pure: scenario -> plan."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from spillway_lab.scenario.errors import InvalidInput
 from spillway_lab.scenario.scenario import Scenario
 
 HOST = "127.0.0.1"
-# A cluster's pods keep their ports when another port is added to a pod.
+# Ports reserved per pod. The spare ones keep later pods' ports stable when a pod gets another port.
 _PER_POD = 8
 _WAN_HEALTH = 0
 _FIRST_POD = 4
@@ -15,18 +15,18 @@ _FIRST_HOST = 100
 
 @dataclass(frozen=True)
 class Pod:
-    """One emulator and its Envoy; ports of 127.0.0.1."""
+    """One emulator and its Envoy. All ports are ports of 127.0.0.1."""
 
     cluster: str
     service: str
-    index: int  # among the pods of its service in its cluster
-    place: int  # among all pods
+    index: int  # position among the pods of its service in its cluster
+    place: int  # position among all pods
     app_port: int
     health_port: int
     inbound_port: int
     outbound_port: int
     admin_port: int
-    edge: bool  # users call it, and not only other pods
+    edge: bool  # whether users call it, and not only other pods
 
     @property
     def name(self) -> str:
@@ -37,11 +37,13 @@ class Pod:
 class Network:
     """Where the lab's parts listen and are reached: all on this machine, or each in a container.
 
-    Envoy takes other Envoys' addresses from EDS, which has to be numbers: in containers they are
-    counted up from a prefix in the order of the pods, Toxiproxy first."""
+    Envoy gets the addresses of other Envoys through EDS, which must be numeric. In containers the
+    addresses are therefore counted up from a prefix: first Toxiproxy, then the pods in order.
+    """
 
     listen: str
-    prefix: str | None = None  # of container addresses, e.g. "172.30.0."; None: everything is on HOST
+    # prefix of container addresses, e.g. "172.30.0."; None: everything listens on HOST
+    prefix: str | None = None
 
     def toxiproxy(self) -> str:
         return f"{self.prefix}{_FIRST_HOST}" if self.prefix else HOST
@@ -54,14 +56,17 @@ class Network:
 
 
 LOCAL = Network(listen=HOST)
-# docker-compose.yml gives its containers these addresses.
+# docker-compose.yml assigns these addresses to its containers.
 COMPOSE = Network(listen="0.0.0.0", prefix="172.30.0.")
 
 
 @dataclass(frozen=True)
 class WanProxy:
-    """The way from one cluster to one pod of another: a Toxiproxy listener with half the round trip
-    of delay each way. One per source cluster, so that bytes are counted per pair of clusters."""
+    """The path from one cluster to one pod of another: a Toxiproxy listener.
+
+    It delays each direction by half the round-trip time. Each source cluster has its own listener,
+    so that bytes are counted per pair of clusters.
+    """
 
     source_cluster: str
     destination_cluster: str
@@ -76,7 +81,7 @@ class WanProxy:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that listens in the lab, from one port base on."""
+    """Everything that listens in the lab, with ports from one base upwards."""
 
     pods: list[Pod]
     wan: list[WanProxy]
@@ -89,9 +94,10 @@ class Plan:
 
 
 def plan(scenario: Scenario, port_base: int) -> Plan:
-    """Ports are port_base + a fixed offset each: the same scenario and base, the same ports.
+    """Assigns ports to a scenario's pods and WAN proxies.
 
-    Raises InvalidInput when they do not fit between 1024 and 65535.
+    Each port is port_base plus a fixed offset, so the same scenario and base give the same ports.
+    Raises InvalidInput when the ports do not fit between 1024 and 65535.
     """
     pods: list[Pod] = []
     edges = {request.service for request in scenario.document.requests}

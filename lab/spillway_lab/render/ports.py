@@ -1,18 +1,22 @@
-"""Which port everything listens on: names from infra/ports.yaml, numbers from one base per copy."""
+"""Ports of everything that listens: names from infra/ports.yaml, numbers from a base per copy."""
 
 import socket
 from pathlib import Path
 
 import yaml
 
-# Where bases are looked for: below the ephemeral range, so that no client socket sits there by chance.
+# Range in which bases are searched. It is below the ephemeral range, so that no client socket
+# happens to hold one of the ports.
 _FIRST_BASE, _LAST_BASE, _BLOCK = 20_000, 32_000, 400
-# Ports from base + LAB_OFFSET on belong to the lab's pods and to Toxiproxy's listeners.
+# Ports from base + LAB_OFFSET upwards belong to the lab's pods and to Toxiproxy's listeners.
 LAB_OFFSET = 100
 
 
 def declared(path: Path) -> dict[str, dict[str, int]]:
-    """infra/ports.yaml: the ports of `shared` services and of each `cluster`, as docker-compose uses them."""
+    """Reads infra/ports.yaml: ports of `shared` services and of each `cluster`.
+
+    docker-compose uses the same numbers.
+    """
     return yaml.safe_load(path.read_text())
 
 
@@ -21,7 +25,10 @@ def environment_name(port_name: str) -> str:
 
 
 def assign(base: int, clusters: list[str], ports: dict[str, dict[str, int]]) -> tuple[dict, dict]:
-    """Ports by environment name: those of the shared services, and per cluster those of its own."""
+    """Returns ports by environment name: those of the shared services, and a dict per cluster.
+
+    Raises ValueError when there are more ports than LAB_OFFSET.
+    """
     shared = {environment_name(name): base + i for i, name in enumerate(ports["shared"])}
     start, per_cluster = base + len(shared), {}
     for cluster in clusters:
@@ -35,7 +42,7 @@ def assign(base: int, clusters: list[str], ports: dict[str, dict[str, int]]) -> 
 
 
 def free_base() -> int:
-    """The first base whose whole block can be listened on now."""
+    """Returns the first base for which every port of the block is free now."""
     for base in range(_FIRST_BASE, _LAST_BASE, _BLOCK):
         if all(_is_free(port) for port in range(base, base + _BLOCK)):
             return base

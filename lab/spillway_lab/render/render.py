@@ -1,16 +1,16 @@
-"""Scenario -> the files that the stack runs on. Pure: nothing here reads or writes.
+"""Renders a scenario into the files that the stack runs on. Pure: it reads and writes no files.
 
-topology.yaml              optimizer, publisher, streams
-endpoints-<cluster>.yaml   that cluster's relay
-application-<cluster>.yaml that cluster's emulators
-toxiproxy.json             toxiproxy-server -config
-wan.json                   `python -m spillway_lab wan`: the delays, which the file above cannot carry
+topology.yaml              for the optimizer, publisher and streams
+endpoints-<cluster>.yaml   for that cluster's relay
+application-<cluster>.yaml for that cluster's emulators
+toxiproxy.json             for toxiproxy-server -config
+wan.json                   for `python -m spillway_lab wan`: delays (not possible in toxiproxy.json)
 pods.yaml                  every pod with its ports and environment, for people and tools
 envoy/                     each pod's Envoy (see bootstrap)
 nats/                      NATS's configuration (see bus)
-lab.process-compose.yaml   the supervisor's part of the lab
+lab.process-compose.yaml   the lab's part of the supervisor's project
 
-Certificates are not among them: `identities` says which ones the run needs.
+Certificates are not among these files. `identities` returns those that the run needs.
 """
 
 import json
@@ -33,7 +33,7 @@ from spillway_lab.scenario.scenario import Scenario
 
 
 def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str, str]:
-    """File name -> content. Raises InvalidInput for what does not fit the contracts."""
+    """Returns file name -> content. Raises InvalidInput when the scenario breaks a contract."""
     _check_addresses(scenario, around)
     layout = plan(scenario, port_base)
     files = {"topology.yaml": _yaml(topology(scenario))}
@@ -55,7 +55,10 @@ def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str
 
 
 def identities(scenario: Scenario, port_base: int, around: Surroundings) -> list[Identity]:
-    """Who needs a certificate: every relay and collector, under the host that Envoys know it by, and every pod."""
+    """Returns the identities of all certificates that the run needs.
+
+    These are one per pod, and one per relay and collector with the hosts at which Envoys connect.
+    """
     servers = [
         of(cluster, tuple(dict.fromkeys(split(address)[0] for address in each(addresses))))
         for of, lists in ((certificates.relay, around.xds), (certificates.collector, around.otlp))
@@ -66,7 +69,7 @@ def identities(scenario: Scenario, port_base: int, around: Surroundings) -> list
 
 
 def topology(scenario: Scenario) -> dict:
-    """spillway.v1.Topology as a document, checked against the contract."""
+    """Returns spillway.v1.Topology as a document, checked against the contract."""
     document = {
         "clusters": [{"name": name, "region": c.region} for name, c in scenario.document.clusters.items()],
         "links": [link.model_dump(exclude={"both_ways"}) for link in scenario.links()],
@@ -88,8 +91,11 @@ def topology(scenario: Scenario) -> dict:
 
 
 def endpoints(layout: Plan, cluster: str, network: Network = LOCAL) -> dict:
-    """spillway.v1.Endpoints as seen from a cluster: its own pods directly, others over the WAN.
-    Clusters without a link from here are not listed."""
+    """Returns spillway.v1.Endpoints as seen from one cluster.
+
+    Its own pods are reached directly, pods of other clusters over the WAN. Clusters without a link
+    from this one are left out.
+    """
     services: dict[tuple[str, str], list[str]] = {}
     for pod in layout.pods:
         if pod.cluster == cluster:
@@ -105,7 +111,7 @@ def endpoints(layout: Plan, cluster: str, network: Network = LOCAL) -> dict:
 
 
 def proxies(layout: Plan, network: Network = LOCAL) -> list[dict]:
-    """Toxiproxy's configuration file."""
+    """Returns Toxiproxy's configuration file."""
     return [
         {
             "name": proxy.name,
@@ -118,7 +124,7 @@ def proxies(layout: Plan, network: Network = LOCAL) -> list[dict]:
 
 
 def wan(layout: Plan, network: Network = LOCAL) -> list[dict]:
-    """What `spillway_lab.stack.wan` needs of each proxy: its delay."""
+    """Returns each proxy with its clusters and round-trip time, for `spillway_lab.stack.wan`."""
     return [
         proxy
         | {
@@ -131,7 +137,7 @@ def wan(layout: Plan, network: Network = LOCAL) -> list[dict]:
 
 
 def environment(scenario: Scenario, pod: Pod, around: Surroundings) -> dict[str, str]:
-    """The emulator's environment."""
+    """Returns the environment of a pod's emulator."""
     index = scenario.clusters.index(pod.cluster)
     tls = around.tls_folder(pod.name)
     return {

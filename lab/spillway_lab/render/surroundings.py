@@ -1,4 +1,4 @@
-"""What stands around a rendered run: servers' addresses and the programs that run. Pure."""
+"""The servers and programs around a rendered run. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,30 +9,30 @@ from spillway_lab.render.pods import LOCAL, Network
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the lab does not decide: where the servers around it listen, and which files it runs.
+    """Settings that the lab does not decide: addresses of the servers, and files to run.
 
-    Lists are in the scenario's order of clusters; addresses are host:port.
+    Lists are in the scenario's order of clusters. Addresses are host:port.
     """
 
-    xds: list[str]  # of each cluster's relays, joined by +
-    otlp: list[str]  # gRPC, of each cluster's collector
-    toxiproxy: str  # its HTTP API
-    templates: Mapping[str, str]  # see spillway_lab.render.templates
+    xds: list[str]  # addresses of each cluster's relays, joined by +
+    otlp: list[str]  # gRPC address of each cluster's collector
+    toxiproxy: str  # address of its HTTP API
+    templates: Mapping[str, str]  # file contents; see spillway_lab.render.templates
     filter_wasm: Path
-    out: Path  # absolute: where the rendered files will be
-    tls: Path | None = None  # absolute: where the certificates will be; `tls` in `out` unless given
+    out: Path  # absolute path where the rendered files will be
+    tls: Path | None = None  # absolute path of the certificates; default: `tls` in `out`
     emulator: str = "spillway-emulator"  # programs, found on PATH
     envoy: str = "envoy"
     python: str = "python"
     network: Network = LOCAL
 
     def tls_folder(self, name: str = "") -> Path:
-        """The keystore's folder, or in it that of a pod, a relay or a collector."""
+        """Folder of the keystore, or the subfolder of one pod, relay or collector."""
         return (self.tls or self.out / "tls") / name
 
 
 def each(addresses: str) -> list[str]:
-    """The addresses of a cluster's relays."""
+    """Splits the joined addresses of a cluster's relays."""
     return addresses.split("+")
 
 

@@ -1,4 +1,4 @@
-"""The files of infra/ that are filled in: their text by path below infra/, and the two ways of filling in."""
+"""The template files of infra/: their text by path below infra/, and how to fill them in."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,14 +14,17 @@ ALL = (POD, INBOUND, CERTIFICATE, TRUST, NATS, *ROLE_USERS, RELAY_USER)
 
 
 class AtTemplate(Template):
-    """@NAME@, where $NAME means something to the program that reads the file."""
+    """A template with @NAME@ placeholders.
+
+    It serves files in which $NAME has a meaning for the program that reads them.
+    """
 
     delimiter = "@"
     pattern = r"@(?:(?P<escaped>@)|(?P<named>[A-Z_]+)@|(?P<braced>\b\B)|(?P<invalid>\b\B))"
 
 
 def read(infra: Path) -> dict[str, str]:
-    """Every template of the folder; InvalidInput names those that cannot be read."""
+    """Reads every template of the folder. Raises InvalidInput that names the unreadable ones."""
     texts, problems = {}, []
     for name in ALL:
         try:
@@ -34,7 +37,7 @@ def read(infra: Path) -> dict[str, str]:
 
 
 def fill(name: str, template: Template, values: Mapping[str, str]) -> str:
-    """InvalidInput names a placeholder that nothing fills in."""
+    """Fills in a template. Raises InvalidInput that names a placeholder without a value."""
     try:
         return template.substitute(values)
     except (KeyError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Figures for people and machines: tables, JSON lines, plots, progress.
+"""Output for people and machines: tables, JSON lines, plots and progress.
 
-Measures nothing itself.
+This package measures nothing itself.
 """

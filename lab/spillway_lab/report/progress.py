@@ -1,4 +1,4 @@
-"""A live line on a terminal; plain lines, less often, where there is none."""
+"""Progress output: a live line on a terminal, and plain lines at longer intervals elsewhere."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ _PLAIN_EVERY_S = 10.0
 
 
 class Progress:
-    """Says where long work stands, on stderr."""
+    """Shows on stderr how far a long operation is."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
@@ -34,7 +34,7 @@ class Progress:
         )
 
     def starting(self, ready: int, total: int, waiting: list[str]) -> None:
-        """For Supervisor.wait_ready."""
+        """Shows how many processes are ready. It is the callback for Supervisor.wait_ready."""
         self._stage = "stack"
         self.show(
             f"{ready} of {total} processes ready"

@@ -1,7 +1,8 @@
-"""The questions of docs/sql: what each asks, which parameters it takes, and its text with them filled in.
+"""The SQL questions of docs/sql: what each asks, its parameters, and its statement with values.
 
-Parameters are written as ClickHouse writes them, {name:Type}, so that clickhouse-client runs the same files with
-`--param_name value`; they are filled in here, because the local engine knows no parameters.
+Parameters are written in ClickHouse's syntax, {name:Type}, so that clickhouse-client runs the same
+files with `--param_name value`. The values are filled in here because the local engine does not
+support parameters.
 """
 
 import re
@@ -18,7 +19,11 @@ _PARAMETER = re.compile(r"\{(\w+):([^{}]+)\}")
 
 @dataclass(frozen=True)
 class Question:
-    """One file: its name without .sql, the comment at its top, its statement, and parameter -> ClickHouse type."""
+    """One file of docs/sql.
+
+    `name` is the file's name without .sql, `about` the comment at its top. `parameters` maps names
+    to ClickHouse types.
+    """
 
     name: str
     about: str
@@ -44,8 +49,10 @@ def read_all(folder: Path) -> dict[str, Question]:
 
 
 def bound(question: Question, values: Mapping[str, object]) -> str:
-    """The statement with every parameter as a literal of its type. InvalidInput names those that are missing
-    or unknown."""
+    """Returns the statement with each parameter replaced by a literal of its type.
+
+    Raises InvalidInput that names the parameters that are missing or unknown.
+    """
     problems = [
         f"{question.name}: parameter {name} ({kind}): missing"
         for name, kind in question.parameters.items()
@@ -65,7 +72,7 @@ def bound(question: Question, values: Mapping[str, object]) -> str:
 def ask(
     client: Client, path: Path, values: Mapping[str, object] | None = None
 ) -> tuple[list[str], list[tuple]]:
-    """(names of the columns, rows) of one question."""
+    """Runs one question and returns (column names, rows)."""
     rows, columns = client.execute(bound(read(path), values or {}), with_column_types=True)
     return [name for name, _ in columns], rows
 

@@ -1,4 +1,4 @@
-"""What a comparison of policies comes to: a table, one JSON object, a plot."""
+"""Reports of a comparison of policies: a table, one JSON object and a plot."""
 
 import json
 import math
@@ -27,7 +27,10 @@ _COLUMNS = ("policy", "mean ms", "p50 ms", "p95 ms", "p99 ms", "failed", "remote
 
 
 def table(results: Mapping[str, Result]) -> str:
-    """One line per policy, in the order given; latencies are of successful requests."""
+    """Returns a table with one line per policy, in the order given.
+
+    Latencies are those of successful requests.
+    """
     rows = [_COLUMNS] + [_row(policy, result) for policy, result in results.items()]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
     lines = [
@@ -58,7 +61,10 @@ def _number(value: float, spec: str) -> str:
 
 
 def policies_json(results: Mapping[str, Result]) -> str:
-    """The demo's last line. Without a successful request a latency is null, never a number."""
+    """Returns the JSON object that the demo prints as its last line.
+
+    A latency is null, never a number, when no request succeeded.
+    """
     keys = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "failed_share", "remote_share")
     policies = {}
     for policy, result in results.items():
@@ -71,14 +77,16 @@ def policies_json(results: Mapping[str, Result]) -> str:
 
 
 def _rounded(value: float) -> float:
-    """Six significant digits."""
+    """Rounds to six significant digits."""
     return float(f"{value:.6g}")
 
 
 def plot_cdf(results: Mapping[str, Result], path: Path, title: str) -> None:
-    """Writes a PNG: share of all requests answered successfully within a latency. A curve that ends
-    below 1 shows what failed."""
-    # Here, not at the top: only this needs it, and importing it takes most of a second.
+    """Writes a PNG of the share of all requests that were answered successfully within a latency.
+
+    A curve that ends below 1 shows the share that failed.
+    """
+    # Imported here because only this function needs it and the import takes most of a second.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -97,6 +105,9 @@ def plot_cdf(results: Mapping[str, Result], path: Path, title: str) -> None:
 
 
 def cdf(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Latencies of successful requests in order, ms, and the share of all requests up to each."""
+    """Returns sorted latencies in ms and the share of all requests that took at most that long.
+
+    Only successful requests have a latency, so the shares can end below 1.
+    """
     latency = np.sort(samples.latency_ms[samples.ok])
     return latency, np.arange(1, len(latency) + 1) / max(1, len(samples))

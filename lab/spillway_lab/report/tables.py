@@ -1,4 +1,4 @@
-"""Answers of SQL questions as text tables."""
+"""Results of SQL questions as text tables."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from spillway_lab.report import questions
 
 
 def text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns: numbers to the right, text to the left."""
+    """Returns a table with aligned columns: numbers to the right, text to the left."""
     cells = [list(columns)] + [[_cell(value) for value in row] for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     numeric = [
@@ -26,7 +26,7 @@ def text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def answer(client: Client, sql: Path, values: Mapping[str, object] | None = None) -> str:
-    """Runs one .sql file with these parameters and returns its answer as a table."""
+    """Runs one .sql file with these parameters and returns its result as a table."""
     return text(*questions.ask(client, sql, values))
 
 

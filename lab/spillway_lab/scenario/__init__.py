@@ -1,4 +1,4 @@
-"""Scenario and application files as checked values.
+"""Scenario and application files, read into checked values.
 
-Pure apart from reading the file; every error names the key.
+Pure apart from reading the files. Every error names the key.
 """

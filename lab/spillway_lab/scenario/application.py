@@ -1,5 +1,7 @@
-"""Application YAML, as far as the lab needs it. The emulator checks the same file at its start,
-path matching and call cycles included; here it is read to place, price and override services."""
+"""The parts of an application's YAML that the lab needs to place, price and override services.
+
+The emulator checks the same file when it starts, including path matching and call cycles.
+"""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,7 +15,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Model(BaseModel):
-    """Frozen; unknown keys are errors."""
+    """Base model: instances are frozen and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,7 +48,7 @@ class Service(Model):
     workers: Annotated[int, Field(ge=1)]
     queue: Annotated[int, Field(ge=0)]
     queue_timeout_ms: Positive
-    silent: bool = False  # reports no CPU use
+    silent: bool = False  # whether the service reports no CPU use
     endpoints: Annotated[list[Endpoint], Field(min_length=1)]
 
 
@@ -67,14 +69,14 @@ class Application(Model):
 
 
 class Override(Model):
-    """How one service differs in one cluster."""
+    """Settings of one service that differ in one cluster."""
 
     workers: Annotated[int, Field(ge=1)] | None = None
-    speed: Positive = 1.0  # 0.5: every service time is twice as long
+    speed: Positive = 1.0  # factor; at 0.5 every service time is twice as long
 
 
 def load(path: Path) -> Application:
-    """Reads an application file; InvalidInput lists everything that is wrong in it."""
+    """Reads an application file. Raises InvalidInput that lists everything that is wrong in it."""
     return parse(path, read_yaml(path))
 
 
@@ -93,7 +95,7 @@ def read_yaml(path: Path) -> object:
 
 
 def overridden(application: Application, overrides: dict[str, Override]) -> Application:
-    """The application as one cluster runs it: other worker counts, other speeds."""
+    """Returns the application as one cluster runs it, with its own worker counts and speeds."""
     services = dict(application.services)
     for name, override in overrides.items():
         service = services[name]
@@ -116,5 +118,5 @@ def to_yaml(application: Application) -> str:
 
 
 def capacity_rps(service: Service, endpoint: Endpoint) -> float:
-    """Requests per second that one pod serves at most when it serves this endpoint alone."""
+    """Most requests per second that one pod can process if it serves only this endpoint."""
     return service.workers / (endpoint.service_time.mean_ms / 1000)

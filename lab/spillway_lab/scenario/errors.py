@@ -1,8 +1,8 @@
-"""What goes wrong in the lab.
+"""Errors of the lab.
 
-LabError              everything below; the message is for people, one problem per line
-├── InvalidInput      a file or setting is wrong: names the file, the key, the value, what is allowed
-└── LoadError         the load generator did not do what it was asked
+LabError              base class; its message is for people, with one problem per line
+├── InvalidInput      a file or setting is wrong; names the file, key, value and what is allowed
+└── LoadError         the load generator failed or sent less than it was asked to
 """
 
 from pathlib import Path
@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 
 class LabError(Exception):
-    """A lab command cannot go on."""
+    """A lab command cannot continue."""
 
 
 class InvalidInput(LabError):
-    """A file or a setting is wrong; `problems` has one sentence each."""
+    """A file or a setting is wrong. `problems` holds one sentence for each mistake."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -27,7 +27,7 @@ class LoadError(LabError):
 
 
 def from_validation(source: Path | str, error: ValidationError) -> InvalidInput:
-    """One problem per wrong key: `file: key: what is allowed; got value`."""
+    """Returns one problem per wrong key: `file: key: what is allowed; got value`."""
     return InvalidInput([f"{source}: {_one(item)}" for item in error.errors()])
 
 
@@ -36,6 +36,7 @@ def _one(item: dict) -> str:
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown key; got {item['input']!r}"
     message = item["msg"].removeprefix("Value error, ")
-    if item["type"] == "value_error":  # our own sentences name key and value already
+    # messages of our own validators already name the key and the value
+    if item["type"] == "value_error":
         return message if key == "(document)" else f"{key}: {message}"
     return f"{key}: {message}; got {item['input']!r}"

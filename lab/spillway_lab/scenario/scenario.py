@@ -16,7 +16,8 @@ Policy = Literal["local", "failover", "waterfall", "spillway"]
 
 class Cluster(Model):
     region: str
-    services: dict[str, Override] = Field(default_factory=dict)  # how services differ here
+    # settings of services that differ in this cluster
+    services: dict[str, Override] = Field(default_factory=dict)
 
 
 class Link(Model):
@@ -29,11 +30,12 @@ class Link(Model):
 
 class Placement(Model):
     pods: Annotated[int, Field(ge=1)] = 1
-    threshold_rps: NotNegative = 0  # Waterfall's; of all the cluster's pods together
+    # threshold of the Waterfall policy, for all the cluster's pods together
+    threshold_rps: NotNegative = 0
 
 
 class Request(Model):
-    """One kind of request that users send, and its share of them."""
+    """One kind of request that users send, and its share of all requests."""
 
     service: str
     method: str
@@ -59,7 +61,7 @@ class Load(Model):
 
 
 class Document(Model):
-    """The file itself."""
+    """The content of a scenario file."""
 
     application: Path  # relative to the scenario file
     clusters: Annotated[dict[str, Cluster], Field(min_length=1)]
@@ -113,14 +115,14 @@ class Scenario(Model):
 
     @property
     def clusters(self) -> list[str]:
-        """In the file's order; a cluster's index is its place here."""
+        """Cluster names in the file's order. A cluster's index is its position in this list."""
         return list(self.document.clusters)
 
     def application_of(self, cluster: str) -> Application:
         return applications.overridden(self.application, self.document.clusters[cluster].services)
 
     def links(self) -> list[Link]:
-        """Directed: a link of both ways is two."""
+        """Directed links. A link with `both_ways` gives two."""
         directed = []
         for link in self.document.links:
             directed.append(link)
@@ -134,7 +136,10 @@ class Scenario(Model):
 
 
 def load(path: Path) -> Scenario:
-    """Reads a scenario and its application; InvalidInput lists what is wrong, with file and key."""
+    """Reads a scenario and its application.
+
+    Raises InvalidInput that lists every problem with its file and key.
+    """
     raw = applications.read_yaml(path)
     try:
         document = Document.model_validate(raw)
@@ -147,7 +152,7 @@ def load(path: Path) -> Scenario:
 
 
 def _disagreements(document: Document, application: Application):
-    """What the scenario says of services that the application does not bear out."""
+    """Yields a problem for each statement about a service that does not match the application."""
     allowed = ", ".join(application.services)
     named = [(f"placement.{service}", service) for service in document.placement]
     named += [(f"requests[{i}].service", request.service) for i, request in enumerate(document.requests)]

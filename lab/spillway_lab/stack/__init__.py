@@ -1,4 +1,4 @@
-"""A running copy of the local stack: its supervisor, the WAN's delays, and what operators ask it.
+"""A running copy of the local stack: its supervisor, the WAN's delays and an operator's queries.
 
-Files come from `render`.
+`render` produces the files.
 """

@@ -1,4 +1,4 @@
-"""The loop as an operator sees it: the policy, what is in force where, what the boards say."""
+"""The control loop as an operator sees it: policy, rules in force, and what the boards show."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from spillway_lab.stack.stack import LabStack
 
 @dataclass(frozen=True)
 class InForce:
-    """What is published for all clusters together."""
+    """The rulesets that are published for all clusters, with their common version."""
 
     version: int
     policy: str
@@ -27,7 +27,10 @@ class InForce:
 
 
 class Control:
-    """Reads the hot state of one stack and sets its policy, with the rights of `spillway_optimizer policy`."""
+    """Reads the hot state of one stack and sets its policy.
+
+    It has the Redis rights of `spillway_optimizer policy`.
+    """
 
     def __init__(self, stack: LabStack) -> None:
         self._stack = stack
@@ -37,7 +40,7 @@ class Control:
         self._redis.set(names.REDIS_KEY_POLICY, policy)
 
     def in_force(self) -> InForce | None:
-        """None until every cluster has a ruleset of one version."""
+        """Returns None until the rulesets of all clusters have the same version."""
         found = {}
         for cluster in self._stack.scenario.clusters:
             text = self._redis.get(names.REDIS_KEY_IN_FORCE.format(cluster=cluster))
@@ -58,9 +61,13 @@ class Control:
         return total
 
     def versions_at_envoys(self) -> set[int]:
-        """The lowest ruleset version in force at the Envoys of each service, as their relays know it from
-        what they accepted (a version that changes nothing for a service is not sent to it); 0: only the
-        fallback, no answer, or no Envoy at a relay that answers."""
+        """Returns, for each service in each cluster, the lowest ruleset version in force at its
+        Envoys.
+
+        Relays derive it from what their Envoys accepted, because a version that changes nothing for
+        a service is not sent to it. The value 0 means that the Envoys have only the fallback, or
+        that no relay that answers has an Envoy of the service.
+        """
         found = set()
         for cluster in self._stack.cluster_ports:
             lowest: dict[str, int] = {}
@@ -71,7 +78,10 @@ class Control:
         return found
 
     def wait_policy(self, policy: str, timeout: float, progress: Callable[[str], None]) -> InForce:
-        """Returns once every Envoy has a ruleset of the policy. LabError after the timeout."""
+        """Waits until every Envoy has a ruleset of the policy, and returns that ruleset.
+
+        Raises LabError after `timeout` seconds.
+        """
         deadline, wanted, current = time.monotonic() + timeout, None, None
         while time.monotonic() < deadline:
             current = self.in_force()
@@ -90,7 +100,7 @@ class Control:
         )
 
     def line(self) -> str:
-        """One line on the loop, for progress."""
+        """Returns one line on the state of the loop, for progress output."""
         try:
             current, demand = self.in_force(), self.demand_rps()
         except (redis.RedisError, ValueError) as error:
@@ -104,7 +114,10 @@ class Control:
 
 
 def _in_force(url: str) -> dict[str, int]:
-    """By service, what a relay's Envoys have; nothing of a relay that does not answer: its Envoys go to the other."""
+    """Returns service -> version in force at a relay's Envoys.
+
+    Returns an empty dict for a relay that does not answer, because its Envoys go to the other one.
+    """
     try:
         return local_http.get(f"{url}/status").json()["in_force"]
     except httpx.HTTPError:
@@ -112,13 +125,13 @@ def _in_force(url: str) -> dict[str, int]:
 
 
 def _remote_share(ruleset: Ruleset, cluster: str) -> float:
-    """Largest share that one rule of the cluster sends away."""
+    """Largest share that any rule of the cluster sends to other clusters."""
     away = [sum(d.weight for d in rule.destinations if d.cluster != cluster) for rule in ruleset.rules]
     return max(away, default=0) / names.VALUE_WEIGHT_TOTAL
 
 
 def describe(in_force: InForce) -> str:
-    """The rules in force with their reasons, for people."""
+    """Returns the rules in force with their reasons, for people."""
     lines = []
     for cluster, ruleset in in_force.rulesets.items():
         for rule in ruleset.rules:

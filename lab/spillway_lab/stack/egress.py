@@ -1,8 +1,9 @@
-"""What crosses between clusters, in bytes and money, from the counters of the pods' Envoys.
+"""Traffic between clusters in bytes and money, from the counters of the pods' Envoys.
 
-Toxiproxy, which everything between clusters goes through, counts a connection's bytes only when it
-closes, and Envoy keeps connections open. Envoy's own connection counters are not our telemetry
-either. What an Envoy sends elsewhere because a destination is dead counts for that destination.
+All traffic between clusters passes through Toxiproxy. But Toxiproxy counts a connection's bytes
+only when it closes, and Envoy keeps connections open. Envoy's own connection counters do not come
+from Spillway's telemetry. Traffic that Envoy diverts because a destination is dead counts for that
+destination.
 """
 
 import json
@@ -24,19 +25,22 @@ _COUNTER = re.compile(
     rf"cluster\.[^.]+?{_SEPARATOR}(?P<cluster>[^.|]+)(?:{_SEPARATOR}[^.]+)?\.upstream_cx_(?P<way>tx|rx)_bytes_total"
 )
 
-Pair = tuple[str, str]  # from, to: the direction of the bytes
+Pair = tuple[str, str]  # (from, to): the direction of the bytes
 
 
 @dataclass(frozen=True)
 class Egress:
-    """What crossed between clusters in a time."""
+    """Traffic between clusters during a measured time."""
 
     bytes_by_pair: Mapping[Pair, float]
     usd_per_hour: float
 
 
 def prices(scenario: Scenario) -> dict[Pair, float]:
-    """US dollars per GB by direction. Where a pair is linked one way only, its answers cost the same."""
+    """Returns US dollars per GB by direction.
+
+    Where only one direction of a pair is linked, the reverse direction costs the same.
+    """
     given = {
         (link.source_cluster, link.destination_cluster): link.egress_usd_per_gb for link in scenario.links()
     }
@@ -44,9 +48,10 @@ def prices(scenario: Scenario) -> dict[Pair, float]:
 
 
 def read(pods: Iterable[Pod]) -> dict[Pair, float]:
-    """Bytes that all pods' Envoys have exchanged with other clusters since they started.
+    """Returns the bytes that all pods' Envoys exchanged with other clusters since they started.
 
-    Raises LabError when an Envoy's admin page is away."""
+    Raises LabError when an Envoy's admin page cannot be read.
+    """
     total: dict[Pair, float] = {}
     for pod in pods:
         url = f"http://{HOST}:{pod.admin_port}/stats?format=json&filter=upstream_cx_[tr]x_bytes_total"
@@ -60,7 +65,10 @@ def read(pods: Iterable[Pod]) -> dict[Pair, float]:
 
 
 def parse(text: str, cluster: str) -> dict[Pair, float]:
-    """Bytes by direction from the stats of an Envoy in `cluster`; traffic inside it is left out."""
+    """Returns bytes by direction from the stats of an Envoy in `cluster`.
+
+    Traffic inside the cluster is left out.
+    """
     found: dict[Pair, float] = {}
     for stat in json.loads(text)["stats"]:
         counter = _COUNTER.fullmatch(stat.get("name", ""))
@@ -74,8 +82,10 @@ def parse(text: str, cluster: str) -> dict[Pair, float]:
 def between(
     before: Mapping[Pair, float], after: Mapping[Pair, float], price: Mapping[Pair, float], seconds: float
 ) -> Egress:
-    """Bytes and cost between two readings, `seconds` apart. A counter that went down was restarted in
-    between: what it shows then is all that is known."""
+    """Returns bytes and cost between two readings that are `seconds` apart.
+
+    A counter that went down was restarted in between. Its new value is then all that is known.
+    """
     grown = {
         pair: now - before.get(pair, 0.0) if now >= before.get(pair, 0.0) else now
         for pair, now in after.items()

@@ -1,4 +1,4 @@
-"""What the pods' Envoys have in force, from their admin pages."""
+"""The routes that the pods' Envoys have in force, from their admin pages."""
 
 from spillway_contracts import names
 
@@ -7,7 +7,10 @@ from spillway_lab.stack import local_http
 
 
 def outbound_routes(pod: Pod) -> dict | None:
-    """The outbound RouteConfiguration in force (JSON of the xDS message), None before there is one."""
+    """Returns the outbound RouteConfiguration in force as JSON of the xDS message.
+
+    Returns None before there is one.
+    """
     url = f"http://{HOST}:{pod.admin_port}/config_dump?resource=dynamic_route_configs"
     for entry in local_http.get(url).json().get("configs", []):
         if entry.get("route_config", {}).get("name") == names.XDS_OUTBOUND_ROUTE:
@@ -16,7 +19,7 @@ def outbound_routes(pod: Pod) -> dict | None:
 
 
 def weights(route_config: dict, service: str) -> dict[str, dict[str, int]]:
-    """Route name -> destination cluster -> weight, of one destination service."""
+    """Returns route name -> destination cluster -> weight for one destination service."""
     found: dict[str, dict[str, int]] = {}
     for host in route_config.get("virtual_hosts", []):
         for route in host.get("routes", []):

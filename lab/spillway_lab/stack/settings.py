@@ -1,4 +1,7 @@
-"""The lab's environment: read once by a command, checked, exit code 64 when it is wrong."""
+"""Environment variables of the lab. A command reads and checks them once.
+
+Invalid values end the command with exit code 64.
+"""
 
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -10,8 +13,11 @@ from spillway_lab.scenario.errors import InvalidInput
 
 
 class RenderSettings(BaseSettings):
-    """Where the servers around the lab listen. Lists are comma-separated, one address for each
-    cluster, in the scenario's order; several relays of a cluster are joined by +."""
+    """Addresses of the servers around the lab, and the files and programs that it runs.
+
+    Lists are comma-separated, with one address per cluster in the scenario's order. Several relays
+    of a cluster are joined by +.
+    """
 
     model_config = SettingsConfigDict(env_prefix="SPILLWAY_LAB_")
 
@@ -42,7 +48,7 @@ Settings = TypeVar("Settings", bound=BaseSettings)
 
 
 def read(kind: type[Settings], **given: object) -> Settings:
-    """Settings from the environment; what is given (not None) goes before it."""
+    """Reads settings from the environment. Arguments that are not None override it."""
     try:
         return kind(**{key: value for key, value in given.items() if value is not None})
     except ValidationError as error:

@@ -1,7 +1,7 @@
 """A running copy of the local stack: ports, secrets, rendered files and the supervisor.
 
-run/<name>/  secrets.env, clickhouse-users.yaml (passwords) · tls/ (see keystore) · ruleset-keys.pem · log/ · data/ ·
-topology.yaml, endpoints-*.yaml, envoy/, nats/ … (see render)
+run/<name>/  secrets.env, clickhouse-users.yaml (passwords) · tls/ (see keystore) ·
+ruleset-keys.pem · log/ · data/ · topology.yaml, endpoints-*.yaml, envoy/, nats/ … (see render)
 """
 
 import fcntl
@@ -31,16 +31,19 @@ GUARDRAILS = ROOT / "lab" / "guardrails.yaml"
 
 
 def relays(cluster: str) -> dict[str, str]:
-    """The relays of a cluster by process, each with what the names of its ports in infra/ports.yaml begin with."""
+    """Returns process name -> prefix of its ports in infra/ports.yaml, for a cluster's relays."""
     return {f"relay-{cluster}": "", f"relay-{cluster}-2": "SECOND_"}
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Where a prepared copy is and how to reach its parts; it runs inside `running`."""
+    """A prepared copy of the stack: where it is and how to reach its parts.
+
+    Its processes run inside the context manager `running`.
+    """
 
     run: Path
-    environment: Mapping[str, str]  # of every process
+    environment: Mapping[str, str]  # variables that every process gets
     cluster_ports: Mapping[str, Mapping[str, int]]
     supervisor: Supervisor
     lock: IO  # held as long as the copy exists
@@ -59,7 +62,7 @@ class Stack:
         return int(self.environment[ports.environment_name(name)])
 
     def relays(self, cluster: str) -> dict[str, str]:
-        """URL of health, status and metrics of each of a cluster's relays, by process."""
+        """URLs of health, status and metrics of a cluster's relays, by process name."""
         own = self.cluster_ports[cluster]
         return {
             relay: f"http://{HOST}:{own[f'{prefix}RELAY_HEALTH_PORT']}"
@@ -67,7 +70,10 @@ class Stack:
         }
 
     def sender(self, cluster: str) -> Path:
-        """Folder (see keystore) of the certificate with which to send spans to a cluster's collector."""
+        """Folder of the certificate that a sender of spans shows to a cluster's collector.
+
+        See keystore for the files in it.
+        """
         return self.run / "tls" / certificates.sender(cluster).name
 
     def nats_url(self, user: str) -> str:
@@ -83,7 +89,7 @@ class LabStack(Stack):
     plan: Plan
 
     def addresses(self) -> dict[str, str]:
-        """What a person may want to reach, by name."""
+        """Addresses that a person may want to reach, by name."""
         found = {
             name: f"{HOST}:{self.port(name)}"
             for name in ("kafka", "nats", "redis", "clickhouse", "toxiproxy")
@@ -100,7 +106,10 @@ class LabStack(Stack):
 
 
 def prepare(scenario: Scenario, name: str, policy: str) -> LabStack:
-    """A fresh run folder for a scenario and its pods. Ports are free at the time of the call."""
+    """Prepares a new run folder for a scenario and its pods.
+
+    Ports are free at the time of the call.
+    """
     bare = prepare_bare(scenario.clusters, name, policy)
     lab_base = min(bare.port(port) for port in ports.declared(PORTS)["shared"]) + ports.LAB_OFFSET
     around = _surroundings(scenario, bare)
@@ -111,7 +120,10 @@ def prepare(scenario: Scenario, name: str, policy: str) -> LabStack:
 
 
 def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
-    """A fresh run folder for the stack without pods: its processes need a topology only where they route."""
+    """Prepares a new run folder for the stack without pods and without a topology.
+
+    Only the processes that route need a topology.
+    """
     run = HOME / "run" / name
     lock = _locked(run.with_suffix(".lock"))
     shutil.rmtree(run, ignore_errors=True)
@@ -143,7 +155,7 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
 
 @contextmanager
 def running(stack: Stack, only: list[str] | None = None) -> Iterator[None]:
-    """Starts the stack (or only some processes and what they depend on); stops all of it at the end."""
+    """Starts the stack, or some processes and their dependencies. Stops all of it at the end."""
     try:
         stack.supervisor.start(only or [])
         yield
@@ -152,7 +164,7 @@ def running(stack: Stack, only: list[str] | None = None) -> Iterator[None]:
 
 
 def _locked(path: Path) -> IO:
-    """One stack per name at a time: the second would remove the first one's files."""
+    """Locks the stack's name. A second stack of that name would remove the first one's files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.open("w")
     try:
@@ -187,7 +199,8 @@ def _cluster(cluster: str, own: Mapping[str, int]) -> str:
 
 def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], policy: str) -> dict[str, str]:
     wanted = (*accounts.variables(INFRA), *map(bus.password_variable, bus.users(clusters)))
-    # A letter first: NATS would read a password of digits alone as a number.
+    # Passwords start with a letter, because NATS would read one that consists of digits as a
+    # number.
     made = {name: f"s{secrets.token_hex(16)}" for name in wanted}
     _private(run / "secrets.env", "".join(f"{name}={value}\n" for name, value in made.items()))
     path = os.pathsep.join([str(HOME / "bin"), str(HOME / "venv/bin"), os.environ["PATH"]])
@@ -197,7 +210,7 @@ def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], poli
         **made,
         "PATH": path,
         "PYTHONUNBUFFERED": "1",
-        # numpy's and the engine's threads would only fight over the machine.
+        # Several threads of numpy and of the engine would only compete for the machine.
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "SPILLWAY_HOME": str(HOME),

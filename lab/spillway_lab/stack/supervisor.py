@@ -14,7 +14,7 @@ from spillway_lab.scenario.errors import LabError
 
 
 class StackError(LabError):
-    """The stack did not come up or go down as asked; the message names the process and its log."""
+    """The stack did not start or stop as asked. The message names the process and its log."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Process:
 
     @property
     def settled(self) -> bool:
-        """Up and ready, or run to a successful end."""
+        """Whether the process is ready, or has ended successfully if it is a one-shot process."""
         return self.status == "Completed" and self.exit_code == 0 if self.one_shot else self.ready
 
 
@@ -40,18 +40,19 @@ class Supervisor:
         self._run, self._files, self._cwd = run, files, cwd
         self._environment = dict(environment)
         self._process: subprocess.Popen | None = None
-        # Socket paths are limited to about 100 bytes, run folders are not: /tmp keeps it short.
+        # Socket paths are limited to about 100 bytes and run folders may be longer. /tmp keeps it
+        # short.
         self._socket = Path(f"/tmp/spillway-{os.getpid()}-{abs(hash(str(run))) % 10**8}.sock")
         self._http = httpx.Client(
             transport=httpx.HTTPTransport(uds=str(self._socket)), base_url="http://supervisor", timeout=20
         )
 
     def add(self, file: Path) -> None:
-        """Adds a project file before the start."""
+        """Adds a project file. Must be called before `start`."""
         self._files.append(file)
 
     def start(self, only: list[str]) -> None:
-        """Starts the named processes and what they depend on; all of them when none is named."""
+        """Starts the named processes and their dependencies, or all processes if none is named."""
         command = [
             "process-compose",
             "up",
@@ -71,7 +72,8 @@ class Supervisor:
         for file in self._files:
             command += ["--config", str(file)]
         log = (self._run / "supervisor.out").open("wb")
-        # A session of its own: an interrupt at the terminal reaches us first, and we stop it in order.
+        # The supervisor gets its own session. An interrupt at the terminal then reaches only us,
+        # and we stop the supervisor in order.
         self._process = subprocess.Popen(
             command, cwd=self._cwd, env=self._environment, stdout=log, stderr=log, start_new_session=True
         )
@@ -97,7 +99,11 @@ class Supervisor:
         }
 
     def wait_ready(self, timeout: float, progress: Callable[[int, int, list[str]], None]) -> None:
-        """Returns when every process is settled; calls progress(settled, all, names of the rest)."""
+        """Waits until every process is settled. Raises StackError after `timeout` seconds.
+
+        Calls progress(number settled, number of all, names of the others) repeatedly. Also raises
+        StackError as soon as a one-shot process fails.
+        """
         deadline = time.monotonic() + timeout
         while True:
             processes = self.processes()
@@ -114,7 +120,10 @@ class Supervisor:
             time.sleep(0.5)
 
     def kill(self, name: str) -> None:
-        """kill -9 of the process, as a crash; the supervisor restarts it after its backoff."""
+        """Kills the process with SIGKILL, like a crash.
+
+        The supervisor restarts it after its backoff.
+        """
         os.kill(self.processes()[name].pid, signal.SIGKILL)
 
     def stop_process(self, name: str) -> None:
@@ -124,11 +133,11 @@ class Supervisor:
         self._http.post(f"/process/start/{name}").raise_for_status()
 
     def restart_process(self, name: str) -> None:
-        """Ends the process in an orderly way and starts it again after its backoff."""
+        """Stops the process in an orderly way. The supervisor starts it again after its backoff."""
         self._http.post(f"/process/restart/{name}").raise_for_status()
 
     def stop(self) -> None:
-        """Stops everything in order; kills what is left after a minute."""
+        """Stops all processes in order. Kills those that are left after a minute."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)

@@ -1,7 +1,8 @@
 """The WAN between clusters: Toxiproxy's delays.
 
-Toxiproxy's configuration file can carry no toxics and a restart forgets them, so a keeper process
-compares what is there with the plan once a second and puts back what is missing."""
+Toxiproxy's configuration file cannot hold toxics, and a restart of Toxiproxy loses them. A keeper
+process therefore compares Toxiproxy with the plan once a second and restores what is missing.
+"""
 
 import json
 from collections.abc import Iterable
@@ -14,11 +15,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 from spillway_lab.scenario.application import Model
 from spillway_lab.scenario.errors import InvalidInput, LabError, from_validation
 
-_STREAMS = ("upstream", "downstream")  # Toxiproxy's names: requests, responses
+_STREAMS = ("upstream", "downstream")  # Toxiproxy's names for requests and responses
 
 
 class WanLink(Model):
-    """One proxy of wan.json, see render.wan."""
+    """One proxy of wan.json (see render.wan)."""
 
     name: str
     listen: str
@@ -32,8 +33,10 @@ class WanLink(Model):
         return {"name": self.name, "listen": self.listen, "upstream": self.upstream, "enabled": self.enabled}
 
     def toxics(self) -> dict[str, dict]:
-        """By name: whole milliseconds of delay, the round trip's half each way (the odd one out
-        goes upstream)."""
+        """Returns the delays in whole milliseconds, by name: half the round-trip time each way.
+
+        An odd millisecond goes to the upstream direction.
+        """
         total = round(self.rtt_ms)
         delays = {"upstream": total - total // 2, "downstream": total // 2}
         return {
@@ -50,7 +53,7 @@ class WanLink(Model):
 
 
 def load_plan(path: Path) -> list[WanLink]:
-    """Reads wan.json; InvalidInput lists what is wrong in it."""
+    """Reads wan.json. Raises InvalidInput that lists what is wrong in it."""
     try:
         return TypeAdapter(list[WanLink]).validate_python(json.loads(path.read_text()))
     except ValidationError as error:
@@ -60,8 +63,11 @@ def load_plan(path: Path) -> list[WanLink]:
 
 
 def repairs(plan: Iterable[WanLink], present: dict) -> list[tuple[str, str, dict]]:
-    """Requests (method, path, body) that bring Toxiproxy from what GET /proxies says to the plan;
-    none when all is as planned. Proxies and toxics that the plan does not name are left alone."""
+    """Returns the requests (method, path, body) that bring Toxiproxy to the plan.
+
+    `present` is the answer of GET /proxies. The list is empty when all is as planned. Proxies and
+    toxics that the plan does not name are left alone.
+    """
     needed: list[tuple[str, str, dict]] = []
     for link in plan:
         proxy = present.get(link.name)
@@ -84,12 +90,14 @@ class Wan:
 
     def __init__(self, address: str, plan: list[WanLink], timeout_s: float = 5.0) -> None:
         self._plan = plan
-        # Toxiproxy refuses requests whose agent looks like a browser's; ours is httpx's own.
+        # Toxiproxy refuses requests whose user agent looks like a browser. Ours is httpx's default.
         self._http = httpx.Client(base_url=f"http://{address}", timeout=timeout_s, trust_env=False)
 
     def apply(self) -> int:
-        """Brings Toxiproxy to the plan; returns how many changes that took. LabError when it is
-        away or refuses. Harmless to repeat."""
+        """Brings Toxiproxy to the plan and returns the number of changes. Repeating it is harmless.
+
+        Raises LabError when Toxiproxy does not answer or refuses.
+        """
         try:
             present = self._http.get("/proxies").raise_for_status().json()
             needed = repairs(self._plan, present)

@@ -1,4 +1,4 @@
-"""The process that keeps Toxiproxy as planned, over its restarts: `python -m spillway_lab wan`."""
+"""The process that keeps Toxiproxy as planned across its restarts: `python -m spillway_lab wan`."""
 
 import logging
 import signal
@@ -12,7 +12,10 @@ log = logging.getLogger("spillway.wan")
 
 
 class Keeper:
-    """Applies the plan once per period; `problem` says why it is not in force, None when it is."""
+    """Applies the plan once per period.
+
+    `problem` says why the plan is not in force. It is None while the plan is in force.
+    """
 
     def __init__(self, wan: Wan, period_s: float = 1.0) -> None:
         self._wan, self._period_s = wan, period_s
@@ -41,7 +44,10 @@ class Keeper:
 
 
 def serve(keeper: Keeper, health_listen: str) -> None:
-    """Runs until SIGTERM or SIGINT, answering /healthz: 200 while the plan is in force, else 503."""
+    """Runs until SIGTERM or SIGINT.
+
+    Answers /healthz with 200 while the plan is in force, else with 503.
+    """
     host, _, port = health_listen.rpartition(":")
     server = ThreadingHTTPServer((host, int(port)), _health_handler(keeper))
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -65,6 +71,6 @@ def _health_handler(keeper: Keeper) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Probes are not worth a line each."""
+            """Logs nothing: probes are not worth a line each."""
 
     return Handler

@@ -1,4 +1,5 @@
-"""Real servers and helpers for tests of every box.
+"""Real servers and helpers for the tests of all components.
 
-Imports nothing else of the lab, so that no box depends on another through its tests.
+This package imports nothing else of the lab, so that no component depends on another through its
+tests.
 """

@@ -1,4 +1,7 @@
-"""Pages whose code blocks tests run as they stand: some on API servers, some on the running stack."""
+"""Reads documentation pages whose code blocks tests run unchanged.
+
+Some blocks run on API servers, others on the running stack.
+"""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ _PART = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """`step` is the heading that it stands under."""
+    """A code block of a page. `step` is the heading above it."""
 
     step: str
     language: str
@@ -22,7 +25,7 @@ class Block:
 
     @property
     def needs_spans(self) -> bool:
-        """Asks for what pods have sent."""
+        """Whether the block queries data that pods have sent."""
         return bool(re.search(r"spillway_lab sql| exec ", self.text))
 
 
@@ -36,7 +39,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def questions_of(page: Path) -> list[str]:
-    """Commands that need spans, without `kubectl exec … --` before them."""
+    """Returns the commands that need spans, without the `kubectl exec … --` in front of them."""
     lines = [line for block in blocks(page) if block.needs_spans for line in block.text.splitlines()]
     commands = [line.partition("#")[0].rpartition(" -- ")[2].strip() for line in lines]
     return [command for command in commands if command]

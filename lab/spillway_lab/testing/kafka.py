@@ -1,10 +1,13 @@
-"""A real Kafka broker (KRaft, one node) for tests: own ports and data; gone when the `with` block ends.
+"""A real Kafka broker (KRaft, one node) for tests, with its own ports and data.
 
-    with kafka_server(tmp_path) as address: ...         # "127.0.0.1:port"
-    with kafka_process(tmp_path) as server: ...         # a Server, for tests that stop, kill and restart it
+It stops when the `with` block ends:
 
-It runs the stack's own starter and settings (infra/), with two differences: topics appear when they are first
-used, and with several partitions. The jars are those of the local stack, or of SPILLWAY_TEST_KAFKA_HOME/libs.
+    with kafka_server(tmp_path) as address: ...     # "127.0.0.1:port"
+    with kafka_process(tmp_path) as server: ...     # a Server that tests can stop, kill and restart
+
+The broker runs with the stack's own starter and settings (infra/), with two differences: topics are
+created at first use, and they have several partitions. The jars are those of the local stack, or of
+SPILLWAY_TEST_KAFKA_HOME/libs.
 """
 
 import contextlib
@@ -17,17 +20,21 @@ from spillway_lab.testing import servers
 PARTITIONS = 4
 _SETTINGS = f"\nauto.create.topics.enable=true\nnum.partitions={PARTITIONS}\n"
 _CORRELATION = struct.pack(">i", 0x5911)
-# ApiVersions, version 0, no client id (Kafka protocol guide: https://kafka.apache.org/protocol).
+# An ApiVersions request, version 0, without a client id (Kafka protocol guide:
+# https://kafka.apache.org/protocol).
 _API_VERSIONS = struct.pack(">ihh", 10, 18, 0) + _CORRELATION + struct.pack(">h", -1)
 
 
 def kafka_process(tmp_path: Path) -> contextlib.AbstractContextManager[servers.Server]:
-    """A broker in tmp_path/kafka; `url` is its host:port. FileNotFoundError: there are no jars."""
+    """Runs a broker in tmp_path/kafka. Its `url` is host:port.
+
+    Raises FileNotFoundError when there are no jars.
+    """
     return servers.running(kafka_server_of(tmp_path))
 
 
 def kafka_server_of(tmp_path: Path) -> servers.Server:
-    """The same, not started: its settings may be added to."""
+    """Returns the same broker without starting it, so that tests can extend its settings."""
     libs = _libs()
     folder, port, controller = tmp_path / "kafka", servers.free_port(), servers.free_port()
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +58,10 @@ def kafka_server_of(tmp_path: Path) -> servers.Server:
 
 
 def another_broker_of(tmp_path: Path, first: servers.Server) -> servers.Server:
-    """A second broker of a cluster, with data in tmp_path/kafka-2, not started; `first` is its controller."""
+    """Returns a second broker of the cluster, not started. `first` is its controller.
+
+    Its data is in tmp_path/kafka-2.
+    """
     folder, port = tmp_path / "kafka-2", servers.free_port()
     folder.mkdir(parents=True, exist_ok=True)
     config, text = folder / "server.properties", Path(first.environment["KAFKA_CONFIG"]).read_text()
@@ -76,7 +86,7 @@ def another_broker_of(tmp_path: Path, first: servers.Server) -> servers.Server:
 
 
 def kafka_server(tmp_path: Path) -> contextlib.AbstractContextManager[str]:
-    """Gives the host:port of a running broker."""
+    """Yields the host:port of a running broker."""
     return servers.url_of(kafka_process(tmp_path))
 
 

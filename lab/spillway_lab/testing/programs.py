@@ -1,4 +1,7 @@
-"""Programs that tests start and that `make setup` does not bring: `make` brings them for the targets whose tests ask."""
+"""Programs that tests start and that `make setup` does not install.
+
+`make` installs them for the targets whose tests need them.
+"""
 
 from spillway_lab.testing.servers import ROOT
 
@@ -6,7 +9,10 @@ _BIN = ROOT / ".spillway" / "bin"
 
 
 def program(name: str) -> str:
-    """Path of a program that tools/bring brings. FileNotFoundError names the command when it is not there."""
+    """Returns the path of a program that tools/bring installs.
+
+    Raises FileNotFoundError that names the command when the program is missing.
+    """
     path = _BIN / name
     if not path.exists():
         raise FileNotFoundError(f"{path} is missing: `tools/bring {name}` brings it")

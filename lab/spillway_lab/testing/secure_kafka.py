@@ -1,13 +1,15 @@
-"""A real Kafka broker that refuses what acls.yaml does not allow: SASL (SCRAM-SHA-512) over TLS with client certificates.
+"""A real Kafka broker that refuses everything that acls.yaml does not allow.
+
+It uses SASL (SCRAM-SHA-512) over TLS with client certificates:
 
     with secure_kafka(tmp_path, ["exclusive"]) as kafka:
         kafka.address                   # host:port of the secure listener
         kafka.environment("exclusive")  # SPILLWAY_KAFKA… of a user
-        kafka.clear                     # host:port where a test is everything: on this machine alone
+        kafka.clear                     # host:port where a test has all rights; on this machine
 
-With `token_life_s` users sign in by OAUTHBEARER instead, with tokens of `kafka.tokens`.
-
-Users have random passwords. Nobody but the listener in clear, on which brokers talk to themselves, is a super user.
+With `token_life_s` users sign in by OAUTHBEARER instead, with tokens of `kafka.tokens`. Users have
+random passwords. Only clients of the cleartext listener, which brokers use among themselves, are
+super users.
 """
 
 import contextlib
@@ -55,8 +57,12 @@ auto.create.topics.enable=false
 
 
 def listener(folder: Path, address: str, tls: TlsFiles, mechanism: str, login: str) -> str:
-    """Settings of a second listener, which wants a certificate of `tls` and a password; `folder` takes its key.
-    `login` is the mechanism's JAAS module below org.apache.kafka.common.security, with its options."""
+    """Returns the settings of a second listener that requires a certificate of `tls` and a
+    password.
+
+    `login` is the mechanism's JAAS module below org.apache.kafka.common.security, with its options.
+    The listener's key is written to `folder`.
+    """
     keystore = folder / "keystore.pem"
     keystore.touch(mode=0o600)
     keystore.write_bytes(tls.key.read_bytes() + tls.certificate.read_bytes() + tls.ca.read_bytes())
@@ -71,7 +77,10 @@ def listener(folder: Path, address: str, tls: TlsFiles, mechanism: str, login: s
 
 
 def token_listener(folder: Path, address: str, tls: TlsFiles, tokens: TokenServer) -> str:
-    """As `listener`, with tokens in place of passwords. The broker needs `token_options` in its environment."""
+    """Returns the settings of a listener like `listener`, with tokens instead of passwords.
+
+    The broker needs `token_options` in its environment.
+    """
     login = "oauthbearer.OAuthBearerLoginModule required"
     return listener(folder, address, tls, "OAUTHBEARER", login) + _TOKENS.format(
         jwks=tokens.jwks.as_uri(), issuer=ISSUER, audience=AUDIENCE
@@ -79,7 +88,10 @@ def token_listener(folder: Path, address: str, tls: TlsFiles, tokens: TokenServe
 
 
 def token_options(tokens: TokenServer) -> dict[str, str]:
-    """Kafka reads keys only from URLs that this option of its JVM allows."""
+    """Environment of the broker's JVM that allows the URL of the token server's keys.
+
+    Kafka reads keys only from URLs that this option allows.
+    """
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={tokens.jwks.as_uri()}"
     return {"JDK_JAVA_OPTIONS": allowed}
 
@@ -115,7 +127,7 @@ class SecureKafka:
 
 @contextlib.contextmanager
 def secure_kafka(tmp_path: Path, users: list[str], token_life_s: int | None = None) -> Iterator[SecureKafka]:
-    """Without topics and without rights: those are for whoever starts it to make."""
+    """Runs a broker without topics and without rights. The caller must create both."""
     tls, address = tls_files(tmp_path / "tls"), f"127.0.0.1:{servers.free_port()}"
     passwords = {user: "p" + secrets.token_hex(12) for user in users}
     for user, password in passwords.items():
@@ -139,7 +151,10 @@ def secure_kafka(tmp_path: Path, users: list[str], token_life_s: int | None = No
 
 
 def _format(environment: dict[str, str], folder: Path, users: list[str]) -> None:
-    """Writes the users' credentials into a new data folder. RuntimeError with what the tool said."""
+    """Writes the users' credentials into a new data folder.
+
+    Raises RuntimeError with the tool's output when the tool fails.
+    """
     scram = [
         argument
         for user in users

@@ -1,11 +1,14 @@
-"""Real servers for tests: own ports, own secrets, own folders; gone when the `with` block ends.
+"""Real servers for tests, each with its own ports, secrets and folders.
 
-    with nats_server(tmp_path) as url: ...              # nats://user:pass@127.0.0.1:port, JetStream on
-    with redis_server(tmp_path) as url: ...             # redis://:pass@127.0.0.1:port/0, no persistence
-    with clickhouse_server(tmp_path) as url: ...        # clickhouse://user:pass@127.0.0.1:port/spillway, migrated
+They stop when the `with` block ends:
 
-Tests that stop, kill and restart a server take the handle instead (`nats_process`, `redis_process`,
-`clickhouse_process`): a `Server` keeps its port, secret and data folder over restarts.
+    with nats_server(tmp_path) as url: ...          # nats://user:pass@127.0.0.1:port, JetStream on
+    with redis_server(tmp_path) as url: ...         # redis://:pass@127.0.0.1:port/0, no persistence
+    with clickhouse_server(tmp_path) as url: ...    # clickhouse://user:pass@127.0.0.1:port/spillway
+
+The ClickHouse is migrated. Tests that stop, kill and restart a server use `nats_process`,
+`redis_process` and `clickhouse_process` instead. They yield a `Server`, which keeps its port,
+secret and data folder across restarts.
 """
 
 import contextlib
@@ -26,20 +29,24 @@ from spillway_lab.testing.waiting import STOP_S
 
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(sys.executable).parent
-# Below the ephemeral range, from which any client's socket could take a port before the server does, and
-# below the local stack's bases.
+# These ports are below the ephemeral range, in which any client socket could take a port before the
+# server does. They are also below the local stack's bases.
 _PORTS = range(10_240, 20_000)
 _given: set[int] = set()
 
 
 def _own_ports() -> range:
-    """Those of this process: tests that run side by side (pytest-xdist) would be given one port before either listens."""
+    """Ports reserved for this process.
+
+    Tests that run in parallel (pytest-xdist) could otherwise get the same port before either of
+    them listens.
+    """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     return _PORTS[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now, and that this process was not given before."""
+    """Returns a free TCP port of 127.0.0.1 that this process has not been given before."""
     ports = _own_ports()
     for port in random.sample(ports, len(ports)):
         if port in _given:
@@ -53,9 +60,10 @@ def free_port() -> int:
 
 @dataclass
 class Server:
-    """One server process; `url` stays the same over `stop`/`kill` and `start`.
+    """One server process. `url` stays the same across `stop` or `kill` and `start`.
 
-    Raises RuntimeError, with the end of the process's log, when it does not become ready.
+    `start` raises RuntimeError with the end of the process's log when the server does not become
+    ready.
     """
 
     url: str
@@ -85,11 +93,11 @@ class Server:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """SIGKILL, as a machine that loses power."""
+        """Sends SIGKILL, like a machine that loses power."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL after STOP_S."""
+        """Sends SIGTERM, then SIGKILL after STOP_S."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
@@ -106,7 +114,7 @@ class Server:
 
 @contextlib.contextmanager
 def running(server: Server) -> Iterator[Server]:
-    """Starts it, and stops it when the block ends."""
+    """Starts the server and stops it when the block ends."""
     try:
         server.start()
         yield server
@@ -116,19 +124,19 @@ def running(server: Server) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def url_of(process: contextlib.AbstractContextManager[Server]) -> Iterator[str]:
-    """For tests that need the address alone."""
+    """Yields the server's URL, for tests that need only the address."""
     with process as server:
         yield server.url
 
 
 def nats_process(tmp_path: Path) -> contextlib.AbstractContextManager[Server]:
-    """NATS with JetStream in tmp_path/nats."""
+    """Runs NATS with JetStream in tmp_path/nats."""
     folder, port = _folder(tmp_path, "nats"), free_port()
     user, password = _secret("u"), _secret("p")
     config = _private(
         folder / "nats.conf",
         f"listen: 127.0.0.1:{port}\n"
-        # Flushed on every write, so that a SIGKILL loses nothing that was acknowledged.
+        # Every write is flushed, so that a SIGKILL loses nothing that was acknowledged.
         f'jetstream {{ store_dir: "{folder}/jetstream", sync_interval: always }}\n'
         f'authorization {{ user: "{user}", password: "{password}" }}\n',
     )
@@ -143,7 +151,7 @@ def nats_process(tmp_path: Path) -> contextlib.AbstractContextManager[Server]:
 
 
 def redis_process(tmp_path: Path) -> contextlib.AbstractContextManager[Server]:
-    """Redis without persistence: a restart forgets everything."""
+    """Runs Redis without persistence. A restart loses all data."""
     folder, port, password = _folder(tmp_path, "redis"), free_port(), _secret("p")
     config = _private(
         folder / "redis.conf",
@@ -160,7 +168,7 @@ def redis_process(tmp_path: Path) -> contextlib.AbstractContextManager[Server]:
 
 
 def clickhouse_process(tmp_path: Path, migrated: bool = True) -> contextlib.AbstractContextManager[Server]:
-    """The local ClickHouse front; `migrated`: with the tables of contracts/clickhouse."""
+    """Runs the local ClickHouse front, if `migrated` with the tables of contracts/clickhouse."""
     folder, port, health = _folder(tmp_path, "clickhouse"), free_port(), free_port()
     user, password = _secret("u"), _secret("p")
     server = Server(
@@ -202,17 +210,17 @@ def _migrated(server: Server) -> Iterator[Server]:
 
 
 def nats_server(tmp_path: Path) -> contextlib.AbstractContextManager[str]:
-    """Gives the URL of a running NATS server with JetStream."""
+    """Yields the URL of a running NATS server with JetStream."""
     return url_of(nats_process(tmp_path))
 
 
 def redis_server(tmp_path: Path) -> contextlib.AbstractContextManager[str]:
-    """Gives the URL of a running Redis server."""
+    """Yields the URL of a running Redis server."""
     return url_of(redis_process(tmp_path))
 
 
 def clickhouse_server(tmp_path: Path, migrated: bool = True) -> contextlib.AbstractContextManager[str]:
-    """Gives the URL of a running ClickHouse with the contracts' tables (none when not `migrated`)."""
+    """Yields the URL of a running ClickHouse, if `migrated` with the contracts' tables."""
     return url_of(clickhouse_process(tmp_path, migrated))
 
 
@@ -223,7 +231,8 @@ def _folder(parent: Path, name: str) -> Path:
 
 
 def _secret(prefix: str) -> str:
-    # A letter first: NATS configuration reads a leading digit as a number.
+    # The secret starts with a letter, because NATS's configuration reads a leading digit as a
+    # number.
     return prefix + secrets.token_hex(12)
 
 
@@ -234,7 +243,7 @@ def _private(path: Path, text: str) -> Path:
 
 
 def answers(port: int, question: bytes, expected: bytes) -> bool:
-    """Whether the server greets with, or answers the question with, the expected bytes."""
+    """Whether the server's greeting or its answer to `question` contains the expected bytes."""
     answer = b""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:

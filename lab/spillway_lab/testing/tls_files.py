@@ -1,4 +1,4 @@
-"""A certificate authority of a test's own, and a server's certificate from it, as PEM files."""
+"""A test's own certificate authority, and a server certificate from it, as PEM files."""
 
 import datetime
 import ipaddress
@@ -25,7 +25,7 @@ _OTHER_USAGES = (
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """Paths of PEM files: the authority, and a certificate for gateway.test and 127.0.0.1 with its key."""
+    """Paths of PEM files: an authority, a certificate for gateway.test and 127.0.0.1, its key."""
 
     ca: Path
     certificate: Path
@@ -33,7 +33,7 @@ class TlsFiles:
 
 
 class Authority:
-    """Signs certificates for gateway.test and 127.0.0.1, valid for an hour."""
+    """Signs certificates for gateway.test and 127.0.0.1 that are valid for an hour."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -42,8 +42,11 @@ class Authority:
         self.pem = _pem(builder.add_extension(constraints, critical=True), self._key)
 
     def issue(self, uses: Collection[str] = ()) -> tuple[bytes, bytes]:
-        """Certificate and key as PEM. `uses`: digital_signature, server_auth and client_auth; without any, the
-        certificate is for everything."""
+        """Returns a certificate and its key as PEM.
+
+        `uses` may hold digital_signature, server_auth and client_auth. An empty `uses` allows every
+        usage.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _certificate("gateway.test", key)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -56,7 +59,7 @@ class Authority:
 
 
 def tls_files(folder: Path) -> TlsFiles:
-    """Writes all three; valid for an hour."""
+    """Writes all three files. The certificates are valid for an hour."""
     folder.mkdir(parents=True, exist_ok=True)
     files = TlsFiles(folder / "ca.crt", folder / "tls.crt", folder / "tls.key")
     authority = Authority()

@@ -1,9 +1,11 @@
-"""An OAuth 2 token server for tests: client credentials over HTTPS, and JWTs (RS256) that a broker can check.
+"""An OAuth 2 token server for tests: client credentials over HTTPS, and JWTs (RS256) for brokers.
 
-with token_server(tmp_path, tls, {"west": "secret"}, life_s=6) as tokens:
-    tokens.url          # the token endpoint
-    tokens.jwks         # a file with the key that the JWTs are signed with
-    tokens.given        # client ids, one for each token
+It runs as long as the `with` block:
+
+    with token_server(tmp_path, tls, {"west": "secret"}, life_s=6) as tokens:
+        tokens.url          # the token endpoint
+        tokens.jwks         # a file with the key that the JWTs are signed with
+        tokens.given        # client ids, one for each token
 """
 
 import base64
@@ -31,7 +33,11 @@ _KEY_ID = "test"
 
 @dataclass
 class TokenServer:
-    """`clients`: secrets by client id; may be changed. `life_s`: of the next tokens."""
+    """State of the token server.
+
+    `clients` holds secrets by client id and may be changed. `life_s` is the lifetime of the next
+    tokens.
+    """
 
     url: str
     jwks: Path
@@ -47,7 +53,7 @@ class TokenServer:
         self.jwks.write_text(json.dumps({"keys": [key]}))
 
     def answer(self, authorization: str, form: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
-        """Status and body for a request, as RFC 6749 has them."""
+        """Returns the status and body for a request, as RFC 6749 defines them."""
         if form.get("grant_type") != ["client_credentials"]:
             return 400, {"error": "unsupported_grant_type"}
         if form.get("scope") != [SCOPE]:

@@ -1,9 +1,12 @@
-"""Waiting for a condition instead of for a time: tests poll until it holds, and fail telling what they saw.
+"""Waits for a condition instead of for a fixed time.
+
+Tests poll until the condition holds. On failure the message contains what they saw:
 
     eventually(lambda: job.ready(), "the job is ready")
     await eventually_async(lambda: bucket.get(key), "the key is written", seen=lambda: found)
 
-The time is a guard against hanging, not a claim: it is meant to be far longer than a busy machine needs.
+The timeout only guards against hanging and claims nothing about speed. It should be far longer than
+a busy machine needs.
 """
 
 import asyncio
@@ -30,7 +33,10 @@ def eventually(
     seen: Callable[[], object] = _nothing,
     period_s: float = _POLL_S,
 ) -> T:
-    """The first true result of `check`. AssertionError with `what` and `seen()` when there is none in time."""
+    """Returns the first true result of `check`.
+
+    Raises AssertionError with `what` and `seen()` when there is none within `seconds`.
+    """
     deadline = time.monotonic() + seconds
     while not (result := check()):
         _fail_after(deadline, what, seconds, seen)
@@ -44,7 +50,10 @@ async def eventually_async(
     seconds: float = WAIT_S,
     seen: Callable[[], object] = _nothing,
 ) -> T:
-    """`eventually` on an event loop, which goes on meanwhile; `check` may be a coroutine function."""
+    """Does the same as `eventually` without blocking the event loop.
+
+    `check` may be a coroutine function.
+    """
     deadline = time.monotonic() + seconds
     while True:
         result = check()

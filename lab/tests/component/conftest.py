@@ -1,4 +1,4 @@
-"""Lets the component tests import lab_processes.py, which lies beside them."""
+"""Lets the component tests import lab_processes.py from the same folder."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Real emulators for tests: built once, on free ports, gone when the `with` block ends."""
+"""Real emulators for tests. They are built once, use free ports, and stop with the `with` block."""
 
 import contextlib
 import os
@@ -20,14 +20,14 @@ LOCAL_BIN = ROOT / ".spillway" / "bin"
 
 @cache
 def emulator() -> str:
-    """Path of a fresh build: the test judges the source, not what was installed."""
+    """Returns the path of a fresh build. Tests check the source, not an installed program."""
     target = Path(tempfile.mkdtemp(prefix="emulator-")) / "emulator"
     subprocess.run(["go", "build", "-o", str(target), "."], cwd=ROOT / "lab" / "emulator", check=True)
     return str(target)
 
 
 def program(name: str) -> str:
-    """A program that `make setup` brings."""
+    """Returns the path of a program that `make setup` installs."""
     path = LOCAL_BIN / name
     if not path.exists():
         raise FileNotFoundError(f"{path}: not there; run `make setup`")
@@ -41,7 +41,7 @@ class RunningPod:
     process: subprocess.Popen
 
     def counts(self) -> dict[str, int]:
-        """What became of the pod's requests so far."""
+        """Returns the pod's request counters, by outcome."""
         return httpx.get(f"http://{self.health}/counts").json()
 
 
@@ -62,7 +62,7 @@ def environment(
 
 @contextlib.contextmanager
 def pod(env: dict[str, str], log: Path) -> Iterator[RunningPod]:
-    """One emulator, ready; ended by SIGTERM, which it must obey."""
+    """Runs one emulator until it is ready, and stops it by SIGTERM, which it must obey."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [emulator()], env=os.environ | env, stderr=output, stdin=subprocess.DEVNULL
@@ -89,7 +89,7 @@ def wait_healthy(address: str, process: subprocess.Popen, log: Path) -> None:
 
 @contextlib.contextmanager
 def hanging_up(port: int) -> Iterator[list]:
-    """A server that ends every connection at once; gives the list of those that it has ended."""
+    """Runs a server that closes every connection at once. Yields the list of closed connections."""
     ended: list = []
 
     def serve() -> None:

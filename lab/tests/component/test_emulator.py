@@ -1,4 +1,4 @@
-"""Two real emulators, one calling the other without proxies between: queues, failures, load."""
+"""Two real emulators, of which one calls the other without proxies: queues, failures and load."""
 
 import contextlib
 import math
@@ -51,13 +51,16 @@ services:
 """
 
 
-# Of `back`: a request takes one of two workers for 100 ms, so 20 requests a second are served.
+# Figures of `back`: each request holds one of two workers for 100 ms, so it serves 20 per second.
 WORKERS, SERVICE_S = 2, 0.1
 
 
 @pytest.fixture
 def queue() -> int:
-    """How many requests may wait at `back`: enough for all that a test sends, should the machine pause."""
+    """Number of requests that may wait at `back`.
+
+    It covers all that a test sends, in case the machine pauses.
+    """
     return 100
 
 
@@ -70,7 +73,7 @@ def application(tmp_path: Path, queue: int) -> Path:
 
 @pytest.fixture
 def pods(application: Path, tmp_path: Path):
-    """`front` in one cluster, whose outbound leads straight to `back` in another."""
+    """Runs `front` in one cluster. Its outbound calls go directly to `back` in another cluster."""
     nowhere = "127.0.0.1:1"
     with lab.pod(lab.environment(application, "here", "back", nowhere), tmp_path / "back.log") as back:
         # `front` calls GET /y/{id} at back's own listener.
@@ -89,49 +92,53 @@ def attack(front, tmp_path: Path, rps: float, seconds: float, warm_up_s: float =
 
 
 def test_below_capacity_every_request_succeeds(pods, tmp_path: Path) -> None:
-    """At half the callee's capacity nothing fails, latency is the service times', and every answer
-    tells that its request went to the other cluster."""
+    """At half the callee's capacity no request fails and latency is near the service times.
+
+    Every answer shows that its request went to the other cluster.
+    """
     front, back = pods
     samples = attack(front, tmp_path, rps=10, seconds=3)
     summary = summarise(samples)
     assert (summary.requests, summary.failed, summary.unknown_way) == (30, 0, 0)
     assert samples.latency_ms.min() > 1000 * SERVICE_S
-    assert (
-        summary.p50_ms < 1000
-    )  # of about 101: twice the service time, or seconds for milliseconds, is far off
+    # About 101 is expected: twice the service time, or seconds instead of milliseconds, is far off.
+    assert summary.p50_ms < 1000
     assert (samples.remote == REMOTE).all()
     assert back.counts()["served"] == 30
 
 
 @pytest.mark.parametrize("queue", [4])
 def test_overload_is_bounded_and_accounted_for(pods, tmp_path: Path) -> None:
-    """At twice the capacity what does not fit the queue is refused at once, no more is served than there is
-    capacity, and client, caller and callee agree on what became of every request."""
+    """At twice the capacity, requests that do not fit into the queue are refused at once.
+
+    The callee serves no more than its capacity. Client, caller and callee count the same outcomes.
+    """
     front, back = pods
     samples = attack(front, tmp_path, rps=40, seconds=4)
     summary, callee, caller = summarise(samples), back.counts(), front.counts()
     assert summary.requests == 160
     lasted_s = (samples.at_s + samples.latency_ms / 1000).max() - samples.at_s.min()
-    # Each worker starts another request only when one is over; half of that for a machine that pauses.
+    # Each worker starts a request only when its previous one has ended. The lower bound is half of
+    # that, for a machine that pauses.
     assert 40 <= callee["served"] <= WORKERS * (lasted_s / SERVICE_S + 1)
     assert summary.requests - summary.failed == callee["served"] == caller["served"]
     assert summary.failed == callee["queue_full"] == caller["call_failed"] > 0
-    # None waited until its time in the queue was over, as all would in a long one.
+    # No request waited until its queue timeout, as all would in a long queue.
     assert summary.reasons == {"503 queue_full": summary.failed}
 
 
 def test_warm_up_is_cut_from_what_is_measured(pods, tmp_path: Path) -> None:
-    """Of three seconds with one of warm-up two are returned: what was sent later than that."""
+    """Of three seconds with one second of warm-up, only the later two are returned."""
     front, back = pods
     began = time.time()
     samples = attack(front, tmp_path, rps=10, seconds=3, warm_up_s=1)
     assert back.counts()["served"] == 30
-    assert 10 <= len(samples) < 30  # 20 when the machine sends each at its time
+    assert 10 <= len(samples) < 30  # 20 when the machine sends each request on time
     assert samples.at_s.min() >= began + 1
 
 
 def test_callee_killed_then_back(application: Path, tmp_path: Path) -> None:
-    """With the callee gone requests fail as counted 502s; after its restart they succeed again."""
+    """Without the callee requests fail and count as 502. After its restart they succeed again."""
     env = lab.environment(application, "here", "back", "127.0.0.1:1")
     with lab.pod(
         lab.environment(application, "here", "front", env["LAB_LISTEN"]), tmp_path / "front.log"
@@ -148,7 +155,7 @@ def test_callee_killed_then_back(application: Path, tmp_path: Path) -> None:
 
 
 def test_refuses_to_start_without_identity(application: Path) -> None:
-    """Every missing or wrong variable is listed, and the exit code says configuration."""
+    """Every missing or wrong variable is listed. Exit code 64 means a configuration error."""
     env = lab.environment(application, "here", "nobody", "127.0.0.1:1") | {
         "SPILLWAY_CLUSTER": "",
         "LAB_LISTEN": "x",
@@ -161,7 +168,7 @@ def test_refuses_to_start_without_identity(application: Path) -> None:
 
 
 class _Collector(metrics_service_pb2_grpc.MetricsServiceServicer):
-    """Keeps what it is sent."""
+    """Keeps the requests that it receives."""
 
     def __init__(self) -> None:
         self.requests: list = []
@@ -172,7 +179,7 @@ class _Collector(metrics_service_pb2_grpc.MetricsServiceServicer):
 
 
 def collector(port: int, held: Path | None = None) -> tuple[grpc.Server, _Collector]:
-    """In clear, or by mutual TLS with the files of a folder of the keystore."""
+    """Starts a collector, in cleartext or with mutual TLS from the files of a keystore folder."""
     kept, server = _Collector(), grpc.server(futures.ThreadPoolExecutor(2))
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(kept, server)
     address = f"127.0.0.1:{port}"
@@ -187,7 +194,7 @@ def collector(port: int, held: Path | None = None) -> tuple[grpc.Server, _Collec
 
 
 def readings(kept: _Collector) -> list[tuple[dict[str, str], str, float]]:
-    """(resource attributes, metric, value) of every point received."""
+    """Returns (resource attributes, metric, value) of every point received."""
     return [
         ({a.key: a.value.string_value for a in group.resource.attributes}, metric.name, point.as_double)
         for request in kept.requests
@@ -200,7 +207,7 @@ def readings(kept: _Collector) -> list[tuple[dict[str, str], str, float]]:
 
 @contextlib.contextmanager
 def busy(pod, clients: int) -> Iterator[None]:
-    """That many clients, each with one request after the other, while the block runs."""
+    """Runs `clients` clients while the block runs. Each sends one request after the other."""
     over = threading.Event()
 
     def client() -> None:
@@ -219,8 +226,11 @@ def busy(pod, clients: int) -> Iterator[None]:
 
 
 def test_busy_share_reaches_a_collector_that_was_away(application: Path, tmp_path: Path) -> None:
-    """Without a collector requests are served as ever; once there is one, it hears the pool's busy
-    share under the agreed name and identity, and that share follows the load."""
+    """Without a collector the emulator serves requests as usual.
+
+    When a collector appears, it gets the pool's busy share under the agreed name and identity. The
+    share follows the load.
+    """
     port, log = lab.free_port(), tmp_path / "back.log"
     env = lab.environment(application, "here", "back", "127.0.0.1:1", f"127.0.0.1:{port}")
     with lab.pod(env, log) as back:
@@ -232,9 +242,8 @@ def test_busy_share_reaches_a_collector_that_was_away(application: Path, tmp_pat
         try:
             eventually(lambda: "collector back" in log.read_text(), "the collector's return is logged")
             eventually(lambda: any(value < 0.1 for *_, value in readings(kept)), "an idle pool's reading")
-            with busy(
-                back, clients=20
-            ):  # two are served, the others wait: never idle, however slow clients are
+            # Two are served and the others wait: the pool is never idle, however slow clients are.
+            with busy(back, clients=20):
                 eventually(lambda: any(value > 0.8 for *_, value in readings(kept)), "a busy pool's reading")
         finally:
             server.stop(None)
@@ -247,13 +256,15 @@ def test_busy_share_reaches_a_collector_that_was_away(application: Path, tmp_pat
     }
     assert all(0 <= value <= 1 for *_, value in readings(kept))
     changes = re.findall("collector (away|back)", log.read_text())
-    # Once per change, so never the same twice in a row.
+    # One line is logged per change, so two lines in a row never say the same.
     assert all(first != second for first, second in pairwise(["back", *changes])), changes
 
 
 def test_readings_go_by_mutual_tls_and_renewed_files_are_taken_up(application: Path, tmp_path: Path) -> None:
-    """A collector of another cluster gets nothing; the cluster's own does, also after everything was issued anew by
-    another authority while the pod runs."""
+    """A collector of another cluster gets no readings, and the cluster's own collector does.
+
+    This still holds after another authority has reissued all files while the pod runs.
+    """
     store, port, log = Keystore(tmp_path / "tls"), lab.free_port(), tmp_path / "back.log"
     here = certificates.pod("here-back-0", "here", "back")
     hosts = ("127.0.0.1",)
@@ -279,7 +290,7 @@ def test_readings_go_by_mutual_tls_and_renewed_files_are_taken_up(application: P
 
 
 def test_certificate_files_go_together(application: Path) -> None:
-    """What is missing or wrong is named by its variable, with exit code 64."""
+    """Each missing or wrong file is named by its variable, and the exit code is 64."""
     env = lab.environment(application, "here", "back", "127.0.0.1:1")
     for given, told in (
         ({"CA": str(application)}, ["SPILLWAY_COLLECTOR_CERT: not set", "SPILLWAY_COLLECTOR_KEY: not set"]),

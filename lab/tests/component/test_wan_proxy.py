@@ -1,4 +1,4 @@
-"""The WAN through a real Toxiproxy: delay, bytes, and a restart that forgets everything."""
+"""The WAN through a real Toxiproxy: delays, bytes, and a restart that loses all settings."""
 
 import contextlib
 import json
@@ -39,7 +39,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def link():
-    """A link of 60 ms to a server of ours."""
+    """A link of 60 ms to a server of the test."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield WanLink(
@@ -68,8 +68,10 @@ def toxiproxy(port: int):
 
 
 def round_trip_ms(link: WanLink) -> float:
-    """The quickest of five requests, which no pause of the machine delays, on a connection that is open already:
-    TCP's own handshake is not delayed."""
+    """Returns the shortest of five requests in ms, because pauses of the machine can delay some.
+
+    The connection is already open, because TCP's own handshake is not delayed.
+    """
     with httpx.Client(base_url=f"http://{link.listen}") as client:
         client.get("/")
         taken = []
@@ -81,7 +83,7 @@ def round_trip_ms(link: WanLink) -> float:
 
 
 def test_delay(link: WanLink) -> None:
-    """A request takes the round trip longer, once, and applying twice changes nothing."""
+    """A request takes longer by one round-trip time. Applying the plan twice changes nothing."""
     port = free_port()
     with toxiproxy(port):
         wan = Wan(f"127.0.0.1:{port}", [link])
@@ -91,8 +93,10 @@ def test_delay(link: WanLink) -> None:
 
 
 def test_keeper_puts_delays_back_after_a_restart(link: WanLink, tmp_path: Path) -> None:
-    """The keeper is unhealthy while Toxiproxy is away, applies the plan when it comes, and again
-    when a new one knows nothing; SIGTERM ends it."""
+    """The keeper is unhealthy while Toxiproxy is away, and applies the plan when it appears.
+
+    It applies the plan again to a new Toxiproxy that has no settings. SIGTERM ends the keeper.
+    """
     plan, port, health = tmp_path / "wan.json", free_port(), f"127.0.0.1:{free_port()}"
     plan.write_text(json.dumps([link.model_dump()]))
     command = [
@@ -122,7 +126,8 @@ def test_keeper_puts_delays_back_after_a_restart(link: WanLink, tmp_path: Path) 
         keeper.kill()
         keeper.wait()
     states = re.findall("delays (not in force|in force)", (tmp_path / "keeper.log").read_text())
-    # Once per change of state: away, back, away, back, away; more when the machine is too slow for an answer.
+    # The keeper logs one line per change of state: away, back, away, back, away. There are more
+    # when the machine is too slow to answer.
     assert len(states) >= 5
     assert all(first != second for first, second in pairwise(["in force", *states])), states
 
@@ -137,7 +142,7 @@ def wait_status(health: str, status: int) -> None:
 
 
 def test_absent_toxiproxy_is_an_error_that_says_so(link: WanLink) -> None:
-    """Nothing hangs when nobody answers."""
+    """The call does not hang when no Toxiproxy answers."""
     wan = Wan(f"127.0.0.1:{free_port()}", [link])
     with pytest.raises(LabError, match="toxiproxy at http://127.0.0.1:"):
         wan.apply()

@@ -1,4 +1,4 @@
-"""Users of Redis and ClickHouse: those that infra/ declares, each with a password of its own."""
+"""Users of Redis and ClickHouse: those that infra/ declares, each with its own password."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ INFRA = Path(__file__).resolve().parents[3] / "infra"
 
 
 def test_every_declared_user_has_a_password_of_its_own():
-    """And the administrators theirs: no two are one variable."""
+    """Every user and administrator has a password variable, and no two share one."""
     variables = accounts.variables(INFRA)
     assert len(variables) == len(set(variables))
     assert {
@@ -22,7 +22,7 @@ def test_every_declared_user_has_a_password_of_its_own():
 
 
 def test_clickhouse_is_given_its_users_passwords_and_no_others():
-    """The file for the local server: one line for each role, without the administrator."""
+    """The file for the local server has one line per role and none for the administrator."""
     environment = {name: f"of {name}" for name in accounts.variables(INFRA)}
     found = yaml.safe_load(accounts.clickhouse_users(INFRA, environment))
     roles = yaml.safe_load((INFRA / "clickhouse/grants.yaml").read_text())["roles"]

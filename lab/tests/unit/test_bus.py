@@ -1,4 +1,4 @@
-"""NATS's users follow the clusters."""
+"""NATS's users match the clusters."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ TEXTS = templates.read(Path(__file__).resolve().parents[3] / "infra")
 
 
 def test_each_cluster_has_a_user_of_its_own() -> None:
-    """One file per cluster, named after its user, which names no other cluster; all are included."""
+    """Each cluster has a file named after its user. It names no other cluster and is included."""
     files = bus.configuration(["one", "two-b"], TEXTS)
     for own, other, variable in (
         ("one", "two-b", "NATS_RELAY_ONE_PASSWORD"),
@@ -26,7 +26,7 @@ def test_each_cluster_has_a_user_of_its_own() -> None:
 
 
 def test_every_included_file_is_there() -> None:
-    """users.conf includes exactly the files beside it."""
+    """users.conf includes exactly the files in the folder beside it."""
     files = bus.configuration(["one"], TEXTS)
     included = {
         f"nats/{line.split()[2]}" for line in files["nats/users.conf"].splitlines() if "include" in line
@@ -35,6 +35,6 @@ def test_every_included_file_is_there() -> None:
 
 
 def test_clusters_whose_passwords_would_be_one_are_refused() -> None:
-    """Environment variables know no hyphen and no case."""
+    """Environment variables cannot express hyphens, and their names are in upper case."""
     with pytest.raises(InvalidInput, match=r"NATS_RELAY_A_B_PASSWORD would be one password"):
         bus.users(["a-b", "A_b"])

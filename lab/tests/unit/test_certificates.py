@@ -1,4 +1,4 @@
-"""Certificates name exactly who holds them, and renewing them changes certificate and key at once."""
+"""Certificates name exactly their holder. A renewal replaces certificate and key together."""
 
 import contextlib
 import stat
@@ -21,7 +21,10 @@ POD = certificates.pod("a-cart-0", "a", "cart")
 def verified(
     folder: Path, now: datetime, host: str | None = None, trust: bytes | None = None
 ) -> list[x509.Certificate]:
-    """The chain of the folder's certificate as a peer with that trust bundle, or the folder's, builds it."""
+    """Verifies the folder's certificate like a peer and returns its chain.
+
+    The peer trusts the bundle in `trust`, or else the folder's own.
+    """
     bundle = x509.load_pem_x509_certificates(trust or (folder / "ca.crt").read_bytes())
     leaf = x509.load_pem_x509_certificate((folder / "tls.crt").read_bytes())
     builder = x509.verification.PolicyBuilder().store(x509.verification.Store(bundle)).time(now)
@@ -31,7 +34,10 @@ def verified(
 
 
 def test_a_pod_is_a_client_with_one_uri(tmp_path: Path) -> None:
-    """Its certificate verifies against the bundle beside it, for clients only, with the SPIFFE ID as only name."""
+    """A pod's certificate verifies against the bundle beside it, and only as a client.
+
+    Its SPIFFE ID is its only name.
+    """
     Keystore(tmp_path).issue([POD], NOW)
     leaf = verified(tmp_path / POD.name, NOW)[0]
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -44,7 +50,7 @@ def test_a_pod_is_a_client_with_one_uri(tmp_path: Path) -> None:
 
 
 def test_a_relay_is_a_server_under_its_hosts(tmp_path: Path) -> None:
-    """Its certificate verifies for its host, carries its identity, and is no client's."""
+    """A relay's certificate verifies for its host and carries its identity, but not as a client."""
     Keystore(tmp_path).issue([RELAY], NOW)
     leaf = verified(tmp_path / RELAY.name, NOW, host="relay-a")[0]
     assert certificates.identity_of(RELAY.name, leaf) == RELAY
@@ -53,7 +59,7 @@ def test_a_relay_is_a_server_under_its_hosts(tmp_path: Path) -> None:
 
 
 def test_certificates_end_after_a_week(tmp_path: Path) -> None:
-    """Valid for 7 days, and not a day longer."""
+    """A certificate is valid for 7 days and not a day longer."""
     Keystore(tmp_path).issue([POD], NOW)
     verified(tmp_path / POD.name, NOW + timedelta(days=6, hours=23))
     with pytest.raises(x509.verification.VerificationError):
@@ -72,7 +78,10 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
 
 
 def test_renewing_replaces_all_three_by_one_rename(tmp_path: Path) -> None:
-    """The same identities, new keys, one symbolic link renamed, and nothing of the old version left."""
+    """Identities stay the same and keys are new. One symbolic link is renamed.
+
+    No file of the old version is left.
+    """
     store = Keystore(tmp_path)
     store.issue([RELAY, POD], NOW)
     before, version = store.held(), (tmp_path / POD.name / "..data").readlink()
@@ -87,7 +96,10 @@ def test_renewing_replaces_all_three_by_one_rename(tmp_path: Path) -> None:
 
 
 def test_an_authority_near_its_end_is_followed_by_another_that_overlaps(tmp_path: Path) -> None:
-    """While certificates of the old authority may still be about, both are trusted; then only the new one."""
+    """Both authorities are trusted while certificates of the old one may still be in use.
+
+    After that only the new one is trusted.
+    """
     store = Keystore(tmp_path)
     store.issue([RELAY, POD], NOW)
     later = NOW + timedelta(days=25)
@@ -100,7 +112,7 @@ def test_an_authority_near_its_end_is_followed_by_another_that_overlaps(tmp_path
 
 
 def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """The process dies at its next write or link, after this many of them."""
+    """Simulates a crash of the process at the write or link after `after` successful ones."""
     left = [after]
 
     def counted(real):
@@ -118,8 +130,10 @@ def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
 @pytest.mark.parametrize("after", range(12))
 def test_a_crash_leaves_certificates_that_fit_their_keys(tmp_path: Path, monkeypatch, after: int) -> None:
-    """Wherever a new authority's issue ends, the next one signs with a key that is its certificate's, and still
-    trusts the authority before."""
+    """A crash at any point of a new authority's issue leaves usable files.
+
+    The next issue signs with the key of its certificate and still trusts the previous authority.
+    """
     store, later = Keystore(tmp_path), NOW + timedelta(days=25)
     store.issue([POD], NOW)
     with monkeypatch.context() as patched:
@@ -136,7 +150,10 @@ def test_a_crash_leaves_certificates_that_fit_their_keys(tmp_path: Path, monkeyp
 
 
 def test_an_authority_with_another_key_signs_nothing(tmp_path: Path) -> None:
-    """Files that do not belong together are an error that names them, not certificates that nobody trusts."""
+    """Files that do not belong together cause an error that names them.
+
+    Certificates that no peer would trust are not issued.
+    """
     Keystore(tmp_path / "one").issue([POD], NOW)
     Keystore(tmp_path / "two").issue([POD], NOW)
     foreign = (tmp_path / "two/authority/a/ca.key").read_bytes()
@@ -146,8 +163,11 @@ def test_an_authority_with_another_key_signs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_cluster_trusts_no_other_clusters_authority(tmp_path: Path) -> None:
-    """Each cluster has an authority of its own, also after a renewal: what one has signed is refused by a peer with
-    another's bundle, as a client and as a server, and each bundle holds one authority."""
+    """Each cluster has its own authority, also after a renewal.
+
+    A peer with another cluster's bundle refuses its certificates, as a client and as a server. Each
+    bundle holds one authority.
+    """
     store = Keystore(tmp_path)
     ours = [RELAY, POD, certificates.collector("a", ("host",)), certificates.sender("a")]
     theirs = [certificates.relay("b", ("relay-a",)), certificates.pod("b-cart-0", "b", "cart")]
@@ -167,7 +187,10 @@ def test_a_cluster_trusts_no_other_clusters_authority(tmp_path: Path) -> None:
 
 
 def test_collectors_are_servers_and_senders_clients(tmp_path: Path) -> None:
-    """A collector's certificate is for its host, a sender's for clients, and each says so by its URI."""
+    """A collector's certificate is valid for its host and a sender's for clients.
+
+    Each names its role in its URI.
+    """
     collector, sender = certificates.collector("a", ("collector-a",)), certificates.sender("a")
     Keystore(tmp_path).issue([collector, sender], NOW)
     leaf = verified(tmp_path / collector.name, NOW, host="collector-a")[0]

@@ -1,4 +1,4 @@
-"""Bytes between clusters are told apart by direction and priced, without an Envoy."""
+"""Bytes between clusters are separated by direction and priced. No Envoy is needed."""
 
 import json
 
@@ -20,16 +20,19 @@ STATS = json.dumps(
 
 
 def test_only_what_leaves_the_cluster_is_counted() -> None:
-    """Requests count towards the other cluster, answers from it; local and static clusters do not."""
+    """Requests count towards the other cluster and answers from it.
+
+    Local and static Envoy clusters do not count.
+    """
     assert egress.parse(STATS, "a") == {("a", "b"): 1e9, ("b", "a"): 2e9}
 
 
 def test_egress_is_priced_by_direction() -> None:
-    """Requests are paid at the source's price and answers at the destination's, per hour."""
+    """Requests cost the source's price and answers the destination's. The result is per hour."""
     result = egress.between({}, egress.parse(STATS, "a"), {("a", "b"): 0.02, ("b", "a"): 0.08}, seconds=1800)
     assert result.usd_per_hour == pytest.approx((0.02 + 2 * 0.08) * 2)
 
 
 def test_egress_over_a_restart_is_never_negative() -> None:
-    """Counters that start again count from zero."""
+    """A counter that starts again counts from zero."""
     assert egress.between({("a", "b"): 5e9}, {("a", "b"): 1e9}, {("a", "b"): 1.0}, 3600).usd_per_hour == 1.0

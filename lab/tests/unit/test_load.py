@@ -1,4 +1,4 @@
-"""What is asked of the load generator."""
+"""Requests and settings that the lab passes to the load generator."""
 
 import base64
 import json
@@ -24,14 +24,17 @@ def request(share: float = 1.0, **changes) -> Request:
 
 @pytest.mark.parametrize("shares", [[1], [1, 1, 1], [0.9, 0.1], [1000, 1]])
 def test_shares_are_kept(shares: list[float]) -> None:
-    """Targets are in proportion to the shares to within one, and no request is left out."""
+    """Targets match the shares within one request, and no kind of request is left out."""
     given = apportion([request(share) for share in shares], 1000)
     assert all(n >= 1 for n in given)
     assert all(abs(n - 1000 * share / sum(shares)) <= 1 for n, share in zip(given, shares, strict=True))
 
 
 def test_targets_enter_at_the_clusters_own_pods() -> None:
-    """Each cluster's users ask their own cluster's entry, with distinct path values, reproducibly."""
+    """Each cluster's users call their own cluster's entry, with distinct path values.
+
+    The same arguments give the same targets.
+    """
     for cluster in SCENARIO.clusters:
         lines = targets(SCENARIO, LAYOUT, cluster, count=200)
         entry = SCENARIO.document.requests[0].service
@@ -44,7 +47,7 @@ def test_targets_enter_at_the_clusters_own_pods() -> None:
 
 
 def test_request_bodies_have_the_declared_size() -> None:
-    """A request with a body is sent with that many bytes."""
+    """A request with a body is sent with the declared number of bytes."""
     with_body = SCENARIO.document.requests[0].model_copy(update={"request_bytes": 777})
     changed = SCENARIO.model_copy(
         update={"document": SCENARIO.document.model_copy(update={"requests": [with_body]})}
@@ -54,7 +57,7 @@ def test_request_bodies_have_the_declared_size() -> None:
 
 
 def test_command_keeps_the_loop_open() -> None:
-    """There are workers enough for every request of a whole timeout to hang."""
+    """There are enough workers if every request of a whole timeout hangs."""
     attack = load.Attack("a", [], 130, 20)
     arguments = load.command(attack, load.Generator(Path("/x"), timeout_s=10), Path("/t"), Path("/r"))
     workers = next(int(a.split("=")[1]) for a in arguments if a.startswith("-max-workers="))
@@ -66,7 +69,7 @@ def test_command_keeps_the_loop_open() -> None:
 
 
 def test_no_generator_is_a_clear_error(tmp_path: Path) -> None:
-    """A missing program and an entry without pods are errors that say so."""
+    """A missing program and an entry without pods give errors that name them."""
     with pytest.raises(LoadError, match="no-such-program: cannot be started"):
         load.run([load.Attack("a", ["{}"], 1, 1)], load.Generator(tmp_path, "no-such-program"), "x")
     with pytest.raises(LoadError, match="no targets for a"):

@@ -1,4 +1,4 @@
-"""Questions of docs/sql as files: their parameters, and what is wrong with an answer to them."""
+"""The files of docs/sql: their parameters, and the errors for wrong arguments."""
 
 import re
 from pathlib import Path
@@ -23,20 +23,23 @@ def question(tmp_path: Path) -> questions.Question:
 
 
 def test_a_file_tells_what_it_asks_and_takes(question):
-    """The comment is the description, its first sentence the title, {name:Type} the parameters."""
+    """The comment is the description, its first sentence the title. {name:Type} is a parameter."""
     assert (question.name, question.title) == ("much", "How much?")
     assert question.parameters == {"who": "String", "since": "DateTime64(6, 'UTC')"}
 
 
 def test_parameters_become_literals_of_their_type(question):
-    """Quotes and backslashes in a value stay inside its literal; braces that are no parameter stay."""
+    """Quotes and backslashes in a value stay inside its literal.
+
+    Braces that are not a parameter stay unchanged.
+    """
     sql = questions.bound(question, {"who": "o'\\", "since": 5})
     assert "who = CAST('o\\'\\\\' AS String)" in sql
     assert "at > CAST('5' AS DateTime64(6, 'UTC')) AND" in sql and sql.endswith("!= '{x}'")
 
 
 def test_missing_and_unknown_parameters_are_named_together(question):
-    """All problems at once, with the type and what is allowed."""
+    """One error lists all problems, with the parameters' types and what is allowed."""
     with pytest.raises(InvalidInput) as error:
         questions.bound(question, {"who": "a", "when": 1})
     assert error.value.problems == [
@@ -47,7 +50,7 @@ def test_missing_and_unknown_parameters_are_named_together(question):
 
 @pytest.mark.parametrize("name", sorted(questions.read_all(FOLDER)))
 def test_every_question_of_the_project_says_what_it_takes(name):
-    """Its comment ends in a sentence with exactly the parameters of its text."""
+    """The comment ends in a sentence that lists exactly the parameters of its statement."""
     question = questions.read_all(FOLDER)[name]
     said = re.sub(r"\([^)]*\)", "", question.about.partition("Parameters: ")[2]).partition(".")[0]
     assert set(question.parameters) == {name.strip() for name in said.split(",") if said}
@@ -60,12 +63,13 @@ def test_every_question_of_the_project_says_what_it_takes(name):
         (["sql", "nothing"], "question 'nothing': unknown; there are: capacity_evidence, class_decisions"),
         (["sql", "freshness", "--param", "x"], "--param x: must be NAME=VALUE"),
         (["sql", "freshness"], "SPILLWAY_CLICKHOUSE_URL: missing"),
-        (["sql", "gains"], "SPILLWAY_CLICKHOUSE_URL: missing"),  # of the last hour
+        # start and end default to the last hour
+        (["sql", "gains"], "SPILLWAY_CLICKHOUSE_URL: missing"),
         (["sql", "tail_latency"], "tail_latency: parameter class (String): missing"),
     ],
 )
 def test_wrong_usage_ends_with_64(arguments, said, capsys, monkeypatch):
-    """What is wrong is said in a line, with what is allowed."""
+    """One line names what is wrong and what is allowed."""
     monkeypatch.delenv("SPILLWAY_CLICKHOUSE_URL", raising=False)
     assert main(arguments) == 64
     assert said in capsys.readouterr().err

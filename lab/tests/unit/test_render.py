@@ -1,4 +1,4 @@
-"""A scenario becomes files that fit the contracts, on ports that do not clash."""
+"""A scenario becomes files that match the contracts, with ports that do not clash."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def surroundings(**changes) -> Surroundings:
 
 
 def test_topology_passes_the_contract(tmp_path: Path) -> None:
-    """The contracts' own loader accepts topology.yaml; links are there in both directions."""
+    """The contracts' own loader accepts topology.yaml, which has links in both directions."""
     files.write(tmp_path, render(SCENARIO, BASE, surroundings()))
     topology = topologies.load(tmp_path / "topology.yaml")
     assert [c.name for c in topology.clusters] == SCENARIO.clusters
@@ -46,8 +46,11 @@ def test_topology_passes_the_contract(tmp_path: Path) -> None:
 
 
 def test_endpoints_lead_local_directly_and_remote_over_the_wan() -> None:
-    """Every address a relay gets is a pod's inbound listener of its own cluster, or the WAN listener
-    of exactly (this cluster, that cluster, that service)."""
+    """Every address that a relay gets is of the right kind.
+
+    It is the inbound listener of a pod in its own cluster, or the WAN listener of exactly (this
+    cluster, that cluster, that service).
+    """
     layout = pods.plan(SCENARIO, BASE)
     for cluster in SCENARIO.clusters:
         document = endpoints(layout, cluster)
@@ -68,7 +71,10 @@ def test_endpoints_lead_local_directly_and_remote_over_the_wan() -> None:
 
 
 def test_an_envoy_is_given_every_relay_of_its_cluster() -> None:
-    """The relays at their own addresses; their certificate is for both hosts."""
+    """An Envoy gets its cluster's relays at their own addresses.
+
+    The certificate of the relays names both hosts.
+    """
     first, *others = [f"127.0.0.1:{9000 + i}" for i in range(len(SCENARIO.clusters))]
     around = surroundings(xds=[f"{first}+relay-2:9100", *others])
     pod = next(p for p in pods.plan(SCENARIO, BASE).pods if p.cluster == SCENARIO.clusters[0])
@@ -89,7 +95,10 @@ def all_ports(layout: pods.Plan) -> list[int]:
 
 
 def test_ports_are_distinct_and_deterministic() -> None:
-    """No port is given twice; the same base gives the same plan; a copy beside it does not clash."""
+    """No port is assigned twice, and the same base gives the same plan.
+
+    A copy that follows it does not clash.
+    """
     layout = pods.plan(SCENARIO, BASE)
     ports = all_ports(layout)
     assert len(set(ports)) == len(ports)
@@ -102,13 +111,16 @@ def test_ports_are_distinct_and_deterministic() -> None:
 
 @pytest.mark.parametrize("base", [80, 65_530, -1])
 def test_port_base_out_of_range(base: int) -> None:
-    """A base whose ports do not fit is refused with the range that does."""
+    """A base whose ports do not fit is refused. The error names the allowed range."""
     with pytest.raises(InvalidInput, match=r"--port-base: .* allowed: 1024 to \d+"):
         pods.plan(SCENARIO, base)
 
 
 def test_supervisor_has_two_processes_a_pod() -> None:
-    """Emulator and Envoy of each pod are there with probe, restart, log and full environment."""
+    """Emulator and Envoy of each pod have a probe, a restart policy and a log.
+
+    The emulator has its complete environment.
+    """
     rendered = render(SCENARIO, BASE, surroundings())
     processes = yaml.safe_load(rendered["lab.process-compose.yaml"])["processes"]
     layout = pods.plan(SCENARIO, BASE)
@@ -128,7 +140,7 @@ def test_supervisor_has_two_processes_a_pod() -> None:
 
 
 def test_a_dollar_in_a_path_survives_the_supervisor() -> None:
-    """process-compose expands $NAME; a path with a dollar is escaped."""
+    """process-compose expands $NAME, so a dollar in a path is escaped."""
     rendered = render(SCENARIO, BASE, surroundings(out=Path("/run/a$b c")))
     processes = yaml.safe_load(rendered["lab.process-compose.yaml"])["processes"]
     for process in processes.values():
@@ -136,8 +148,11 @@ def test_a_dollar_in_a_path_survives_the_supervisor() -> None:
 
 
 def test_a_pods_envoy_is_filled_in_completely() -> None:
-    """Bootstrap and SDS files need no variable that the lab does not give, and are YAML then; the certificate
-    is the pod's own, and relay and collector are spoken to with it, by TLS 1.3, as those of its cluster alone."""
+    """Bootstrap and SDS files are valid YAML without open placeholders.
+
+    The certificate is the pod's own. Relay and collector are contacted with it over TLS 1.3, and
+    only those of the pod's own cluster are accepted.
+    """
     rendered = render(SCENARIO, BASE, surroundings())
     for pod in pods.plan(SCENARIO, BASE).pods:
         texts = [rendered[f"envoy/{pod.name}{end}"] for end in (".yaml", "/certificate.yaml", "/trust.yaml")]
@@ -164,14 +179,14 @@ def test_a_pods_envoy_is_filled_in_completely() -> None:
 
 
 def test_unknown_placeholder_is_named() -> None:
-    """A template that asks for what the lab does not know is refused by the file and the variable's name."""
+    """A template with an unknown placeholder is refused. The error names file and variable."""
     broken = TEMPLATES | {templates.POD: "x: ${NOT_THERE}"}
     with pytest.raises(InvalidInput, match=r"infra/envoy/pod.yaml: 'NOT_THERE'; placeholders: SPILLWAY_"):
         render(SCENARIO, BASE, surroundings(templates=broken))
 
 
 def test_missing_templates_are_all_named(tmp_path: Path) -> None:
-    """A folder without the templates is refused with every file that is not there."""
+    """A folder without the templates is refused. The error lists every missing file."""
     with pytest.raises(InvalidInput) as caught:
         templates.read(tmp_path)
     assert len(caught.value.problems) == len(templates.ALL)
@@ -179,7 +194,10 @@ def test_missing_templates_are_all_named(tmp_path: Path) -> None:
 
 
 def test_every_relay_collector_and_pod_gets_an_identity() -> None:
-    """Relays and collectors are servers under the host of their address; pods of one service and cluster share one."""
+    """Relays and collectors are servers with the host of their address.
+
+    Pods of the same service and cluster have the same URI.
+    """
     wanted = {identity.name: identity for identity in identities(SCENARIO, BASE, surroundings())}
     layout = pods.plan(SCENARIO, BASE)
     servers = {f"{role}-{cluster}" for role in ("relay", "collector") for cluster in SCENARIO.clusters}
@@ -191,7 +209,10 @@ def test_every_relay_collector_and_pod_gets_an_identity() -> None:
 
 
 def test_each_cluster_gets_an_authority_of_its_own(tmp_path: Path) -> None:
-    """What the renderer issues: one authority a cluster, and each certificate trusts that of its cluster alone."""
+    """The renderer issues one authority per cluster.
+
+    Each certificate trusts only the authority of its own cluster.
+    """
     store = Keystore(tmp_path)
     store.issue(identities(SCENARIO, BASE, surroundings()))
     authorities = {
@@ -203,7 +224,7 @@ def test_each_cluster_gets_an_authority_of_its_own(tmp_path: Path) -> None:
 
 
 def test_addresses_are_checked() -> None:
-    """One relay and one collector address per cluster, each host:port."""
+    """There must be one relay and one collector address per cluster, each host:port."""
     with pytest.raises(InvalidInput, match="xds: 1 addresses; allowed: one for each of"):
         render(SCENARIO, BASE, surroundings(xds=["127.0.0.1:1"]))
     with pytest.raises(InvalidInput, match="otlp: 'collector'; allowed: host:port"):
@@ -211,7 +232,7 @@ def test_addresses_are_checked() -> None:
 
 
 def test_toxiproxy_file_carries_proxies_only() -> None:
-    """Toxiproxy's own file has its four keys; the delays and prices are beside it in wan.json."""
+    """Toxiproxy's own file has four keys per proxy. The delays are in wan.json."""
     rendered = render(SCENARIO, BASE, surroundings())
     proxies, plan = json.loads(rendered["toxiproxy.json"]), json.loads(rendered["wan.json"])
     assert all(set(proxy) == {"name", "listen", "upstream", "enabled"} for proxy in proxies)
@@ -220,7 +241,7 @@ def test_toxiproxy_file_carries_proxies_only() -> None:
 
 
 def test_code_names_no_cluster_or_service() -> None:
-    """Names of clusters and services are data: no source file of the lab spells one."""
+    """Names of clusters and services are data, so no source file of the lab contains one."""
     names = [*SCENARIO.clusters, *SCENARIO.application.services]
     word = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r")\b")
     sources = [*(LAB / "spillway_lab").glob("*.py"), *(LAB / "spillway_lab" / "commands").glob("*.py")]

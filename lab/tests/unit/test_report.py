@@ -1,4 +1,4 @@
-"""The table, the JSON line and the plot say what the samples say."""
+"""The table, the JSON line and the plot agree with the samples."""
 
 import json
 
@@ -22,7 +22,7 @@ def result(latencies: list[float], failures: int = 0, egress: float = 0.5) -> Re
 
 
 def test_table_has_a_line_per_policy_and_the_reasons() -> None:
-    """Policies keep their order; failures are there beside the latency, with why."""
+    """Policies keep their order. Failures stand beside the latency, with their reasons."""
     lines = table({"one": result([10, 20]), "two": result([40], failures=1)}).splitlines()
     assert [line.split()[0] for line in lines[:4]] == ["policy", lines[1].split()[0], "one", "two"]
     assert "15.0" in lines[2]
@@ -31,7 +31,7 @@ def test_table_has_a_line_per_policy_and_the_reasons() -> None:
 
 
 def test_json_has_the_promised_keys_and_no_nan() -> None:
-    """The last line of the demo is strict JSON, also when nothing succeeded."""
+    """The last line of the demo is strict JSON, even when no request succeeded."""
 
     def refuse(value: str) -> None:
         raise AssertionError(value)
@@ -47,7 +47,7 @@ def test_json_has_the_promised_keys_and_no_nan() -> None:
 
 
 def test_cdf_ends_at_the_share_that_succeeded(tmp_path) -> None:
-    """Failures keep the curve below one; the plot is a PNG, also without any success."""
+    """Failures keep the curve below 1. The plot is a PNG, even without any success."""
     latency, share = cdf(result([30, 10], failures=2).samples)
     assert latency.tolist() == [10, 30]
     assert share.tolist() == [0.25, 0.5]

@@ -1,4 +1,4 @@
-"""Every request counts once: as latency, or as failed."""
+"""Every request counts once: by its latency, or as failed."""
 
 import json
 import math
@@ -48,12 +48,12 @@ def line(
     ],
 )
 def test_way(path: str, expected: int) -> None:
-    """Any hop elsewhere is remote; what was cut off is not taken for local."""
+    """A hop in another cluster makes the path remote. A truncated path does not count as local."""
     assert way(path, "a") == expected
 
 
 def test_summary_separates_failures_from_latency() -> None:
-    """Failed requests do not enter the latencies, but do enter the failed share and its reasons."""
+    """Failed requests are not in the latencies. They are in the failed share and its reasons."""
     lines = [line(ms=10), line(ms=30, path="g@a,b@b"), line(ms=5000, code=0, path="", error="Client.Timeout")]
     lines += [line(ms=1, code=502, path="g@a", reason="f: 502 b: 503 queue_full")]
     summary = summarise(parse(lines, "a"))
@@ -65,7 +65,7 @@ def test_summary_separates_failures_from_latency() -> None:
 
 
 def test_warm_up_is_discarded_for_latency_and_failures_alike() -> None:
-    """What was sent in the warm-up is in no figure."""
+    """Requests that were sent in the warm-up are in no figure."""
     lines = [line(at=0, code=503, reason="queue_full"), line(at=4, ms=99), line(at=5, ms=7), line(at=9, ms=9)]
     summary = summarise(without_warm_up(parse(lines, "a"), 5))
     assert (summary.requests, summary.failed, summary.reasons) == (2, 0, {})
@@ -73,7 +73,7 @@ def test_warm_up_is_discarded_for_latency_and_failures_alike() -> None:
 
 
 def test_nothing_succeeded() -> None:
-    """Without a success a latency is unknown, not zero; without requests, the shares too."""
+    """Latency is NaN, not zero, without a success. Without requests the shares are NaN too."""
     assert math.isnan(summarise(parse([line(code=503)], "a")).p99_ms)
     empty = summarise(concatenate([]))
     assert empty.requests == 0
@@ -84,7 +84,7 @@ def test_nothing_succeeded() -> None:
     st.lists(st.lists(st.tuples(st.floats(0.001, 1e5), st.sampled_from([200, 204, 404, 502, 0])), max_size=8))
 )
 def test_concatenation_counts_everything_once(parts: list[list[tuple[float, int]]]) -> None:
-    """Requests and failures of the whole are the sums of the parts'."""
+    """Requests and failures of the whole are the sums over the parts."""
     samples = [parse([line(ms=ms, code=code) for ms, code in part], "a") for part in parts]
     whole = summarise(concatenate(samples))
     assert whole.requests == sum(map(len, parts))

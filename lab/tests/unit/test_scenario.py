@@ -1,4 +1,4 @@
-"""Scenario and application files: what is accepted, and how a mistake is named."""
+"""Scenario and application files: what is accepted, and how errors name a mistake."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ SHIPPED = sorted((LAB / "scenarios").glob("*.yaml"))
 
 
 def changed(tmp_path: Path, change) -> Path:
-    """A copy of a shipped scenario with one change made to its document."""
+    """Writes a copy of a shipped scenario with one change and returns its path."""
     document = yaml.safe_load(SHIPPED[0].read_text())
     document["application"] = str((SHIPPED[0].parent / document["application"]).resolve())
     change(document)
@@ -24,14 +24,14 @@ def changed(tmp_path: Path, change) -> Path:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_scenarios_are_valid(path: Path) -> None:
-    """Every scenario of the repository loads, and can be given ports."""
+    """Every scenario of the repository loads, and its ports can be assigned."""
     loaded = scenario.load(path)
     assert pods.plan(loaded, 20_000).pods
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_thresholds_are_ninety_percent_of_the_true_capacity(path: Path) -> None:
-    """What the scenario's comment says of Waterfall's thresholds holds for its numbers."""
+    """Waterfall's thresholds are the share of capacity that the scenario's comment states."""
     loaded = scenario.load(path)
     for service, placements in loaded.document.placement.items():
         for cluster, placement in placements.items():
@@ -103,7 +103,7 @@ def test_load_needs_a_placed_entry(tmp_path: Path) -> None:
 
 
 def test_no_yaml_at_all(tmp_path: Path) -> None:
-    """A file that is no YAML, or no mapping, is an error that names the file."""
+    """A file that is not YAML or not a mapping gives an error that names the file."""
     for content in ("a: [1", "", "- 1"):
         path = tmp_path / "broken.yaml"
         path.write_text(content)
@@ -112,7 +112,7 @@ def test_no_yaml_at_all(tmp_path: Path) -> None:
 
 
 def test_overrides_apply_to_one_cluster_only(tmp_path: Path) -> None:
-    """A cluster's override changes workers and speed there, and nothing in the other clusters."""
+    """A cluster's override changes workers and speed there, and leaves other clusters unchanged."""
     first, second = scenario.load(SHIPPED[0]).clusters[:2]
     override = {"backend": {"workers": 2, "speed": 0.5}}
     path = changed(tmp_path, _set("clusters", first, {"region": "r", "services": override}))
@@ -129,7 +129,7 @@ def test_overrides_apply_to_one_cluster_only(tmp_path: Path) -> None:
 
 
 def test_written_application_reads_back_the_same() -> None:
-    """What emulators are given is the application that the scenario means."""
+    """The file that emulators read gives the same application as the scenario."""
     original = scenario.load(SHIPPED[0]).application
     written = yaml.safe_load(application.to_yaml(original))
     assert application.parse(Path("written.yaml"), written) == original

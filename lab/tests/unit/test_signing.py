@@ -9,7 +9,10 @@ from spillway_lab.scenario.errors import LabError
 
 
 def test_a_run_has_a_key_of_its_own(tmp_path):
-    """Readable by its owner alone, never the same in two runs; issued again it stays, and the public half is its."""
+    """A key is readable only by its owner and differs between runs.
+
+    A repeated issue keeps the key, and the public half belongs to it.
+    """
     made = []
     for run in (tmp_path / "one", tmp_path / "two", tmp_path / "two"):
         public, private = run / signing.PUBLIC_KEYS, run / "tls/publisher" / signing.KEY
@@ -22,7 +25,7 @@ def test_a_run_has_a_key_of_its_own(tmp_path):
 
 
 def test_a_broken_key_is_said(tmp_path):
-    """It is not replaced: relays may trust it still."""
+    """A broken key is not replaced, because relays may still trust it."""
     (tmp_path / signing.KEY).write_text("rubbish")
     with pytest.raises(LabError, match=r"signing\.key: the key of rulesets cannot be issued"):
         signing.issue(tmp_path, tmp_path / signing.PUBLIC_KEYS)

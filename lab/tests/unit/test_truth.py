@@ -1,4 +1,4 @@
-"""The simulated truth is queueing theory's, and what is learned is compared with it fairly."""
+"""The simulated truth agrees with queueing theory, and the comparison with it is fair."""
 
 from pathlib import Path
 
@@ -25,24 +25,31 @@ def _application(workers: int, **service_time: object) -> Application:
 @pytest.mark.parametrize(
     ("workers", "time", "expected_ms"),
     [
-        (1, {"distribution": "exponential", "mean_ms": 10}, 20.0),  # M/M/1 at a half: 1 / (1 - u)
+        (1, {"distribution": "exponential", "mean_ms": 10}, 20.0),  # M/M/1 at u = 0.5: 1 / (1 - u)
         (1, {"distribution": "constant", "mean_ms": 10}, 15.0),  # M/D/1 waits half as long
-        (1, {"distribution": "lognormal", "mean_ms": 10, "cv": 2.0}, 35.0),  # P-K: u / (1 - u) (1 + cv^2) / 2
-        (2, {"distribution": "exponential", "mean_ms": 20}, 26.667),  # M/M/2 at a half: 1 / (1 - u^2)
+        # Pollaczek-Khinchine: u / (1 - u) (1 + cv^2) / 2
+        (1, {"distribution": "lognormal", "mean_ms": 10, "cv": 2.0}, 35.0),
+        # M/M/2 at u = 0.5: 1 / (1 - u^2)
+        (2, {"distribution": "exponential", "mean_ms": 20}, 26.667),
     ],
 )
 def test_queues_are_erlangs_and_pollaczek_khinchines(workers, time, expected_ms):
-    """50 Poisson requests a second for 2,000 s, half of the capacity."""
+    """The load is 50 Poisson requests per second for 2,000 s, which is half of the capacity."""
     simulation = Simulation(_application(workers, **time), seed=1)
     simulation.run(ENTRY, rps=50, seconds=2000, is_poisson=True)
     assert np.mean(simulation.own_ms["a GET /x"]) == pytest.approx(expected_ms, rel=0.05)
 
 
 def test_the_ladder_s_truth_follows_from_its_application():
-    """Capacity is workers over mean service time of the mix, weights are ratios of service times, ratios are
-    probabilities and numbers of calls; services that are hardly busy are left out, one of
-    them shows what proxies add; a curve without load starts at
-    the service time, and b is below a where little of the latency is the class's own."""
+    """The true figures follow from the application's file.
+
+    - Capacity is workers divided by the mix's mean service time.
+    - Weights are ratios of service times.
+    - Call ratios are probabilities and numbers of calls.
+    - Services that are hardly busy are left out. One of them shows what proxies add.
+    - A curve without load starts at the service time.
+    - b is below a where little of the latency is the class's own.
+    """
     known = truth.known(scenario.load(LADDER), simulated_s=60)
     assert sorted(known.services) == ["depot", "ledger", "stock"]
     assert (known.calm, known.calm_ms) == ("porter GET /doors/{id}", 10)
@@ -69,7 +76,10 @@ def _calm(curve_ms: float, *windows_ms: float) -> Learned:
 
 
 def test_a_disturbed_machine_is_told_by_the_class_that_never_waits():
-    """On the whole, or for ten seconds; and it is not quiet because nothing is known of it."""
+    """A disturbance shows in the overall mean or in ten seconds of the class that never waits.
+
+    A machine of which nothing is known does not count as quiet.
+    """
     known = _known(10.0, 0.0)
     assert known.disturbance(_calm(7.0, 7.1, 6.8, 9.5)) == ""
     assert "3.5 ms longer than its service time although" in known.disturbance(_calm(8.5, 7.0))
@@ -80,8 +90,12 @@ def test_a_disturbed_machine_is_told_by_the_class_that_never_waits():
 
 
 def test_errors_are_relative_and_hold_what_proxies_add():
-    """A capacity counts requests of the baseline class: 220 of it are 110 of a mix that weighs 2; the entry's 2 ms
-    above its service time belong to everybody's truth; a row that is missing is an error of 100 %."""
+    """Errors are relative, and what proxies add is part of every true latency.
+
+    A capacity counts requests of the baseline class: 220 of these are 110 of a mix with weight 2.
+    The entry's 2 ms above its service time are added to every true value. A missing row is an error
+    of 100 %.
+    """
     learned = Learned(
         {
             "a GET /x": (10.0, 2.0, 1.0, 1.0, "retrain"),

@@ -1,11 +1,11 @@
-"""Waiting gives what it waited for, and fails telling what it saw."""
+"""`eventually` returns the awaited result, and otherwise fails with what was seen."""
 
 import pytest
 from spillway_lab.testing.waiting import eventually, eventually_async
 
 
 def test_the_first_true_result_is_given() -> None:
-    """Asked again until it is true, and no more after that."""
+    """The check is repeated until it is true, and then not again."""
     answers = iter([0, "", None, "there", "later"])
     assert eventually(lambda: next(answers), "an answer") == "there"
     assert next(answers) == "later"
@@ -17,13 +17,13 @@ def test_what_never_holds_fails_and_says_what_was_seen() -> None:
 
 
 def test_an_error_of_the_question_is_not_waited_over() -> None:
-    """A check that raises ends the waiting: a broken question is no answer."""
+    """A check that raises ends the waiting, because a broken check is not an answer."""
     with pytest.raises(ZeroDivisionError):
         eventually(lambda: 1 / 0, "a number")
 
 
 async def test_coroutines_are_awaited() -> None:
-    """The asynchronous one takes plain functions and coroutine functions, and fails alike."""
+    """`eventually_async` takes plain and coroutine functions, and fails in the same way."""
     answers = iter([0, 7])
 
     async def ask() -> int:

@@ -1,4 +1,4 @@
-"""Delays and repairs are computed right, without a Toxiproxy."""
+"""Delays and repairs are computed correctly. No Toxiproxy is needed."""
 
 import pytest
 from spillway_lab.scenario.errors import InvalidInput
@@ -18,24 +18,27 @@ def link(name: str = "a-to-b", rtt_ms: float = 25) -> WanLink:
 
 @pytest.mark.parametrize("rtt_ms", [0, 1, 2, 25, 66])
 def test_both_ways_sum_to_the_round_trip(rtt_ms: int) -> None:
-    """The two delays add up to the link's round trip, and no delay of zero is set."""
+    """The two delays add up to the link's round-trip time, and no delay of zero is set."""
     delays = [toxic["attributes"]["latency"] for toxic in link(rtt_ms=rtt_ms).toxics().values()]
     assert sum(delays) == rtt_ms
     assert all(delay > 0 for delay in delays)
 
 
 def present(*links: WanLink) -> dict:
-    """What GET /proxies says when all is as planned."""
+    """Returns the answer of GET /proxies when all is as planned."""
     return {one.name: one.proxy() | {"toxics": list(one.toxics().values())} for one in links}
 
 
 def test_nothing_to_repair() -> None:
-    """Applying a plan that is in force changes nothing; strangers are left alone."""
+    """A plan that is in force needs no changes, and unknown proxies are left alone."""
     assert repairs([link()], present(link()) | {"stranger": {"toxics": []}}) == []
 
 
 def test_restart_forgets_toxics_and_they_come_back() -> None:
-    """After a restart from its file Toxiproxy has proxies without toxics; after one without, neither."""
+    """A Toxiproxy that restarts with its file has proxies without toxics.
+
+    One that restarts without its file has neither. The repairs restore what is missing.
+    """
     bare = {link().name: link().proxy() | {"toxics": []}}
     assert [path for _, path, _ in repairs([link()], bare)] == ["/proxies/a-to-b/toxics"] * 2
     assert [path for _, path, _ in repairs([link()], {})] == ["/proxies", *["/proxies/a-to-b/toxics"] * 2]
@@ -51,7 +54,7 @@ def test_changed_delay_is_put_right() -> None:
 
 
 def test_plan_file_mistakes_are_named(tmp_path) -> None:
-    """A broken wan.json is an error that names file and key."""
+    """A broken wan.json gives an error that names file and key."""
     path = tmp_path / "wan.json"
     path.write_text('[{"name": "x"}]')
     with pytest.raises(InvalidInput, match=r"wan\.json: 0\.listen: Field required"):
