@@ -1,4 +1,7 @@
-"""Writes the dashboards beside this file; `--check` ends with 1 when they are stale. Panels are 12 of 24 columns wide."""
+"""Writes the dashboards beside this file. `--check` exits with 1 when they are stale.
+
+Panels are 12 of 24 columns wide.
+"""
 
 import json
 import sys
@@ -134,7 +137,7 @@ def _variables(panels: list[Panel]) -> list[dict[str, Any]]:
 
 
 def dashboard(name: str) -> str:
-    """The JSON of infra/grafana/<name>.json."""
+    """Returns the JSON of infra/grafana/<name>.json."""
     title, panels = DASHBOARDS[name]
     model = {
         "uid": f"spillway-{name}",

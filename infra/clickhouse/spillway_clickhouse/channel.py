@@ -1,4 +1,4 @@
-"""A client's socket as blocks: Data packets in, Data packets out, compressed or not."""
+"""Reads and writes Data packets as blocks on a client's socket, compressed or not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import wire
 from .native import Block, read_block
 from .wire import ClientPacket, Reader, ServerPacket, WireError
 
-_RECEIVE = 1 << 20  # bytes asked of the socket at once
+_RECEIVE = 1 << 20  # bytes requested from the socket at once
 
 
 class ClientCancelled(Exception):
@@ -17,7 +17,10 @@ class ClientCancelled(Exception):
 
 
 class Channel:
-    """`compressed` is set by each query and holds for its blocks both ways."""
+    """A client's connection.
+
+    Each query sets `compressed`, which applies to blocks in both directions.
+    """
 
     def __init__(self, client: socket.socket):
         self.socket = client
@@ -28,21 +31,27 @@ class Channel:
         self.socket.sendall(data)
 
     def send_block(self, block: Block, types: tuple[str, ...] | None = None) -> None:
-        """Sends a Data packet, with other names of the same types when given."""
+        """Sends the block as a Data packet.
+
+        `types`: other names for the same types; by default the block's own.
+        """
         data = wire.BLOCK_INFO + block.encode(types)
         if self.compressed:
             data = wire.compress(data)
         self.send(wire.varint(ServerPacket.DATA) + wire.string("") + data)
 
     def receive_blocks(self, take: Callable[[Block], None]) -> None:
-        """Gives each block up to the empty one to `take`; ClientCancelled, WireError, EOFError."""
+        """Passes each block to `take`, up to the empty one.
+
+        Raises ClientCancelled, WireError, EOFError.
+        """
         while True:
             packet = self.reader.varint()
             if packet == ClientPacket.CANCEL:
                 raise ClientCancelled
             if packet != ClientPacket.DATA:
                 raise WireError(f"packet {packet} where Data was expected")
-            self.reader.string()  # name of an external table, '' for rows of an INSERT
+            self.reader.string()  # name of an external table; '' for rows of an INSERT
             block = self._read_block()
             if not block.names:
                 return

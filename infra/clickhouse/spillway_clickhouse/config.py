@@ -1,4 +1,7 @@
-"""Configuration from environment variables, read once; a wrong one ends the process with 64."""
+"""Configuration from environment variables, read once.
+
+A wrong one ends the process with code 64.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ HostPort = Annotated[str, AfterValidator(_host_port)]
 
 
 def split_host_port(value: str) -> tuple[str, int]:
-    """(host, port) of a checked host:port; brackets of an IPv6 host are dropped."""
+    """Returns (host, port) of a checked host:port. Brackets of an IPv6 host are removed."""
     host, _, port = value.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -53,7 +56,7 @@ class _Settings(BaseSettings):
 
 
 class ServerConfig(_Settings):
-    """What `spillway_clickhouse.server` needs. Sizes in bytes."""
+    """Configuration of `spillway_clickhouse.server`. Sizes are in bytes."""
 
     clickhouse_user: str = Field(min_length=1)
     clickhouse_password: Annotated[SecretStr, AfterValidator(_not_empty)]
@@ -90,7 +93,7 @@ class ServerConfig(_Settings):
 
     @property
     def accounts(self) -> dict[str, str]:
-        """Passwords by user; a user has the role of its name."""
+        """Passwords by user. A user has the role with the same name."""
         return _accounts(self.clickhouse_users) if self.clickhouse_users else {}
 
 
@@ -102,7 +105,10 @@ def _roles(path: Path) -> dict[str, Role]:
 
 
 def _accounts(path: Path) -> dict[str, str]:
-    """ValueError without what the file says: it holds passwords."""
+    """Returns passwords by user.
+
+    A ValueError never quotes the file, because it contains passwords.
+    """
     try:
         found = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
@@ -116,18 +122,18 @@ def _accounts(path: Path) -> dict[str, str]:
 
 
 class UsersConfig(ClickHouseWire, _Settings):
-    """What `spillway_clickhouse.users` needs: the URL of a user who may make users."""
+    """Configuration of `spillway_clickhouse.users`: the URL of a user who may create users."""
 
     clickhouse_url: str
 
 
 class MigrateConfig(ClickHouseWire, _Settings):
-    """What `spillway_clickhouse.migrate` needs; the wait is in seconds."""
+    """Configuration of `spillway_clickhouse.migrate`. The wait is in seconds."""
 
     clickhouse_url: str
     clickhouse_wait: float = Field(60, ge=0)
     clickhouse_variant: VariantName = "single"
-    # Quoted in DDL; braces for a macro such as {cluster}.
+    # Quoted in DDL. Braces are allowed for a macro such as {cluster}.
     clickhouse_cluster: str = Field("", pattern=r"^[A-Za-z0-9_.{}-]*$")
 
     @model_validator(mode="after")
@@ -143,7 +149,10 @@ Config = TypeVar("Config", bound=BaseSettings)
 
 
 def load(kind: type[Config], **given: str) -> Config:
-    """The configuration, or exit code 64 with a line for each wrong variable; `given` wins over the environment."""
+    """Returns the configuration, or prints each wrong variable and exits with code 64.
+
+    `given` takes precedence over the environment.
+    """
     try:
         return kind(**given)
     except ValidationError as error:

@@ -1,6 +1,6 @@
-"""The ClickHouse engine inside this process (PyPI chdb), one connection per client.
+"""The ClickHouse engine inside this process (PyPI chdb), with one connection per client.
 
-The extension is loaded without the package's `__init__`: that opens and closes a throw-away
+The extension is loaded without the package's `__init__`. That would open and close a temporary
 engine, which breaks re-opening and the Kafka engine. After loading, this process must not fork.
 """
 
@@ -34,15 +34,16 @@ _STREAM_REFUSED = "Streaming query is not supported"
 STD_EXCEPTION = 1001  # ClickHouse's code for errors without one of its own
 CANNOT_WRITE = 75  # CANNOT_WRITE_TO_FILE_DESCRIPTOR
 
-# 5 by default, of which ClickHouse merges all of a small table with about every fifth insert: in the local stack, with ten
-# inserts a second, most of what the engine did, and more with every minute. Reads of a few parts more cost less than that.
+# The default is 5. With it ClickHouse merges all parts of a small table at about every fifth
+# insert. In the local stack, with ten inserts a second, that was most of the engine's work, and
+# grew every minute. Reading a few more parts costs less.
 _PARTS_PER_MERGE = 30
-# What differs between the embedded engine's defaults and a server's.
+# Settings whose defaults differ between the embedded engine and a server.
 _SERVER_SETTINGS = {"implicit_select": "0", "async_insert": "0", "allow_introspection_functions": "0"}
 
 
 class EngineError(Exception):
-    """An error of the engine with ClickHouse's code and message."""
+    """An error of the engine, with ClickHouse's code and message."""
 
     def __init__(self, code: int, message: str):
         super().__init__(message)
@@ -57,12 +58,15 @@ class EngineError(Exception):
 
 
 class Engine:
-    """The engine of one data directory. `close` ends it; all connections must be closed before."""
+    """The engine of one data directory. `close` ends it, after all connections were closed."""
 
     def __init__(
         self, folder: Path, max_threads: int, max_memory: int, roles: Mapping[str, Role] | None = None
     ):
-        """`roles`: what connections may be restricted to; without any of them all may do everything."""
+        """`roles`: the roles to which connections may be restricted.
+
+        Without any, all may do everything.
+        """
         self._roles = roles or {}
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
@@ -84,7 +88,10 @@ class Engine:
         self.version = str(self._admin.rows("SELECT version()")[0][0])
 
     def connect(self, mark: str, role: str = grants.ADMIN) -> EngineConnection:
-        """A new connection; `mark` names its queries for `kill`, `role` is what it may do."""
+        """Opens a connection. `mark` identifies its queries for `kill`; `role` limits its rights.
+
+        Raises EngineError.
+        """
         try:
             connection = EngineConnection(self._extension.connect(self._address), self._folder, self.tables)
         except RuntimeError as error:
@@ -96,12 +103,12 @@ class Engine:
         return connection
 
     def kill(self, mark: str) -> None:
-        """Asks the running query of that connection, if there is one, to stop."""
+        """Asks the running query of the connection with this mark, if there is one, to stop."""
         with self._lock:
             self._admin.run(f"KILL QUERY WHERE Settings['log_comment'] = '{mark}' ASYNC")
 
     def check(self) -> None:
-        """EngineError unless the engine answers."""
+        """Raises EngineError unless the engine answers."""
         with self._lock:
             self._admin.run("SELECT 1")
 
@@ -111,7 +118,7 @@ class Engine:
 
 
 class Tables:
-    """How often tables, users or a session may have become others."""
+    """Counts how often tables, users or a session may have changed."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -119,7 +126,7 @@ class Tables:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """What is read meanwhile is of neither version."""
+        """Surrounds a change. What is read meanwhile belongs to neither version."""
         self._change()
         try:
             yield
@@ -132,40 +139,46 @@ class Tables:
 
 
 class EngineConnection:
-    """One session: its current database and settings. Not for two threads at once."""
+    """One session with its current database and settings. Not for use by two threads at once."""
 
     def __init__(self, connection: Any, spool: Path, tables: Tables):
         self._connection, self._spool, self._tables = connection, spool, tables
-        self._role = ""  # none: everything is allowed
-        self.settings: dict[str, str] = {}  # the role's
-        self._described: dict[str, list[list[Any]]] = {}  # by table, of this version:
+        self._role = ""  # '': everything is allowed
+        self.settings: dict[str, str] = {}  # the role's settings
+        self._described: dict[str, list[list[Any]]] = {}  # by table, at the version `_described_at`
         self._described_at = -1
 
     def restrict(self, role: str, settings: Iterable[tuple[str, str]]) -> None:
-        """From now on only what the role may, with these settings."""
+        """Restricts the connection to the role's rights, with these settings."""
         self._role, self.settings = role, dict(settings)
         self.enter_role()
         for name, value in self.settings.items():
             self.run(f"SET {name} = {value}")
 
     def enter_role(self) -> None:
-        """Also after a statement of a client that may have been a SET ROLE."""
+        """Enters the role; also needed after a client's statement that may have been a SET ROLE."""
         if self._role:
             self.run(f"SET ROLE {self._role}")
 
     def run(self, text: str, form: str = "Native") -> Any:
-        """The whole result of a statement; `.bytes()` is in the format named."""
+        """Runs a statement and returns its whole result. `.bytes()` has the format `form`.
+
+        Raises EngineError.
+        """
         try:
             return self._connection.query(text, form)
         except RuntimeError as error:
             raise EngineError.of(error) from error
 
     def rows(self, text: str) -> list[list[Any]]:
-        """Rows of a small result as Python values."""
+        """Returns the rows of a small result as Python values."""
         return [json.loads(line) for line in self.run(text, "JSONCompactEachRow").bytes().splitlines()]
 
     def describe(self, table: str) -> list[list[Any]]:
-        """DESCRIBE TABLE, remembered until tables or settings may have changed: it costs about as much as a small insert."""
+        """Returns DESCRIBE TABLE, cached until tables or settings may have changed.
+
+        It costs about as much as a small insert.
+        """
         if self._described_at != self._tables.version or len(self._described) > _MOST_DESCRIBED:
             self.forget()
             self._described_at = self._tables.version
@@ -174,16 +187,19 @@ class EngineConnection:
         return self._described[table]
 
     def forget(self) -> None:
-        """What was described under other settings."""
+        """Clears cached descriptions, which may be wrong under other settings."""
         self._described.clear()
 
     def change(self, text: str) -> Any:
-        """As `run`, for what may change tables, rights or this session."""
+        """Does what `run` does, for statements that may change tables, rights or this session."""
         with self._tables.changing():
             return self.run(text)
 
     def stream(self, text: str) -> Iterator[Any]:
-        """Results of a SELECT as they come; a query that cannot stream comes as one."""
+        """Yields the results of a SELECT as they arrive.
+
+        A query that cannot stream yields one result. Raises EngineError.
+        """
         try:
             handle = self._connection.send_query(text, "Native")
         except RuntimeError as error:
@@ -204,11 +220,14 @@ class EngineConnection:
                 self._connection.streaming_cancel_query(handle)
 
     def insert(self, head: str, settings: str) -> Insert:
-        """Begins an INSERT of `FORMAT Native` bytes; `head` ends before SETTINGS, VALUES or FORMAT."""
+        """Begins an INSERT of `FORMAT Native` bytes.
+
+        `head` ends before SETTINGS, VALUES or FORMAT.
+        """
         return Insert(self, head, settings, self._spool)
 
     def parses(self, text: str) -> int:
-        """Number of statements in the text, 0 when it does not parse."""
+        """Returns the number of statements in the text; 0 when it does not parse."""
         return int(self._connection.classify_query(text)["statement_count"])
 
     def close(self) -> None:
@@ -216,10 +235,11 @@ class EngineConnection:
 
 
 class Insert:
-    """An INSERT whose bytes are collected in an unnamed file; rows are in the table once `finish` returns.
+    """An INSERT whose bytes are collected in an unnamed file.
 
-    Not the connection's streaming insert: that reports success, with the rows counted as written,
-    when the table refuses them (constraint, too many parts, partitions, a view's exception).
+    The rows are in the table once `finish` returns. The connection's streaming insert is not used,
+    because it reports success, with the rows counted as written, when the table refuses them
+    (constraint, too many parts, partitions, a view's exception).
     """
 
     def __init__(self, connection: EngineConnection, head: str, settings: str, folder: Path):
@@ -233,18 +253,21 @@ class Insert:
             raise EngineError(CANNOT_WRITE, f"DB::Exception: cannot spool the data: {error}") from error
 
     def finish(self) -> tuple[int, int]:
-        """(rows, bytes) written, those of materialized views included."""
+        """Runs the INSERT. Returns (rows, bytes) written, including those of materialized views.
+
+        Raises EngineError.
+        """
         try:
             self._file.flush()
         except OSError as error:
             raise EngineError(CANNOT_WRITE, f"DB::Exception: cannot spool the data: {error}") from error
         source = f"FROM INFILE '/proc/self/fd/{self._file.fileno()}' COMPRESSION 'none'"
-        # The head may end in a comment of its line.
+        # On a new line, because the head may end in a line comment.
         result = self._connection.run(f"{self._head}\n{source} {self._settings}\nFORMAT Native")
         return result.rows_written(), result.bytes_written()
 
     def close(self) -> None:
-        """Lets go of the bytes; without `finish` nothing was inserted."""
+        """Discards the bytes. Without `finish` nothing was inserted."""
         self._file.close()
 
 
@@ -253,7 +276,7 @@ def _load_extension() -> ModuleType:
     if found is None or found.origin is None:
         raise EngineError(STD_EXCEPTION, "DB::Exception: package chdb is not installed")
     path = str(Path(found.origin).with_name("_chdb.abi3.so"))
-    # Times without a zone mean UTC on every machine; read by the engine when it starts.
+    # Times without a zone mean UTC on every machine. The engine reads TZ when it starts.
     os.environ["TZ"] = "UTC"
     time.tzset()
     ctypes.CDLL(path, mode=sys.getdlopenflags() | _DEEPBIND)
@@ -261,7 +284,7 @@ def _load_extension() -> ModuleType:
     spec = importlib.util.spec_from_file_location("_chdb", path, loader=loader)
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
-    module.set_signal_handlers_enabled(0)  # SIGTERM is ours
+    module.set_signal_handlers_enabled(0)  # the process handles SIGTERM itself
     return module
 
 

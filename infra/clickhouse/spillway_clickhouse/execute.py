@@ -1,4 +1,4 @@
-"""Runs one statement of a client: SELECT as a stream of blocks, INSERT from blocks, or anything else."""
+"""Runs one client statement: SELECT as a stream of blocks, INSERT from blocks, or any other."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def execute(
     found: list[sql.Token],
     stopped: Callable[[], bool],
 ) -> bytes:
-    """Sends the statement's blocks; returns the packets that go before the end of the stream.
+    """Sends the statement's result blocks. Returns the packets before the end of the stream.
 
-    `found` are the text's tokens; `stopped` says whether the client has cancelled.
+    `found`: the tokens of the text. `stopped`: returns whether the client has cancelled. Raises
     EngineError, sql.Unsupported, native.UnsupportedType.
     """
     if connection.parses(text) > 1:
@@ -51,7 +51,11 @@ def _run(connection: EngineConnection, channel: Channel, text: str) -> bytes:
 
 
 def _select(connection: EngineConnection, channel: Channel, text: str, stopped: Callable[[], bool]) -> bytes:
-    """Native drops the zone of DateTime('zone') and writes nothing for no rows: DESCRIBE tells both."""
+    """Streams the result of a SELECT and returns the Progress packet.
+
+    Names and types come from DESCRIBE. Native loses the zone of DateTime('zone') and writes nothing
+    when there are no rows.
+    """
     described = connection.rows(f"DESCRIBE TABLE ({text}\n)")
     names, types = tuple(row[0] for row in described), tuple(row[1] for row in described)
     _check_types(types)
@@ -67,7 +71,10 @@ def _select(connection: EngineConnection, channel: Channel, text: str, stopped: 
 
 
 def _insert(connection: EngineConnection, channel: Channel, insert: sql.InsertData) -> tuple[int, int]:
-    """Sends the columns that are wanted, takes blocks until the empty one. (rows, bytes) written."""
+    """Sends a header with the expected columns and inserts the client's blocks until the empty one.
+
+    Returns (rows, bytes) written.
+    """
     header = _insert_header(connection, insert)
     with closing(connection.insert(insert.head, insert.settings)) as running:
         channel.send_block(header)
@@ -90,14 +97,17 @@ def _insert_header(connection: EngineConnection, insert: sql.InsertData) -> Bloc
 
 
 def _receive(channel: Channel, header: Block, running: Insert) -> None:
-    """Feeds the client's blocks; after an error the rest is read and dropped, to stay in step."""
+    """Feeds the client's blocks to the INSERT, and raises its first error at the end.
+
+    After an error the remaining blocks are read and dropped, so that the protocol stays in step.
+    """
     failures: list[EngineError] = []
 
     def take(block: Block) -> None:
         if failures:
             return
         try:
-            # The engine would fill columns that it does not find by name with defaults.
+            # Otherwise the engine would fill columns that it does not find by name with defaults.
             if sorted(block.names) != sorted(header.names):
                 text = f"block has columns {', '.join(block.names)}, wanted: {', '.join(header.names)}"
                 raise EngineError(NO_SUCH_COLUMN, f"DB::Exception: {text}")
@@ -112,6 +122,6 @@ def _receive(channel: Channel, header: Block, running: Insert) -> None:
 
 
 def _check_types(types: Iterable[str]) -> None:
-    """UnsupportedType before a block of such a column would break the stream in its middle."""
+    """Raises UnsupportedType now, because later a block would break the stream in the middle."""
     for kind in types:
         parse_type(kind)

@@ -28,12 +28,16 @@ _KEYS = {"owns", "select", "insert", "settings"}
 
 
 class GrantsError(Exception):
-    """A file that is none; names the key."""
+    """The grants file is invalid. The message names the key."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """`rights`: 'SELECT ON db.table', without GRANT and TO. `settings` in the order to set them in."""
+    """A role with its rights and settings.
+
+    `rights`: such as 'SELECT ON db.table', without GRANT and TO. `settings`: in the order in which
+    to set them.
+    """
 
     name: str
     rights: tuple[str, ...]
@@ -41,7 +45,7 @@ class Role:
 
 
 def read(path: Path) -> dict[str, Role]:
-    """Roles by name; GrantsError with the key that is wrong."""
+    """Returns the roles by name. Raises GrantsError, which names the wrong key."""
     try:
         document = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
@@ -83,7 +87,10 @@ def _name(value: object, key: str) -> str:
 
 
 def users_xml(roles: Iterable[Role]) -> str:
-    """The engine's one user, who may do nothing but take a role: ADMIN, or one of these."""
+    """Returns the engine's users file.
+
+    Its only user may do nothing but take a role: ADMIN, or one of these.
+    """
     roles = list(roles)
     made = [Role(ADMIN, ("ALL ON *.*",)), *roles]
     queries = {
@@ -100,12 +107,15 @@ def users_xml(roles: Iterable[Role]) -> str:
 
 
 def password_variable(user: str) -> str:
-    """The environment variable that has a user's password."""
+    """Returns the environment variable that contains a user's password."""
     return f"CLICKHOUSE_{user.upper()}_PASSWORD"
 
 
 def server_users_xml(roles: Iterable[Role]) -> str:
-    """A server's own users, named like the roles and with their rights; what a role has of settings is its profile."""
+    """Returns a server's users file: one user per role, with the role's name and rights.
+
+    A role's settings become the user's profile.
+    """
     lines, profiles = [], []
     for role in roles:
         if role.settings:
@@ -136,7 +146,7 @@ def server_users_xml(roles: Iterable[Role]) -> str:
 
 
 def statements(roles: Iterable[Role]) -> list[str]:
-    """SQL that brings a server's roles to these, whatever they were."""
+    """Returns SQL that gives a server's roles exactly these rights and settings."""
     made = []
     for role in roles:
         made += [f"CREATE ROLE IF NOT EXISTS {role.name}", f"REVOKE ALL ON *.* FROM {role.name}"]

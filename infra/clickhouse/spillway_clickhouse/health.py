@@ -1,4 +1,4 @@
-"""GET /healthz over plain HTTP: 200 when ready, 503 with the reason otherwise."""
+"""GET /healthz over plain HTTP: 200 when ready, else 503 with the reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Health:
-    """Serves from a thread of its own. `reason` returns '' when ready, else why not."""
+    """Serves from a separate thread. `reason` returns '' when ready, else why not."""
 
     def __init__(self, host: str, port: int, reason: Callable[[], str]):
         class Handler(BaseHTTPRequestHandler):
@@ -23,7 +23,7 @@ class Health:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                pass  # a probe each second is not news
+                pass  # a probe each second is not worth a log line
 
         self._server = ThreadingHTTPServer((host, port), Handler)
         self._server.daemon_threads = True

@@ -41,7 +41,7 @@ COMMENT 'whole on every node'
 
 
 class MigrationError(Exception):
-    """A folder, a file or a server that does not allow to go on; the message names it."""
+    """A folder, a file or a server prevents the migration. The message names it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,10 @@ class Migration:
 
 
 def read_folder(folder: Path) -> list[Migration]:
-    """The folder's NNNN_*.sql by number. MigrationError for other names, a number twice, an empty file."""
+    """Returns the folder's NNNN_*.sql files by number.
+
+    Raises MigrationError for other names, a number used twice, or an empty file.
+    """
     if not folder.is_dir():
         raise MigrationError(f"{folder}: not a folder")
     found: dict[str, Migration] = {}
@@ -75,9 +78,10 @@ def read_folder(folder: Path) -> list[Migration]:
 
 
 def split_statements(text: str) -> tuple[str, ...]:
-    """Statements between semicolons; semicolons in quotes and comments do not count."""
+    """Splits the text at semicolons outside quotes and comments."""
     statements, begin, end = [], None, 0
-    for token in tokens(text + "\n;END"):  # a word at the end keeps the last semicolon a token
+    # Without this last word, `tokens` would drop the last semicolon
+    for token in tokens(text + "\n;END"):
         if token.upper == ";":
             if begin is not None:
                 statements.append(text[begin:end])
@@ -89,7 +93,10 @@ def split_statements(text: str) -> tuple[str, ...]:
 
 
 def pending(migrations: list[Migration], applied: dict[str, str]) -> list[Migration]:
-    """Files not applied yet. MigrationError when an applied file changed or is no longer there."""
+    """Returns the files not applied yet.
+
+    Raises MigrationError when an applied file has changed or is missing.
+    """
     here = {migration.file: migration for migration in migrations}
     for file, sha256 in sorted(applied.items()):
         if file not in here:
@@ -103,7 +110,10 @@ def pending(migrations: list[Migration], applied: dict[str, str]) -> list[Migrat
 
 
 def database_of(url: str) -> tuple[str, str]:
-    """(the URL without its database, the database); MigrationError when it names none."""
+    """Returns (the URL without its database, the database).
+
+    Raises MigrationError when the URL names none.
+    """
     parts = urlsplit(url)
     database = unquote(parts.path.lstrip("/"))
     if not database:
@@ -112,7 +122,10 @@ def database_of(url: str) -> tuple[str, str]:
 
 
 def wait(url: str, seconds: float) -> None:
-    """Returns once the server answers; MigrationError after that many seconds, or when it refuses us."""
+    """Returns once the server answers. `seconds`: how long to wait.
+
+    Raises MigrationError after that time.
+    """
     where = urlsplit(url).netloc.rpartition("@")[2]
     begin = time.monotonic()
     while True:
@@ -133,7 +146,7 @@ def wait(url: str, seconds: float) -> None:
 def migrate(
     url: str, folder: Path, seconds: float, variant: VariantName = "single", cluster: str = ""
 ) -> list[str]:
-    """Names of the files that were applied now, in order."""
+    """Applies the files not applied yet, and returns their names in order."""
     server, database = database_of(url)
     target = Target(variant, cluster, database)
     migrations = varied(read_folder(folder), target)
@@ -149,7 +162,10 @@ def migrate(
 
 
 def varied(migrations: list[Migration], target: Target) -> list[Migration]:
-    """The same files with the statements of that variant; MigrationError for one that has none."""
+    """Returns the same files with the statements of the variant.
+
+    Raises MigrationError for a statement without that variant.
+    """
     try:
         made = iter(statements((text for m in migrations for text in m.statements), target))
     except VariantError as error:
@@ -202,7 +218,8 @@ def main() -> None:
         raise SystemExit(EXIT_USAGE if error.code else 0) from None
     given = {"clickhouse_variant": arguments.variant, "clickhouse_cluster": arguments.cluster}
     config = load(MigrateConfig, **{name: value for name, value in given.items() if value is not None})
-    logging.getLogger("clickhouse_driver").setLevel(logging.ERROR)  # it warns of each try to connect
+    # It would log a warning for each attempt to connect
+    logging.getLogger("clickhouse_driver").setLevel(logging.ERROR)
     try:
         target = config.clickhouse_variant, config.clickhouse_cluster
         for file in migrate(config.clickhouse_address, arguments.ddl, config.clickhouse_wait, *target):

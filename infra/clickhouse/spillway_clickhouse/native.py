@@ -1,6 +1,6 @@
-"""Blocks of `FORMAT Native`: where each column's bytes end, without looking at its values.
+"""Finds where each column's bytes end in blocks of `FORMAT Native`, without decoding the values.
 
-A block's length is not written anywhere, so its types are walked. Source: ClickHouse
+A block does not contain its length, so the column types must be walked. Source: ClickHouse
 `src/Formats/NativeReader.cpp` and `src/DataTypes/Serializations`.
 """
 
@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from .wire import Reader, string, varint
 
-# Bytes of one value; types with arguments are found by their name before the parenthesis.
+# Bytes of one value. A type with arguments is looked up by its name before the parenthesis.
 _WIDTHS = {
     **dict.fromkeys(["Int8", "UInt8", "Bool", "Enum8", "Nothing"], 1),
     **dict.fromkeys(["Int16", "UInt16", "Date", "Enum16", "BFloat16"], 2),
@@ -36,21 +36,24 @@ _HAS_KEYS, _GLOBAL_DICTIONARY = 1 << 9, 1 << 8
 
 
 class UnsupportedType(Exception):
-    """A column type whose bytes this module does not know the length of."""
+    """A column type whose length in bytes this module cannot determine."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a type's values lie in a column. `kind`: fixed, string, nullable, array, tuple, low."""
+    """How a type's values are stored in a column.
+
+    `kind`: fixed, string, nullable, array, tuple or low (LowCardinality).
+    """
 
     kind: str
-    width: int = 0  # bytes of a value when fixed
+    width: int = 0  # bytes of one value when the kind is fixed
     parts: tuple[Layout, ...] = ()
 
 
 @dataclass(frozen=True)
 class Block:
-    """Columns of one length: names and types, and each column's bytes."""
+    """Columns with the same number of rows: names, types, and each column's bytes."""
 
     names: tuple[str, ...]
     types: tuple[str, ...]
@@ -58,7 +61,10 @@ class Block:
     data: tuple[bytes, ...] = ()
 
     def encode(self, types: Sequence[str] | None = None) -> bytes:
-        """The bytes of `FORMAT Native`, with other names of the same types when given."""
+        """Returns the block as `FORMAT Native`.
+
+        `types`: other names for the same types; by default the block's own.
+        """
         out = [varint(len(self.names)), varint(self.rows)]
         for position, (name, kind) in enumerate(zip(self.names, types or self.types, strict=True)):
             out += [string(name), string(kind)]
@@ -68,7 +74,10 @@ class Block:
 
 
 def read_block(reader: Reader) -> Block:
-    """The next block; UnsupportedType for a type that cannot be walked, EOFError at the end."""
+    """Returns the next block.
+
+    Raises UnsupportedType for a type that cannot be walked, EOFError at the end.
+    """
     columns, rows = reader.varint(), reader.varint()
     names, types, data = [], [], []
     for _ in range(columns):
@@ -84,7 +93,7 @@ def read_block(reader: Reader) -> Block:
 
 
 def read_blocks(data: bytes) -> list[Block]:
-    """All blocks of a result's bytes, in order."""
+    """Returns all blocks in a result's bytes, in order."""
     chunks = iter([data])
     reader = Reader(lambda: next(chunks, b""))
     blocks = []
@@ -97,7 +106,10 @@ def read_blocks(data: bytes) -> list[Block]:
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> Layout:
-    """The layout of a type by its ClickHouse name; UnsupportedType when it has none."""
+    """Returns the layout of a type given by its ClickHouse name.
+
+    Raises UnsupportedType for types without a known layout.
+    """
     text = text.strip()
     name, _, rest = text.partition("(")
     arguments = _split(rest[:-1]) if rest else []
@@ -129,7 +141,7 @@ def _parse_composite(name: str, arguments: list[str], text: str) -> Layout:
         return Layout("array", parts=(fields,)) if name == "Nested" else fields
     if name == "LowCardinality":
         inner = parse_type(arguments[0])
-        # NULL is a key like the others: the dictionary has no mask.
+        # NULL is an ordinary key, so the dictionary has no null mask.
         return Layout("low", parts=inner.parts if inner.kind == "nullable" else (inner,))
     if name == "SimpleAggregateFunction":
         return parse_type(arguments[1])
@@ -137,7 +149,7 @@ def _parse_composite(name: str, arguments: list[str], text: str) -> Layout:
 
 
 def _split(text: str) -> list[str]:
-    """Arguments of a type, split at the commas outside parentheses and quotes."""
+    """Splits a type's arguments at the commas outside parentheses and quotes."""
     parts, depth, quote, start, position = [], 0, "", 0, 0
     while position < len(text):
         char = text[position]
@@ -157,7 +169,7 @@ def _split(text: str) -> list[str]:
 
 
 def _skip_prefix(reader: Reader, layout: Layout) -> None:
-    """Prefixes of all nested columns come before any value."""
+    """Skips the prefixes of all nested columns, which come before any value."""
     if layout.kind == "low":
         reader.skip(8)  # version of the keys' serialization
     for part in layout.parts:
@@ -183,7 +195,7 @@ def _skip_values(reader: Reader, layout: Layout, rows: int) -> None:
         for part in layout.parts:
             _skip_values(reader, part, rows)
     else:
-        reader.skip(rows)  # Tuple() has a byte per row
+        reader.skip(rows)  # Tuple() has one byte per row
 
 
 def _skip_low_cardinality(reader: Reader, layout: Layout) -> None:

@@ -1,4 +1,4 @@
-"""Packets of the native protocol at our revision: client's read, server's written.
+"""Packets of the native protocol at our revision: reads the client's, writes the server's.
 
 Source: ClickHouse `src/Server/TCPHandler.cpp`, `src/Interpreters/ClientInfo.cpp`.
 """
@@ -17,6 +17,8 @@ MIN_CLIENT_REVISION = 54453
 
 @dataclass(frozen=True)
 class Hello:
+    """The client's first packet."""
+
     client: str
     revision: int
     database: str
@@ -26,7 +28,10 @@ class Hello:
 
 @dataclass(frozen=True)
 class Query:
-    """`settings`: name to (value, whether an unknown name is an error)."""
+    """A query with its settings.
+
+    `settings`: name to (value, whether an unknown name is an error).
+    """
 
     text: str
     compressed: bool
@@ -41,7 +46,8 @@ def read_hello(reader: Reader) -> Hello:
 
 
 def read_query(reader: Reader) -> Query:
-    reader.string()  # query id: the engine gives its own
+    """Reads a Query packet after its type. Raises WireError."""
+    reader.string()  # query id: ignored, because the engine assigns its own
     _skip_client_info(reader)
     settings: dict[str, tuple[str, bool]] = {}
     while name := reader.string():
@@ -72,6 +78,7 @@ def _skip_client_info(reader: Reader) -> None:
 
 
 def hello(version: str) -> bytes:
+    """Returns the server's Hello packet. `version`: of the engine, at least three numbers."""
     major, minor, patch = (int(part) for part in version.split(".")[:3])
     return b"".join(
         [
@@ -88,6 +95,7 @@ def hello(version: str) -> bytes:
 
 
 def exception(code: int, message: str) -> bytes:
+    """Returns an Exception packet with ClickHouse's error code and message."""
     return b"".join(
         [
             varint(ServerPacket.EXCEPTION),
@@ -95,13 +103,16 @@ def exception(code: int, message: str) -> bytes:
             string("DB::Exception"),
             string(message),
             string(""),  # stack trace
-            b"\0",  # nothing nested
+            b"\0",  # no nested exception
         ]
     )
 
 
 def progress(read: tuple[int, int], written: tuple[int, int]) -> bytes:
-    """(rows, bytes) read and written; the rows in total are not known."""
+    """Returns a Progress packet.
+
+    `read`, `written`: (rows, bytes). The total of rows is unknown, sent as 0.
+    """
     numbers = (*read, 0, *written)
     return varint(ServerPacket.PROGRESS) + b"".join(map(varint, numbers))
 

@@ -1,6 +1,6 @@
-"""The ClickHouse engine as a server of its own: `python -m spillway_clickhouse.server`.
+"""The ClickHouse engine as a separate server: `python -m spillway_clickhouse.server`.
 
-Wiring only: configuration, listening, one thread per client, a clean end on SIGTERM.
+Only wiring: configuration, listening, one thread per client, a clean exit on SIGTERM.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .watchdog import Watchdog
 log = logging.getLogger("spillway_clickhouse")
 
 _TOO_MANY_QUERIES = 202
-_GRACE = 2.0  # seconds for running queries at the end
-_DEADLINE = 4.0  # seconds from SIGTERM to the end, whatever happens
+_GRACE = 2.0  # seconds for running queries to end
+_DEADLINE = 4.0  # seconds from SIGTERM to the exit, whatever happens
 
 
 class Server:
-    """Listens and keeps the sessions. `run` returns once `stop` was called."""
+    """Accepts clients and keeps their sessions. `run` returns after `stop` was called."""
 
     def __init__(self, config: ServerConfig, engine: Engine):
         password = config.clickhouse_password.get_secret_value()
@@ -47,6 +47,7 @@ class Server:
         self._listener = socket.create_server((host, port), family=family, backlog=256)
 
     def run(self) -> None:
+        """Accepts clients until `stop` closes the listener."""
         while not self._stopping:
             try:
                 client, _ = self._listener.accept()
@@ -76,7 +77,7 @@ class Server:
             client.close()
 
     def stop(self) -> None:
-        """Ends listening and closes all clients; the watchdog stops their running queries."""
+        """Stops listening and disconnects all clients. The watchdog stops their running queries."""
         self._stopping = True
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -86,7 +87,7 @@ class Server:
             try:
                 client.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # it left meanwhile
+                pass  # the client has disconnected meanwhile
         for thread in clients.values():
             thread.join(_GRACE / max(1, len(clients)))
         self._watchdog.close()
@@ -98,7 +99,7 @@ class Readiness:
     engine: Engine | None = None
 
     def reason(self) -> str:
-        """'' when ready, else why not."""
+        """Returns '' when ready, else why not."""
         if self.engine is None:
             return "the engine is starting or stopping"
         try:
@@ -109,13 +110,14 @@ class Readiness:
 
 
 def main() -> None:
+    """Runs the server until SIGTERM or SIGINT. Exits with code 1 when it cannot start."""
     config = load(ServerConfig)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     readiness = Readiness()
     health = Health(*split_host_port(config.health_listen), readiness.reason)
-    # Before any thread of the engine: only the main thread then takes these signals.
+    # Before the engine starts any thread, so that only the main thread takes these signals.
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -134,8 +136,9 @@ def main() -> None:
     readiness.engine = engine
     log.info("ClickHouse engine %s listens on %s", engine.version, config.clickhouse_listen)
     ended.wait()
-    # The engine can take its time over a query that does not look whether it was killed, and may hold Python's
-    # lock meanwhile: this timer needs no lock. It says where every thread was and ends the process with 1.
+    # A query that does not check whether it was killed can delay the engine, which may hold
+    # Python's GIL meanwhile. This timer needs no GIL. It prints where every thread was and exits
+    # with code 1.
     faulthandler.dump_traceback_later(_DEADLINE, exit=True)
     readiness.engine = None
     server.stop()
@@ -143,7 +146,7 @@ def main() -> None:
     health.close()
     log.info("stopped")
     logging.shutdown()
-    os._exit(0)  # the engine's own exit handlers may wait for its background threads
+    os._exit(0)  # the engine's exit handlers may wait for its background threads
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One client: greets it, keeps its database and settings, and answers its packets one by one."""
+"""One client's session: greeting, database, settings, and answers to its packets."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ READONLY, CANCELLED, ACCESS_DENIED, AUTHENTICATION_FAILED = 164, 394, 497, 516
 _HELLO_TIMEOUT = 10.0  # seconds
 _SETTING = re.compile(r"[A-Za-z_][\w.]*")
 _OFF = ("0", "false", "False")
-Settings = dict[str, tuple[str, bool]]  # value, and whether it is important
+Settings = dict[str, tuple[str, bool]]  # name -> (value, whether an unknown name is an error)
 
 
 @dataclass(frozen=True)
 class Account:
+    """A user of this server, with the role that its sessions take."""
+
     user: str
     password: str
     role: str
@@ -51,17 +53,21 @@ class Session:
         self._channel = Channel(client)
         self._reader = self._channel.reader
         self._engine, self._accounts, self._watchdog = engine, accounts, watchdog
-        self._role = ""  # of the account, known once it has greeted
+        self._role = ""  # the account's role, known after the greeting
         self._mark = uuid.uuid4().hex
-        self._settings = dict(engine.defaults)  # name -> literal that a query's own setting gives way to
-        self._given: Settings | None = {}  # the query's own in force; None: to be set anew
-        self._changed: list[str] = []  # names that the engine has of them
-        self._database = ""  # not entered yet
+        # Name -> literal that is restored after a query's own setting
+        self._settings = dict(engine.defaults)
+        # The settings of the last query, still in force; None: they must be applied again
+        self._given: Settings | None = {}
+        self._changed: list[str] = []  # names of those settings that the engine has taken
+        self._database = ""  # the Hello's database until it is entered, then ''
         self._cancelled = False
-        self._role_in_doubt = False  # the statement before may have changed the connection's role
+        # Whether the previous statement may have changed the connection's role
+        self._role_in_doubt = False
         self._connection: EngineConnection | None = None
 
     def serve(self) -> None:
+        """Greets the client and answers its packets until it leaves."""
         try:
             if self._greet():
                 while self._packet():
@@ -108,7 +114,8 @@ class Session:
             self._channel.send(packets.PONG)
         elif packet == ClientPacket.QUERY:
             self._query(packets.read_query(self._reader))
-        elif packet != ClientPacket.CANCEL:  # a Cancel that came after the end is not an error
+        # A Cancel that arrives after the query's end is not an error
+        elif packet != ClientPacket.CANCEL:
             return self._refuse(UNEXPECTED_PACKET, f"packet {packet} is not expected or not supported")
         return True
 
@@ -121,7 +128,7 @@ class Session:
             self._refuse(CANCELLED, text)
         except EngineError as error:
             if self._cancelled and error.code == CANCELLED:
-                self._channel.send(packets.END_OF_STREAM)  # as a server answers Cancel
+                self._channel.send(packets.END_OF_STREAM)  # a server answers Cancel in this way
             else:
                 self._channel.send(packets.exception(error.code, error.message))
         except (sql.Unsupported, UnsupportedType) as error:
@@ -129,7 +136,7 @@ class Session:
 
     def _answer(self, query: Query) -> bytes:
         external: list[Block] = []
-        self._channel.receive_blocks(external.append)  # ends with an empty block, for every query
+        self._channel.receive_blocks(external.append)  # every query ends with an empty block
         if external:
             raise sql.Unsupported("external tables sent with a query")
         if not query.complete:
@@ -150,29 +157,39 @@ class Session:
                 self._take_back()
 
     def _take_back(self) -> None:
-        """Settings of the query before. They stay until a query comes with others, which most clients never send, or a SET
-        of the client's own has been between them."""
+        """Restores the settings before the previous query's own.
+
+        They stay until a query comes with other settings, which most clients never send, or until
+        the client has sent a SET of its own.
+        """
         self._given = None
         self._connection.forget()
         if self._changed:
             before = (f"{name} = {self._settings.get(name, 'DEFAULT')}" for name in self._changed)
             try:
                 self._connection.run(f"SET {', '.join(before)}")
-            except EngineError as error:  # as after readonly = 1: the session is over
+            except EngineError as error:  # for example after readonly = 1; the session is over
                 raise WireError(
                     f"settings of the query before cannot be taken back: {error.message}"
                 ) from error
             self._changed = []
 
     def _check_role(self, found: list[sql.Token]) -> None:
-        """All sessions are one user of the engine, which therefore lets each kill any other's queries."""
+        """Refuses KILL and ROLE statements of clients without the admin role.
+
+        All sessions are one user of the engine, so the engine would let each of them kill the
+        others' queries.
+        """
         words = [token.upper for token in found]
         if self._role != ADMIN and ("KILL" in words[:3] or "ROLE" in words[1:3]):
             text = f"{self._role}: Not enough privileges: {' '.join(words[:2])} is not for this user."
             raise EngineError(ACCESS_DENIED, f"DB::Exception: {text}")
 
     def _use_database(self, found: list[sql.Token]) -> None:
-        """Enters the Hello's database before the first query; only its creation may come before that."""
+        """Enters the Hello's database before the first query.
+
+        Only the statement that creates the database may come before.
+        """
         if not self._database:
             return
         escaped = self._database.replace("\\", "\\\\").replace("`", "\\`")
@@ -186,8 +203,11 @@ class Session:
         self._database = ""
 
     def _apply(self, settings: Settings) -> None:
-        """SETs the settings of a query. Together, since each statement costs the engine about as much as a small insert;
-        one by one where it does not take them all."""
+        """Applies the settings of a query with SET.
+
+        They are set together, since each statement costs the engine about as much as a small
+        insert. If the engine does not accept them together, they are set one by one.
+        """
         assignments = {name: _assigned(name, value) for name, (value, _) in settings.items()}
         try:
             self._set(assignments)
@@ -196,7 +216,8 @@ class Session:
                 try:
                     self._set({name: assignment})
                 except EngineError as error:
-                    if settings[name][1] or error.code != UNKNOWN_SETTING:  # [1]: important
+                    # [1]: an unknown name is an error
+                    if settings[name][1] or error.code != UNKNOWN_SETTING:
                         raise
                     log.warning("setting %s is not known and not important: ignored", name)
         self._given = settings
@@ -210,7 +231,7 @@ class Session:
         settings = sql.parse_set(text, found)
         for name in settings:
             _check_mark(name)
-        # An INSERT reads the socket itself, so it sees the end and a Cancel by itself.
+        # An INSERT reads the socket itself, so it detects a Cancel and the end by itself.
         reads = sql.parse_insert(text, found) is not None
         if not reads:
             self._watchdog.watch(self._channel.socket, self._stop)
@@ -227,7 +248,7 @@ class Session:
 
 
 def _assigned(name: str, value: str) -> str:
-    """`name = 'value'` for SET. EngineError, sql.Unsupported."""
+    """Returns `name = 'value'` for SET. Raises EngineError, sql.Unsupported."""
     if not _SETTING.fullmatch(name):
         raise EngineError(UNKNOWN_SETTING, f"DB::Exception: Unknown setting '{name}'")
     _check_mark(name)

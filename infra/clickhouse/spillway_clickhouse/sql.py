@@ -1,6 +1,6 @@
-"""What the server must know of a statement's text: is it an INSERT with data, a SELECT, a SET?
+"""Classifies a statement's text: an INSERT with data, a SELECT, a SET, or another one.
 
-Reads tokens only (comments and quotes are respected); the engine does the real parsing.
+It reads tokens only, aware of comments and quotes. The engine does the real parsing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ UNSUPPORTED = 48  # ClickHouse's NOT_IMPLEMENTED
 
 
 class Unsupported(Exception):
-    """A statement that this server refuses; the message says what and why."""
+    """This server refuses the statement. The message says what and why."""
 
 
 @dataclass(frozen=True)
 class Token:
+    """A token of a statement. `start` and `end` are its positions in the text."""
+
     kind: str
     text: str
     start: int
@@ -34,12 +36,12 @@ class Token:
 
     @property
     def upper(self) -> str:
-        """The keyword or sign, '' for quoted text."""
+        """The keyword or sign in capitals; '' for quoted text."""
         return self.text.upper() if self.kind in ("word", "sign") else ""
 
     @property
     def name(self) -> str:
-        """The identifier that the token spells."""
+        """The identifier that the token spells, without quotes."""
         if self.kind != "quoted":
             return self.text
         quote = self.text[0]
@@ -50,7 +52,8 @@ class Token:
 class InsertData:
     """An INSERT whose rows follow as blocks.
 
-    `head` is the statement up to the column list, `settings` its SETTINGS clause or ''.
+    `head` is the statement up to the end of the column list. `settings` is its SETTINGS clause or
+    ''.
     """
 
     head: str
@@ -60,7 +63,7 @@ class InsertData:
 
 
 def tokens(text: str) -> list[Token]:
-    """Tokens without white space, comments, and semicolons at the end."""
+    """Returns the tokens without white space, comments, and semicolons at the end."""
     found = [
         Token("string" if m.lastgroup in ("heredoc", "tag") else m.lastgroup, m.group(), m.start(), m.end())
         for m in _TOKEN.finditer(text)
@@ -72,19 +75,22 @@ def tokens(text: str) -> list[Token]:
 
 
 def is_select(found: list[Token]) -> bool:
-    """Whether the statement is a SELECT in any of its spellings."""
+    """Returns whether the statement is a SELECT in any of its spellings."""
     return bool(found) and found[0].upper in _QUERY_WORDS
 
 
 def without_format(text: str, found: list[Token]) -> str:
-    """The statement without semicolons and a FORMAT at its end: on this protocol blocks are Native."""
+    """Returns the statement without semicolons and a FORMAT clause at its end.
+
+    On this protocol blocks are always Native.
+    """
     if len(found) > 2 and found[-2].upper == "FORMAT" and found[-1].kind == "word":
         found = found[:-2]
     return text[: found[-1].end] if found else text
 
 
 def check_supported(found: list[Token]) -> None:
-    """Unsupported for what the embedded engine would drop or misdirect without a word."""
+    """Raises Unsupported for clauses that the embedded engine would silently drop or misdirect."""
     words = [t.upper for t in found] + ["", ""]
     for here, after, then in zip(words, words[1:], words[2:], strict=False):
         if (here, after) == ("WITH", "TOTALS") and then not in ("AS", "("):
@@ -96,7 +102,7 @@ def check_supported(found: list[Token]) -> None:
 
 
 def parse_set(text: str, found: list[Token]) -> dict[str, str]:
-    """Settings of a SET statement by name, each with the literal as written; {} for others."""
+    """Returns a SET statement's settings, name -> literal as written; {} for others."""
     if not found or found[0].upper != "SET":
         return {}
     settings: dict[str, str] = {}
@@ -112,7 +118,10 @@ def parse_set(text: str, found: list[Token]) -> dict[str, str]:
 
 
 def parse_insert(text: str, found: list[Token]) -> InsertData | None:
-    """The INSERT that waits for blocks; None for other statements and for data in the text itself."""
+    """Returns the INSERT that waits for blocks.
+
+    Returns None for other statements and when the data is in the text itself. Raises Unsupported.
+    """
     if not found or found[0].upper != "INSERT":
         return None
     at = 1
@@ -139,7 +148,7 @@ def parse_insert(text: str, found: list[Token]) -> InsertData | None:
 
 
 def _column_list(found: list[Token], at: int) -> tuple[tuple[str, ...], int]:
-    """Names between parentheses, and the position after them."""
+    """Returns the names up to the closing parenthesis, and the position after it."""
     names, name = [], ""
     while at < len(found) and found[at].upper != ")":
         token = found[at]
@@ -155,11 +164,14 @@ def _column_list(found: list[Token], at: int) -> tuple[tuple[str, ...], int]:
 
 
 def _data_follows(found: list[Token], at: int) -> int | None:
-    """Position after the SETTINGS of an INSERT whose rows follow as blocks, None for other INSERTs."""
+    """Returns the position after the SETTINGS of an INSERT whose rows follow as blocks.
+
+    Returns None for other INSERTs.
+    """
     while at < len(found):
         word = found[at].upper
         if word in _QUERY_WORDS or word in ("EXPLAIN", "WATCH"):
-            return None  # FROM: INFILE too
+            return None  # also for FROM INFILE
         if word in ("VALUES", "FORMAT"):
             rest = len(found) - at - (1 if word == "VALUES" else 2)
             return at if rest <= 0 else None

@@ -32,7 +32,10 @@ _GRANT = re.compile(r"GRANT (.+) ON (\S+)")
 
 @dataclass(frozen=True)
 class Change:
-    """What is done to a user. `what` is for people and has no sum; `statement` has."""
+    """A change to one user.
+
+    `what` is the text for people and contains no password sum; `statement` contains it.
+    """
 
     user: str
     what: str
@@ -40,7 +43,10 @@ class Change:
 
 
 def sums(folder: Path, roles: Iterable[str]) -> dict[str, str]:
-    """SHA-256 sums by user. GrantsError names the file that is missing or holds none."""
+    """Returns the SHA-256 sums by user.
+
+    Raises GrantsError, which names a file that is missing or has no sum.
+    """
     found = {}
     for role in roles:
         file = folder / role
@@ -55,7 +61,7 @@ def sums(folder: Path, roles: Iterable[str]) -> dict[str, str]:
 
 
 def plan(ask: Ask, roles: Iterable[Role], passwords: dict[str, str], set_passwords: bool) -> list[Change]:
-    """What a server lacks of these users, in order; nothing when it is as it should be."""
+    """Returns in order the changes that the server needs for these users."""
     existing = {name for (name,) in ask("SELECT name FROM system.users")}
     found = []
     for role in roles:
@@ -68,7 +74,7 @@ def plan(ask: Ask, roles: Iterable[Role], passwords: dict[str, str], set_passwor
         wanted = {one for right in role.rights for one in _single(right)}
         found += [Change(name, f"revoke {one}", f"REVOKE {one} FROM {name}") for one in sorted(others)]
         if privileges != wanted:
-            # In one statement: nobody lacks a right meanwhile.
+            # In one statement, so that no right is missing in between.
             whole = f"GRANT {', '.join(role.rights)} TO {name} WITH REPLACE OPTION"
             found.append(Change(name, _difference(privileges, wanted), whole))
         if role.settings and (name not in existing or _settings(ask, name) != set(role.settings)):
@@ -83,14 +89,14 @@ def _difference(has: set[str], wanted: set[str]) -> str:
 
 
 def _rights(ask: Ask, user: str) -> tuple[set[str], set[str]]:
-    """Single privileges of a user, 'SELECT ON db.table', and its roles."""
+    """Returns the privileges of a user, each as 'SELECT ON db.table', and its roles."""
     privileges, others = set(), set()
     for (line,) in ask(f"SHOW GRANTS FOR {user}"):
         text = line.partition(" TO ")[0]
         if match := _GRANT.fullmatch(text):
             option = " WITH GRANT OPTION" if line.endswith(" WITH GRANT OPTION") else ""
             privileges |= {f"{one} ON {match[2]}{option}" for one in _words(match[1])}
-        elif text.startswith("REVOKE "):  # of a broader privilege, in part
+        elif text.startswith("REVOKE "):  # a broader privilege, revoked in part
             privileges.add(text)
         else:
             others.add(text.removeprefix("GRANT "))
@@ -103,7 +109,7 @@ def _single(right: str) -> set[str]:
 
 
 def _words(text: str) -> list[str]:
-    """'SELECT(a, b), INSERT' -> ['SELECT(a, b)', 'INSERT']."""
+    """Splits at commas outside parentheses: 'SELECT(a, b), INSERT' -> two words."""
     return [word.strip() for word in re.split(r",(?![^(]*\))", text)]
 
 
@@ -154,7 +160,7 @@ def main() -> None:
 
 
 def _without_sums(text: str) -> str:
-    """A server repeats the statement that it refuses."""
+    """Removes password sums, because a server repeats the statement that it refuses."""
     return re.sub(r"[0-9a-f]{64}", "...", text.partition("Stack trace")[0].strip())
 
 

@@ -1,14 +1,17 @@
-"""The same DDL for one server, for replicas and for shards: statement -> statements. Pure.
+"""Rewrites the DDL for one server, for replicas or for shards: statement -> statements. Pure.
 
 single       as written
-cloud        as written, for a managed service that replicates by itself: it puts an engine of its own in place of
-             MergeTree, and repeats every statement on all servers. The deduplication window is the replicated one
-replicated   ENGINE = X becomes ReplicatedX, everything runs ON CLUSTER
-distributed  also, a table that says `COMMENT 'sharded by <columns>'` becomes `<table>_local` on every shard under a
-             Distributed table of its own name; one that says `COMMENT 'whole on every node'` is one replicated
-             table of all nodes, so that joins with it never leave a node
+cloud        as written, for a managed service that replicates by itself: it replaces MergeTree
+             with an engine of its own and runs every statement on all servers. The deduplication
+             window is the one of replicated tables
+replicated   ENGINE = X becomes ReplicatedX, and every statement runs ON CLUSTER
+distributed  as replicated. In addition, a table with `COMMENT 'sharded by <columns>'` becomes
+             `<table>_local` on every shard, under a Distributed table with its own name. A table
+             with `COMMENT 'whole on every node'` becomes one table replicated on all nodes, so
+             that joins with it never leave a node
 
-Sharding columns are columns of the order key: rows that replace each other meet on one shard, and FINAL is exact.
+Sharding columns are columns of the order key. So rows that replace each other are on one shard, and
+FINAL is exact.
 """
 
 from __future__ import annotations
@@ -22,22 +25,26 @@ from .sql import Token, tokens
 
 VariantName = Literal["single", "cloud", "replicated", "distributed"]
 VARIANTS = get_args(VariantName)
-# Those that name a cluster of the servers.
+# The variants that name a cluster of servers.
 CLUSTERED = ("replicated", "distributed")
 WHOLE = "whole on every node"
 _SHARDED = re.compile(r"sharded by ([a-z_]+(?:, [a-z_]+)*)")
 _WINDOW = "non_replicated_deduplication_window"
-# Bounded by time, too: ClickHouse's own hour is less than Kafka keeps messages, and less than a job may be away.
+# Also bounded by time. ClickHouse's default of one hour is less than Kafka keeps messages, and less
+# than a job may be away.
 _REPLICATED_WINDOW = "replicated_deduplication_window_seconds = 604800, replicated_deduplication_window"
 
 
 class VariantError(ValueError):
-    """A statement that has no such variant; the message says which and why."""
+    """The statement has no such variant. The message says which statement and why."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where the schema goes: the variant, the cluster's name ('' where none is named) and the database."""
+    """Where the schema is created.
+
+    The variant, the cluster's name ('' when the variant has none) and the database.
+    """
 
     variant: VariantName = "single"
     cluster: str = ""
@@ -52,7 +59,7 @@ class Target:
 
 @dataclass(frozen=True)
 class _Statement:
-    """A statement's tokens, and where the object's name is among them."""
+    """A statement's tokens, with the position of the object's name among them."""
 
     text: str
     found: list[Token]
@@ -63,13 +70,13 @@ class _Statement:
         return self.found[self.name_at].name
 
     def named(self, name: str, addition: str) -> str:
-        """The text with another name for the object and something after it."""
+        """Returns the text with another name for the object and `addition` after it."""
         token = self.found[self.name_at]
         return self.text[: token.start] + name + addition + self.text[token.end :]
 
 
 def statements(texts: Iterable[str], target: Target) -> list[tuple[str, ...]]:
-    """The variant of each statement of a schema, in order. VariantError."""
+    """Returns the variant of each statement of a schema, in order. Raises VariantError."""
     placings: dict[str, tuple[str, ...]] = {}
     return [_variant(text, target, placings) for text in texts]
 
@@ -87,12 +94,12 @@ def _variant(text: str, target: Target, placings: dict[str, tuple[str, ...]]) ->
     local = statement.named(f"{statement.name}_local", target.on_cluster)
     if verb == "DROP":
         return statement.named(statement.name, target.on_cluster), local
-    # Its columns may be others now.
+    # The Distributed table is created again, because the columns may have changed.
     return local, _distributed("CREATE OR REPLACE TABLE", statement.name, target, columns)
 
 
 def _parse(text: str) -> tuple[_Statement, str, str]:
-    """The statement, CREATE, ALTER or DROP, and TABLE or VIEW."""
+    """Returns the statement, its verb (CREATE, ALTER or DROP) and its kind (TABLE or VIEW)."""
     found = tokens(text)
     words = [token.upper for token in found] + [""] * 3
     at = 3 if words[:3] == ["CREATE", "OR", "REPLACE"] else 1
@@ -109,7 +116,8 @@ def _parse(text: str) -> tuple[_Statement, str, str]:
         ("DROP", "VIEW"),
     }
     if (verb, kind) not in allowed:
-        # A materialized view would count a repeated insert twice, whatever its table does with repeats.
+        # A materialized view would count a repeated insert twice, even if its table deduplicates
+        # inserts.
         raise VariantError(
             f"{' '.join(words[:3]).strip()}: only tables and views can be created, altered and dropped"
         )
@@ -121,7 +129,7 @@ def _parse(text: str) -> tuple[_Statement, str, str]:
 
 
 def _placing(statement: _Statement) -> tuple[str, ...]:
-    """Sharding columns that the table's COMMENT names; none when it is whole on every node."""
+    """Returns the sharding columns in the table's COMMENT; () for a table whole on every node."""
     found = statement.found
     said = found[-1].text[1:-1] if found[-1].kind == "string" and found[-2].upper == "COMMENT" else ""
     match = _SHARDED.fullmatch(said)
@@ -154,7 +162,7 @@ def _create(statement: _Statement, target: Target, columns: tuple[str, ...]) -> 
     name = f"{statement.name}_local" if is_sharded else statement.name
     text = statement.named(name, target.on_cluster)
     found = tokens(text)
-    for token in reversed(found):  # from the end: positions before it stay
+    for token in reversed(found):  # from the end, so that earlier positions stay valid
         if token.upper == _WINDOW.upper():
             text = text[: token.start] + _REPLICATED_WINDOW + text[token.end :]
     if target.variant != "cloud":
@@ -175,7 +183,7 @@ def _replicated(text: str, found: list[Token], name: str, is_whole: bool) -> str
     ):
         raise VariantError(f"{name}: needs ENGINE = <...>MergeTree, not a replicated one")
     engine = found[at + 2]
-    # One path for all shards makes every node a replica of the same table.
+    # With the same path for all shards, every node is a replica of the same table.
     path, replica = ("all", "{shard}-{replica}") if is_whole else ("{shard}", "{replica}")
     identity = f"'/clickhouse/tables/{path}/{{database}}/{name}', '{replica}'"
     end, arguments = engine.end, ""

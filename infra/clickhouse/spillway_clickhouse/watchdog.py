@@ -1,4 +1,4 @@
-"""Looks after clients whose query is running: a Cancel packet or a closed socket kills it."""
+"""Watches clients whose query is running. A Cancel packet or a closed socket kills the query."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from .wire import ClientPacket
 
 log = logging.getLogger(__name__)
 
-PERIOD = 0.05  # seconds between looks
+PERIOD = 0.05  # seconds between checks
 
 
 class Watchdog:
-    """One thread for all clients. `stop` is called again each period until the query has ended."""
+    """One thread that watches all clients.
+
+    `stop` is called again in each period until the query has ended.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +44,7 @@ class Watchdog:
                 self._look(client)
 
     def _look(self, client: socket.socket) -> None:
-        # Under the lock: a stop that came after `unwatch` would hit the client's next query.
+        # Under the lock, because a stop after `unwatch` would hit the client's next query.
         with self._lock:
             stop = self._running.get(client)
             try:
@@ -52,7 +55,7 @@ class Watchdog:
 
 
 def _wants_to_stop(client: socket.socket) -> bool:
-    """Whether the client's next bytes are a Cancel, or it has gone."""
+    """Returns whether the client's next packet is a Cancel, or the client has disconnected."""
     poller = select.poll()
     try:
         poller.register(client, select.POLLIN)

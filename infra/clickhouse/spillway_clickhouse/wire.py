@@ -1,7 +1,7 @@
 """Primitives of ClickHouse's native TCP protocol: numbers, strings, packet types, LZ4 frames.
 
 Source: ClickHouse `src/Core/Protocol.h`, `src/Compression/CompressedReadBuffer*`, and
-clickhouse-driver, whose compiled reader this builds on. Nothing here knows of the engine.
+clickhouse-driver, whose compiled reader this module extends. Nothing here depends on the engine.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ import lz4.block
 from clickhouse_cityhash.cityhash import CityHash128
 from clickhouse_driver.bufferedreader import BufferedReader
 
-# From 54454 on a column carries a byte for its serialization, which `FORMAT Native` of the
-# engine does not write; at this revision the bytes are the same on both sides.
+# From revision 54454 on, each column has a byte for its serialization, which the engine's `FORMAT
+# Native` does not write. At this revision the bytes are the same on both sides.
 REVISION = 54453
 
-MAX_STRING = 64 << 20  # of a packet's own strings: names, passwords, query text; bytes
-MAX_FRAME = 1 << 30  # of a compressed frame, either side; bytes
-FRAME = 1 << 20  # bytes of plain data per frame that we write
+MAX_STRING = 64 << 20  # maximum bytes of a packet's own strings: names, passwords, query text
+MAX_FRAME = 1 << 30  # maximum bytes of a compressed frame, packed or plain
+FRAME = 1 << 20  # plain bytes per frame that we write
 
 _METHOD_NONE, _METHOD_LZ4 = 0x02, 0x82
-_FRAME_HEADER = struct.Struct("<BII")  # method, bytes from here on with this header, plain bytes
+_FRAME_HEADER = struct.Struct("<BII")  # method, bytes of this header and the data, plain bytes
 _CHECKSUM = 16
 _HALF = (1 << 64) - 1
 
 
 class ClientPacket(IntEnum):
+    """Types of packets that a client sends."""
+
     HELLO = 0
     QUERY = 1
     DATA = 2
@@ -37,6 +39,8 @@ class ClientPacket(IntEnum):
 
 
 class ServerPacket(IntEnum):
+    """Types of packets that the server sends."""
+
     HELLO = 0
     DATA = 1
     EXCEPTION = 2
@@ -46,14 +50,14 @@ class ServerPacket(IntEnum):
 
 
 class WireError(Exception):
-    """Bytes that are not the protocol; the connection cannot go on."""
+    """The bytes do not follow the protocol. The connection cannot continue."""
 
 
 class Reader(BufferedReader):
     """Buffered reader over `fill`, a function that returns the next bytes, or b'' at the end.
 
-    Adds to clickhouse-driver's reader: skipping without a copy, and recording what was passed.
-    EOFError when the source ends inside a value.
+    It adds two things to clickhouse-driver's reader: skipping without a copy, and recording the
+    bytes that were passed. Raises EOFError when the source ends inside a value.
     """
 
     def __init__(self, fill: Callable[[], bytes]):
@@ -63,6 +67,7 @@ class Reader(BufferedReader):
         self._mark = 0
 
     def read_into_buffer(self) -> None:
+        """Replaces the used buffer with the next bytes. Raises EOFError at the end."""
         if self._recorded is not None:
             self._recorded.append(bytes(self.buffer[self._mark : self.current_buffer_size]))
             self._mark = 0
@@ -74,11 +79,11 @@ class Reader(BufferedReader):
 
     @property
     def buffered(self) -> int:
-        """Bytes that were taken from the source and not read yet."""
+        """The number of bytes taken from the source but not read yet."""
         return self.current_buffer_size - self.position
 
     def skip(self, size: int) -> None:
-        """Passes over `size` bytes."""
+        """Skips `size` bytes."""
         while size:
             if not self.buffered:
                 self.read_into_buffer()
@@ -88,11 +93,11 @@ class Reader(BufferedReader):
             size -= step
 
     def record(self) -> None:
-        """Begins to keep the bytes that are passed."""
+        """Starts recording the bytes that are passed."""
         self._recorded, self._mark = [], self.position
 
     def recorded(self) -> bytes:
-        """The bytes passed since `record`, which ends."""
+        """Stops recording and returns the bytes passed since `record`."""
         parts = self._recorded or []
         parts.append(bytes(self.buffer[self._mark : self.position]))
         self._recorded = None
@@ -102,7 +107,7 @@ class Reader(BufferedReader):
         return self.read_one()
 
     def varint(self) -> int:
-        """Unsigned LEB128 of at most 64 bits."""
+        """Reads an unsigned LEB128 of at most 64 bits. Raises WireError when it is longer."""
         value = 0
         for shift in range(0, 70, 7):
             part = self.read_one()
@@ -125,7 +130,7 @@ class Reader(BufferedReader):
 
 
 def varint(value: int) -> bytes:
-    """Unsigned LEB128 of a number that is not negative."""
+    """Encodes a non-negative number as unsigned LEB128."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -139,12 +144,15 @@ def string(value: str | bytes) -> bytes:
     return varint(len(data)) + data
 
 
-# Field 1: is_overflows = 0; field 2: bucket_num = -1; end. Precedes each block on the wire.
+# Precedes each block on the wire. Field 1: is_overflows = 0; field 2: bucket_num = -1; end.
 BLOCK_INFO = b"\x01\x00\x02\xff\xff\xff\xff\x00"
 
 
 def skip_block_info(reader: Reader) -> None:
-    """Passes the (field number, value) pairs before a block; WireError for an unknown field."""
+    """Skips the (field number, value) pairs before a block.
+
+    Raises WireError for an unknown field.
+    """
     while field := reader.varint():
         sizes = {1: 1, 2: 4}
         if field not in sizes:
@@ -153,7 +161,7 @@ def skip_block_info(reader: Reader) -> None:
 
 
 def compress(data: bytes) -> bytes:
-    """`data` as LZ4 frames, each with its CityHash128 checksum."""
+    """Compresses `data` into LZ4 frames, each with its CityHash128 checksum."""
     out = []
     for start in range(0, len(data), FRAME):
         plain = data[start : start + FRAME]
@@ -165,13 +173,13 @@ def compress(data: bytes) -> bytes:
 
 
 def _checksum(data: bytes) -> bytes:
-    """CityHash128 as it stands on the wire: high half first, each in little endian."""
+    """Returns CityHash128 in the order of the wire: high half first, each half little-endian."""
     value = CityHash128(data)
     return struct.pack("<QQ", value >> 64, value & _HALF)
 
 
 def read_frame(reader: Reader) -> bytes:
-    """The next frame's plain data; WireError for a bad checksum, size or method."""
+    """Returns the next frame's plain data. Raises WireError for a bad checksum, size or method."""
     checksum = reader.read(_CHECKSUM)
     header = reader.read(_FRAME_HEADER.size)
     method, packed_size, plain_size = _FRAME_HEADER.unpack(header)
