@@ -12,9 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// credentials gives user and password for one authentication.
+// credentials returns the user and password for one authentication.
 type credentials func() (user, password string, err error)
 
+// mechanisms maps each SASL mechanism with user and password to its constructor.
 var mechanisms = map[string]func(credentials) sasl.Mechanism{
 	"PLAIN": func(get credentials) sasl.Mechanism {
 		return plain.Plain(func(context.Context) (plain.Auth, error) {
@@ -33,7 +34,8 @@ func scramAuth(get credentials) func(context.Context) (scram.Auth, error) {
 	}
 }
 
-// mechanism is how a client signs in; an error when a file that it needs is not usable now.
+// mechanism returns how a client authenticates. It returns an error when a file that it needs
+// cannot be used now.
 func (c *SASLConfig) mechanism(ctx context.Context) (sasl.Mechanism, error) {
 	if _, _, err := c.credentials(); err != nil {
 		return nil, err
@@ -48,7 +50,7 @@ func (c *SASLConfig) mechanism(ctx context.Context) (sasl.Mechanism, error) {
 	return mechanisms[c.Mechanism](c.credentials), nil
 }
 
-// credentials reads the file anew, so that a rotated password needs no restart.
+// credentials reads the password file each time, so that a rotated password needs no restart.
 func (c *SASLConfig) credentials() (user, password string, err error) {
 	content, err := os.ReadFile(c.PasswordFile)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// client is a franz-go client that another takes the place of once it can never write again.
+// client holds a franz-go client and replaces it once it can never write again.
 type client struct {
 	connect func() (*kgo.Client, error)
 
@@ -34,7 +34,7 @@ func (c *client) get() *kgo.Client {
 	return c.now
 }
 
-// renew replaces a client that is spent, once, however many writers find it so.
+// renew replaces a client that is spent. It does so once, however many writers report it.
 func (c *client) renew(spent *kgo.Client) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,9 +59,10 @@ func (c *client) close() {
 	}
 }
 
-// spent is whether the broker has refused this client a producer id, for want of a permission most likely. franz-go
-// (producer.go, doInitProducerID) keeps such an answer for good and fails all later messages with it, without asking
-// again. It keeps no answer that it wraps. why: what a message failed with.
+// spent reports whether the broker has refused this client a producer id, most likely because a
+// permission is missing. franz-go (producer.go, doInitProducerID) keeps such an answer for good: it
+// fails all later messages with it, without asking again. It does not keep answers that it wraps.
+// `why` is the error with which a message failed.
 func spent(ctx context.Context, client *kgo.Client, timeout time.Duration, why error) bool {
 	var refused *kerr.Error
 	if !errors.As(why, &refused) || refused.Retriable {

@@ -22,20 +22,20 @@ type Config struct {
 	QueueBatchConfig configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
 	BackOffConfig    configretry.BackOffConfig                                `mapstructure:"retry_on_failure"`
 
-	// Brokers to begin with, each host:port.
+	// Brokers are the brokers to connect to first, each host:port.
 	Brokers []string `mapstructure:"brokers"`
-	// ClientID is what the broker's log and quotas call this client.
+	// ClientID is the name of this client in the broker's log and quotas.
 	ClientID string `mapstructure:"client_id"`
-	// TLS to the brokers; on unless tls::insecure is true.
+	// TLS configures the connections to the brokers. It is on unless tls::insecure is true.
 	TLS configtls.ClientConfig `mapstructure:"tls"`
-	// SASL to the brokers; off when sasl::mechanism is empty.
+	// SASL configures the authentication at the brokers. It is off when sasl::mechanism is empty.
 	SASL SASLConfig `mapstructure:"sasl"`
 
 	Traces  SignalConfig `mapstructure:"traces"`
 	Metrics SignalConfig `mapstructure:"metrics"`
 
-	// MaxMessageBytes bounds a message before compression, headers of Kafka's record batch included. It should not
-	// exceed the broker's message.max.bytes or the topic's max.message.bytes.
+	// MaxMessageBytes limits a message before compression, including the headers of Kafka's record
+	// batch. It should not exceed the broker's message.max.bytes or the topic's max.message.bytes.
 	MaxMessageBytes int `mapstructure:"max_message_bytes"`
 	// Compression is zstd or lz4.
 	Compression string `mapstructure:"compression"`
@@ -46,15 +46,16 @@ type Config struct {
 	_ struct{}
 }
 
-// SignalConfig says where one signal goes.
+// SignalConfig defines where one signal is written.
 type SignalConfig struct {
 	Topic string `mapstructure:"topic"`
 
 	_ struct{}
 }
 
-// SASLConfig is a user of the brokers. The password is read from its file at every authentication. With OAUTHBEARER the
-// two are an OAuth client's id and secret, and the file is read before each request for a token.
+// SASLConfig is a user of the brokers. The password is read from its file at every authentication.
+// With OAUTHBEARER, Username and PasswordFile are an OAuth client's id and secret, and the file is
+// read before each request for a token.
 type SASLConfig struct {
 	Mechanism    string      `mapstructure:"mechanism"`
 	Username     string      `mapstructure:"username"`
@@ -64,9 +65,10 @@ type SASLConfig struct {
 	_ struct{}
 }
 
-// OAuthConfig says where OAUTHBEARER has its tokens from.
+// OAuthConfig defines where OAUTHBEARER gets its tokens.
 type OAuthConfig struct {
-	// TokenURL is https://, or http:// to this machine, or to others with tls::insecure.
+	// TokenURL is https://, or http:// to this machine, or http:// to another host when
+	// tls::insecure is true.
 	TokenURL string                 `mapstructure:"token_url"`
 	Scope    string                 `mapstructure:"scope"`
 	TLS      configtls.ClientConfig `mapstructure:"tls"`
@@ -75,21 +77,23 @@ type OAuthConfig struct {
 }
 
 const (
-	// recordBatchBytes is more than Kafka's record batch and record headers take beside the value.
+	// recordBatchBytes is more than Kafka's record batch and record headers need in addition to the
+	// value.
 	recordBatchBytes = 256
 	minMessageBytes  = 4096
-	// franz-go writes requests of up to 100 MiB, as brokers take them by default; names of topic and client take a little.
+	// franz-go writes requests of up to 100 MiB, which brokers accept by default. The names of
+	// topic and client need a little of that.
 	maxMessageBytes = 100_000_000
 	// franz-go asks for metadata at most every 2.5 s.
 	minPartitionsRefresh = 5 * time.Second
 )
 
-// Kafka's own rule; see org.apache.kafka.common.internals.Topic.
+// topicName is Kafka's own rule; see org.apache.kafka.common.internals.Topic.
 var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
 var _ component.Config = (*Config)(nil)
 
-// Validate lists everything that is wrong, each with its key.
+// Validate returns everything that is wrong, each problem with its key.
 func (c *Config) Validate() error {
 	var wrong []error
 	complain := func(format string, arguments ...any) { wrong = append(wrong, fmt.Errorf(format, arguments...)) }
@@ -127,7 +131,7 @@ func (c *Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// Validate names the keys below sasl.
+// Validate reports problems by the keys below sasl.
 func (c *SASLConfig) Validate() error {
 	if c.Mechanism == "" {
 		if c.Username != "" || c.PasswordFile != "" || c.OAuth.given() {
@@ -157,7 +161,7 @@ func (c *OAuthConfig) given() bool {
 	return c.TokenURL != "" || c.Scope != "" || c.TLS.CAFile != "" || c.TLS.Insecure
 }
 
-// check shows no value: a URL may hold a password.
+// check never puts the URL into an error, because it may contain a password.
 func (c *OAuthConfig) check() error {
 	if c.TokenURL == "" {
 		return errors.New("oauth::token_url: not set")

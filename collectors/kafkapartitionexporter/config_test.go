@@ -30,7 +30,8 @@ func load(t *testing.T, name string) *Config {
 	return config
 }
 
-// TestConfigurationIsRead: every key reaches its field, and both samples are valid. With brokers alone TLS is on.
+// TestConfigurationIsRead checks that every key reaches its field, and that all samples are valid.
+// With brokers alone, TLS is on.
 func TestConfigurationIsRead(t *testing.T) {
 	for _, name := range []string{"kafka_partition", "kafka_partition/all", "kafka_partition/oauth"} {
 		if err := xconfmap.Validate(load(t, name)); err != nil {
@@ -56,7 +57,8 @@ func TestConfigurationIsRead(t *testing.T) {
 	}
 }
 
-// TestWrongConfigurationNamesItsKey: each wrong value is refused under its YAML key, and shown.
+// TestWrongConfigurationNamesItsKey checks that each wrong value is refused with an error that
+// names its YAML key and shows the value.
 func TestWrongConfigurationNamesItsKey(t *testing.T) {
 	for message, spoil := range map[string]func(*Config){
 		"brokers: must name":                func(c *Config) { c.Brokers = nil },
@@ -83,7 +85,8 @@ func TestWrongConfigurationNamesItsKey(t *testing.T) {
 	}
 }
 
-// TestWrongTokenEndpointsAreRefused: by the key, and without the value, which may hold a password.
+// TestWrongTokenEndpointsAreRefused checks that the error names the key but not the value, which
+// may contain a password.
 func TestWrongTokenEndpointsAreRefused(t *testing.T) {
 	const form, clear = "sasl: oauth::token_url: must be https://", "sasl: oauth::token_url: http:// in clear"
 	for url, message := range map[string]string{
@@ -125,7 +128,7 @@ func TestWrongTokenEndpointsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAllThatIsWrongIsListed: one start shows every mistake.
+// TestAllThatIsWrongIsListed checks that one start reports every mistake.
 func TestAllThatIsWrongIsListed(t *testing.T) {
 	config := load(t, "kafka_partition")
 	config.Brokers, config.Compression, config.MaxMessageBytes = nil, "", 0
@@ -137,7 +140,8 @@ func TestAllThatIsWrongIsListed(t *testing.T) {
 	}
 }
 
-// TestThePasswordIsReadAnew: a rotated password is used from the next authentication on; an empty file is an error.
+// TestThePasswordIsReadAnew checks that a rotated password is used from the next authentication on,
+// and that an empty file is an error.
 func TestThePasswordIsReadAnew(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	config := SASLConfig{Mechanism: "PLAIN", Username: "west", PasswordFile: file}

@@ -16,14 +16,14 @@ import (
 	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
 )
 
-// Reasons of a drop.
+// Reasons for dropping items.
 const (
 	dropTooLarge = "item_too_large"
 	dropRefused  = "refused_by_broker"
 	dropInvalid  = "invalid"
 )
 
-// counts is the exporter's own metrics for one topic.
+// counts holds the exporter's own metrics for one topic.
 type counts struct {
 	telemetry *metadata.TelemetryBuilder
 	topic     attribute.KeyValue
@@ -40,7 +40,8 @@ func newCounts(settings component.TelemetrySettings, topic string) (*counts, err
 	return &counts{telemetry: telemetry, topic: name, labels: metric.WithAttributeSet(attribute.NewSet(name))}, nil
 }
 
-// age has the age of the oldest message under way read whenever metrics are.
+// age registers `oldest`, the age of the oldest message in flight, which is read whenever metrics
+// are collected.
 func (c *counts) age(oldest func() time.Duration) error {
 	return c.telemetry.RegisterExporterKafkaPartitionOldestMessageAgeCallback(
 		func(_ context.Context, observer metric.Float64Observer) error {
@@ -71,7 +72,7 @@ func (c *counts) dropped(ctx context.Context, reason string, items int) {
 	c.telemetry.ExporterKafkaPartitionDroppedItems.Add(ctx, int64(items), c.because(reason))
 }
 
-// failureReason has few values, whatever the broker says.
+// failureReason maps an error to one of a few values, whatever the broker says.
 func failureReason(err error) string {
 	var kafka *kerr.Error
 	var network net.Error

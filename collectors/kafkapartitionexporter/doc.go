@@ -1,3 +1,4 @@
-// Package kafkapartitionexporter writes traces and metrics to Kafka: one message per batch and partition, all spans
-// of a trace in one partition, no message above a limit.
+// Package kafkapartitionexporter writes traces and metrics to Kafka. It writes one message per
+// batch and partition, keeps all spans of a trace in one partition, and writes no message above a
+// limit.
 package kafkapartitionexporter

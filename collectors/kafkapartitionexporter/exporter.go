@@ -23,24 +23,26 @@ type sender struct {
 	config *Config
 	topic  string
 	signal pack.Signal
-	logger *zap.Logger // of drops: a line a minute at most
+	logger *zap.Logger // for drops: at most one line a minute
 	counts *counts
 
 	producer producer
 	connect  func(context.Context) (producer, error)
 
-	// target is what a message is packed up to. It begins as the configured limit and falls when the broker refuses
-	// a message as too large, so that a broker with a smaller limit gets smaller messages.
+	// target is the size that messages are packed up to. It starts as the configured limit, and
+	// falls when the broker refuses a message as too large. A broker with a smaller limit thus gets
+	// smaller messages.
 	target atomic.Int64
-	// alone is held exclusively to write one message without company: only then is "too large" said of that message,
-	// and not of a record batch that it shared with others.
+	// alone is held exclusively to write one message by itself. Only then does "too large" refer to
+	// that message, and not to a record batch that it shared with others.
 	alone sync.RWMutex
 
 	waiting waiting
 }
 
-// minTarget keeps a broker's refusals from splitting a batch into single spans for ever after. A message that is no
-// larger is not split further when it is refused: max_message_bytes may not be less either.
+// minTarget is the lower bound of the target, so that a broker's refusals cannot split every later
+// batch into single spans. A refused message of at most this size is not split further.
+// max_message_bytes has the same lower bound.
 const minTarget = 4096
 
 func newSender(c *Config, topic string, signal pack.Signal, settings exporter.Settings) (*sender, error) {
@@ -54,16 +56,18 @@ func newSender(c *Config, topic string, signal pack.Signal, settings exporter.Se
 	return s, nil
 }
 
-// oncePerMinute passes the first line of each text within a minute.
+// oncePerMinute passes only the first line of each text within a minute.
 func oncePerMinute(logger *zap.Logger) *zap.Logger {
 	return logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)
 	}))
 }
 
+// hard returns the largest size of an encoded request, in bytes.
 func (s *sender) hard() int { return s.config.MaxMessageBytes - recordBatchBytes }
 
-// start reads certificates and passwords: what is wrong with them ends the collector at its start. Kafka may be away.
+// start reads certificates and passwords. An error in them ends the collector at its start. Kafka
+// need not be reachable.
 func (s *sender) start(ctx context.Context, _ component.Host) (err error) {
 	if s.producer, err = s.connect(ctx); err != nil {
 		return err
@@ -73,8 +77,9 @@ func (s *sender) start(ctx context.Context, _ component.Host) (err error) {
 
 func (s *sender) observe() error { return s.counts.age(s.waiting.oldest) }
 
-// hurry ends what is under way once a shutdown has waited for timeout without an answer to anything. What is under way
-// then is still in the queue when that is on disk, and lost otherwise.
+// hurry bounds a shutdown: once no request has been answered for the configured timeout, it closes
+// the producer, which ends all writes in flight. Their data stays in the queue when that is on
+// disk, and is lost otherwise. The caller must call `stop` when the shutdown is over.
 func (s *sender) hurry() (stop func()) {
 	if s.producer == nil {
 		return func() {}
@@ -100,10 +105,11 @@ func (s *sender) close(context.Context) error {
 type failure struct {
 	error
 	left  []pack.Message
-	whole bool // nothing of the request was written or given up: all of it must be tried again
+	whole bool // nothing of the request was written or given up, so all of it must be tried again
 }
 
-// send writes an encoded request. nil: all of it is in Kafka, but for what was counted as dropped.
+// send writes an encoded request. It returns nil when all of it is in Kafka, except what was
+// counted as dropped.
 func (s *sender) send(ctx context.Context, request []byte) *failure {
 	partitions, err := s.producer.partitions(ctx)
 	if err != nil {
@@ -127,7 +133,7 @@ func (s *sender) send(ctx context.Context, request []byte) *failure {
 	return &failure{error: err, left: left, whole: whole}
 }
 
-// settle counts each message's outcome and gives those to be tried again.
+// settle counts the outcome of each message and returns the messages to be tried again.
 func (s *sender) settle(ctx context.Context, messages []pack.Message, outcomes []error) ([]pack.Message, error) {
 	var left []pack.Message
 	var reasons []error
@@ -148,7 +154,7 @@ func (s *sender) settle(ctx context.Context, messages []pack.Message, outcomes [
 	return left, fmt.Errorf("topic %q: %d of %d messages: %w", s.topic, len(left), len(messages), errors.Join(reasons...))
 }
 
-// outcome is nil when the message is done with: written, or given up and counted.
+// outcome returns nil when the message is finished: either written, or given up and counted.
 func (s *sender) outcome(ctx context.Context, message pack.Message, err error) error {
 	if errors.Is(err, kerr.MessageTooLarge) {
 		if s.lower(message); message.Items > 1 && len(message.Value) > minTarget {
@@ -159,8 +165,8 @@ func (s *sender) outcome(ctx context.Context, message pack.Message, err error) e
 			return nil
 		}
 	}
-	// Only what is wrong with the data itself is given up. A missing permission or a wrong password is repaired by an
-	// operator while the queue holds the data.
+	// Only messages with wrong data are given up. An operator can repair a missing permission or a
+	// wrong password while the queue holds the data.
 	if errors.Is(err, kerr.InvalidRecord) || errors.Is(err, kerr.InvalidTimestamp) {
 		s.drop(ctx, dropInvalid, message.Items, err)
 		return nil
@@ -171,7 +177,7 @@ func (s *sender) outcome(ctx context.Context, message pack.Message, err error) e
 	return err
 }
 
-// lower makes the following messages at most half as large as one that the broker refused.
+// lower limits the following messages to at most half the size of one that the broker refused.
 func (s *sender) lower(refused pack.Message) {
 	target := max(int64(len(refused.Value)/2), minTarget)
 	for now := s.target.Load(); target < now; now = s.target.Load() {

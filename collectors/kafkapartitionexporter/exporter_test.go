@@ -18,8 +18,8 @@ import (
 	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
 )
 
-// TestOnlyTheFailedPartIsRetried: the error carries the spans of the failed partition, and pushing those completes the
-// batch without a double.
+// TestOnlyTheFailedPartIsRetried checks that the error carries the spans of the failed partition,
+// and that pushing those completes the batch without duplicates.
 func TestOnlyTheFailedPartIsRetried(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	kafka := &fake{count: 4}
@@ -50,8 +50,8 @@ func TestOnlyTheFailedPartIsRetried(t *testing.T) {
 	})
 }
 
-// TestNothingIsGivenUpForWhatAnOperatorCanRepair: a missing permission, an unknown topic or an absent broker keeps the
-// whole batch for the next attempt.
+// TestNothingIsGivenUpForWhatAnOperatorCanRepair checks that a missing permission, an unknown topic
+// or an absent broker keeps the whole batch for the next attempt.
 func TestNothingIsGivenUpForWhatAnOperatorCanRepair(t *testing.T) {
 	for _, cause := range []error{
 		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.SaslAuthenticationFailed,
@@ -70,8 +70,9 @@ func TestNothingIsGivenUpForWhatAnOperatorCanRepair(t *testing.T) {
 	}
 }
 
-// TestAMessageThatTheBrokerFindsTooLargeIsSplit: a broker whose limit is below ours gets smaller messages on the
-// following attempts, until all but the span that exceeds its limit alone is written; that one is counted.
+// TestAMessageThatTheBrokerFindsTooLargeIsSplit checks a broker whose limit is below ours. It gets
+// smaller messages on the following attempts, until everything is written except the span that
+// exceeds its limit alone. That span is counted.
 func TestAMessageThatTheBrokerFindsTooLargeIsSplit(t *testing.T) {
 	const brokersLimit = 6000
 	huge := "z" + strings.Repeat("z", brokersLimit)
@@ -111,8 +112,8 @@ func TestAMessageThatTheBrokerFindsTooLargeIsSplit(t *testing.T) {
 	}
 }
 
-// TestASpanAboveTheLimitDoesNotBlockTheQueue: it is dropped and counted once, its neighbours are written, also when
-// Kafka was away at the first attempt.
+// TestASpanAboveTheLimitDoesNotBlockTheQueue checks that such a span is dropped and counted once
+// and that its neighbours are written, also when Kafka was away at the first attempt.
 func TestASpanAboveTheLimitDoesNotBlockTheQueue(t *testing.T) {
 	kafka := &fake{count: 1, answer: func(pack.Message) error { return kerr.NotEnoughReplicas }}
 	s, telemetry := testSender(t, kafka, 5000)
@@ -131,7 +132,7 @@ func TestASpanAboveTheLimitDoesNotBlockTheQueue(t *testing.T) {
 	expect(t, telemetry, map[string]int64{"otelcol_exporter_kafka_partition_dropped_items " + dropTooLarge: 1})
 }
 
-// TestOnlyTheFailedPartOfMetricsIsRetried: as for spans.
+// TestOnlyTheFailedPartOfMetricsIsRetried checks the same for metrics as for spans.
 func TestOnlyTheFailedPartOfMetricsIsRetried(t *testing.T) {
 	batch := pmetric.NewMetrics()
 	for _, service := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -165,7 +166,8 @@ func TestOnlyTheFailedPartOfMetricsIsRetried(t *testing.T) {
 	}
 }
 
-// TestAShutdownDoesNotWaitForAnAnswerThatNeverComes: what is under way is failed after timeout.
+// TestAShutdownDoesNotWaitForAnAnswerThatNeverComes checks that writes in flight fail after the
+// timeout.
 func TestAShutdownDoesNotWaitForAnAnswerThatNeverComes(t *testing.T) {
 	config := createDefaultConfig().(*Config)
 	config.Brokers = []string{"127.0.0.1:1"}
@@ -183,7 +185,8 @@ func TestAShutdownDoesNotWaitForAnAnswerThatNeverComes(t *testing.T) {
 	}
 }
 
-// TestAMetricThatTheBrokerFindsTooLargeIsCut: as for spans, although all data points are of one metric.
+// TestAMetricThatTheBrokerFindsTooLargeIsCut checks the same as for spans, although all data points
+// belong to one metric.
 func TestAMetricThatTheBrokerFindsTooLargeIsCut(t *testing.T) {
 	const brokersLimit, small = 6000, 500
 	batch := pmetric.NewMetrics()
@@ -193,7 +196,7 @@ func TestAMetricThatTheBrokerFindsTooLargeIsCut(t *testing.T) {
 	for n := range small {
 		points.AppendEmpty().SetIntValue(int64(n))
 	}
-	for _, limit := range []int{brokersLimit, minTarget / 2} { // the second: even the smallest messages are refused
+	for _, limit := range []int{brokersLimit, minTarget / 2} { // with the second, even the smallest messages are refused
 		kafka := &fake{count: 1, answer: func(message pack.Message) error {
 			if len(message.Value) > limit {
 				return kerr.MessageTooLarge

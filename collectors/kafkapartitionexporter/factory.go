@@ -16,14 +16,14 @@ import (
 	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
 )
 
-// NewFactory is what the collector's builder looks for.
+// NewFactory returns the factory that the collector's builder looks for.
 func NewFactory() exporter.Factory {
 	return exporter.NewFactory(metadata.Type, createDefaultConfig,
 		exporter.WithTraces(createTraces, metadata.TracesStability),
 		exporter.WithMetrics(createMetrics, metadata.MetricsStability))
 }
 
-// createDefaultConfig leaves brokers to be set: they have no default.
+// createDefaultConfig leaves the brokers to be set, because they have no default.
 func createDefaultConfig() component.Config {
 	return &Config{
 		TimeoutSettings:           exporterhelper.NewDefaultTimeoutConfig(),
@@ -32,7 +32,7 @@ func createDefaultConfig() component.Config {
 		TLS:                       configtls.NewDefaultClientConfig(),
 		Traces:                    SignalConfig{Topic: "otlp_spans"},
 		Metrics:                   SignalConfig{Topic: "otlp_metrics"},
-		MaxMessageBytes:           1_000_000, // Kafka's own default of message.max.bytes is 1 MiB and a little
+		MaxMessageBytes:           1_000_000, // Kafka's own default of message.max.bytes is slightly above 1 MiB
 		Compression:               "zstd",
 		PartitionsRefreshInterval: time.Minute,
 	}
@@ -69,13 +69,14 @@ func (s *sender) options() []exporterhelper.Option {
 	}
 }
 
-// traces and metrics bound a shutdown: the helper ends the queue before the exporter, and a request whose answer never
-// comes would hold the queue for as long as the broker is away.
+// traces and metrics bound the time of a shutdown. The helper ends the queue before the exporter,
+// and a request that is never answered would hold the queue for as long as the broker is away.
 type traces struct {
 	exporter.Traces
 	sender *sender
 }
 
+// Shutdown ends the exporter, and all writes in flight once Kafka has stopped answering.
 func (t *traces) Shutdown(ctx context.Context) error {
 	defer t.sender.hurry()()
 	return t.Traces.Shutdown(ctx)
@@ -86,6 +87,7 @@ type metrics struct {
 	sender *sender
 }
 
+// Shutdown ends the exporter, and all writes in flight once Kafka has stopped answering.
 func (m *metrics) Shutdown(ctx context.Context) error {
 	defer m.sender.hurry()()
 	return m.Metrics.Shutdown(ctx)

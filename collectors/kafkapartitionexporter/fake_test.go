@@ -16,7 +16,7 @@ import (
 	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
 )
 
-// fake is a Kafka that answers as told and keeps what it has taken.
+// fake is a Kafka that gives the configured answers and keeps the messages that it accepted.
 type fake struct {
 	answer func(pack.Message) error
 	taken  []pack.Message
@@ -46,7 +46,7 @@ func (f *fake) close() {
 	}
 }
 
-// names lists the spans or metrics that were taken, sorted.
+// names returns the sorted names of the accepted spans.
 func (f *fake) names(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -74,7 +74,7 @@ func spanNames(batch ptrace.Traces) []string {
 	return found
 }
 
-// spans makes one span of each name; equal names are of one trace.
+// spans returns one span for each name. Spans of equal names belong to one trace.
 func spans(names ...string) ptrace.Traces {
 	batch := ptrace.NewTraces()
 	list := batch.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()

@@ -21,37 +21,37 @@ import (
 const (
 	oauthBearer  = "OAUTHBEARER"
 	tokenTimeout = 10 * time.Second // for the whole answer
-	// usedShare is the part of a token's life after which another is asked for, as by Kafka's own clients
-	// (sasl.login.refresh.window.factor).
+	// usedShare is the part of a token's life after which the next one is requested, as in Kafka's
+	// own clients (sasl.login.refresh.window.factor).
 	usedShare      = 0.8
-	maxHeaderBytes = 64 << 10 // of the answer; the oauth2 package bounds its body
+	maxHeaderBytes = 64 << 10 // of the answer; the oauth2 package limits its body
 )
 
 var (
 	// RFC 6750, 2.1
 	bearer = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
-	// RFC 6749, 5.2. Other words of an answer are not repeated: they may be anything.
+	// RFC 6749, 5.2. Other text of an answer is never repeated, because it may contain anything.
 	tokenReasons = []string{"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client",
 		"unsupported_grant_type", "invalid_scope"}
 )
 
-// tokenError says why there is no token. It holds neither the secret nor a token.
+// tokenError says why there is no token. It contains neither the secret nor a token.
 type tokenError struct{ host, why string }
 
 func (e *tokenError) Error() string {
 	return fmt.Sprintf("sasl::oauth::token_url: no token from %s: %s", e.host, e.why)
 }
 
-// tokens keeps an access token for most of its life, and to its end while there is no other. One that does not say how long
-// it lives is used once.
+// tokens keeps an access token for most of its life, and until its end when no other can be had. A
+// token without a stated life is used once.
 type tokens struct {
 	config *SASLConfig
 	http   *http.Client
 
 	mu       sync.Mutex // held while one caller asks; the others share its answer
 	now      string
-	until    time.Time // when another is asked for
-	end      time.Time // of its life
+	until    time.Time // when the next token is requested
+	end      time.Time // the end of its life
 	failure  error
 	failedAt time.Time
 }
@@ -93,7 +93,8 @@ func (t *tokens) auth(ctx context.Context) (oauth.Auth, error) {
 	return oauth.Auth{Token: t.now}, nil
 }
 
-// stillHeld is the last token while it lives, else why there is no other.
+// stillHeld returns the last token while it is valid, and otherwise the error why there is no
+// other.
 func (t *tokens) stillHeld() (oauth.Auth, error) {
 	if time.Now().Before(t.end) {
 		return oauth.Auth{Token: t.now}, nil
@@ -120,7 +121,8 @@ func (t *tokens) ask(ctx context.Context) (*oauth2.Token, error) {
 	return nil, &tokenError{endpoint.Hostname(), reason(err)}
 }
 
-// reason quotes nothing of an answer but the codes of RFC 6749.
+// reason returns why there is no token. It quotes nothing of an answer except the codes of RFC
+// 6749.
 func reason(err error) string {
 	var refused *oauth2.RetrieveError
 	var sent *url.Error

@@ -20,7 +20,8 @@ import (
 
 const secret = "s%cret :+&=/ü"
 
-// tokenEndpoint gives answers, and a client's configuration for it. asked counts requests.
+// tokenEndpoint is a server that gives the configured answers, with a client's configuration for
+// it. `asked` counts requests.
 type tokenEndpoint struct {
 	config *SASLConfig
 	asked  atomic.Int32
@@ -69,7 +70,7 @@ func signIn(mechanism sasl.Mechanism) (string, error) {
 	return string(shown), err
 }
 
-// gives answers with numbered tokens of this life, once the request is right.
+// gives answers correct requests with numbered tokens of the given life.
 func gives(life string) func(http.ResponseWriter, *http.Request) {
 	var number atomic.Int32
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -85,8 +86,9 @@ func gives(life string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// TestATokenIsUsedForMostOfItsLife: connections at once share a token; after its share of life there is another. One that
-// does not say how long it lives is used once. A new secret is read from its file.
+// TestATokenIsUsedForMostOfItsLife checks that simultaneous connections share a token, and that the
+// next token is requested after usedShare of its life. A token without a stated life is used once.
+// A new secret is read from its file.
 func TestATokenIsUsedForMostOfItsLife(t *testing.T) {
 	endpoint := newTokenEndpoint(t, gives(`, "expires_in": 2`))
 	mechanism := endpoint.mechanism(t)
@@ -132,8 +134,8 @@ func TestATokenIsUsedForMostOfItsLife(t *testing.T) {
 	}
 }
 
-// TestWithoutATokenTheErrorSaysWhyAndNothingSecret: redirects are not followed, answers are bounded, and of what the
-// endpoint says only the codes of RFC 6749 are repeated.
+// TestWithoutATokenTheErrorSaysWhyAndNothingSecret checks that redirects are not followed and
+// answers are bounded. Of what the endpoint says, only the codes of RFC 6749 are repeated.
 func TestWithoutATokenTheErrorSaysWhyAndNothingSecret(t *testing.T) {
 	says := func(status int, body string) func(http.ResponseWriter, *http.Request) {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -178,7 +180,8 @@ func TestWithoutATokenTheErrorSaysWhyAndNothingSecret(t *testing.T) {
 	}
 }
 
-// TestASilentEndpointIsGivenUp: whoever waited for the request shares its failure, and the next asks again.
+// TestASilentEndpointIsGivenUp checks that callers that waited for a request share its failure, and
+// that the next caller asks again.
 func TestASilentEndpointIsGivenUp(t *testing.T) {
 	over := make(chan struct{})
 	endpoint := newTokenEndpoint(t, func(http.ResponseWriter, *http.Request) { <-over })
@@ -206,7 +209,8 @@ func TestASilentEndpointIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestATokenIsShownToItsEndWhileThereIsNoOther: an endpoint that is away ends no connection before it must.
+// TestATokenIsShownToItsEndWhileThereIsNoOther checks that an absent endpoint ends no connection
+// while the last token is still valid.
 func TestATokenIsShownToItsEndWhileThereIsNoOther(t *testing.T) {
 	endpoint := newTokenEndpoint(t, gives(`, "expires_in": 3600`))
 	asker, err := newTokens(context.Background(), endpoint.config)

@@ -15,14 +15,16 @@ import (
 	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
 )
 
-// producer is all that the exporter knows of Kafka.
+// producer is the exporter's whole interface to Kafka.
 type producer interface {
-	// partitions is how many the topic has; an error when nobody ever said.
+	// partitions returns how many partitions the topic has. It returns an error when no broker has
+	// ever said so.
 	partitions(ctx context.Context) (int, error)
-	// produce writes the messages and gives each one's outcome, in the same order. It returns when every outcome is
-	// known, or after close: a message that was given up may be written all the same, and then there twice.
+	// produce writes the messages and returns the outcome of each, in the same order. It returns
+	// when every outcome is known, or after close. A message that was given up may have been
+	// written nevertheless, and a retry then writes it twice.
 	produce(ctx context.Context, messages []pack.Message) []error
-	// close fails what is under way.
+	// close fails all writes in flight.
 	close()
 }
 
@@ -37,7 +39,7 @@ type kafka struct {
 	logger  *zap.Logger
 
 	mu      sync.Mutex
-	known   int // partitions; 0: nobody said yet
+	known   int // number of partitions; 0: no broker has said yet
 	expires time.Time
 }
 
@@ -47,15 +49,16 @@ func newKafka(ctx context.Context, c *Config, topic string, logger *zap.Logger) 
 		kgo.WithLogger(kzap.New(logger.Named("franz"))),
 		kgo.DisableClientMetrics(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		// With acknowledgement by all the client is idempotent: its own retries write nothing twice.
+		// With acknowledgement by all replicas the client is idempotent: its own retries write
+		// nothing twice.
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(codecs[c.Compression]()),
 		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)),
-		kgo.ProducerLinger(0), // the sending queue has batched already
+		kgo.ProducerLinger(0), // the sending queue has already batched
 		kgo.ProduceRequestTimeout(c.TimeoutSettings.Timeout),
-		kgo.RequestTimeoutOverhead(c.TimeoutSettings.Timeout), // a silent broker is given up after both
+		kgo.RequestTimeoutOverhead(c.TimeoutSettings.Timeout), // a silent broker is given up after both timeouts
 		kgo.MetadataMaxAge(c.PartitionsRefreshInterval),
-		kgo.AllowAutoTopicCreation(), // whether an unknown topic appears is the broker's setting
+		kgo.AllowAutoTopicCreation(), // the broker's settings decide whether an unknown topic is created
 	}
 	if c.ClientID != "" {
 		options = append(options, kgo.ClientID(c.ClientID))
@@ -104,7 +107,8 @@ func (k *kafka) partitions(ctx context.Context) (int, error) {
 	return k.known, nil
 }
 
-// ask counts the partitions that exist, those without a leader included: the count must not depend on the moment.
+// ask counts the partitions that exist, including those without a leader, so that the count does
+// not depend on the moment.
 func (k *kafka) ask(ctx context.Context) (int, error) {
 	request := kmsg.NewPtrMetadataRequest()
 	request.AllowAutoTopicCreation = true
@@ -129,8 +133,9 @@ func (k *kafka) ask(ctx context.Context) (int, error) {
 
 func (k *kafka) produce(ctx context.Context, messages []pack.Message) []error {
 	outcomes := make([]error, len(messages))
-	// Without ctx's deadline: when a record is given up whose first attempt may have been written, the client gives its
-	// sequence number to the next one. The broker takes that for a repeat and acknowledges it without writing it.
+	// The deadline of ctx is removed. When a record is given up whose first attempt may have been
+	// written, the client gives its sequence number to the next record. The broker takes that one
+	// for a repeat and acknowledges it without writing it.
 	ctx = context.WithoutCancel(ctx)
 	client := k.client.get()
 	var under sync.WaitGroup
@@ -152,7 +157,8 @@ func (k *kafka) produce(ctx context.Context, messages []pack.Message) []error {
 	return outcomes
 }
 
-// failed makes ready for another attempt.
+// failed prepares for another attempt: the partitions are counted again, and a spent client is
+// replaced.
 func (k *kafka) failed(ctx context.Context, client *kgo.Client, why error) {
 	k.expire()
 	if !spent(ctx, client, k.timeout, why) {
@@ -163,7 +169,8 @@ func (k *kafka) failed(ctx context.Context, client *kgo.Client, why error) {
 	}
 }
 
-// expire has the partitions counted anew: a failure may come from a count that is no longer true.
+// expire makes the next call count the partitions again, because a failure may be due to an
+// outdated count.
 func (k *kafka) expire() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

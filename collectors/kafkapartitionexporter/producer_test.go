@@ -18,10 +18,11 @@ import (
 	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
 )
 
-const hangs = 100 * time.Millisecond // what the exporter waits for an answer; after twice that it gives the connection up
+const hangs = 100 * time.Millisecond // how long the exporter waits for an answer; after twice that it gives the connection up
 
-// TestWhatIsAcknowledgedIsWritten: a broker hangs with a message in its hands, refuses the second attempt because it has
-// lost its leadership meanwhile, and then writes the first. Messages that are acknowledged after that are all in the log.
+// TestWhatIsAcknowledgedIsWritten checks a broker that hangs while it handles a message, refuses
+// the second attempt because it has lost its leadership meanwhile, and then writes the first. All
+// messages acknowledged after that are in the log.
 func TestWhatIsAcknowledgedIsWritten(t *testing.T) {
 	const topic = "spans"
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
@@ -33,13 +34,13 @@ func TestWhatIsAcknowledgedIsWritten(t *testing.T) {
 	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		switch attempt++; attempt {
-		case 1: // in the hands of the broker; written once it is awake
+		case 1: // the broker has received it, and writes it once it is awake
 			cluster.SleepControl(func() { <-awake })
 			return nil, nil, false
 		case 2:
 			time.AfterFunc(hangs, func() { close(awake) })
 			return refusal(request.(*kmsg.ProduceRequest), kerr.NotLeaderForPartition), nil, true
-		case 3: // not before the first attempt has been written
+		case 3: // answered only after the first attempt has been written
 			cluster.SleepControl(func() { <-awake; time.Sleep(hangs) })
 		}
 		return nil, nil, false
@@ -55,8 +56,9 @@ func TestWhatIsAcknowledgedIsWritten(t *testing.T) {
 	}
 }
 
-// TestAPermissionThatIsGrantedNeedsNoRestart: the broker refuses a producer id, which the client would remember for ever.
-// Messages that come after the permission are written, of all that write at the same time, and by one new client.
+// TestAPermissionThatIsGrantedNeedsNoRestart checks a broker that refuses a producer id, which the
+// client would remember for ever. Messages sent after the permission is granted are written, for
+// all concurrent writers, and by a single new client.
 func TestAPermissionThatIsGrantedNeedsNoRestart(t *testing.T) {
 	const topic = "spans"
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
@@ -98,7 +100,8 @@ func TestAPermissionThatIsGrantedNeedsNoRestart(t *testing.T) {
 	writers.Wait()
 }
 
-// TestTheLargestLimitIsOneThatTheClientTakes: what the configuration allows does not fail at the start.
+// TestTheLargestLimitIsOneThatTheClientTakes checks that the largest limit that the configuration
+// allows does not fail at the start.
 func TestTheLargestLimitIsOneThatTheClientTakes(t *testing.T) {
 	config := createDefaultConfig().(*Config)
 	config.Brokers, config.MaxMessageBytes = []string{"127.0.0.1:1"}, maxMessageBytes
@@ -125,8 +128,8 @@ func connected(t *testing.T, cluster *kfake.Cluster, topic string, timeout time.
 	return kafka
 }
 
-// write tries each value until it is acknowledged, the others before a second time, as several consumers of the sending
-// queue do.
+// write tries each value until it is acknowledged. It tries the other values before it repeats one,
+// as several consumers of the sending queue do.
 func write(t *testing.T, kafka producer, values []string) {
 	t.Helper()
 	for attempts := 0; len(values) > 0; attempts++ {
@@ -157,7 +160,8 @@ func refusal(request *kmsg.ProduceRequest, why *kerr.Error) kmsg.Response {
 	return response
 }
 
-// read gives the topic's first values: as many as asked for, fewer when the rest do not come in half a minute.
+// read returns the first `count` values of the topic, or fewer when the rest do not arrive within
+// half a minute.
 func read(t *testing.T, brokers []string, topic string, count int) (values []string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic),

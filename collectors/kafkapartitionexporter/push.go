@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// pushTraces writes a batch. When a part of it failed, its error carries that part alone, so that a retry does not
-// write the other part again.
+// pushTraces writes a batch. When a part of it fails, the error carries that part alone, so that a
+// retry does not write the other part again.
 func (s *sender) pushTraces(ctx context.Context, batch ptrace.Traces) error {
 	s.counts.cameTraces(ctx, batch)
 	request, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(batch)
@@ -29,7 +29,7 @@ func (s *sender) pushMetrics(ctx context.Context, batch pmetric.Metrics) error {
 	return remaining(s.send(ctx, request), (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics, consumererror.NewMetrics)
 }
 
-// remaining is the error of a request: what is left of it for another attempt, or nil.
+// remaining returns the error of a request, with what is left of it for another attempt, or nil.
 func remaining[T any](failed *failure, unmarshal func([]byte) (T, error), partly func(error, T) error) error {
 	if failed == nil {
 		return nil
@@ -38,12 +38,12 @@ func remaining[T any](failed *failure, unmarshal func([]byte) (T, error), partly
 		return failed.error
 	}
 	var request []byte
-	for _, message := range failed.left { // requests of one repeated field, so one after the other is all of them in one
+	for _, message := range failed.left { // a request is one repeated field, so concatenated requests are one request
 		request = append(request, message.Value...)
 	}
 	left, err := unmarshal(request)
 	if err != nil {
-		return consumererror.NewPermanent(err) // we have encoded it ourselves
+		return consumererror.NewPermanent(err) // cannot happen: we have encoded it ourselves
 	}
 	return partly(failed.error, left)
 }

@@ -12,7 +12,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Bounds of what names in requests can make: series, and the length of their labels.
+// Limits of what the names in requests can create: the number of series, and the length of their
+// labels.
 const (
 	maxSenders     = 1000
 	maxSenderBytes = 128
@@ -20,15 +21,17 @@ const (
 
 const otherSender = "other"
 
-// senderName is a service, and the instrumentation scope that made its items.
+// senderName is a service, and the instrumentation scope that produced its items.
 type senderName struct{ service, scope string }
 
-// senders holds the labels of everybody who has sent something. An alert looks for services that are missing from it.
+// senders holds the labels of every service and scope that has sent something. An alert looks for
+// services that are missing from it.
 type senders struct {
 	mutex sync.Mutex
 	known map[senderName]metric.MeasurementOption
 }
 
+// labels returns the labels of a sender. Senders beyond maxSenders share the labels of otherSender.
 func (s *senders) labels(topic attribute.KeyValue, name senderName) metric.MeasurementOption {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -50,7 +53,8 @@ func (s *senders) labels(topic attribute.KeyValue, name senderName) metric.Measu
 	return labels
 }
 
-// label of what a stranger calls itself: one that is not UTF-8 would end the page of all metrics.
+// label returns a name from a request as a label: at most maxSenderBytes of it, as valid UTF-8. A
+// label that is not UTF-8 would make the whole page of metrics fail.
 func label(name string) string {
 	return strings.ToValidUTF8(name[:min(len(name), maxSenderBytes)], "\uFFFD")
 }

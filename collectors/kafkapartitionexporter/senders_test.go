@@ -31,8 +31,9 @@ func came(t *testing.T, telemetry *componenttest.Telemetry) map[string]int64 {
 	return found
 }
 
-// TestItemsAreCountedByServiceAndScope: the alert on a silent filter needs the filter's items apart from those that the
-// application's own SDK sends for the same service.
+// TestItemsAreCountedByServiceAndScope checks that the filter's items are counted separately from
+// those that the application's own SDK sends for the same service. The alert on a silent filter
+// needs that.
 func TestItemsAreCountedByServiceAndScope(t *testing.T) {
 	s, telemetry := testSender(t, &fake{count: 2}, 10_000)
 	batch := spans("a", "b", "c")
@@ -56,7 +57,8 @@ func TestItemsAreCountedByServiceAndScope(t *testing.T) {
 	}
 }
 
-// TestNamesInRequestsMakeABoundedNumberOfSeries: those beyond it are counted as other.
+// TestNamesInRequestsMakeABoundedNumberOfSeries checks that senders beyond the limit are counted as
+// other.
 func TestNamesInRequestsMakeABoundedNumberOfSeries(t *testing.T) {
 	s, telemetry := testSender(t, &fake{count: 1}, 1_000_000)
 	for n := range maxSenders + 5 {
@@ -72,7 +74,8 @@ func TestNamesInRequestsMakeABoundedNumberOfSeries(t *testing.T) {
 	}
 }
 
-// TestALabelIsShortTextWhateverAServiceCallsItself: one label that is not UTF-8 would end the page of all metrics.
+// TestALabelIsShortTextWhateverAServiceCallsItself checks that a label is short and valid UTF-8,
+// because one that is not would make the whole page of metrics fail.
 func TestALabelIsShortTextWhateverAServiceCallsItself(t *testing.T) {
 	for _, name := range []string{"", "cart", "a\xff", strings.Repeat("ж", 200), "\xff\xfe" + strings.Repeat("x", 300)} {
 		assert.True(t, utf8.ValidString(label(name)), "%q", name)

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// expect compares counters, each named "metric" or "metric reason"; all carry the topic.
+// expect compares counters, each named "metric" or "metric reason". All must carry the topic.
 func expect(t *testing.T, telemetry *componenttest.Telemetry, want map[string]int64) {
 	t.Helper()
 	for name, value := range want {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// waiting knows which attempts are under way, and since when.
+// waiting tracks which attempts are in flight, and since when.
 type waiting struct {
 	mu    sync.Mutex
 	next  int
 	since map[int]time.Time
-	ended int // attempts, with whatever outcome
+	ended int // attempts that have ended, with any outcome
 }
 
-// begin notes an attempt; end takes it off.
+// begin records an attempt; `end` removes it.
 func (w *waiting) begin() (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,7 +31,7 @@ func (w *waiting) begin() (end func()) {
 	}
 }
 
-// oldest is the age of the longest attempt under way; 0 when there is none.
+// oldest returns the age of the oldest attempt in flight, or 0 when there is none.
 func (w *waiting) oldest() (age time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,7 +41,8 @@ func (w *waiting) oldest() (age time.Duration) {
 	return age
 }
 
-// stalled returns once no attempt has ended for so long, or when over is closed: then it is false.
+// stalled blocks until no attempt has ended for `silence` and then returns true. It returns false
+// when `over` is closed first.
 func (w *waiting) stalled(silence time.Duration, over <-chan struct{}) bool {
 	ended := func() int {
 		w.mu.Lock()

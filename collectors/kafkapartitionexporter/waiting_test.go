@@ -11,8 +11,9 @@ import (
 	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
 )
 
-// TestAShutdownLetsASlowBrokerFinish: what is acknowledged one after the other, each within timeout, is not cut off
-// although all of it takes longer: without a queue on disk it would be lost.
+// TestAShutdownLetsASlowBrokerFinish checks that messages that are acknowledged one after the
+// other, each within the timeout, are not cut off although all of them take longer. Without a queue
+// on disk they would be lost.
 func TestAShutdownLetsASlowBrokerFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := false
@@ -35,7 +36,8 @@ func TestAShutdownLetsASlowBrokerFinish(t *testing.T) {
 	})
 }
 
-// TestASilentBrokerShowsInTheAge: the age grows while nothing is acknowledged, and is 0 again after.
+// TestASilentBrokerShowsInTheAge checks that the age grows while nothing is acknowledged, and is 0
+// again afterwards.
 func TestASilentBrokerShowsInTheAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hanging := &silent{closed: make(chan struct{})}

@@ -12,16 +12,16 @@ import (
 
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
-// Config of the receiver.
+// Config is the receiver's section of the collector's configuration.
 type Config struct {
 	scraperhelper.ControllerConfig `mapstructure:",squash"`
-	// The kubelet: endpoint (https), tls, timeout.
+	// ClientConfig describes the kubelet: endpoint (https), tls, timeout.
 	confighttp.ClientConfig `mapstructure:",squash"`
 	// TokenFile holds the bearer token. It is read at every scrape, because Kubernetes rotates it.
 	TokenFile string `mapstructure:"token_file"`
 	// ServiceLabel is the pod label whose value is the service's name.
 	ServiceLabel string `mapstructure:"service_label"`
-	// Sidecars are names of containers that never are the service itself.
+	// Sidecars are names of containers that are never the service itself.
 	Sidecars []string `mapstructure:"sidecars"`
 }
 
@@ -34,7 +34,7 @@ func createDefaultConfig() component.Config {
 	return &Config{ControllerConfig: controller, ClientConfig: client, TokenFile: serviceAccount + "token"}
 }
 
-// Validate names every wrong key.
+// Validate reports every wrong key.
 func (c *Config) Validate() error {
 	var wrong []error
 	endpoint, err := url.Parse(c.Endpoint)

@@ -12,7 +12,7 @@ import (
 
 var componentType = component.MustNewType("kubelet_cpu")
 
-// NewFactory makes receivers of type kubelet_cpu.
+// NewFactory returns the factory of receivers of type kubelet_cpu.
 func NewFactory() receiver.Factory {
 	return receiver.NewFactory(componentType, createDefaultConfig,
 		receiver.WithMetrics(createMetrics, component.StabilityLevelBeta))

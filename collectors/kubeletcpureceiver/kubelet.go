@@ -13,10 +13,12 @@ import (
 	"go.opentelemetry.io/collector/component"
 )
 
-// maxAnswer bounds what is read of one answer; a node with 250 pods answers with a few megabytes.
+// maxAnswer limits how much of one answer is read, in bytes. A node with 250 pods answers with a
+// few megabytes.
 const maxAnswer = 64 << 20
 
-// summary is what we read of /stats/summary (k8s.io/kubelet/pkg/apis/stats/v1alpha1.Summary).
+// summary is the part of /stats/summary that is used
+// (k8s.io/kubelet/pkg/apis/stats/v1alpha1.Summary).
 type summary struct {
 	Pods []podStats `json:"pods"`
 }
@@ -37,13 +39,14 @@ type podRef struct {
 	UID       string `json:"uid"`
 }
 
-// cpuStats: UsageNanoCores is the mean over the kubelet's own window, which ends at Time; absent at first.
+// cpuStats is the CPU use of a container. UsageNanoCores is the mean over the kubelet's own window,
+// which ends at Time. It is absent at first.
 type cpuStats struct {
 	Time           time.Time `json:"time"`
 	UsageNanoCores *uint64   `json:"usageNanoCores"`
 }
 
-// podList is what we read of /pods (k8s.io/api/core/v1.PodList).
+// podList is the part of /pods that is used (k8s.io/api/core/v1.PodList).
 type podList struct {
 	Items []pod `json:"items"`
 }
@@ -62,7 +65,8 @@ type pod struct {
 	} `json:"status"`
 }
 
-// container of a spec, or of a status: there the resources are those in force, after a resize in place.
+// container is a container of a spec or of a status. In a status, the resources are those in force
+// after a resize in place.
 type container struct {
 	Name      string `json:"name"`
 	Resources struct {
@@ -70,7 +74,7 @@ type container struct {
 	} `json:"resources"`
 }
 
-// kubelet asks one node's kubelet.
+// kubelet requests data from one node's kubelet.
 type kubelet struct {
 	config *Config
 	client *http.Client

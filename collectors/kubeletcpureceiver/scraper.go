@@ -17,7 +17,8 @@ type kubeletScraper struct {
 	kubelet   kubelet
 	telemetry component.TelemetrySettings
 	skipped   metric.Int64Counter
-	// last reading of each pod that was passed on: the kubelet measures less often than we may ask.
+	// last is the time of each pod's reading that was last passed on, by UID. The kubelet may
+	// measure less often than it is scraped.
 	last map[string]time.Time
 }
 
@@ -48,7 +49,7 @@ func (s *kubeletScraper) scrape(ctx context.Context) (pmetric.Metrics, error) {
 	return metrics(s.unseen(found)), nil
 }
 
-// unseen leaves out readings that an earlier scrape has passed on, and forgets pods that are gone.
+// unseen drops readings that an earlier scrape has passed on, and forgets pods that are gone.
 func (s *kubeletScraper) unseen(found []usage) []usage {
 	last, fresh := make(map[string]time.Time, len(found)), found[:0:0]
 	for _, one := range found {
@@ -61,7 +62,8 @@ func (s *kubeletScraper) unseen(found []usage) []usage {
 	return fresh
 }
 
-// metrics has a resource per pod: cores used; and where there is a limit, the limit and the share of it.
+// metrics returns one resource per pod with the cores used. Where there is a limit, it adds the
+// limit and the used share of it.
 func metrics(found []usage) pmetric.Metrics {
 	out := pmetric.NewMetrics()
 	for _, one := range found {

@@ -14,7 +14,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// kubeletOf answers as a kubelet does (testdata/), over TLS, to whoever shows the token.
+// kubeletOf starts a server that answers as a kubelet does (testdata/), over TLS, to clients that
+// present the token.
 func kubeletOf(t *testing.T, token string) (*Config, *kubeletScraper) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
@@ -49,7 +50,8 @@ func points(metrics pmetric.Metrics) map[string]float64 {
 	return found
 }
 
-// A reading is passed on once, with usage, limit and share; the token is read anew at every scrape.
+// TestScrape checks that a reading is passed on once, with usage, limit and share, and that the
+// token is read at every scrape.
 func TestScrape(t *testing.T) {
 	config, scraper := kubeletOf(t, "second")
 	require.NoError(t, os.WriteFile(config.TokenFile, []byte("first\n"), 0o600))
@@ -69,7 +71,8 @@ func TestScrape(t *testing.T) {
 	assert.Zero(t, again.DataPointCount())
 }
 
-// Every wrong key is named, and a token would never travel in clear.
+// TestConfigNamesEveryWrongKey checks that every wrong key is reported, and that an endpoint that
+// would send the token unencrypted is refused.
 func TestConfigNamesEveryWrongKey(t *testing.T) {
 	config := createDefaultConfig().(*Config)
 	config.Endpoint, config.TokenFile = "http://node:10255", ""

@@ -10,13 +10,15 @@ import (
 )
 
 const (
-	// serviceAnnotation is OpenTelemetry's own, and precedes the label.
+	// serviceAnnotation is OpenTelemetry's own, and takes precedence over the label.
 	serviceAnnotation = "resource.opentelemetry.io/service.name"
-	// mainAnnotation names a pod's main container: kubectl's convention, which sidecar injectors set.
+	// mainAnnotation names a pod's main container. It is kubectl's convention, which sidecar
+	// injectors follow.
 	mainAnnotation = "kubectl.kubernetes.io/default-container"
 )
 
-// Why a pod gives no utilisation. Pods that are of no service are many (system pods) and normal.
+// Reasons why a pod has no utilisation. Many pods, such as system pods, normally belong to no
+// service.
 const (
 	noService     = "no_service"
 	noContainer   = "no_container"
@@ -26,7 +28,7 @@ const (
 	unknownToPods = "pod_unknown"
 )
 
-// usage is the CPU of one service's container: cores used, and cores allowed (0: no limit).
+// usage is the CPU use of one service's container: cores used, and cores allowed (0: no limit).
 type usage struct {
 	pod                podRef
 	service, container string
@@ -34,8 +36,8 @@ type usage struct {
 	cores, limit       float64
 }
 
-// usages joins what is used (summary) with what is allowed and who it is (pods), by the pods' UIDs.
-// The second value counts pods that miss something, by reason.
+// usages joins the CPU use (summary) with limits and identities (pods) by the pods' UIDs. The
+// second value counts the pods that lack something, by reason.
 func usages(stats summary, pods podList, label string, sidecars []string) ([]usage, map[string]int64) {
 	known := make(map[string]pod, len(pods.Items))
 	for _, item := range pods.Items {
@@ -84,7 +86,7 @@ func (p pod) service(label string) string {
 	return p.Metadata.Labels[label]
 }
 
-// mainContainer is the annotated one, else the first that is no sidecar.
+// mainContainer returns the annotated container, or else the first that is not a sidecar.
 func (p pod) mainContainer(sidecars []string) string {
 	if name := p.Metadata.Annotations[mainAnnotation]; name != "" {
 		return name
@@ -97,7 +99,8 @@ func (p pod) mainContainer(sidecars []string) string {
 	return ""
 }
 
-// cpuLimit in cores; 0 when there is none. The status, where there is one, tells the limit in force.
+// cpuLimit returns the limit in cores, or 0 when there is none. The status takes precedence over
+// the spec, because it has the limit in force.
 func (p pod) cpuLimit(name string) (float64, error) {
 	for _, containers := range [][]container{p.Status.ContainerStatuses, p.Spec.Containers} {
 		for _, c := range containers {
@@ -111,7 +114,8 @@ func (p pod) cpuLimit(name string) (float64, error) {
 
 var scales = map[byte]float64{'n': 1e-9, 'u': 1e-6, 'm': 1e-3, 'k': 1e3}
 
-// cores reads a Kubernetes quantity of CPU: "250m", "2", "1.5" (k8s.io/apimachinery/pkg/api/resource).
+// cores reads a Kubernetes quantity of CPU: "250m", "2", "1.5"
+// (k8s.io/apimachinery/pkg/api/resource).
 func cores(quantity string) (float64, error) {
 	number, scale := quantity, 1.0
 	if len(quantity) > 0 {

@@ -22,7 +22,7 @@ func limited(name, limit string) (c container) {
 	return c
 }
 
-// node is one pod, cart-1 of service cart, with an application and a sidecar before it.
+// node returns one pod, cart-1 of service cart, with an application and a sidecar before it.
 func node(change func(*pod, *podStats)) (summary, podList) {
 	row := podStats{PodRef: podRef{Name: "cart-1", UID: "u1"},
 		Containers: []containerStats{oneOf("istio-proxy", 900e6), oneOf("app", 250e6)}}
@@ -35,7 +35,8 @@ func node(change func(*pod, *podStats)) (summary, podList) {
 	return summary{Pods: []podStats{row}}, podList{Items: []pod{item}}
 }
 
-// Who a pod is, which container counts, and which limit is in force.
+// TestUsages checks which service a pod belongs to, which container counts, and which limit is in
+// force.
 func TestUsages(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*pod, *podStats)
@@ -68,7 +69,7 @@ func TestUsages(t *testing.T) {
 	}
 }
 
-// A pod that misses something is counted by what it misses.
+// TestMissing checks that a pod that lacks something is counted by what it lacks.
 func TestMissing(t *testing.T) {
 	for reason, change := range map[string]func(*pod, *podStats){
 		noService:     func(p *pod, _ *podStats) { p.Metadata.Labels = nil },
@@ -84,7 +85,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// Kubernetes' ways to write CPU; what is none is an error, never a number.
+// TestCores checks the ways in which Kubernetes writes CPU quantities. Any other text is an error.
 func TestCores(t *testing.T) {
 	for quantity, want := range map[string]float64{
 		"2": 2, "250m": 0.25, "1.5": 1.5, "1500000u": 1.5, "3000000n": 0.003, "1k": 1000, "1e3": 1000, "0": 0} {
@@ -98,7 +99,7 @@ func TestCores(t *testing.T) {
 	}
 }
 
-// Whatever is written as a limit, the answer is an error or a finite number that is not negative.
+// FuzzCores checks that any text yields an error or a finite number that is not negative.
 func FuzzCores(f *testing.F) {
 	for _, seed := range []string{"250m", "1e999", "+5", "-0", "١"} {
 		f.Add(seed)

@@ -6,15 +6,15 @@ import (
 	"go.opentelemetry.io/collector/component"
 )
 
-// Config of the extension.
+// Config is the extension's section of the collector's configuration.
 type Config struct {
-	// Directory is that of file_storage.
+	// Directory is the directory of file_storage.
 	Directory string `mapstructure:"directory"`
 }
 
 func createDefaultConfig() component.Config { return &Config{} }
 
-// Validate names the wrong key.
+// Validate reports the wrong key.
 func (c *Config) Validate() error {
 	if c.Directory == "" {
 		return errors.New("directory: must name the folder of file_storage")

@@ -1,4 +1,5 @@
-// Package queueguardextension moves sending queues that a crash of the machine has torn out of the way, before
-// file_storage opens them. file_storage's own `recreate` catches a panic of the goroutine that opens the file;
-// bbolt meets most tears in another goroutine, or answers with an error, and the collector would never start again.
+// Package queueguardextension moves aside sending queues that a crash of the machine has corrupted,
+// before file_storage opens them. The `recreate` option of file_storage only catches a panic of the
+// goroutine that opens the file. bbolt detects most damage in another goroutine, or returns an
+// error, and the collector would then never start again.
 package queueguardextension

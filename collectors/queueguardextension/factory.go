@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/collector/extension"
 )
 
-// NewFactory makes extensions of type queue_guard.
+// NewFactory returns the factory of extensions of type queue_guard.
 func NewFactory() extension.Factory {
 	return extension.NewFactory(component.MustNewType("queue_guard"), createDefaultConfig,
 		func(_ context.Context, set extension.Settings, config component.Config) (extension.Extension, error) {

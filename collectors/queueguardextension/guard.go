@@ -16,11 +16,13 @@ import (
 )
 
 const (
-	// backup is the ending, after a time, that file_storage, too, gives to a file that it moves aside.
+	// backup ends the name of a file that was moved aside, after a time. file_storage names such
+	// files in the same way.
 	backup = ".backup"
 	moment = ".2006-01-02T15:04:05.000"
-	// compaction begins the names of files that file_storage writes a compacted queue to (its TempDbPrefix). One that
-	// lies here was interrupted: the queue itself is still whole, and file_storage removes such files at its start.
+	// compaction begins the names of files to which file_storage writes a compacted queue (its
+	// TempDbPrefix). Such a file at start is from an interrupted compaction. The queue itself is
+	// still whole, and file_storage removes these files when it starts.
 	compaction = "tempdb"
 )
 
@@ -29,8 +31,8 @@ type guard struct {
 	logger    *zap.Logger
 }
 
-// Start looks at every queue once. Extensions start before pipelines, and file_storage opens a file when the
-// pipeline's exporter asks for it: nothing has these files open yet.
+// Start checks every queue once. Extensions start before pipelines, and file_storage opens a file
+// only when the pipeline's exporter asks for it. So nothing has these files open yet.
 func (g *guard) Start(context.Context, component.Host) error {
 	entries, err := os.ReadDir(g.directory)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -51,6 +53,7 @@ func (g *guard) Start(context.Context, component.Host) error {
 	return nil
 }
 
+// Shutdown does nothing, because all work is done in Start.
 func (g *guard) Shutdown(context.Context) error { return nil }
 
 func (g *guard) moveAside(name string, broken error) error {
@@ -64,7 +67,8 @@ func (g *guard) moveAside(name string, broken error) error {
 	return nil
 }
 
-// forget removes what earlier starts have moved aside of this queue: one torn file of each is enough of the disk.
+// forget removes the files of this queue that earlier starts have moved aside. One corrupted file
+// of each queue is enough to keep on the disk.
 func (g *guard) forget(name string, before []os.DirEntry) {
 	for _, entry := range before {
 		rest, ours := strings.CutPrefix(entry.Name(), name)
@@ -78,10 +82,10 @@ func (g *guard) forget(name string, before []os.DirEntry) {
 	}
 }
 
-// readAll reads every entry of a queue, in this goroutine, so that whatever is torn shows here: an error, a failed
-// assertion of bbolt, or a page that lies behind the end of the file.
+// readAll reads every entry of a queue in this goroutine, so that any damage shows here: as an
+// error, a failed assertion of bbolt, or a page beyond the end of the file.
 func readAll(path string) (err error) {
-	// bbolt makes a database of an empty file; a crash may well leave one.
+	// bbolt makes a database of an empty file, which a crash may well leave.
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return err
 	}
@@ -93,7 +97,7 @@ func readAll(path string) (err error) {
 	}()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if errors.Is(err, bbolt.ErrTimeout) {
-		return nil // another process has it, so it is no leftover: file_storage says so itself
+		return nil // another process has it open, so it is not a leftover; file_storage reports that itself
 	}
 	if err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 
 const entries, size = 200, 9000
 
-// queue is a database as file_storage writes it: no synced list of free pages, entries over several pages.
+// queue creates a database as file_storage writes it: without a synced list of free pages, and with
+// entries over several pages.
 func queue(t *testing.T, path string) []byte {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
 	require.NoError(t, err)
@@ -44,7 +45,8 @@ func zeros(b []byte) { clear(b) }
 
 func noise(b []byte) { _, _ = rand.Read(b) }
 
-// Whatever a crash has done to the file, what lies there after Start can be opened and written.
+// TestATornQueueIsOutOfTheWay checks that, whatever a crash has done to the file, what lies there
+// after Start can be opened and written.
 func TestATornQueueIsOutOfTheWay(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "exporter_kafka__traces")
@@ -74,7 +76,8 @@ func TestATornQueueIsOutOfTheWay(t *testing.T) {
 	}
 }
 
-// A whole queue, an empty file, one meta page of two and no folder at all are left as they are.
+// TestWhatCanBeReadStays checks that a whole queue, an empty file, a file with one intact meta page
+// of two, and a missing folder are left alone.
 func TestWhatCanBeReadStays(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "exporter_kafka__traces")
@@ -96,8 +99,9 @@ func TestWhatCanBeReadStays(t *testing.T) {
 	require.ErrorContains(t, (&Config{}).Validate(), "directory: ")
 }
 
-// What file_storage was writing when a crash interrupted its compaction is no queue: the queue itself is whole, nothing
-// is said to be lost, and the file stays for file_storage, which removes it.
+// TestAnInterruptedCompactionIsNoTornQueue checks that the file of an interrupted compaction is not
+// treated as a queue. The queue itself is whole, no loss is reported, and the file stays for
+// file_storage, which removes it.
 func TestAnInterruptedCompactionIsNoTornQueue(t *testing.T) {
 	folder := t.TempDir()
 	whole := queue(t, filepath.Join(folder, "exporter_kafka__traces"))
@@ -109,7 +113,8 @@ func TestAnInterruptedCompactionIsNoTornQueue(t *testing.T) {
 	assert.FileExists(t, unfinished)
 }
 
-// A machine that crashes again and again does not fill its disk: of each queue the last torn file is kept.
+// TestOneTornFileOfEachQueueIsKept checks that a machine that crashes again and again does not fill
+// its disk: of each queue, the last corrupted file is kept.
 func TestOneTornFileOfEachQueueIsKept(t *testing.T) {
 	folder := t.TempDir()
 	path, other := filepath.Join(folder, "exporter_kafka__traces"), filepath.Join(folder, "exporter_kafka__traces.2")

@@ -8,7 +8,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// BenchmarkRequest packs a batch as the gateway makes it: 8192 spans of 400 requests from 8 senders.
+// BenchmarkRequest packs a batch like those of the gateway: 8192 spans of 400 requests from 8
+// senders.
 func BenchmarkRequest(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	batch := ptrace.NewTraces()

@@ -2,8 +2,8 @@ package pack
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// Fields of Metric that hold data points: gauge, sum, histogram, exponential histogram, summary. In each of them
-// field 1 is the points, the others say how to read them.
+// Fields of Metric that hold data points: gauge, sum, histogram, exponential histogram, summary. In
+// each of them field 1 is the points; the other fields define how to read them.
 const (
 	fieldGauge                = 5
 	fieldSum                  = 7
@@ -13,7 +13,7 @@ const (
 	fieldPoints               = 1
 )
 
-// Fields on the way from a resource to an attribute's text.
+// Fields on the way from a resource to the text of an attribute.
 const (
 	fieldAttributes  = 1 // Resource
 	fieldKey         = 1 // KeyValue
@@ -23,14 +23,15 @@ const (
 
 const serviceName = "service.name"
 
-// Metrics keeps the metrics of every service in one partition, and in order there. A data point is never cut.
+// Metrics keeps the metrics of every service in one partition, and in order there. A data point is
+// never cut.
 var Metrics = Signal{
 	key:   func(resource, _ []byte) ([]byte, error) { return service(resource) },
 	count: countPoints,
 	cut:   cutMetric,
 }
 
-// service finds service.name among the resource's attributes; nil when it has none.
+// service returns service.name from the resource's attributes, or nil when the resource has none.
 func service(head []byte) ([]byte, error) {
 	resource, err := first(head, fieldResource)
 	if err != nil {
@@ -57,7 +58,7 @@ func service(head []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// data finds the field of a metric that holds its points, and gives all its other fields.
+// data returns the field of a metric that holds its points, and the bytes of all its other fields.
 func data(metric []byte) (field, []byte, error) {
 	var found field
 	var rest []byte
@@ -86,19 +87,20 @@ func countPoints(metric []byte) (int, error) {
 	return len(points), err
 }
 
-// shape is a metric without its points: name and unit, which kind of points, and how to read those.
+// shape is a metric without its points: name and unit, the kind of points, and how to read them.
 type shape struct {
 	head, how []byte
 	kind      protowire.Number
 }
 
+// with returns a metric of this shape with the encoded points, as a field of its scope.
 func (s shape) with(points []byte, count int) piece {
 	content := append(append(make([]byte, 0, len(points)+len(s.how)), points...), s.how...)
 	metric := appendBytes(append([]byte(nil), s.head...), s.kind, content)
 	return piece{appendBytes(nil, fieldItems, metric), count}
 }
 
-// cutMetric repeats name, unit and temporality in every part.
+// cutMetric cuts a metric into parts, each of which repeats name, unit and temporality.
 func cutMetric(metric field, room Limits) (parts []piece, lost int, err error) {
 	found, head, err := data(metric.content)
 	if err != nil {

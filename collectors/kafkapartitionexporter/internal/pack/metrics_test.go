@@ -27,7 +27,7 @@ func packMetrics(t testing.TB, batch pmetric.Metrics, partitions int, limits Lim
 	return packed
 }
 
-// pointsOf counts every data point with its resource, scope and metric, by encoding.
+// pointsOf counts every data point, with its resource, scope and metric, by its encoding.
 func pointsOf(t testing.TB, batches ...pmetric.Metrics) map[string]int {
 	found := make(map[string]int)
 	for _, batch := range batches {
@@ -42,7 +42,7 @@ func pointsOf(t testing.TB, batches ...pmetric.Metrics) map[string]int {
 	return found
 }
 
-// countPointsOf makes a request of each single point: all points but one are removed from a copy.
+// countPointsOf makes a request for each single point: it removes all other points from a copy.
 func countPointsOf(t testing.TB, found map[string]int, resource pmetric.ResourceMetrics, scope pmetric.ScopeMetrics, metric pmetric.Metric) {
 	one := pmetric.NewMetrics()
 	to := one.ResourceMetrics().AppendEmpty()
@@ -82,9 +82,10 @@ func serviceOf(resource pmetric.ResourceMetrics) string {
 	return ""
 }
 
-// TestNoDataPointIsLostOrDoubled: also when a metric is cut, every point arrives once, with name, unit, temporality and
-// resource; what is missing is counted; no message exceeds the hard limit, and only one of a single point the target; a
-// service is in one partition.
+// TestNoDataPointIsLostOrDoubled checks that every point arrives once, with name, unit, temporality
+// and resource, also when a metric is cut. Missing points are counted. No message exceeds the hard
+// limit, and only a message with a single point exceeds the target. Each service is in one
+// partition.
 func TestNoDataPointIsLostOrDoubled(t *testing.T) {
 	seeds(t, func(t *testing.T, r *rand.Rand) {
 		batch, hard := anyMetrics(r), 1000+r.IntN(20_000)
@@ -124,7 +125,7 @@ func TestNoDataPointIsLostOrDoubled(t *testing.T) {
 	})
 }
 
-// TestALargeMetricIsCutBetweenItsPoints: a metric above the limit loses nothing.
+// TestALargeMetricIsCutBetweenItsPoints checks that a metric above the limit loses nothing.
 func TestALargeMetricIsCutBetweenItsPoints(t *testing.T) {
 	batch := pmetric.NewMetrics()
 	metric := batch.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
@@ -143,8 +144,9 @@ func TestALargeMetricIsCutBetweenItsPoints(t *testing.T) {
 	}
 }
 
-// TestWhatTheHardLimitAllowsIsNotDropped: a metric of the hard limit's size goes whole although its parts' bound is
-// reckoned with room to spare; of one above it only the point that fits nowhere is dropped.
+// TestWhatTheHardLimitAllowsIsNotDropped checks that a metric of the hard limit's size is sent
+// whole, although the bound of its parts is computed with room to spare. Of a metric above the
+// limit, only the point that fits nowhere is dropped.
 func TestWhatTheHardLimitAllowsIsNotDropped(t *testing.T) {
 	batch := pmetric.NewMetrics()
 	metric := batch.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()

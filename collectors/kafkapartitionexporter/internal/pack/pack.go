@@ -1,5 +1,6 @@
-// Package pack turns one encoded OTLP request into Kafka messages: one per partition, more where one would exceed the
-// limit. It works on the encoding, so that spans are copied once and never decoded. Pure.
+// Package pack turns one encoded OTLP request into Kafka messages: one per partition, or more where
+// one would exceed the limit. It works on the encoding, so spans are copied once and never decoded.
+// Pure.
 package pack
 
 import (
@@ -8,9 +9,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Limits bounds a message's encoded size in bytes, before compression.
+// Limits defines the bounds of a message's encoded size in bytes, before compression.
 type Limits struct {
-	Target int // more items than fit into this are split over several messages
+	Target int // items that do not fit into this together are split over several messages
 	Hard   int // one item alone may have up to this; a larger one is dropped
 }
 
@@ -18,34 +19,35 @@ type Limits struct {
 type Message struct {
 	Partition int32
 	Value     []byte
-	Items     int // spans, or data points
+	Items     int // spans or data points
 }
 
-// Packed is what became of a request.
+// Packed is the result of packing a request.
 type Packed struct {
 	Messages []Message // in order of their first item
 	Splits   int       // messages beyond the first of a partition
-	TooLarge int       // items that exceed Limits.Hard alone; they are in no message
+	TooLarge int       // items that exceed Limits.Hard alone; no message contains them
 }
 
-// Signal tells spans from metrics.
+// Signal holds the functions in which spans and metrics differ.
 type Signal struct {
-	// key is hashed to choose an item's partition.
+	// key returns the bytes that are hashed to choose an item's partition.
 	key func(resource, item []byte) ([]byte, error)
-	// count is how many spans or data points an item carries.
+	// count returns how many spans or data points an item carries.
 	count func(item []byte) (int, error)
-	// cut parts an item so that each part has at most room.Target bytes, tag included. What cannot be cut further may
-	// have up to room.Hard; lost: what exceeds that.
+	// cut divides an item into parts of at most room.Target bytes each, tag included. A part that
+	// cannot be divided further may have up to room.Hard bytes. `lost` counts what exceeds that.
 	cut func(item field, room Limits) (parts []piece, lost int, err error)
 }
 
-// piece is an item, or a part of one, as a field of its scope.
+// piece is an item, or a part of one, encoded as a field of its scope.
 type piece struct {
 	raw   []byte
 	count int
 }
 
-// Request parts an encoded request over so many partitions. An error means that it is not OTLP protobuf.
+// Request distributes an encoded request over the given number of partitions. An error means that
+// it is not OTLP protobuf.
 func (s Signal) Request(request []byte, partitions int, limits Limits) (Packed, error) {
 	p := packer{limits: limits, open: make([]message, partitions), order: make(map[string]int)}
 	resources, _, err := part(request, fieldResources)
@@ -97,8 +99,8 @@ func (s Signal) pieces(item field, room Limits) ([]piece, int, error) {
 	return []piece{{item.raw, count}}, 0, err
 }
 
-// Partition is where a key belongs among so many partitions. Every collector must agree, of every cluster and version:
-// the spans of one trace come through several of them.
+// Partition returns the partition of a key. All collectors must agree, in every cluster and
+// version, because the spans of one trace arrive through several of them.
 func Partition(key []byte, partitions int) int {
 	return int(xxhash.Sum64(key) % uint64(partitions))
 }

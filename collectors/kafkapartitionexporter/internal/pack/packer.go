@@ -2,26 +2,28 @@ package pack
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// packer collects items by partition. Items of equal resource and scope share one entry of a message, whichever
-// requests they came in: a batch is merged from many small requests of the same few senders.
+// packer collects items by partition. Items of equal resource and scope share one entry of a
+// message, whichever requests they came in. This matters because a batch is merged from many small
+// requests of a few senders.
 type packer struct {
 	limits Limits
 	heads  []head
-	order  map[string]int // encoded head to its position in heads
+	order  map[string]int // encoded head to its position in `heads`
 	open   []message      // by partition
 	packed Packed
 }
 
-// head is what a message repeats for a group of items: the fields of resource and scope beside their children.
+// head is what a message repeats for a group of items: the fields of resource and scope without
+// their children.
 type head struct{ resource, scope []byte }
 
-// message is one under construction.
+// message is a message under construction.
 type message struct {
-	first  int // position in Packed.Messages, kept when it is opened; of no meaning while it is empty
-	size   int // upper bound of its encoding
+	first  int // position in Packed.Messages, reserved when the message is opened; meaningless while it is empty
+	size   int // upper bound of its encoded size
 	items  int
 	groups []group
-	at     map[int]int // position in heads to position in groups
+	at     map[int]int // position in `heads` to position in `groups`
 }
 
 type group struct {
@@ -30,9 +32,11 @@ type group struct {
 	bytes  int
 }
 
-// Two nested length prefixes with their tags; a length below 4 GiB takes at most 5 bytes.
+// nesting is the size of two nested length prefixes with their tags. A length below 4 GiB needs at
+// most 5 bytes.
 const nesting = 2 * (1 + 5)
 
+// group returns the position in `heads` of the resource and scope. It adds them when they are new.
 func (p *packer) group(resource, scope []byte) int {
 	key := string(protowire.AppendBytes(protowire.AppendBytes(nil, resource), scope))
 	position, known := p.order[key]
@@ -44,17 +48,19 @@ func (p *packer) group(resource, scope []byte) int {
 	return position
 }
 
+// overhead returns the bytes that a group adds to a message beside its pieces.
 func (p *packer) overhead(group int) int {
 	return len(p.heads[group].resource) + len(p.heads[group].scope) + nesting
 }
 
-// room is what a message of nothing else leaves for a piece of the group.
+// room returns what an otherwise empty message leaves for a piece of the group.
 func (p *packer) room(group int) Limits {
 	overhead := p.overhead(group)
 	return Limits{Target: p.limits.Target - overhead, Hard: p.limits.Hard - overhead}
 }
 
-// add puts a piece, that fits into a message of its own, into the partition's open message or a new one.
+// add puts a piece into the partition's open message or, when it does not fit there, into a new
+// one. The piece must fit into a message of its own.
 func (p *packer) add(partition, head int, piece piece) {
 	open := &p.open[partition]
 	position, known := open.at[head]

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// anyText is mostly short, sometimes long, sometimes empty.
+// anyText returns a text that is mostly short, sometimes long, and sometimes empty.
 func anyText(r *rand.Rand) string {
 	switch r.IntN(10) {
 	case 0:
@@ -113,7 +113,7 @@ func anyNumber(r *rand.Rand, point pmetric.NumberDataPoint) {
 	point.Attributes().PutStr("k", anyText(r))
 }
 
-// seeds runs a property over many random batches; the seed is in the failure's name.
+// seeds checks a property on many random batches. A failure names the seed.
 func seeds(t *testing.T, property func(t *testing.T, r *rand.Rand)) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

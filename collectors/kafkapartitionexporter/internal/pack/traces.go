@@ -1,6 +1,6 @@
 package pack
 
-// fieldTraceID is that of Span.
+// fieldTraceID is the field number in Span.
 const fieldTraceID = 1
 
 // Traces keeps every trace in one partition. A span is never cut.

@@ -37,7 +37,7 @@ func decodeTraces(t testing.TB, message Message) ptrace.Traces {
 	return batch
 }
 
-// eachSpan visits every span as a request of its own, which carries its resource and scope.
+// eachSpan visits every span as a request of its own, with its resource and scope.
 func eachSpan(batch ptrace.Traces, visit func(one ptrace.Traces, span ptrace.Span)) {
 	for _, resource := range batch.ResourceSpans().All() {
 		for _, scope := range resource.ScopeSpans().All() {
@@ -56,7 +56,7 @@ func eachSpan(batch ptrace.Traces, visit func(one ptrace.Traces, span ptrace.Spa
 	}
 }
 
-// multiset counts every span with its resource and scope, by encoding.
+// multiset counts every span, with its resource and scope, by its encoding.
 func multiset(t testing.TB, batches ...ptrace.Traces) map[string]int {
 	found := make(map[string]int)
 	for _, batch := range batches {
@@ -65,7 +65,8 @@ func multiset(t testing.TB, batches ...ptrace.Traces) map[string]int {
 	return found
 }
 
-// TestNoSpanIsLostOrDoubled: the messages hold exactly the batch's spans, each with its own resource and scope.
+// TestNoSpanIsLostOrDoubled checks that the messages hold exactly the batch's spans, each with its
+// own resource and scope.
 func TestNoSpanIsLostOrDoubled(t *testing.T) {
 	seeds(t, func(t *testing.T, r *rand.Rand) {
 		batch := anyTraces(r)
@@ -85,8 +86,8 @@ func TestNoSpanIsLostOrDoubled(t *testing.T) {
 	})
 }
 
-// TestMessagesStayWithinTheLimits: no message exceeds the hard limit; only one of a single span exceeds the target; what
-// is dropped could not have been sent.
+// TestMessagesStayWithinTheLimits checks that no message exceeds the hard limit, and that only a
+// message with a single span exceeds the target. A dropped span could not have been sent.
 func TestMessagesStayWithinTheLimits(t *testing.T) {
 	seeds(t, func(t *testing.T, r *rand.Rand) {
 		limits := Limits{Target: 200 + r.IntN(2000)}
@@ -110,7 +111,8 @@ func TestMessagesStayWithinTheLimits(t *testing.T) {
 	})
 }
 
-// TestATraceIsInOnePartition: whatever the batch, and whatever is split.
+// TestATraceIsInOnePartition checks that a trace is in one partition, whatever the batch and
+// whatever is split.
 func TestATraceIsInOnePartition(t *testing.T) {
 	seeds(t, func(t *testing.T, r *rand.Rand) {
 		partitions := 1 + r.IntN(8)
@@ -134,7 +136,8 @@ func TestATraceIsInOnePartition(t *testing.T) {
 	})
 }
 
-// TestPartitionIsStable: these values are in other collectors' memory and must never change.
+// TestPartitionIsStable checks fixed values. They must never change, because collectors of other
+// clusters and versions compute them too.
 func TestPartitionIsStable(t *testing.T) {
 	for key, partitions := range map[string][3]int{
 		"": {1, 3, 1}, "0123456789abcdef": {3, 1, 15}, "fedcba9876543210": {2, 4, 6},
@@ -147,7 +150,7 @@ func TestPartitionIsStable(t *testing.T) {
 	}
 }
 
-// TestPartitionsAreEven: consecutive and random trace ids spread alike.
+// TestPartitionsAreEven checks that consecutive trace ids are spread evenly.
 func TestPartitionsAreEven(t *testing.T) {
 	used := make([]int, 12)
 	for n := range 12_000 {
@@ -160,8 +163,8 @@ func TestPartitionsAreEven(t *testing.T) {
 	}
 }
 
-// TestOneMessagePerPartition: a batch merged from many senders' requests is one message for each partition, and equal
-// resources are in it once.
+// TestOneMessagePerPartition checks that a batch merged from many senders' requests becomes one
+// message for each partition, in which equal resources appear once.
 func TestOneMessagePerPartition(t *testing.T) {
 	batch := ptrace.NewTraces()
 	for n := range 100 {
@@ -180,7 +183,7 @@ func TestOneMessagePerPartition(t *testing.T) {
 	}
 }
 
-// TestTooLargeSpanIsSetAside: its neighbours are sent.
+// TestTooLargeSpanIsSetAside checks that the neighbours of a span that is too large are sent.
 func TestTooLargeSpanIsSetAside(t *testing.T) {
 	batch := ptrace.NewTraces()
 	spans := batch.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
@@ -193,7 +196,8 @@ func TestTooLargeSpanIsSetAside(t *testing.T) {
 	}
 }
 
-// FuzzRequest: whatever the bytes, packing ends with an error or with messages that decode.
+// FuzzRequest checks, for any bytes, that packing ends with an error or with messages that can be
+// decoded.
 func FuzzRequest(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 1))
 	f.Add(encodeTraces(f, anyTraces(r)), 100)

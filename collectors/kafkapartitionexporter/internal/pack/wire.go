@@ -6,23 +6,23 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Field numbers that ExportTraceServiceRequest and ExportMetricsServiceRequest share, level by level.
-// Source: opentelemetry-proto, trace/v1/trace.proto and metrics/v1/metrics.proto.
+// Field numbers that ExportTraceServiceRequest and ExportMetricsServiceRequest share, level by
+// level. Source: opentelemetry-proto, trace/v1/trace.proto and metrics/v1/metrics.proto.
 const (
-	fieldResources = 1 // request: repeated ResourceSpans or ResourceMetrics
-	fieldScopes    = 2 // those: repeated ScopeSpans or ScopeMetrics; field 1 is the resource
-	fieldItems     = 2 // those: repeated Span or Metric; field 1 is the scope
+	fieldResources = 1 // in the request: repeated ResourceSpans or ResourceMetrics
+	fieldScopes    = 2 // in these: repeated ScopeSpans or ScopeMetrics; field 1 is the resource
+	fieldItems     = 2 // in these: repeated Span or Metric; field 1 is the scope
 	fieldResource  = 1
 )
 
 // field is one field of an encoded protobuf message.
 type field struct {
 	number  protowire.Number
-	raw     []byte // tag and value, as they stood
+	raw     []byte // tag and value, as encoded
 	content []byte // the value without its length; nil when it is not length-delimited
 }
 
-// next splits off the first field of message.
+// next splits off the first field of a message.
 func next(message []byte) (field, []byte, error) {
 	number, kind, tag := protowire.ConsumeTag(message)
 	if tag < 0 {
@@ -39,7 +39,7 @@ func next(message []byte) (field, []byte, error) {
 	return found, message[tag+size:], nil
 }
 
-// part separates the length-delimited fields of one number from all the others.
+// part separates the length-delimited fields of one number from all other fields.
 func part(message []byte, number protowire.Number) (children []field, rest []byte, err error) {
 	for len(message) > 0 {
 		var found field
@@ -55,7 +55,8 @@ func part(message []byte, number protowire.Number) (children []field, rest []byt
 	return children, rest, nil
 }
 
-// first returns the content of the first length-delimited field of that number; nil when there is none.
+// first returns the content of the first length-delimited field with the number, or nil when there
+// is none.
 func first(message []byte, number protowire.Number) ([]byte, error) {
 	for len(message) > 0 {
 		found, rest, err := next(message)
