@@ -23,32 +23,38 @@ A_MS = {"gateway": 0.5, "frontend": 1.5, "backend": 4.0}
 B_MS = {"gateway": 1.0, "frontend": 3.0, "backend": 6.0}
 CAPACITY_RPS = {"gateway": 600, "frontend": 550, "backend": 500}
 RTT_MS = {True: 0.4, False: 25.0}  # same cluster or not
-CROSSING = {("west", 3), ("west", 8), ("east", 5)}  # these traces' frontends call the other backend
-FAILED = {("west", 10)}  # this trace's backend answers 503 at once
+# In these traces the frontend calls the backend of the other cluster
+CROSSING = {("west", 3), ("west", 8), ("east", 5)}
+FAILED = {("west", 10)}  # in this trace the backend answers 503 at once
 REQUEST_BYTES = {"gateway": 300, "frontend": 420, "backend": 510}
 RESPONSE_BYTES = {"gateway": 14_000, "frontend": 12_000, "backend": 48_000}
 RULESET = 7
 
 
 def rate(cluster: str, second: int) -> float:
+    """Returns the arrivals per second of the cluster in this second."""
     first, last = RATES[cluster]
     return first + (last - first) * second / (SECONDS - 1)
 
 
 def utilisation(cluster: str, service: str, second: int) -> float:
+    """Returns the service's utilisation at the mean rate of the five seconds around this one."""
     around = range(max(second - 2, 0), min(second + 2, SECONDS - 1) + 1)
     return sum(rate(cluster, s) for s in around) / len(around) / CAPACITY_RPS[service]
 
 
 def identifier(*parts: object, size: int) -> str:
+    """Returns `size` bytes in hex, which depend only on the parts."""
     return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[: 2 * size]
 
 
 def threshold(count: float) -> str:
+    """Returns the sampling threshold in tracestate for one kept of `count` traces."""
     return f"{round((1 - 1 / count) * (1 << 56)):014x}".rstrip("0") or "0"
 
 
 def attribute(key: str, value: str | int | float) -> dict:
+    """Returns an OTLP/JSON attribute."""
     if isinstance(value, str):
         return {"key": key, "value": {"stringValue": value}}
     if isinstance(value, int):
@@ -57,7 +63,7 @@ def attribute(key: str, value: str | int | float) -> dict:
 
 
 class Trace:
-    """Builds the spans of one request, outermost first."""
+    """The spans of one request, from the innermost to the outermost."""
 
     def __init__(self, cluster: str, second: int) -> None:
         self.cluster, self.second = cluster, second
@@ -68,7 +74,10 @@ class Trace:
     def serve(
         self, depth: int, cluster: str, caller: tuple[str, str] | None, parent: str, start_us: int
     ) -> int:
-        """The inbound span of SERVICES[depth] and everything below it; returns its duration."""
+        """Adds the inbound span of SERVICES[depth] and everything below it.
+
+        Returns its duration in µs.
+        """
         service = SERVICES[depth]
         failed = depth == 2 and (self.cluster, self.second) in FAILED
         u = utilisation(cluster, service, self.second)
@@ -90,7 +99,7 @@ class Trace:
         return own_us + nested_us
 
     def call(self, depth: int, cluster: str, parent: str, start_us: int) -> int:
-        """The outbound span of a call to SERVICES[depth + 1]; returns its duration."""
+        """Adds the outbound span of a call to SERVICES[depth + 1]. Returns its duration in µs."""
         there = cluster
         if depth == 1 and (self.cluster, self.second) in CROSSING:
             [there] = [name for name in RATES if name != cluster]
@@ -134,6 +143,7 @@ class Trace:
         failed: bool,
         attributes: dict,
     ) -> None:
+        """Adds one span. `called`: index in SERVICES of the service that is called."""
         name = SERVICES[called]
         common = {
             "spillway.class": f"{name} GET /items/{{id}}",
@@ -160,6 +170,7 @@ class Trace:
 
 
 def document() -> dict:
+    """Returns the OTLP/JSON document of all spans."""
     resources: dict[tuple[str, str], list[dict]] = {}
     for second in range(SECONDS):
         for cluster in sorted(RATES):
@@ -184,7 +195,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when the file is stale")
     check = parser.parse_args().check
-    # One span per line, so that a change shows as the spans that it changed.
+    # One span per line, so that a diff shows the changed spans.
     text = json.dumps(document()).replace('{"traceId"', '\n{"traceId"') + "\n"
     if TARGET.exists() and TARGET.read_text() == text:
         return 0

@@ -20,7 +20,7 @@ Names = dict[str, dict[str, Value]]
 
 
 def load() -> Names:
-    """Reads names.yaml; every group is a flat map of strings or whole numbers."""
+    """Reads names.yaml. Every group is a flat map to strings or whole numbers."""
     names = yaml.safe_load(SOURCE.read_text())
     for group, entries in names.items():
         for key, value in entries.items():
@@ -34,6 +34,7 @@ def load() -> Names:
 
 
 def constants(names: Names) -> list[tuple[str, Value]]:
+    """Returns the constants as (group_key, value), in the order of names.yaml."""
     return [(f"{group}_{key}", value) for group, entries in names.items() for key, value in entries.items()]
 
 
@@ -42,12 +43,14 @@ def camel(name: str) -> str:
 
 
 def python(names: Names) -> str:
+    """Renders names.py."""
     lines = [f'"""{HEADER}"""', ""]
     lines += [f"{name.upper()} = {json.dumps(value)}" for name, value in constants(names)]
     return "\n".join(lines) + "\n"
 
 
 def go(names: Names) -> str:
+    """Renders names.go."""
     lines = [
         "// Code generated from contracts/names.yaml by `make generate`. DO NOT EDIT.",
         "",
@@ -62,6 +65,7 @@ def go(names: Names) -> str:
 
 
 def rust(names: Names) -> str:
+    """Renders lib.rs."""
     lines = [f"//! {HEADER}", ""]
     for name, value in constants(names):
         kind = "&str" if isinstance(value, str) else "u64"

@@ -1,11 +1,12 @@
-"""What two or more Spillway boxes share: names, messages' meaning, and their validation.
+"""What two or more Spillway boxes share: names, the meaning of messages, and their validation.
 
     ContractError
-    └── raised by topology.load, traffic_class.parse and ruleset.check
+    └── raised by topology.load, traffic_class.parse, guardrails.load and the from_json of
+        hot_state's entries
 
-Imports nothing of any box.
+This package imports nothing from any box.
 """
 
 
 class ContractError(ValueError):
-    """Input that breaks a contract; the message names the place, the value and what is allowed."""
+    """Input breaks a contract. The message names the place, the value and what is allowed."""

@@ -1,9 +1,10 @@
-"""Asks each server that the environment names for an answer, with the credentials there. `helm test` runs it in every box.
+"""Checks that each server named in the environment answers with the credentials given there.
 
     python -m spillway_contracts.answers --topics otlp_spans,spillway_calls --tables calls,edges
 
-Prints a line per server. Ends with 1 when one does not answer, or lacks a topic or a table, and with 64 when the environment
-is wrong. It reads and writes no data. Clients are imported when they are needed: a box has those of its own servers.
+`helm test` runs it in every box. It prints a line per server. The exit code is 1 when a server does
+not answer or lacks a topic or table, and 64 when the environment is wrong. It reads and writes no
+data. Clients are imported only when needed, because a box has only those of its own servers.
 """
 
 import argparse
@@ -23,7 +24,7 @@ _CONFIG = SettingsConfigDict(env_prefix="SPILLWAY_", validate_default=True)
 
 
 class MissingError(Exception):
-    """The server answers, but has not what is wanted."""
+    """The server answers, but lacks what is required."""
 
 
 class _Kafka(wires.KafkaWire, BaseSettings):
@@ -46,12 +47,12 @@ class _Nats(wires.NatsWire, BaseSettings):
 
 
 def _said(error: Exception) -> str:
-    """The error on one line, without the stack that ClickHouse sends with it."""
+    """Returns the error on one line, without the stack trace that ClickHouse appends."""
     return " ".join(str(error).partition("Stack trace:")[0].split())[:300] or "no answer"
 
 
 async def kafka(topics: list[str]) -> str:
-    """Each topic exists, and this user may see it."""
+    """Checks that each topic exists and that this user may see it. Raises MissingError."""
     from aiokafka.admin import AIOKafkaAdminClient
     from aiokafka.errors import for_code
 
@@ -69,7 +70,7 @@ async def kafka(topics: list[str]) -> str:
 
 
 async def clickhouse(tables: list[str]) -> str:
-    """Each table exists, and this user may read it."""
+    """Checks that each table exists and that this user may read it. Raises MissingError."""
     from clickhouse_driver import Client
     from clickhouse_driver.errors import ServerException
 
@@ -87,6 +88,7 @@ async def clickhouse(tables: list[str]) -> str:
 
 
 async def redis(_: list[str]) -> str:
+    """Checks that Redis answers a PING."""
     from spillway_contracts import redis_client
 
     wire = _Redis()
@@ -96,6 +98,7 @@ async def redis(_: list[str]) -> str:
 
 
 async def nats(_: list[str]) -> str:
+    """Checks that NATS answers."""
     from spillway_contracts import nats_client
 
     wire = _Nats()
@@ -107,7 +110,7 @@ async def nats(_: list[str]) -> str:
     return "connected"
 
 
-# By the variable that names the server.
+# Environment variable that names the server -> its check.
 CHECKS: dict[str, Callable[[list[str]], Awaitable[str]]] = {
     "SPILLWAY_KAFKA": kafka,
     "SPILLWAY_CLICKHOUSE_URL": clickhouse,
@@ -117,7 +120,10 @@ CHECKS: dict[str, Callable[[list[str]], Awaitable[str]]] = {
 
 
 async def ask(wanted: dict[str, list[str]]) -> dict[str, str]:
-    """What is wrong, by server; empty when every server answers. `wanted`: topics and tables by server."""
+    """Returns what is wrong, by server; empty when every server answers.
+
+    `wanted`: required topics or tables by server.
+    """
     wrong = {}
     for variable, check in CHECKS.items():
         if variable not in os.environ:
@@ -144,7 +150,7 @@ def main() -> int:
     try:
         wrong = asyncio.run(ask({server: [n for n in names if n] for server, names in wanted.items()}))
     except ValidationError as error:
-        for problem in error.errors():  # without the value: it may be a secret
+        for problem in error.errors():  # without the value, which may be a secret
             print(f"SPILLWAY_{str(problem['loc'][0]).upper()}: {problem['msg']}", file=sys.stderr)
         return EXIT_USAGE
     return 1 if wrong else 0

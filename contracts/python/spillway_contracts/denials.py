@@ -1,4 +1,4 @@
-"""What the denials of a ruleset must satisfy, and their order."""
+"""The requirements on the denials of a ruleset, and their order."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -11,13 +11,13 @@ MOST = names.VALUE_DENIALS_PER_CLUSTER
 
 
 def key(denial: Denial) -> tuple[str, str]:
-    """Source cluster and class id ("": every class): what denials are ordered by."""
+    """Returns the sort key of a denial: source cluster and class id ("": every class)."""
     every = not denial.HasField("traffic_class")
     return denial.source_cluster, "" if every else traffic_class.format_id(denial.traffic_class)
 
 
 def check(denials: Sequence[Denial], clusters: Collection[str]) -> list[str]:
-    """Everything that breaks the contract, each naming its key, the value and what is allowed."""
+    """Returns each breach of the contract with its key, the value and what is allowed."""
     allowed = ", ".join(sorted(clusters))
     problems = []
     for i, denial in enumerate(denials):

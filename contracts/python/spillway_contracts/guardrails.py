@@ -1,21 +1,22 @@
 """The operator's guardrails: one YAML file, checked strictly against the topology.
 
-The publisher enforces it; the optimizer routes within it, so that there is nothing left to enforce. Keys under
-"optimizer" are enforced by the optimizer alone, for a publisher knows neither loads nor prices.
+The publisher enforces it. The optimizer routes within it, so that the publisher has nothing left to
+enforce. Keys under "optimizer" are enforced by the optimizer alone, because a publisher knows
+neither loads nor prices.
 
-maximum_shift: 2000              # parts of 10 000 that one version may move of one rule; default: no bound
-minimum_local_share: 1000        # parts of 10 000 that stay local where the service has a live Envoy locally
+maximum_shift: 2000              # parts of 10 000 that a version may move of a rule; default: all
+minimum_local_share: 1000        # parts of 10 000 kept local where the service has a live Envoy
 maximum_age_seconds: 60          # older proposals are refused
 maximum_expiry_seconds: 3600     # later expiries are cut to this
-denied_destinations:             # data residency, down to failover inside Envoy; a key that is left out means every
+denied_destinations:             # data residency, in Envoy's failover too; omitted key: every
   - {traffic_class: "users GET /profiles/{id}", source_cluster: eu-1, clusters: [us-1]}
 pins:                            # the rule is exactly this, whatever is proposed
   - {source_cluster: eu-1, source_service: web, traffic_class: "users GET /profiles/{id}",
      destinations: {eu-1: 10000}}
-operator_hold: true              # an operator's ruleset is not replaced by others until it expires
+operator_hold: true              # others do not replace an operator's ruleset until it expires
 frozen: false                    # kill switch: only local-first is published
 shadow: false                    # compute and log, publish nothing
-drained_clusters: [us-1]         # take no requests from others; no slow way out of them, nor a local share
+drained_clusters: [us-1]         # take no requests from others; emptied at once, no local share
 # optimizer
 egress_budget_usd_per_hour: 40   # US dollars per hour of all egress; default: no bound
 utilisation_ceiling: 0.8         # of every capacity, above 0 and at most 1; default: no bound
@@ -47,7 +48,10 @@ class _Strict(BaseModel):
 
 
 class Denial(_Strict):
-    """Clusters that requests of a class (of a source cluster) must never be sent to."""
+    """Clusters to which requests of a class, from a source cluster, must never be sent.
+
+    A key that is None matches every value.
+    """
 
     traffic_class: ClassId | None = None
     source_cluster: str | None = None
@@ -58,7 +62,7 @@ class Denial(_Strict):
 
 
 class Pin(_Strict):
-    """One rule that is fixed by the operator."""
+    """A rule that the operator has fixed."""
 
     source_cluster: str
     source_service: str = Field(min_length=1)
@@ -67,7 +71,7 @@ class Pin(_Strict):
 
 
 class Guardrails(_Strict):
-    """What may be published. The default guards expiry, freshness and the operator's hold only."""
+    """What may be published. The default guards only expiry, freshness and the operator's hold."""
 
     maximum_shift: Annotated[int, Field(ge=1, le=TOTAL)] | None = None
     minimum_local_share: Parts = 0
@@ -83,7 +87,7 @@ class Guardrails(_Strict):
     utilisation_ceiling: Annotated[float, Field(gt=0, le=1)] | None = None
 
     def denies(self, source_cluster: str, class_id: str, destination: str) -> bool:
-        """Whether requests of the class must not go from one cluster to the other."""
+        """Returns whether a denial keeps the class's requests from going to the destination."""
         return any(
             destination in denial.clusters and denial.matches(source_cluster, class_id)
             for denial in self.denied_destinations
@@ -91,8 +95,10 @@ class Guardrails(_Strict):
 
 
 class GuardrailFile:
-    """The last good guardrails of a file that may change while it is read. Raises ContractError when it is
-    wrong at start."""
+    """The last good guardrails of a file that may change while it is read.
+
+    The constructor raises ContractError when the file is wrong at the start.
+    """
 
     def __init__(self, path: Path | None, topology: Topology):
         self.path, self._topology = path, topology
@@ -100,10 +106,13 @@ class GuardrailFile:
         self.current = load(path, topology)
 
     def changed(self) -> bool:
-        """Whether the file says something else than before. A file counts as changed when it is the same at two
-        calls in a row: one that differs may still be being written. Raises ContractError once for each wrong state
-        of the file; `current` then stays what was good last. Guardrails are lifted by `{}`, never by an empty
-        file: that is what a disk that is full leaves."""
+        """Reads the file again if it changed, and returns whether the guardrails changed.
+
+        A change counts when two calls in a row find the file the same, because a file that differs
+        may still be being written. Raises ContractError once for each wrong state of the file;
+        `current` then stays the last good one. Guardrails are lifted by `{}`, never by an empty
+        file, which a full disk may leave.
+        """
         stamp = self._stamp()
         before, self._next = self._next, stamp
         if stamp == self._seen or stamp != before:
@@ -116,7 +125,11 @@ class GuardrailFile:
         return self.current != last
 
     def _stamp(self) -> tuple | None:
-        """Changes with the content, also when the file is replaced or is a link to another (Kubernetes)."""
+        """Returns a value that changes with the content.
+
+        It also changes when the file is replaced, or is a link that changes its target
+        (Kubernetes).
+        """
         if self.path is None:
             return None
         try:
@@ -127,12 +140,15 @@ class GuardrailFile:
 
 
 def load(path: Path | None, topology: Topology) -> Guardrails:
-    """Reads and checks a guardrail file; None: the default. ContractError lists everything wrong in it."""
+    """Reads and checks a guardrail file; None: the default.
+
+    Raises ContractError, which lists everything that is wrong.
+    """
     return Guardrails() if path is None else _parse(path, _read(path), topology)
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """Of a key that is there twice YAML would keep the last, in silence."""
+    """Refuses a key that occurs twice. YAML would silently keep the last one."""
 
     def construct_mapping(self, node, deep=False):
         seen = set()
@@ -147,7 +163,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def _read(path: Path) -> object:
-    """None: an empty document."""
+    """Returns the document; None when it is empty."""
     try:
         return yaml.load(path.read_text(), _UniqueKeys)
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -165,7 +181,7 @@ def _parse(path: Path, document: object, topology: Topology) -> Guardrails:
 
 
 def check(guardrails: Guardrails, topology: Topology) -> list[str]:
-    """What contradicts the topology or itself, each naming its key, the value and what is allowed."""
+    """Returns what contradicts the topology or itself, with key, value and what is allowed."""
     clusters = sorted(cluster.name for cluster in topology.clusters)
     services = sorted(service.name for service in topology.services)
     problems = []
@@ -237,6 +253,6 @@ def _explain(error: ValidationError) -> list[str]:
 
 
 def _keys(location: tuple) -> set[str]:
-    """The keys that are allowed where an unknown one was found."""
+    """Returns the allowed keys of the place where an unknown one was found."""
     model = {"denied_destinations": Denial, "pins": Pin}.get(location[0]) if len(location) > 1 else None
     return set((model or Guardrails).model_fields)

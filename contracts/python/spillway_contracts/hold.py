@@ -1,4 +1,4 @@
-"""What relays do with the weights of an expired ruleset: they hold them, and give way to local-first in steps.
+"""How relays hold the weights of an expired ruleset and give way to local-first in steps.
 
 With hold H (seconds after expires_at), source cluster c and source service s:
 
@@ -9,8 +9,9 @@ With hold H (seconds after expires_at), source cluster c and source service s:
     weight of each other destination = floor(weight * kept / 16)
     weight of the nearest            = 10 000 minus those
 
-Times are whole milliseconds and divisions are floors, so that Go (relay) and Python (optimizer) agree: golden/hold.json.
-Denied clusters, and those without endpoints, are taken out before. Denials do not decay.
+Times are whole milliseconds and divisions are floors, so that Go (relay) and Python (optimizer)
+agree: golden/hold.json. Denied clusters and clusters without endpoints are removed before. Denials
+do not decay.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,10 @@ from spillway_contracts import names
 
 
 def kept_steps(age_ms: int, hold_ms: int, source_cluster: str, source_service: str) -> int:
-    """Of VALUE_HOLD_STEPS, how many are kept when the ruleset has been expired for age_ms; all of them before."""
+    """Returns how many of VALUE_HOLD_STEPS are kept when the ruleset expired age_ms ago.
+
+    All are kept while age_ms is negative, which means before the expiry.
+    """
     if age_ms < 0:
         return names.VALUE_HOLD_STEPS
     if age_ms >= hold_ms:
@@ -31,7 +35,7 @@ def kept_steps(age_ms: int, hold_ms: int, source_cluster: str, source_service: s
 
 
 def decayed(weights: Mapping[str, int], nearest: str, kept: int) -> dict[str, int]:
-    """The weights with `kept` steps of each destination but the nearest, which gets the rest."""
+    """Returns the weights with `kept` steps of each destination; the nearest gets the rest."""
     others = {c: w * kept // names.VALUE_HOLD_STEPS for c, w in weights.items() if c != nearest}
     made = {nearest: names.VALUE_WEIGHT_TOTAL - sum(others.values())} | others
     return {c: w for c, w in sorted(made.items()) if w}
@@ -45,8 +49,11 @@ def routed(
     age_ms: int,
     hold_ms: int = names.VALUE_HOLD_SECONDS * 1000,
 ) -> Mapping[str, int]:
-    """The weights that relays route by when the ruleset has been expired for age_ms; none: local-first. Where the
-    nearest is not known the weights stay until the hold ends. `hold_ms`: of the relays, by default."""
+    """Returns the weights that relays route by when the ruleset expired age_ms ago.
+
+    Empty means local-first. If the nearest cluster is unknown, the weights stay until the hold
+    ends. `hold_ms`: how long relays hold; by default VALUE_HOLD_SECONDS.
+    """
     kept = kept_steps(age_ms, hold_ms, source_cluster, source_service)
     if kept == names.VALUE_HOLD_STEPS or kept and nearest is None:
         return weights

@@ -17,8 +17,11 @@ class _Entry:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Keys that this version does not know are passed over: the next one may add some. Raises ContractError when
-        keys are missing, a value is not what its field takes, or it is no JSON object."""
+        """Parses a value.
+
+        Unknown keys are ignored, because the next version may add some. Raises ContractError when
+        the text is no JSON object, a key is missing, or a value does not fit its field.
+        """
         try:
             found = json.loads(text)
             return cls(**{field.name: _value(cls, field, found[field.name]) for field in fields(cls)})
@@ -29,8 +32,11 @@ class _Entry:
 
 
 def _value(kind: type, field: Field, value: Any) -> Any:
-    """The value, if its field takes it. json.loads also accepts NaN, Infinity, and text where a number belongs. No rate,
-    share, duration, count or time is negative."""
+    """Returns the value if it fits the field, else raises ContractError.
+
+    json.loads also accepts NaN, Infinity, and text in place of a number. No rate, share, duration,
+    count or time is negative.
+    """
     if value is None and field.type == float | None:
         return value
     if field.type is str:
@@ -40,7 +46,7 @@ def _value(kind: type, field: Field, value: Any) -> Any:
     try:
         sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         sound = sound and value >= 0
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # an integer too large for a float
         sound = False
     if not sound:
         said = (
@@ -64,7 +70,7 @@ class LoadBoardEntry(_Entry):
 
 @dataclass(frozen=True)
 class DemandEntry(_Entry):
-    """One entry class in the cluster that users reach it in."""
+    """One entry class in the cluster in which users reach it."""
 
     rps: float
     failed_share: float
@@ -81,8 +87,11 @@ class NetworkEntry(_Entry):
 
 @dataclass(frozen=True)
 class UnknownEntry(_Entry):
-    """What the boards know now of a service in a cluster, or of the whole cluster: up to which time (0: never), and why
-    not up to now. Without a reason it is known: no entry on the boards then means no requests. With one, entries on the
-    load and demand boards are the last known values. A service that has neither a field nor an entry is unknown."""
+    """Until when (0: never) the boards know a service in a cluster, or the whole cluster.
+
+    `reason` says why they do not know it now. Without a reason it is known, and no entry on the
+    boards means no requests. With a reason, entries on the load and demand boards are the last
+    known values. A service that has neither a field nor an entry is unknown.
+    """
 
     reason: str

@@ -1,6 +1,7 @@
-"""Access tokens with which a client of aiokafka signs in by OAUTHBEARER: OAuth 2, client credentials (RFC 6749, 4.4).
+"""Access tokens with which an aiokafka client authenticates by OAUTHBEARER.
 
-For the boxes that have aiokafka and aiohttp among their requirements.
+They come from OAuth 2, client credentials (RFC 6749, 4.4). For boxes that require aiokafka and
+aiohttp.
 """
 
 import asyncio
@@ -21,12 +22,14 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import AuthenticationFailedError
 
 log = logging.getLogger("spillway.kafka_tokens")
-_WAIT_S = 10.0  # for the whole answer
+_WAIT_S = 10.0  # until the whole answer is there
 _MOST_BYTES = 64 << 10
-_USED_SHARE = 0.8  # of a token's life, as Kafka's own clients (sasl.login.refresh.window.factor)
+# Share of its life for which a token is used, as in Kafka's own clients
+# (sasl.login.refresh.window.factor).
+_USED_SHARE = 0.8
 _LONGEST_S = 86_400.0
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, 2.1
-# RFC 6749, 5.2. Other words of an answer are not repeated: they may be anything.
+# RFC 6749, 5.2. Other words of an answer are not repeated, because they may be anything.
 _REASONS = (
     "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
     "invalid_scope",
@@ -34,12 +37,15 @@ _REASONS = (
 
 
 class TokenError(AuthenticationFailedError):
-    """There is no token. The text holds neither the secret nor a token."""
+    """No token could be obtained. The text contains neither the secret nor a token."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """`secret` is called before each request and raises ValueError; `tls` is None for http://."""
+    """A token endpoint and the client's credentials.
+
+    `secret` is called before each request and raises ValueError. `tls` is None for http://.
+    """
 
     url: str
     client_id: str
@@ -49,10 +55,10 @@ class Endpoint:
 
 
 class Tokens(AbstractTokenProvider):
-    """Keeps a token for most of its life, and to its end while there is no other. One that does not say how long it lives
-    is used once.
+    """Keeps a token for most of its life, and until its end while no newer one can be obtained.
 
-    May be shared by clients on several event loops and threads: one of them asks, and the others wait for its answer.
+    A token without a stated lifetime is used once. Clients on several event loops and threads may
+    share one instance: one of them requests a token, and the others wait for the answer.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -62,7 +68,7 @@ class Tokens(AbstractTokenProvider):
         self._failure, self._failed_at = "", 0.0
 
     async def token(self) -> str:
-        """Raises TokenError."""
+        """Returns a valid token. Raises TokenError."""
         return await asyncio.to_thread(self._current, time.monotonic())
 
     def _current(self, wanted_at: float) -> str:
@@ -70,13 +76,13 @@ class Tokens(AbstractTokenProvider):
             began_at = time.monotonic()
             if began_at < self._held_until:
                 return self._held
-            if wanted_at < self._failed_at:  # this caller waited for the request that failed
+            if wanted_at < self._failed_at:  # this caller was waiting for the request that failed
                 return self._still_held(self._failure)
             try:
                 self._held, life_s = _run(_ask(self._endpoint))
             except TokenError as error:
                 self._failed_at = time.monotonic()
-                if self._failure != error.args[0]:  # said once, however often clients try
+                if self._failure != error.args[0]:  # logged once, however often clients try
                     self._failure = error.args[0]
                     log.warning("%s", self._failure)
                 return self._still_held(self._failure)
@@ -91,7 +97,11 @@ class Tokens(AbstractTokenProvider):
 
 
 def _run(work: Coroutine[Any, Any, tuple[str, float]]) -> tuple[str, float]:
-    """Not by asyncio.run: at its end that waits for a name to be looked up, however long, when the time is long over."""
+    """Runs a coroutine on a new event loop.
+
+    asyncio.run is not used. At its end it waits for a pending name lookup, even long after the
+    timeout.
+    """
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(work)
@@ -100,7 +110,10 @@ def _run(work: Coroutine[Any, Any, tuple[str, float]]) -> tuple[str, float]:
 
 
 async def _ask(endpoint: Endpoint) -> tuple[str, float]:
-    """A new token, and how many seconds it lives; 0: unknown. Raises TokenError."""
+    """Requests a new token.
+
+    Returns it with its lifetime in seconds (0: unknown). Raises TokenError.
+    """
     try:
         secret = endpoint.secret()
     except ValueError as error:
@@ -124,7 +137,7 @@ class _UnusableError(Exception):
 
 
 async def _post(endpoint: Endpoint, secret: str) -> tuple[int, bytes]:
-    """Status and body of the answer."""
+    """Sends the token request and returns the status and body of the answer."""
     form = {"grant_type": "client_credentials"} | ({"scope": endpoint.scope} if endpoint.scope else {})
     user = f"{quote_plus(endpoint.client_id)}:{quote_plus(secret)}"  # RFC 6749, 2.3.1
     headers = {

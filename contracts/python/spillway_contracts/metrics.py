@@ -1,7 +1,8 @@
-"""What GET /metrics of a Python box answers: the families that its table declares, read anew at each scrape.
+"""GET /metrics of a Python box: the families that its table declares, read at each scrape.
 
-A box counts for itself; here is only how it is told. A family without a sample yet still has its HELP and TYPE, a
-counter without labels then reads 0, so that a rate over it exists from the start.
+The box does the counting; this module only formats the answer. A family without a sample yet still
+has its HELP and TYPE. A counter without labels then reads 0, so that a rate over it exists from the
+start.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +16,10 @@ __all__ = ["CONTENT_TYPE", "Exposition", "Family", "Sample", "table"]
 
 
 class Family(NamedTuple):
-    """One row of a box's table. A counter's name ends in _total, all others are gauges; units are base units."""
+    """One row of a box's table of metrics.
+
+    A counter's name ends in _total; all others are gauges. Units are base units.
+    """
 
     name: str
     help: str
@@ -31,7 +35,7 @@ class Family(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """`labels`: values in the order of the family's labels."""
+    """One value of a family. `labels`: values in the order of the family's labels."""
 
     name: str
     value: float
@@ -39,7 +43,7 @@ class Sample(NamedTuple):
 
 
 class Exposition:
-    """A prometheus_client collector over `read`, and the process's own CPU, memory and files beside it."""
+    """A prometheus_client collector over `read`, with the process's own CPU, memory and files."""
 
     def __init__(self, families: Sequence[Family], read: Callable[[], Iterable[Sample]]) -> None:
         self._families, self._read = families, read
@@ -51,7 +55,10 @@ class Exposition:
         return [family.metric() for family in self._families]
 
     def collect(self) -> Iterator[Metric]:
-        """Raises KeyError for a sample of a family that the table does not declare."""
+        """Yields the metrics.
+
+        Raises KeyError for a sample whose family the table does not declare.
+        """
         metrics = {family.name: family.metric() for family in self._families}
         silent = {family.name for family in self._families if family.is_counter and not family.labels}
         for name, value, labels in self._read():
@@ -62,12 +69,12 @@ class Exposition:
         yield from metrics.values()
 
     def text(self) -> bytes:
-        """The answer, of type CONTENT_TYPE."""
+        """Returns the body of the answer, of type CONTENT_TYPE."""
         return generate_latest(self._registry)
 
 
 def table(families: Iterable[Family]) -> str:
-    """The rows of the README's table of these families."""
+    """Returns the README's table of these families."""
     rows = ["| metric | labels | what |", "|---|---|---|"]
     for name, said, labels in families:
         rows.append(f"| `{name}` | {', '.join(f'`{label}`' for label in labels)} | {said} |")

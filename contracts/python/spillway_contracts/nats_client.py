@@ -1,4 +1,4 @@
-"""nats-py that never falls back from TLS, for the boxes that have nats-py among their requirements."""
+"""nats-py that never falls back from TLS, for boxes that require nats-py."""
 
 from typing import Any
 
@@ -7,15 +7,21 @@ from nats.errors import Error
 
 
 async def connect(url: str, **options: Any) -> Client:
-    """As nats.connect. With `tls` given, a server that does not ask for TLS is told nothing."""
+    """Does what nats.connect does.
+
+    With `tls` given, nothing is sent to a server that does not require TLS.
+    """
     client = _Client()
     await client.connect(url, **options)
     return client
 
 
 class _Client(Client):
-    """nats-py speaks TLS when the server's first line asks for it. That line comes in clear: whoever stands between
-    could leave the question out, and would be sent user and password."""
+    """Refuses servers that do not require TLS when it was configured.
+
+    nats-py uses TLS when the server's first line requires it. That line is plain text: a
+    man-in-the-middle could remove the requirement, and would receive user and password.
+    """
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         if initial_connection and self.options.get("tls") is not None and not info.get("tls_required"):

@@ -1,4 +1,4 @@
-"""redis-py with the checks that all boxes want, for the boxes that have redis-py among their requirements."""
+"""redis-py with the checks that all boxes need, for boxes that require redis-py."""
 
 import ssl
 from typing import Any
@@ -9,19 +9,23 @@ from redis.exceptions import RedisError, ResponseError
 
 
 def connect(url: str, tls: ssl.SSLContext | None = None, **options: Any) -> Redis:
-    """As Redis.from_url. `tls`: trusted authorities, of connections over rediss://. A node of a Redis Cluster is refused,
-    at every connection."""
+    """Does what Redis.from_url does, and refuses a node of a Redis Cluster at every connection.
+
+    `tls`: the context with trusted authorities for connections over rediss://.
+    """
     made = Redis.from_url(url, redis_connect_func=_greet, **options)
     if tls is not None:
-        # The class that the URL's scheme chooses goes before one that is given beside the URL.
+        # The class that the URL's scheme selects takes precedence over an argument.
         made.connection_pool.connection_class = _Trusting
         made.connection_pool.connection_kwargs["tls"] = tls
     return made
 
 
 class _Trusting(SSLConnection):
-    """redis-py trusts the system's root certificates beside a file of authorities that it is given. Here the context that
-    is given says all of it."""
+    """A TLS connection that uses only the given context.
+
+    When redis-py gets a file of authorities, it still trusts the system's root certificates too.
+    """
 
     def __init__(self, *, tls: ssl.SSLContext, **options: Any) -> None:
         super().__init__(**options)
@@ -29,15 +33,18 @@ class _Trusting(SSLConnection):
 
 
 async def _greet(connection: AbstractConnection) -> None:
-    """Raises RedisError for a node of a Redis Cluster: keys of one script or transaction, and of one MGET, would lie on
-    several nodes. HELLO needs no right, unlike INFO and CLUSTER INFO."""
+    """Raises RedisError when the server is a node of a Redis Cluster.
+
+    There, the keys of one script, transaction or MGET would be on several nodes. HELLO requires no
+    permission, unlike INFO and CLUSTER INFO.
+    """
     await connection.on_connect()
     await connection.send_command("HELLO")
     try:
         answer = await connection.read_response()
-    except ResponseError:  # an old server, or a proxy that does not know it: its own errors will tell
+    except ResponseError:  # an old server, or a proxy without HELLO: its own errors will show later
         return
-    # A list of names and values where the protocol has no maps.
+    # Where the protocol has no maps, the answer is a list of names and values.
     pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=False)
     if (b"mode", b"cluster") in ((_bytes(name), _bytes(value)) for name, value in pairs):
         raise RedisError(

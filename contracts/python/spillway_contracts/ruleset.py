@@ -1,4 +1,4 @@
-"""What every ruleset must satisfy, whoever made it."""
+"""The requirements on every ruleset, whoever made it."""
 
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway.v1.topology_pb2 import Topology
@@ -7,7 +7,7 @@ from spillway_contracts import ContractError, denials, names, traffic_class
 
 
 def check(ruleset: Ruleset, topology: Topology) -> list[str]:
-    """Everything that breaks the contract, each naming its key, the value and what is allowed."""
+    """Returns each breach of the contract with its key, the value and what is allowed."""
     clusters = {cluster.name for cluster in topology.clusters}
     links = {(link.source_cluster, link.destination_cluster) for link in topology.links}
     allowed = ", ".join(sorted(clusters))

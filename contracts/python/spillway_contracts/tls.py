@@ -1,16 +1,20 @@
-"""A client's TLS from PEM files that may be replaced while it runs: every new connection sees the newest."""
+"""A client's TLS from PEM files that may be replaced while it runs.
+
+Every new connection uses the newest files.
+"""
 
 import ssl
 import threading
 from pathlib import Path
 from typing import Any, Literal
 
-# A file of authorities, or the root certificates of this machine: those that managed servers' certificates chain to.
+# A file of authorities, or the root certificates of this machine, to which the certificates of
+# managed servers chain.
 Authorities = Literal["system"] | Path
 
 
 def check(authorities: Authorities) -> None:
-    """ValueError unless the file holds certificates, or this machine has root certificates."""
+    """Raises ValueError unless the file, or this machine, has certificates of authorities."""
     if authorities == "system":
         _check_system()
         return
@@ -23,7 +27,7 @@ def check(authorities: Authorities) -> None:
 
 
 def check_pair(certificate: Path | None, key: Path | None) -> None:
-    """ValueError unless both or none are given, and the key is the certificate's."""
+    """Raises ValueError unless both or none are given, and the key belongs to the certificate."""
     if bool(certificate) != bool(key):
         raise ValueError("certificate and key: one is set; must be both or none")
     if certificate and key:
@@ -35,7 +39,10 @@ def check_pair(certificate: Path | None, key: Path | None) -> None:
 
 
 def context(authorities: Authorities | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Checks servers' certificates and names against these authorities, None: the system's. Raises OSError."""
+    """Returns a context that checks servers' certificates and names against these authorities.
+
+    `authorities` None: the system's. Raises OSError.
+    """
     made = _Renewed(ssl.PROTOCOL_TLS_CLIENT)
     if authorities in (None, "system"):
         made.load_default_certs()
@@ -45,7 +52,11 @@ def context(authorities: Authorities | None, certificate: Path | None, key: Path
 
 
 def _check_system() -> None:
-    """OpenSSL reads its folder only when it verifies: an image without roots would show in the first handshake."""
+    """Raises ValueError when this machine has no root certificates.
+
+    OpenSSL reads its folder only when it verifies. Without this check, an image without root
+    certificates would fail only in the first handshake.
+    """
     places = ssl.get_default_verify_paths()
     file, folder = places.cafile, places.capath
     if not (file and Path(file).stat().st_size) and not (folder and any(Path(folder).iterdir())):
@@ -60,8 +71,11 @@ def _why(error: Exception) -> str:
 
 
 class _Renewed(ssl.SSLContext):
-    """Reads its files again before a connection when they have changed. An authority that is no longer in its file is
-    trusted until the process ends: OpenSSL only adds to a context."""
+    """Reads its files again before a connection when they have changed.
+
+    An authority that was removed from its file stays trusted until the process ends, because
+    OpenSSL only adds to a context.
+    """
 
     def follow(self, authorities: Path | None, certificate: Path | None, key: Path | None) -> None:
         self._authorities, self._pair = authorities, (certificate, key) if certificate else None
@@ -80,7 +94,8 @@ class _Renewed(ssl.SSLContext):
         try:
             self._read()
         except (OSError, ValueError):
-            pass  # half written or away: what was read last holds, the next connection looks again
+            # Half written or missing: the last content stays, and the next connection looks again
+            pass
 
     def _read(self) -> None:
         with self._lock:
@@ -89,7 +104,8 @@ class _Renewed(ssl.SSLContext):
             if now == self._seen:
                 return
             if self._pair:
-                # A pair that does not fit is tried elsewhere: here its certificate would stay, without the old key.
+                # A pair that does not match must fail in a temporary context. In this one its
+                # certificate would stay, without the old key.
                 ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*self._pair)
                 self.load_cert_chain(*self._pair)
             if self._authorities:

@@ -1,4 +1,4 @@
-"""Reading topology files: YAML in the JSON names of spillway.v1.Topology."""
+"""Reads topology files: YAML with the JSON names of spillway.v1.Topology."""
 
 import math
 from pathlib import Path
@@ -18,7 +18,10 @@ SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 0.001, 86_400
 
 
 def load(path: Path) -> Topology:
-    """Reads and checks a topology file; ContractError lists everything that is wrong in it."""
+    """Reads and checks a topology file.
+
+    Raises ContractError, which lists everything that is wrong.
+    """
     try:
         document = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
@@ -33,7 +36,7 @@ def load(path: Path) -> Topology:
 
 
 def check(topology: Topology) -> list[str]:
-    """Everything that is wrong, each naming its key, the value and what is allowed."""
+    """Returns everything that is wrong, each with its key, the value and what is allowed."""
     names = [cluster.name for cluster in topology.clusters]
     allowed = ", ".join(sorted(set(names))) or "none"
     problems = []
@@ -86,7 +89,7 @@ def _seconds(duration: Duration) -> float:
 
 
 def _check_requests(key: str, service: Service) -> list[str]:
-    """What is wrong with how callers' proxies shall treat requests for the service."""
+    """Returns what is wrong with the settings of callers' proxies for the service."""
     problems = [
         f"{key}.{name}: {value!r} must be absent or one of {', '.join(allowed[1:])}"
         for name, value, allowed in (

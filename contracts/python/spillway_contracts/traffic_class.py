@@ -16,7 +16,7 @@ def format_id(traffic_class: TrafficClass) -> str:
 
 
 def parse(class_id: str) -> TrafficClass:
-    """Reads a class id; raises ContractError for anything else."""
+    """Parses a class id. Raises ContractError for anything else."""
     parts = class_id.split(" ")
     patterns = (_SERVICE, _METHOD, _PATH)
     if len(parts) != 3 or not all(p.fullmatch(part) for p, part in zip(patterns, parts, strict=True)):

@@ -1,11 +1,13 @@
-"""What every box asks of its connections, as fields for its settings (prefix SPILLWAY_) and checks at the start.
+"""Settings of every box's connections (prefix SPILLWAY_), with their checks at the start.
 
-An authority (`…_CA`) is a PEM file, whose certificates alone are trusted, or `system`: the root certificates of this
-machine, which the certificates of managed servers chain to. Not set is `system`.
+An authority (`…_CA`) is a PEM file, whose certificates alone are trusted, or `system`: the root
+certificates of this machine, to which the certificates of managed servers chain. Unset means
+`system`.
 
-TLS is the rule. Towards Kafka it is off by SPILLWAY_KAFKA_TLS=off, or where every broker is this machine and nothing of
-TLS or SASL is set. A URL in clear (nats, redis, clickhouse, and http of a token endpoint) is taken towards this machine, or
-anywhere with SPILLWAY_PLAINTEXT=allow: a network that is a host's own. No error repeats a value that may be a secret.
+TLS is the default. To Kafka it is off with SPILLWAY_KAFKA_TLS=off, or when every broker is this
+machine and no TLS or SASL setting is given. A plain-text URL (nats, redis, clickhouse, and http of
+a token endpoint) is accepted for this machine. With SPILLWAY_PLAINTEXT=allow it is accepted for any
+host, which is meant for a network inside one host. No error repeats a value that may be a secret.
 """
 
 import ipaddress
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
     from spillway_contracts.kafka_tokens import Tokens
 
 PLAINTEXT = "SPILLWAY_PLAINTEXT"
-# scheme in clear -> scheme over TLS
+# plain-text scheme -> scheme over TLS
 _SECURE = {"nats": "tls", "redis": "rediss", "clickhouse": "clickhouses"}
-# Options by which a client's URL decides on TLS or on further hosts: both are the settings' to say, and are checked there.
+# URL options that set TLS or further hosts. Both belong to the settings and are checked there.
 _NOT_IN_URLS = (
     "ssl",
     "secure",
@@ -42,7 +44,7 @@ _NOT_IN_URLS = (
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host of a URL or an address is this machine, as far as its name tells."""
+    """Returns whether a URL's host or an address is this machine, as far as its name tells."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -50,8 +52,10 @@ def is_loopback(host: str) -> bool:
 
 
 def check_url(value: str, plain: str) -> None:
-    """ValueError unless it is a URL of `plain` or of its scheme over TLS, and allowed in clear if it is in clear. Several,
-    separated by commas, are checked one by one."""
+    """Raises ValueError unless the value is a URL of scheme `plain` or of its scheme over TLS.
+
+    A plain-text URL must be allowed. NATS URLs separated by commas are checked one by one.
+    """
     secure = _SECURE[plain]
     form = f"must be {plain}://user:password@host:port, or {secure}:// for TLS"
     for one in value.split(",") if plain == "nats" else [value]:
@@ -72,7 +76,7 @@ def check_url(value: str, plain: str) -> None:
 
 
 def check_endpoint(value: str) -> None:
-    """ValueError unless it is an https:// URL, or an http:// one that is allowed in clear."""
+    """Raises ValueError unless the value is an https:// URL, or an http:// URL that is allowed."""
     form = "must be https://host[:port]/path, without user and fragment"
     try:
         parts = urlsplit(value)
@@ -110,7 +114,7 @@ def _url(value: Any, plain: str) -> Any:
 
 
 def _authority(value: Authorities | None, info: ValidationInfo, url: str, plain: str) -> Authorities | None:
-    """An authority's file, which is read, or the system's, beside a URL over TLS."""
+    """Checks an authority, and that its URL uses TLS. The file of an authority is read."""
     if value is not None:
         tls.check(value)
         given = info.data.get(url)
@@ -120,7 +124,11 @@ def _authority(value: Authorities | None, info: ValidationInfo, url: str, plain:
 
 
 class RedisWire(BaseModel):
-    """Over rediss:// the server's certificate is checked against the authority, unset: the system's, and its name."""
+    """Connection to Redis.
+
+    Over rediss:// the server's certificate and name are checked against the authority, by default
+    the system's.
+    """
 
     redis_url: Any
     redis_ca: Authorities | None = None
@@ -136,14 +144,20 @@ class RedisWire(BaseModel):
         return _authority(value, info, "redis_url", "redis")
 
     def redis_options(self) -> dict[str, Any]:
-        """Keyword arguments for redis_client.connect; the file is read again when it changes."""
+        """Returns keyword arguments for redis_client.connect.
+
+        The file is read again when it changes.
+        """
         if not _text(self.redis_url).startswith("rediss://"):
             return {}
         return {"tls": tls.context(self.redis_ca, None, None)}
 
 
 class ClickHouseWire(BaseModel):
-    """Over clickhouses:// as RedisWire. `address` is the URL with the authority, for clickhouse-driver."""
+    """Connection to ClickHouse; clickhouses:// is checked like rediss:// in RedisWire.
+
+    `clickhouse_address` is the URL with the authority, for clickhouse-driver.
+    """
 
     clickhouse_url: Any
     clickhouse_ca: Authorities | None = None
@@ -164,10 +178,13 @@ class ClickHouseWire(BaseModel):
 
 
 def with_authority(url: str, authority: Authorities | None) -> str:
-    """A URL of ClickHouse with the file of the server's authority among its options, or the system's file of roots."""
+    """Returns a ClickHouse URL with the file of the server's authority among its options.
+
+    Over TLS the system's file of root certificates is the default.
+    """
     parts = urlsplit(url)
     if authority in (None, "system") and parts.scheme == "clickhouses":
-        # Without a file clickhouse-driver trusts the bundle of certifi where that is installed, else the system's.
+        # Without a file, clickhouse-driver trusts certifi's bundle if installed, else the system's.
         authority = ssl.get_default_verify_paths().cafile
     if authority in (None, "system"):
         return url
@@ -176,7 +193,10 @@ def with_authority(url: str, authority: Authorities | None) -> str:
 
 
 class NatsWire(BaseModel):
-    """As the relay: an authority demands TLS, the client's certificate and key come together."""
+    """Connection to NATS, with the relay's rules.
+
+    An authority requires TLS. The client's certificate and key must be given together.
+    """
 
     nats_url: Any
     nats_ca: Authorities | None = None
@@ -202,7 +222,10 @@ class NatsWire(BaseModel):
     model_config = {"validate_default": True}
 
     def nats_tls(self) -> ssl.SSLContext | None:
-        """None: a connection in clear. Its files are read again when they change."""
+        """Returns the TLS context, or None for a plain-text connection.
+
+        Its files are read again when they change.
+        """
         wanted = any(one.startswith("tls://") for one in _text(self.nats_url).split(","))
         if not wanted and self.nats_ca is None and self.nats_cert is None:
             return None
@@ -210,7 +233,7 @@ class NatsWire(BaseModel):
 
 
 class KafkaWire(BaseModel):
-    """The names and rules of the collector's `run`."""
+    """Connection to Kafka, with the names and rules of the collector's `run`."""
 
     model_config = {"validate_default": True}
 
@@ -277,15 +300,21 @@ class KafkaWire(BaseModel):
 
     @property
     def kafka_is_secure(self) -> bool:
-        """Whether TLS is spoken: always with SASL, a password goes over nothing else."""
+        """Whether the connection uses TLS.
+
+        It does with SASL, because passwords are never sent without it.
+        """
         if self.kafka_tls is not None:
             return self.kafka_tls == "on"
         asked = (self.kafka_tls_ca, self.kafka_tls_cert, self.kafka_tls_key, self.kafka_sasl)
         return any(asked) or not all(is_loopback(one.rpartition(":")[0]) for one in self.kafka.split(","))
 
     def kafka_client(self) -> dict[str, Any]:
-        """Keyword arguments for a client of aiokafka. The password is read now, certificates whenever they change. With
-        OAUTHBEARER all clients share their tokens, and the secret is read before each request for one."""
+        """Returns keyword arguments for an aiokafka client.
+
+        The password is read now; certificates are read again whenever they change. With OAUTHBEARER
+        all clients share their tokens, and the secret is read before each request for a token.
+        """
         if not self.kafka_is_secure:
             return {"security_protocol": "PLAINTEXT"}
         context = tls.context(self.kafka_tls_ca, self.kafka_tls_cert, self.kafka_tls_key)
@@ -305,6 +334,7 @@ class KafkaWire(BaseModel):
 
     @cached_property
     def kafka_tokens(self) -> "Tokens":
+        """Token provider that all Kafka clients of these settings share."""
         from spillway_contracts.kafka_tokens import Endpoint, Tokens
 
         over_tls = self.kafka_sasl_token_url.lower().startswith("https:")
