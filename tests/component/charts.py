@@ -1,8 +1,12 @@
-"""Charts as helm renders them, held against the API server's schemas, and against what every pod here must be.
+"""Renders charts with helm and checks the objects.
 
-objects = charts.render(CHART, {"image": {...}})      # a mapping, or files; later ones win
-charts.conform(objects)                               # kubeconform -strict; AssertionError with every problem
-assert charts.insecure(objects) == []
+They must match the API server's schemas and satisfy the project's rules for pods:
+
+    objects = charts.render(CHART, {"image": {...}})    # a mapping, or files; later ones win
+    charts.conform(objects)                             # kubeconform -strict
+    assert charts.insecure(objects) == []
+
+`render` and `conform` raise AssertionError with every problem.
 """
 
 import subprocess
@@ -16,19 +20,22 @@ from spillway_lab.testing.servers import ROOT
 
 SCHEMAS = ROOT / ".spillway/schemas"
 WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "Job"}
-ONCE = {"Job", "Pod"}  # what runs and ends; a Pod is one of `helm test`
+ONCE = {"Job", "Pod"}  # workloads that run to an end; a Pod is a test of `helm test`
 _LIMITS = {"requests": ("cpu", "memory"), "limits": ("memory",)}
 
 
 def build() -> None:
-    """Brings helm, kubeconform and the schemas for files that run without `make`; seconds when they are there."""
+    """Installs helm, kubeconform and the schemas for test files that run without `make`.
+
+    Takes only seconds when they are already there.
+    """
     subprocess.run([ROOT / "tools/bring", "helm", "kubeconform", "schemas"], check=True)
 
 
 def helm(
     command: str, *arguments: str | Path, values: Mapping[str, Any] | None = None
 ) -> subprocess.CompletedProcess:
-    """Runs helm; `values` go in by standard input."""
+    """Runs helm. `values` are passed on standard input."""
     told = ["--values", "-"] if values is not None else []
     return subprocess.run(
         [program("helm"), command, *arguments, *told],
@@ -39,7 +46,10 @@ def helm(
 def render(
     chart: Path, values: Mapping[str, Any] | None = None, files: tuple[Path, ...] = (), *flags: str
 ) -> list[dict]:
-    """Every object of the chart, hooks too. AssertionError with helm's words when it refuses."""
+    """Returns every object of the chart, including hooks.
+
+    Raises AssertionError with helm's output when helm fails.
+    """
     told = [f"--values={file}" for file in files]
     done = helm("template", "spillway", chart, "--namespace", "spillway", *told, *flags, values=values)
     assert done.returncode == 0, done.stderr
@@ -47,8 +57,10 @@ def render(
 
 
 def conform(objects: list[dict], skip: tuple[str, ...] = ()) -> None:
-    """AssertionError unless each object has exactly keys and types that the API server knows. `skip`: kinds whose
-    definitions no registry here carries."""
+    """Raises AssertionError unless each object has exactly the keys and types of the API server.
+
+    `skip` lists kinds whose definitions no local schema contains.
+    """
     group = "{{if eq .Group .ResourceAPIVersion}}core{{else}}{{.Group}}{{end}}"
     template = f"{{{{.ResourceKind}}}}-{group}-{{{{.ResourceAPIVersion}}}}.json"
     command = [program("kubeconform"), "-strict", "-schema-location", f"{SCHEMAS}/{template}"]
@@ -64,12 +76,12 @@ def name(thing: dict) -> str:
 
 
 def of(objects: list[dict], kind: str) -> dict[str, dict]:
-    """Objects of one kind, by name."""
+    """Returns the objects of one kind by name."""
     return {o["metadata"]["name"]: o for o in objects if o["kind"] == kind}
 
 
 def pods(objects: list[dict]) -> Iterator[tuple[dict, dict]]:
-    """(workload, its pod template); of a Pod itself."""
+    """Yields (workload, its pod template). A Pod is its own template."""
     for thing in objects:
         if thing["kind"] in WORKLOADS:
             yield thing, thing["spec"]["template"]
@@ -82,7 +94,7 @@ def containers(template: dict) -> list[dict]:
 
 
 def unconfined(who: str, spec: dict) -> Iterator[str]:
-    """What the security contexts of a pod and of all its containers lack."""
+    """Yields what the security contexts of a pod and of all its containers lack."""
     context = spec.get("securityContext", {})
     if not context.get("runAsNonRoot"):
         yield f"{who}: runAsNonRoot is not set"
@@ -129,7 +141,10 @@ def _probes(workload: dict, container: dict) -> Iterator[str]:
 
 
 def insecure(objects: list[dict]) -> list[str]:
-    """What a pod lacks: security contexts, resources, a tag, probes; and secrets that the chart would make."""
+    """Returns what pods lack: security contexts, resources, image tags and probes.
+
+    Also reports Secrets that the chart would create.
+    """
     found = [f"{name(o)}: charts make no Secret" for o in objects if o["kind"] == "Secret"]
     for workload, template in pods(objects):
         found += _of_pod(workload, template["spec"])
@@ -146,7 +161,7 @@ def selects(selector: Mapping, labels: Mapping) -> bool:
 
 
 def adrift(objects: list[dict]) -> list[str]:
-    """Selectors that select nothing of the chart, ports that nobody listens on, names that occur twice."""
+    """Returns selectors without a match, target ports without a listener, and duplicate names."""
     templates = [(w, t, t["metadata"]["labels"]) for w, t in pods(objects)]
     operated = [t["metadata"]["labels"] for t in _operated(objects)]
     keys = [(o["apiVersion"], name(o), o["metadata"].get("namespace")) for o in objects]
@@ -159,7 +174,7 @@ def adrift(objects: list[dict]) -> list[str]:
         if selector is None:
             continue
         if any(selects(selector, labels) for labels in operated):
-            continue  # the operator knows on which ports they listen
+            continue  # the operator knows on which ports its pods listen
         selected = [t for _, t, labels in templates if selects(selector, labels)]
         if not selected:
             found.append(f"{name(thing)}: selects no pod")
@@ -172,7 +187,10 @@ def adrift(objects: list[dict]) -> list[str]:
 
 
 def every_pod(objects: list[dict]) -> Iterator[tuple[str, dict]]:
-    """(name, pod template) of each pod that comes of the chart: by its workloads, as a hook, or by an operator."""
+    """Yields (name, pod template) of each pod that results from the chart.
+
+    Pods come from workloads, from hooks, and from operators.
+    """
     for workload, template in pods(objects):
         yield name(workload), template
     for thing in objects:
@@ -181,12 +199,18 @@ def every_pod(objects: list[dict]) -> Iterator[tuple[str, dict]]:
 
 
 def by_strimzi(template: dict) -> bool:
-    """Whether Strimzi makes the pod. It writes the labels app.kubernetes.io/..., the account and the images itself."""
+    """Whether Strimzi creates the pod.
+
+    Strimzi sets the labels app.kubernetes.io/..., the account and the images itself.
+    """
     return "strimzi.io/cluster" in template["metadata"]["labels"]
 
 
 def _operated(objects: list[dict]) -> Iterator[dict]:
-    """Templates of pods that operators make: Altinity's as Kubernetes has them, Strimzi's brought into that form."""
+    """Yields the templates of pods that operators create.
+
+    Altinity's are in Kubernetes' form, and Strimzi's are converted to it.
+    """
     for thing in objects:
         match thing["kind"]:
             case "ClickHouseInstallation" | "ClickHouseKeeperInstallation":
@@ -212,7 +236,7 @@ def _of_strimzi(cluster: str, spec: dict) -> dict:
 
 
 def selector_and_ports(thing: dict) -> tuple[dict | None, list]:
-    """The pods that a thing selects, and the ports that it expects them to listen on."""
+    """Returns the pods that an object selects and the ports on which it expects them to listen."""
     spec = thing.get("spec", {})
     match thing["kind"]:
         case "PodDisruptionBudget":

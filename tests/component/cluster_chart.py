@@ -1,4 +1,4 @@
-"""The charts of infra/helm/ as helm renders them, and the parts of a rendered pod that a test runs itself."""
+"""The charts of infra/helm/ as helm renders them, and parts of rendered pods that tests run."""
 
 import functools
 import json
@@ -13,7 +13,7 @@ from spillway_lab.testing.programs import program
 from spillway_lab.testing.servers import ROOT
 
 CHARTS = ROOT / "infra/helm"
-# What has no default, and one application.
+# Values that have no default, and one application.
 REQUIRED: dict[str, Any] = {
     "cluster": {"name": "west"},
     "image": {"registry": "registry.example/spillway"},
@@ -35,13 +35,13 @@ EVERYTHING: dict[str, Any] = REQUIRED | {
 
 @functools.cache
 def _program() -> str:
-    """helm, built when it is not there."""
+    """Returns the path of helm, which is built if it is missing."""
     subprocess.run([ROOT / "tools/bring", "helm"], check=True)
     return program("helm")
 
 
 def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess:
-    """helm with the values on standard input."""
+    """Runs helm with the values on standard input."""
     command = [_program(), *arguments, *(["-f", "-"] if values is not None else [])]
     return subprocess.run(
         command, input=json.dumps(values), capture_output=True, text=True, timeout=120, check=False
@@ -49,7 +49,10 @@ def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess
 
 
 def render(values: Mapping[str, Any], chart: Path = CHARTS / "spillway-cluster", namespace: str = "spillway"):
-    """Every object of the chart; AssertionError with helm's words when it cannot be rendered."""
+    """Returns every object of the chart.
+
+    Raises AssertionError with helm's output when it cannot be rendered.
+    """
     done = helm("template", "release", str(chart), "--namespace", namespace, values=values)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
@@ -62,14 +65,17 @@ def one(objects: list[dict], kind: str, name: str) -> dict:
 
 
 def pods(objects: list[dict]) -> dict[str, dict]:
-    """Pod specs of workloads by name."""
+    """Returns the pod specs of workloads by name."""
     kinds = {"Deployment", "StatefulSet", "DaemonSet"}
     return {o["metadata"]["name"]: o["spec"]["template"]["spec"] for o in objects if o["kind"] in kinds}
 
 
 def environment(container: dict, secrets: Mapping[str, str], moved: Mapping[str, str]) -> dict[str, str]:
-    """What a container finds in its environment. `secrets`: values by "<secret>/<key>", or by the path of a pod's
-    field. `moved`: beginnings of paths and addresses that are elsewhere on this machine than in a pod."""
+    """Returns a container's environment.
+
+    `secrets` holds values by "<secret>/<key>", or by the path of a pod's field. `moved` maps
+    prefixes of paths and addresses in a pod to those on this machine.
+    """
     found = {}
     for variable in container["env"]:
         if "value" in variable:
@@ -87,5 +93,5 @@ def environment(container: dict, secrets: Mapping[str, str], moved: Mapping[str,
 
 
 def arguments(container: dict, variables: Mapping[str, str]) -> list[str]:
-    """Arguments as the kubelet expands them."""
+    """Returns the container's arguments as the kubelet expands them."""
     return [re.sub(r"\$\((\w+)\)", lambda match: variables[match[1]], a) for a in container["args"]]

@@ -1,4 +1,4 @@
-"""The HotelReservation traces as rows, and what they say by themselves."""
+"""Fixtures with the HotelReservation traces as database rows, and their expected values."""
 
 import os
 import secrets
@@ -23,7 +23,10 @@ from hotel import Call, Made, recorded
 
 @pytest.fixture(scope="session")
 def hotel_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A migrated database; SPILLWAY_CLICKHOUSE_TEST_URL names another server to make it on."""
+    """URL of a migrated database, by default on a server of its own.
+
+    SPILLWAY_CLICKHOUSE_TEST_URL names another server to create it on.
+    """
     given = os.environ.get("SPILLWAY_CLICKHOUSE_TEST_URL")
     if not given:
         with clickhouse_server(tmp_path_factory.mktemp("clickhouse")) as own:
@@ -57,7 +60,10 @@ def made() -> tuple[Made, ...]:
 
 @pytest.fixture
 def ask(hotel_client: Client) -> Callable[..., list[dict]]:
-    """ask(question, **parameters): rows by column; start and end are the whole recording unless given."""
+    """Returns ask(question, **parameters), which gives a question's rows as dicts.
+
+    start and end default to the whole recording.
+    """
 
     def _ask(name: str, **values: object) -> list[dict]:
         question = questions.read(FOLDER / f"{name}.sql")

@@ -1,8 +1,9 @@
-"""The HotelReservation traces as a small mesh, and what is true of them, computed without any of the project's code.
+"""The HotelReservation traces as a small mesh, with expected values.
 
-What the recording does not have is added to every trace by rule: `rate` runs in a second cluster for every other
-trace, client spans carry a ruleset version (the lighter three loads the first, the heavier three the second) and
-body sizes, every 50th trace fails at `rate`, and every 97th calls a `profile` that never answers.
+The expected values are computed without the project's code. Every trace is extended by rule with
+what the recording does not contain. `rate` runs in a second cluster for every other trace. Client
+spans carry a ruleset version (1 for the lighter three loads, 2 for the heavier three) and body
+sizes. Every 50th trace fails at `rate`, and every 97th calls a `profile` that never answers.
 """
 
 import gzip
@@ -24,7 +25,7 @@ FAILING, LOST = 50, 97
 
 @dataclass(frozen=True)
 class Call:
-    """A request that was served: a server span. Times in microseconds."""
+    """A request that was served, from a server span. Times are in microseconds."""
 
     trace: str
     span: str
@@ -40,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Made:
-    """A call that was made: a client span. `network` is None when nobody answered."""
+    """A call that was made, from a client span. `network` is None when it was not answered."""
 
     trace: str
     span: str
@@ -60,7 +61,7 @@ class Made:
 
 @cache
 def traces() -> tuple[tuple[int, dict], ...]:
-    """(load, trace) of every load, as Jaeger writes them, with what is added."""
+    """Returns (load, trace) for every load, in Jaeger's format and extended as described above."""
     found = []
     for path in recordings.hotel_reservation():
         load = int(path.name[4:].split(".")[0])
@@ -161,7 +162,7 @@ def _kind(span: dict) -> str:
 
 
 def _callee(span: dict) -> str:
-    """`/rate.Rate/GetRates` is a call of `rate`."""
+    """Returns the called service, for example `rate` for `/rate.Rate/GetRates`."""
     return span["operationName"].strip("/").partition(".")[0]
 
 
@@ -178,7 +179,7 @@ def _tag(span: dict, key: str, value: object) -> None:
 
 
 def recorded(*loads: int) -> dict[str, str]:
-    """From before the first to after the last call of these loads, or of all."""
+    """Returns start and end that enclose all calls of these loads, or of all loads."""
     starts = [c.start for c in calls() if not loads or c.load in loads]
     return {"start": f"{min(starts) // 1_000_000}", "end": f"{max(starts) // 1_000_000 + 1}"}
 
@@ -188,7 +189,10 @@ def mean(values: list[float]) -> float:
 
 
 def hop_us(made: tuple[Made, ...], calls: tuple[Call, ...]) -> dict[tuple, list[float]]:
-    """(version, destination, its cluster) -> network and own time of each call that was answered and did not fail."""
+    """Returns (version, destination, its cluster) -> network plus exclusive time in microseconds.
+
+    Only calls that were answered and did not fail are included, with one value per call.
+    """
     own = {(c.trace, c.service): c for c in calls}
     found = defaultdict(list)
     for m in made:

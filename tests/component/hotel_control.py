@@ -1,4 +1,4 @@
-"""What the optimizer, the publisher, `curves` and `classify` would have written beside the hotel's traces."""
+"""Rows that the optimizer, the publisher, `curves` and `classify` would write for these traces."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -15,10 +15,10 @@ CLASS = {
     "reservation": "reservation POST /reservation.Reservation/CheckAvailability",
 }
 CAPACITY = 1000.0
-# Recent: findings that are months old are gone.
+# Recent times, because findings expire after some months.
 _HOUR = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 PUBLISHED = {1: _HOUR - timedelta(hours=9), 2: _HOUR - timedelta(hours=8)}
-PREDICTED_MS = 1.0  # of every destination, by every version: right for few
+PREDICTED_MS = 1.0  # prediction for every destination and version; it is right for only a few
 
 
 def store(client: Client) -> None:
@@ -64,8 +64,11 @@ def store(client: Client) -> None:
 
 
 def _store_classes(client: Client) -> None:
-    """/a/{x} takes in two templates; /c was merged and is no more; /f is not in force yet; /p and /q are
-    pinned for any method, and only a PUT of /p was seen."""
+    """Stores class rules and findings.
+
+    /a/{x} takes in two templates. /c was merged and is retired. /f is not in force yet. /p and /q
+    are pinned for any method, and only a PUT of /p was seen.
+    """
     at = PUBLISHED[1]
     rules = [
         (at, "/a/*", "/a/{x}", "learned"),

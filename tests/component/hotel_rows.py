@@ -1,4 +1,4 @@
-"""Rows of the hotel's traces by the pipeline's own pure code, and their way into ClickHouse."""
+"""Rows of the hotel traces, made by the pipeline's own pure code and stored in ClickHouse."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _READ_AT_MS = 1_800_000_000_000
 
 
 def store(client: Client) -> None:
-    """calls, edges, spans, and the parts that the jobs make of them."""
+    """Stores calls, edges, spans, and the parts that the jobs compute from them."""
     for closed in _closed():
         for table, schema, batch in (
             ("calls", columns.CALLS, closed.calls),
@@ -38,7 +38,10 @@ def store(client: Client) -> None:
 
 
 def _closed() -> Iterator[Closed]:
-    """Every trace, read from one partition whose clock then goes on until all are closed."""
+    """Yields every closed trace.
+
+    They are read from one partition, whose clock then advances until all are closed.
+    """
     engine = Partition(first_offset=0, log_start=True, partitions=PARTITIONS, span_sample=SPAN_SAMPLE)
     for offset, request in enumerate(requests()):
         assert not engine.add(request.SerializeToString(), offset, _READ_AT_MS + offset)
@@ -48,14 +51,14 @@ def _closed() -> Iterator[Closed]:
 
 
 def _slices(schema: Schema, batch: Batch) -> Iterator[tuple[tuple[int, int, int], Columns]]:
-    """((partition, source, sequence), rows) of each message that the batch would be."""
+    """Yields ((partition, source, sequence), rows) for each message of the batch."""
     rows = native_batch.read(schema, batch)
     for sequence, partition, first, end in batch.slices:
         yield (partition, SOURCE, sequence), columns.take(rows, np.arange(first, end))
 
 
 def requests() -> list[ExportTraceServiceRequest]:
-    """One export per trace, with the clusters that its services ran in."""
+    """Returns one export per trace, with the clusters in which its services ran."""
     found = []
     for _, trace in traces():
         request = jaeger.convert(trace, HOME)
@@ -81,7 +84,7 @@ def _insert(client: Client, table: str, fields: list[str], values: list[list]) -
 
 @contextmanager
 def also(client: Client, table: str, names: Sequence[str], rows: list[tuple], which: str) -> Iterator[None]:
-    """Rows that are there within the block alone; which: the condition that tells them."""
+    """Inserts rows for the duration of the block. `which` is the condition that identifies them."""
     client.execute(f"INSERT INTO {table} ({', '.join(names)}) VALUES", rows)
     try:
         yield

@@ -1,4 +1,7 @@
-"""A leaf node beside the relays of cluster west: a real server with infra/nats/leaf.conf, in front of the bundled NATS."""
+"""A leaf node beside the relays of cluster west.
+
+It is a real server with infra/nats/leaf.conf, connected to the bundled NATS.
+"""
 
 from pathlib import Path
 
@@ -9,7 +12,10 @@ NAME, USER = "leaf-west", "relay-west"
 
 
 def leaf_node(folder: Path, cluster: Cluster) -> servers.Server:
-    """It logs in at each server of the cluster as its relay; its own user has another password."""
+    """Returns a leaf node that logs in at the cluster's servers as its relay.
+
+    Its own user has another password.
+    """
     folder.mkdir()
     certificate, key = cluster.renewed()
     local, monitor = servers.free_port(), servers.free_port()

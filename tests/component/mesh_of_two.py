@@ -1,4 +1,7 @@
-"""A real relay and two pods' real Envoys in one cluster, as the lab renders them: gate calls cart."""
+"""A real relay and real Envoys of two pods in one cluster, as the lab renders them.
+
+The service gate calls the service cart.
+"""
 
 import http.server
 import threading
@@ -22,8 +25,11 @@ CLUSTER = "one"
 
 
 class Application(http.server.BaseHTTPRequestHandler):
-    """/stream/N: a byte at the beginning and one after N seconds; /header/NAME: with a response header of the name;
-    anything else: 200."""
+    """Application of both pods.
+
+    /stream/N sends one byte at once and one after N seconds. /header/NAME adds a response header of
+    that name. Every path is answered with 200.
+    """
 
     protocol_version = "HTTP/1.1"
 
@@ -42,17 +48,20 @@ class Application(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body[1:])
 
     def log_message(self, *_: object) -> None:
-        """Quiet."""
+        """Logs nothing."""
 
 
 @dataclass
 class Mesh:
-    """What is on disk, and the servers that run from it. `topology` and `endpoints` are the relay's files."""
+    """The files on disk, and the servers that run from them.
+
+    `topology` and `endpoints` are the relay's files.
+    """
 
     folder: Path
     xds: int = field(default_factory=free_port)
     relay_health: int = field(default_factory=free_port)
-    otlp: int = field(default_factory=free_port)  # nobody there
+    otlp: int = field(default_factory=free_port)  # a port on which no server listens
 
     def __post_init__(self) -> None:
         self.store = Keystore(self.folder / "tls")
@@ -69,7 +78,10 @@ class Mesh:
         return Pod(CLUSTER, service, index, index, app_port, *(free_port() for _ in range(4)), edge=False)
 
     def envoy(self, pod: Pod, *listeners: dict) -> Server:
-        """The pod's Envoy, ready when it says so itself; `listeners` are added to the bootstrap's."""
+        """Returns the pod's Envoy with `listeners` added to its bootstrap.
+
+        It is ready when its /ready says so.
+        """
         around = Surroundings(
             xds=[], otlp=[], toxiproxy="", templates=templates.read(ROOT / "infra"),
             filter_wasm=ROOT / ".spillway/wasm/spillway_filter.wasm", out=self.folder, network=LOCAL,
@@ -86,7 +98,10 @@ class Mesh:
         )  # fmt: skip
 
     def relay(self, cart: list[Pod], **service: object) -> Server:
-        """Serves gate the way to cart, which the topology declares with `service`; NATS is away."""
+        """Returns a relay that serves the routes from gate to cart. NATS is away.
+
+        The topology declares cart with the fields of `service`.
+        """
         key = Ed25519PrivateKey.generate().public_key()
         pem = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         (self.folder / "keys.pem").write_bytes(pem)
@@ -121,7 +136,7 @@ class Mesh:
 
 
 def status(port: int, path: str, host: str = HOST) -> int:
-    """Of the answer to a GET; 0 when nobody answers."""
+    """Returns the status of a GET, or 0 without an answer."""
     try:
         return httpx.get(
             f"http://{HOST}:{port}{path}", headers={"host": host}, trust_env=False, timeout=10

@@ -1,7 +1,8 @@
-"""Which metrics the boxes serve, and which ones a PromQL expression reads.
+"""The metrics that components serve, and the metrics that a PromQL expression reads.
 
-The tables of the READMEs are the list: each box's own test holds its table against what it serves. infra/alerts has those of
-what rules record (README.md) and of servers (servers.md).
+The tables of the READMEs are the reference. Each component's own test compares its table with what
+it serves. infra/alerts holds the tables of recorded metrics (README.md) and of servers
+(servers.md).
 """
 
 import re
@@ -20,7 +21,7 @@ _TABLES = (
 _ROW = re.compile(r"^\| `([a-z_]+)` \| (.*?) ?\|", re.MULTILINE)
 _SERVERS = re.compile(r"^\| `(\w+)` \| (.*?) ?\|", re.MULTILINE)
 _DOCUMENTED = re.compile(r"^### (otelcol_\w+)$", re.MULTILINE)
-# What Prometheus says of every target, and of itself.
+# Labels and metrics that Prometheus adds for every target and for itself.
 TARGET = {"job", "instance", "cluster", "namespace", "pod"}
 _ALWAYS = ("up", "process_start_time_seconds", "process_resident_memory_bytes", "process_cpu_seconds_total")
 _KEYWORDS = {
@@ -41,7 +42,7 @@ _GROUPING = re.compile(r"\b(?:by|on|without|ignoring|group_left|group_right)\s*\
 
 @cache
 def served() -> dict[str, set[str]]:
-    """Labels of every metric that a box serves, without those of its target."""
+    """Returns the labels of every metric that a component serves, without those of its target."""
     found: dict[str, set[str]] = {name: set() for name in _ALWAYS}
     for folder in _TABLES:
         for name, labels in _ROW.findall((ROOT / folder / "README.md").read_text()):
@@ -55,14 +56,14 @@ def served() -> dict[str, set[str]]:
     for name in [
         name for name in found if name.startswith("spillway_relay_") and name.endswith("ack_seconds")
     ]:
-        labels = found.pop(name)  # a histogram is served in its parts alone
+        labels = found.pop(name)  # a histogram is served only in its parts
         found |= {name + part: labels for part in ("_count", "_sum")}
         found[name + "_bucket"] = labels | {"le"}
     return found
 
 
 def read(expression: str) -> dict[str, set[str]]:
-    """Every metric of the expression, and the labels that its selectors name."""
+    """Returns every metric of the expression, with the labels that its selectors name."""
     text = re.sub(r'"(?:[^"\\]|\\.)*"', '""', expression)
     text = re.sub(r"\[[^\]]*\]|\boffset\s+\w+", "", _GROUPING.sub("", text))
     found: dict[str, set[str]] = {}
@@ -74,7 +75,7 @@ def read(expression: str) -> dict[str, set[str]]:
 
 
 def _in_braces(text: str, name: str) -> bool:
-    """Whether the word stands nowhere but among the labels of a selector."""
+    """Whether the word occurs only among the labels of selectors."""
     return not re.search(rf"(?<![\w.]){re.escape(name)}\b", re.sub(r"\{[^}]*\}", "{}", text))
 
 
@@ -91,7 +92,7 @@ def shown(expression: str) -> set[str]:
 
 
 def wrong(expression: str) -> list[str]:
-    """What the expression reads and nobody serves; empty when all of it exists."""
+    """Returns what the expression reads but no component serves. It is empty if all exists."""
     known, problems = served(), []
     for name, labels in read(expression).items():
         if name not in known:

@@ -1,5 +1,8 @@
-"""The bundled NATS as the chart's pods run it: three servers with the rendered configuration and mounts, each with the
-reloader beside it. Certificates have the key usages that Terraform issues."""
+"""The bundled NATS as the chart's pods run it: three servers, each with a reloader.
+
+They use the rendered configuration and mounts. Their certificates have the key usages that
+Terraform issues.
+"""
 
 import json
 import re
@@ -26,13 +29,16 @@ CERTIFICATES = servers.ROOT / "terraform/modules/identity/certificates.tf"
 
 
 def issued_uses(kind: str) -> list[str]:
-    """Key usages that Terraform's module identity gives a `server` or a `peer`, which a NATS server is."""
+    """Returns the key usages that Terraform's module identity gives to a `server` or a `peer`.
+
+    A NATS server is a `peer`.
+    """
     [words] = re.findall(rf"^ +{kind} += \[(.*)\]$", CERTIFICATES.read_text(), re.MULTILINE)
     return re.findall(r'"(\w+)"', words)
 
 
 def users_conf(passwords: Mapping[str, str]) -> str:
-    """Key users.conf of the Secret, as Terraform renders it, for these users."""
+    """Returns the Secret's key users.conf for these users, as Terraform renders it."""
     texts = templates.read(servers.ROOT / "infra")
     clusters = [user.removeprefix("relay-") for user in passwords if user.startswith("relay-")]
     files = bus.configuration(clusters, texts)
@@ -44,7 +50,10 @@ def users_conf(passwords: Mapping[str, str]) -> str:
 
 
 class Volume:
-    """A projected volume as a kubelet lays it: links to a folder that is replaced as a whole."""
+    """A projected volume as the kubelet lays it out.
+
+    Its files are links into a folder that is replaced as a whole.
+    """
 
     def __init__(self, at: Path) -> None:
         self.at, self._versions = at, 0
@@ -69,7 +78,7 @@ class Volume:
 
 
 class Pod:
-    """One server and its reloader, with the volume that both have mounted."""
+    """One server and its reloader, with the volume that both mount."""
 
     def __init__(self, folder: Path, index: int, client: int) -> None:
         self.folder, self.name, self.client = folder, f"spillway-nats-{index}", client
@@ -85,14 +94,17 @@ class Pod:
         )
 
     def here(self, text: str, ports: Mapping[str, str]) -> str:
-        """Addresses and paths are this machine's; the rest is as it was rendered."""
+        """Replaces addresses and paths by those of this machine and leaves the rest as rendered."""
         moved = {"/etc/nats": str(self.config.at), "/run/nats": str(self.folder / "run")}
         for from_pod, on_machine in {**ports, **moved}.items():
             text = text.replace(from_pod, on_machine)
         return text
 
     def reloader(self, arguments: list[str]) -> servers.Server:
-        """Beside the server, with the container's own arguments; it is ready when it watches."""
+        """Returns the reloader beside the server, with the container's own arguments.
+
+        It is ready when it watches the files.
+        """
         log = self.folder / "reloader.log"
         return servers.Server(
             url="", command=[str(RELOADER), *(self.here(argument, {}) for argument in arguments)], log=log,
@@ -104,21 +116,25 @@ class Pod:
             return json.load(answer)
 
     def shown(self) -> bytes:
-        """The certificate that it shows to a client that connects now, as PEM."""
+        """Returns the certificate that the server shows to a new client, as PEM."""
         with socket.create_connection(("127.0.0.1", self.client), timeout=10) as connection:
-            connection.recv(4096)  # INFO, in clear
+            connection.recv(4096)  # INFO, in cleartext
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             with context.wrap_socket(connection) as secured:
                 return ssl.DER_cert_to_PEM_cert(secured.getpeercert(binary_form=True)).encode()
 
     def routes(self) -> set[str]:
-        """Names of the servers that it has routes to."""
+        """Names of the servers to which this one has routes."""
         return {route["remote_name"] for route in self.monitored("routez").get("routes", [])}
 
 
 class Cluster:
-    """`configuration` is the rendered nats.conf; `uses` are those of the servers' certificate."""
+    """The NATS servers and their certificates.
+
+    `configuration` is the rendered nats.conf. `uses` are the key usages of the servers'
+    certificate.
+    """
 
     def __init__(self, folder: Path, configuration: str, uses: Collection[str]) -> None:
         self.authority, self._uses = Authority(), uses
@@ -149,11 +165,11 @@ class Cluster:
         return pod.here(text, ports)
 
     def renewed(self) -> tuple[bytes, bytes]:
-        """Another certificate with its key, of the same authority."""
+        """Returns another certificate and its key, from the same authority."""
         return self.authority.issue(self._uses)
 
     def lay(self) -> None:
-        """Gives every pod what Secrets and ConfigMap hold now."""
+        """Gives every pod the current content of Secrets and ConfigMap."""
         certificate, key = self.certificate
         for pod, text in zip(self.pods, self._configurations, strict=True):
             files = {"nats.conf": text.encode(), "users.conf": users_conf(self.passwords).encode()}
@@ -162,7 +178,7 @@ class Cluster:
 
     @contextmanager
     def running(self, reloader: list[str] | None = None) -> Iterator["Cluster"]:
-        """All servers; with the arguments of the reloader, one beside each."""
+        """Runs all servers, with a reloader beside each if `reloader` gives its arguments."""
         with ExitStack() as stack:
             for pod in self.pods:
                 stack.enter_context(servers.running(pod.server))
@@ -182,7 +198,10 @@ class Cluster:
     async def user(
         self, name: str, password: str | None = None, at: Pod | None = None
     ) -> AsyncIterator[Client]:
-        """A connection to any of the servers, or `at` one of them, once and for all."""
+        """Yields a user's connection to any of the servers.
+
+        With `at` it connects to that server only and does not reconnect.
+        """
         relays = names.NATS_INBOX_RELAY.format(cluster=name.removeprefix("relay-"))
         client = await nats.connect(
             [at.server.url] if at else [pod.server.url for pod in self.pods], tls=self.context(),

@@ -1,4 +1,4 @@
-"""The real NATS server with the rendered configuration and its users."""
+"""A real NATS server with the rendered configuration and its users."""
 
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -20,20 +20,23 @@ INBOXES = {
 
 
 class Bus:
-    """The running server and its users' passwords."""
+    """The running server and the passwords of its users."""
 
     def __init__(self, address: str, passwords: dict[str, str]) -> None:
         self._address, self._passwords = address, passwords
 
     def url(self, user: str) -> str:
-        """As a program is told it, with the user's password."""
+        """Returns the URL that a program gets, with the user's password."""
         return self._address.replace("//", f"//{user}:{self._passwords[user]}@")
 
     @asynccontextmanager
     async def user(
         self, name: str, password_of: str | None = None, inbox: str = ""
     ) -> AsyncIterator[tuple[Client, list[str]]]:
-        """A connection and the errors that the server has sent on it. Users hear their own inbox."""
+        """Yields a connection and the list of errors that the server has sent on it.
+
+        Users subscribe to their own inbox.
+        """
         errors: list[str] = []
 
         async def noted(error: Exception) -> None:
@@ -56,7 +59,7 @@ class Bus:
 
 @contextmanager
 def running(folder: Path, clusters: list[str]) -> Iterator[Bus]:
-    """A server of its own, empty, with a user per role and one for the relays of each cluster."""
+    """Runs an empty server with one user per role and one for the relays of each cluster."""
     port = servers.free_port()
     files.write(folder, bus.configuration(clusters, templates.read(servers.ROOT / "infra")))
     passwords = {user: f"s{secrets.token_hex(16)}" for user in bus.users(clusters)}

@@ -1,4 +1,4 @@
-"""A real Redis with every user of infra/redis/users.acl, by the stack's own starter."""
+"""A real Redis with every user of infra/redis/users.acl, run by the stack's own starter."""
 
 import secrets
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ RUN = [str(servers.ROOT / "infra" / "redis" / "run")]
 
 @contextmanager
 def running(folder: Path) -> Iterator[dict[str, str]]:
-    """A URL for each user, and one for the administrator (`default`)."""
+    """Yields a URL for each user, and one for the administrator (`default`)."""
     port, passwords = servers.free_port(), {user: secrets.token_hex(12) for user in ("default", *USERS)}
     environment = {f"REDIS_{user.upper()}_PASSWORD": passwords[user] for user in USERS}
     environment |= {

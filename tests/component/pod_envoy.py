@@ -1,4 +1,4 @@
-"""A pod's files as the lab renders them, run by the real Envoy."""
+"""A pod's files as the lab renders them, used by a real Envoy."""
 
 import contextlib
 import os
@@ -60,18 +60,24 @@ class PodEnvoy:
             return 0
 
     def count(self, statistic: str, cluster: str = "spillway-xds") -> int:
-        """A counter of the Envoy cluster that leads to the relay, or to the collector (spillway-collector)."""
+        """Returns a counter of the Envoy cluster `cluster`.
+
+        It is the one of the relay, or spillway-collector for the collector.
+        """
         return self.stat(f"cluster.{cluster}.{statistic}")
 
     def stat(self, name: str) -> int:
-        """A counter by its whole name; 0 as long as there is none."""
+        """Returns a counter by its full name, and 0 while it does not exist."""
         text = httpx.get(f"http://{HOST}:{self.pod.admin_port}/stats?filter={name}", trust_env=False).text
         return sum(int(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(f"{name}: "))
 
 
 def prepared(folder: Path, otlp_port: int) -> PodEnvoy:
-    """A pod of CLUSTER that is not started, with the certificates of CLUSTER and of OTHER: the pod's and one of the
-    same service, relays, collectors, senders."""
+    """Prepares a pod of CLUSTER without starting it.
+
+    Issues certificates in both CLUSTER and OTHER: one for a pod of the service, and one each for a
+    relay, a collector and a sender.
+    """
     pod = Pod(CLUSTER, "cart", 0, 0, *(free_port() for _ in range(5)), edge=False)
     made = PodEnvoy(pod, folder, free_port(), otlp_port)
     around = Surroundings(

@@ -1,4 +1,4 @@
-"""Commands and jobs of `spillway_streams`, as processes."""
+"""Commands and jobs of `spillway_streams`, run as processes."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
 
 
 def succeed(*arguments: str, **environment: str) -> str:
-    """What the command said."""
+    """Runs a command that must succeed, and returns its stderr."""
     done = command(*arguments, **environment)
     assert done.returncode == 0, done.stderr
     return done.stderr

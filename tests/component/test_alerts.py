@@ -1,4 +1,4 @@
-"""Alerts: sound rules on metrics that exist, each tested both ways, each with its runbook."""
+"""Alerts: valid rules on metrics that exist, with tests in both directions and runbooks."""
 
 import re
 import subprocess
@@ -27,14 +27,16 @@ def _promtool(*arguments: str, folder: Path = ALERTS) -> None:
 
 
 def test_promtool_takes_every_rule():
-    """Syntax, templates and promtool's own lints."""
+    """The check covers syntax, templates and promtool's own lints."""
     assert FILES
     _promtool("check", "rules", "--lint=all", "--lint-fatal", *(file.name for file in FILES))
 
 
 def test_every_alert_fires_when_it_should_and_only_then():
-    """promtool runs the rules over made-up series; each alert has a time at which it must be silent and one at which
-    it must fire."""
+    """promtool runs the rules over invented series.
+
+    Each alert has a time at which it must be silent and one at which it must fire.
+    """
     tests = sorted((ALERTS / "tests").glob("*.yaml"))
     _promtool("test", "rules", *(file.name for file in tests), folder=ALERTS / "tests")
     silent, firing = set(), set()
@@ -49,8 +51,10 @@ def test_every_alert_fires_when_it_should_and_only_then():
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_an_alert_reads_what_boxes_serve_and_says_what_to_do(rule):
-    """Its metrics and labels are in a box's table, it waits, has a severity and texts whose labels it has, and its
-    anchor is in the runbook once."""
+    """Its metrics and labels are in a component's table, and its anchor is in the runbook once.
+
+    It has a waiting time, a severity, and texts whose labels the result has.
+    """
     assert not metric_names.wrong(rule["expr"])
     assert rule["for"] and rule["labels"]["severity"] in ("critical", "warning")
     notes = rule["annotations"]
@@ -61,7 +65,7 @@ def test_an_alert_reads_what_boxes_serve_and_says_what_to_do(rule):
 
 
 def test_the_runbook_knows_no_alert_that_is_gone():
-    """One section per alert, and no other under that heading."""
+    """The runbook has one section per alert, and no other section under that heading."""
     section = RUNBOOK.read_text().split("\n## What to do per alert\n")[-1]
     assert re.findall(r"^#### (\w+)$", section, re.MULTILINE) == [
         rule["alert"]
@@ -77,14 +81,14 @@ def _of(name: str) -> set[str]:
 
 
 def test_the_chart_names_clusters_as_the_alerts_do():
-    """Its ServiceMonitors set the target label that alerts and dashboards of clusters group by."""
+    """The chart's ServiceMonitors set the target label by which alerts and dashboards group."""
     chart = metric_names.ROOT / "infra" / "helm" / "spillway-cluster" / "templates" / "monitoring.yaml"
     assert re.findall(r"targetLabel: (\w+)", chart.read_text()) == ["cluster"]
     assert "by (cluster)" in (ALERTS / "cluster.yaml").read_text()
 
 
 def test_what_nobody_serves_is_noticed():
-    """The check itself: unknown metrics, unknown labels and unknown groupings are named."""
+    """The check itself works: unknown metrics, labels and groupings are named."""
     assert metric_names.wrong('sum by (topic) (rate(spillway_streams_nothing{topic="a"}[5m])) > 0') == [
         "spillway_streams_nothing: no box serves it",
         "topic: no metric of the expression has it",

@@ -1,4 +1,4 @@
-"""The path by which Envoys of other clusters check whether a pod's Envoy answers at all."""
+"""The path by which Envoys of other clusters check whether a pod's Envoy answers."""
 
 import contextlib
 from pathlib import Path
@@ -15,8 +15,11 @@ pytestmark = pytest.mark.component
 
 
 def test_a_check_ends_at_the_pods_envoy(tmp_path: Path):
-    """Checks are answered with and without the relay's routes. They reach no application, and the filter counts none of
-    them: neither demand nor load nor a span comes from a check."""
+    """Checks are answered with and without the relay's routes.
+
+    They reach no application, and the filter does not count them: a check causes no demand, load or
+    span.
+    """
     mesh = Mesh(tmp_path)
     pod = mesh.pod("cart")
     inbound = f"http://{HOST}:{pod.inbound_port}"
@@ -26,7 +29,7 @@ def test_a_check_ends_at_the_pods_envoy(tmp_path: Path):
         return {name: int(value) for name, _, value in (line.partition(": ") for line in page.splitlines())}
 
     def seen() -> dict[str, int]:
-        """Counters of requests; those of exports grow by themselves."""
+        """Returns the counters of requests. Counters of exports would grow without requests."""
         counted = stats("wasmcustom.spillway_inbound") | stats("cluster.spillway-app.upstream_rq_total")
         assert any(name.startswith("wasmcustom") for name in counted), "the filter runs"
         return counted

@@ -1,7 +1,8 @@
-"""Autoscaling of streams jobs as the chart declares it: KEDA's credentials, and that the number of workers settles.
+"""Autoscaling of streams jobs as the chart declares it: KEDA's credentials and stability.
 
-The second is a simulation: the rendered ScaledObject, the algorithm of Kubernetes' autoscaler, and a job whose workers
-take a fixed number of messages per second, with CPU in proportion to what they take.
+Stability is tested by a simulation. It combines the rendered ScaledObject, the algorithm of
+Kubernetes' autoscaler, and a job whose workers take a fixed number of messages per second. Their
+CPU use is proportional to what they take.
 """
 
 import math
@@ -35,7 +36,7 @@ def tools() -> None:
 
 @pytest.fixture(scope="module")
 def spec() -> dict:
-    """A job's ScaledObject, with what the chart has by default."""
+    """A job's ScaledObject with the chart's defaults."""
     charts.build()
     return scaled(charts.render(CHART, values()))
 
@@ -50,7 +51,7 @@ def trigger(spec: dict, kind: str) -> dict:
 
 
 def test_keda_asks_prometheus_without_credentials_where_none_are_given():
-    """And takes a Prometheus that has no lag at all for a fault, not for a lag of zero."""
+    """A Prometheus without any lag metric counts as a fault, not as a lag of zero."""
     objects = charts.render(CHART, values())
     charts.conform(objects)
     assert charts.of(objects, "TriggerAuthentication") == {}
@@ -60,7 +61,10 @@ def test_keda_asks_prometheus_without_credentials_where_none_are_given():
 
 
 def test_keda_shows_what_the_secret_holds():
-    """A name with its password, and a certificate; Prometheus' authority is the user's. Every job's trigger refers to it."""
+    """The Secret holds a user name, a password and a certificate.
+
+    The authority of Prometheus comes from the user's ConfigMap. Every job's trigger refers to them.
+    """
     said = {"modes": ["basic", "tls"], "secret": "keda", "caConfigMap": "prometheus-ca"}
     objects = charts.render(CHART, values(authentication=said))
     charts.conform(objects)
@@ -92,14 +96,20 @@ def test_what_keda_would_not_take_is_refused(wrong: dict):
 
 @dataclass
 class Autoscaler:
-    """Kubernetes' HorizontalPodAutoscaler with the triggers of a ScaledObject. `wanted`: (time, replicas) of late."""
+    """Kubernetes' HorizontalPodAutoscaler with the triggers of a ScaledObject.
+
+    `wanted` holds the recent (time, replicas).
+    """
 
     spec: dict
     wanted: list[tuple[int, int]] = field(default_factory=list)
     changes: list[tuple[int, int]] = field(default_factory=list)
 
     def desired(self, replicas: int, lag_s: float, utilisation: float) -> int:
-        """The most that a trigger wants: replicas in proportion, and none more or less within the tolerance."""
+        """Returns the highest number of replicas that any trigger wants.
+
+        It is proportional to the current number, and unchanged within the tolerance.
+        """
         found = []
         for one in self.spec["triggers"]:
             if one["type"] == "cpu":
@@ -110,7 +120,7 @@ class Autoscaler:
         return max(found)
 
     def step(self, now: int, replicas: int, lag_s: float, utilisation: float) -> int:
-        """Replicas from now on: stabilized, and no faster than the policies."""
+        """Returns the next number of replicas, after stabilisation and the policies' rate limit."""
         behavior = self.spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
         up, down = behavior["scaleUp"], behavior["scaleDown"]
         self.wanted.append((now, self.desired(replicas, lag_s, utilisation)))
@@ -139,8 +149,11 @@ class Autoscaler:
 def simulate(
     spec: dict, load: Callable[[int], float], hours: int, cores: float = 1.0
 ) -> list[tuple[int, int, float]]:
-    """(time, change of replicas, seconds of lag). `load`: messages per second, of which a worker takes one.
-    `cores`: what it then uses, in units of its request."""
+    """Returns (time, change of replicas, lag in seconds) per step.
+
+    `load` is in messages per second, of which one worker takes one. `cores` is the worker's CPU use
+    at that rate, in units of its request.
+    """
     autoscaler, replicas, backlog, told = Autoscaler(spec), 2, 0.0, []
     for now in range(0, hours * HOUR_S, STEP_S):
         taken = min(replicas * STEP_S, backlog + load(now) * STEP_S)
@@ -162,15 +175,17 @@ CONSTANT = [0.3, 0.9, 1.5, 2.5, 3.1, 4.4, 5.5]
 @pytest.mark.parametrize("load", CONSTANT)
 @pytest.mark.parametrize("cores", [0.8, 1.0, 1.6])
 def test_the_number_of_workers_settles_under_a_constant_load(spec: dict, load: float, cores: float):
-    """After two hours it does not change for ten more, and nothing lags, whichever the load is."""
+    """After two hours the number does not change for ten more hours, and nothing lags."""
     told = simulate(spec, lambda _: load, 12, cores)
     assert changes(told, 2 * HOUR_S) == 0
     assert max(lag for now, _, lag in told if now >= 2 * HOUR_S) < 1
 
 
 def test_a_day_takes_workers_up_and_down_once(spec: dict):
-    """A load that grows fourfold by day and returns by night, with a ripple of ten minutes: the second day has one way up
-    and one way down."""
+    """The load grows fourfold by day and falls by night, with a ripple of ten minutes.
+
+    On the second day the number rises once and falls once.
+    """
 
     def day(now: int) -> float:
         return 3 - 1.8 * math.cos(now / HOUR_S / 24 * 2 * math.pi) + 0.3 * math.sin(now / 600 * 2 * math.pi)
@@ -182,14 +197,20 @@ def test_a_day_takes_workers_up_and_down_once(spec: dict):
 
 
 def test_by_lag_alone_it_would_never_settle(spec: dict):
-    """The model shows what the second trigger is for: without it workers leave, lag grows, and they come back."""
+    """The simulation shows why the second trigger exists.
+
+    Without it workers leave, the lag grows, and the workers come back.
+    """
     alone = spec | {"triggers": [trigger(spec, "prometheus")]}
     assert changes(simulate(alone, lambda _: 2.5, 12), 2 * HOUR_S) >= 6
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 4])
 def test_there_are_never_more_workers_than_partitions(partitions: int):
-    """Nor fewer at least than at most, and a Prometheus that is away takes no worker away."""
+    """The minimum does not exceed the maximum either.
+
+    When Prometheus is away, no worker is removed.
+    """
     spec = scaled(charts.render(CHART, values(partitions, minReplicas=3, maxReplicas=100)))
     assert spec["maxReplicaCount"] == partitions and spec["minReplicaCount"] <= partitions
     assert spec["fallback"]["replicas"] <= partitions

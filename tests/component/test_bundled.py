@@ -1,4 +1,4 @@
-"""The servers that infra/helm/spillway-global may bring along, with the very configuration that it renders."""
+"""Servers that infra/helm/spillway-global may bundle, run with the rendered configuration."""
 
 import contextlib
 import os
@@ -41,7 +41,10 @@ def rendered() -> list[dict]:
 
 
 def of_three(folder: Path, rendered: list[dict], kind: str = "peer") -> Cluster:
-    """Three servers with certificates that Terraform would issue to a `peer` or a `server`."""
+    """Returns three servers with certificates that Terraform would issue to `kind`.
+
+    `kind` is `peer` or `server`.
+    """
     configuration = charts.of(rendered, "ConfigMap")["spillway-nats"]["data"]["nats.conf"]
     return Cluster(folder, configuration, nats_cluster.issued_uses(kind))
 
@@ -53,15 +56,21 @@ def cluster(tmp_path: Path, rendered: list[dict]) -> Iterator[Cluster]:
 
 
 async def test_three_servers_form_routes_with_the_certificates_that_terraform_issues(cluster: Cluster):
-    """Routes are mutual TLS: each server shows its certificate as a client, too. Clients are told the address of no pod:
-    relays of other clusters could not reach it, and no certificate names it."""
+    """Routes use mutual TLS, in which each server also shows its certificate as a client.
+
+    Clients do not learn the addresses of pods, because relays of other clusters could not reach
+    them and no certificate names them.
+    """
     await eventually_async(cluster.whole, "routes")
     async with cluster.user("publisher", at=cluster.pods[0]) as client:
         assert client.discovered_servers == []
 
 
 async def test_a_certificate_of_a_server_alone_forms_no_route(tmp_path: Path, rendered: list[dict]):
-    """Without the usage of a client the others refuse it: what Kafka or Redis shows lets nobody into the cluster."""
+    """The other servers refuse a certificate without the usage of a client.
+
+    The certificates of Kafka or Redis therefore give no access to the cluster.
+    """
     with of_three(tmp_path, rendered, "server").running() as cluster:
         logs = [pod.server.log for pod in cluster.pods]
         refusal = "incompatible key usage"
@@ -71,7 +80,10 @@ async def test_a_certificate_of_a_server_alone_forms_no_route(tmp_path: Path, re
 
 @pytest.fixture(scope="module")
 def reloader(rendered: list[dict]) -> list[str]:
-    """Arguments of the reloader beside each server; what is built here is the version that the chart names."""
+    """Arguments of the reloader beside each server.
+
+    The program that is built here has the version that the chart names.
+    """
     tools = servers.ROOT / "tools/deploy"
     subprocess.run([tools / "build", nats_cluster.RELOADER.name], check=True)
     pod = charts.of(rendered, "StatefulSet")["spillway-nats"]["spec"]["template"]["spec"]
@@ -88,8 +100,11 @@ def reloader(rendered: list[dict]) -> list[str]:
 async def test_users_and_certificates_change_without_a_restart(
     tmp_path: Path, rendered: list[dict], reloader: list[str]
 ):
-    """When the Secrets change, every server reads them again: the relay of a region that was added comes in, connections
-    and routes stay, and who connects from then on is shown the new certificate."""
+    """When the Secrets change, every server reads them again.
+
+    The relay of an added region can connect, and existing connections and routes stay. New clients
+    see the new certificate.
+    """
     cluster = of_three(tmp_path, rendered)
     password = secrets.token_hex(16)
     with cluster.running(reloader):
@@ -122,7 +137,7 @@ def _shows(pod: Pod, certificate: bytes) -> bool:
 
 
 async def _tried(work) -> bool:
-    """Whether NATS did it; it may be choosing leaders."""
+    """Whether NATS completed the work. It may be electing leaders."""
     try:
         await work()
     except (*jetstream.TROUBLE, nats.errors.Error):
@@ -131,7 +146,10 @@ async def _tried(work) -> bool:
 
 
 async def _holds(bucket, key: str, value: bytes) -> bool:
-    """Whether NATS answers with this value. Any replica may answer, so one that follows is behind for a moment."""
+    """Whether NATS answers with this value.
+
+    Any replica may answer, and a follower can be behind for a moment.
+    """
     try:
         return (await bucket.get(key)).value == value
     except (*jetstream.TROUBLE, nats.errors.Error):
@@ -139,8 +157,11 @@ async def _holds(bucket, key: str, value: bytes) -> bool:
 
 
 async def test_rulesets_outlive_one_of_three_nats_servers(cluster: Cluster):
-    """What the publisher makes with SPILLWAY_NATS_REPLICAS=3 is on three servers; when the one that leads the bucket is
-    killed, the ruleset of before is read and the next one is written."""
+    """With SPILLWAY_NATS_REPLICAS=3 the publisher's streams and bucket are on three servers.
+
+    When the server that leads the bucket is killed, the previous ruleset is still readable and the
+    next one can be written.
+    """
     async with cluster.user("publisher") as client:
         js = client.jetstream(timeout=5)
         await eventually_async(lambda: _tried(lambda: jetstream.ensure(js, 1 << 20, 3)), "streams and bucket")
@@ -162,8 +183,11 @@ async def test_rulesets_outlive_one_of_three_nats_servers(cluster: Cluster):
 
 
 async def test_a_leaf_node_outlives_the_server_that_it_is_connected_to(cluster: Cluster, tmp_path: Path):
-    """At a leaf node in front of the three, the relay's user hears of rulesets and reads its own; another server takes the
-    leaf when its own is killed, and the leaf lets nothing through that the user may not."""
+    """A relay's user at a leaf node in front of the three servers still gets its rulesets.
+
+    Another server takes the leaf over when its own is killed. The leaf passes nothing on that the
+    user may not read.
+    """
     key = f"$KV.{names.NATS_BUCKET_RULESETS}"
     get = f"$JS.API.DIRECT.GET.KV_{names.NATS_BUCKET_RULESETS}.{key}"
     leaf = leaf_node(tmp_path / "leaf", cluster)
@@ -178,7 +202,8 @@ async def test_a_leaf_node_outlives_the_server_that_it_is_connected_to(cluster: 
             await relay.subscribe(f"{key}.west", cb=_into(heard))
             await eventually_async(lambda: _at(cluster, LEAF) is not None, "the leaf is connected")
             for word in (b"before", b"after"):
-                # Again until it is heard: that somebody listens at the leaf reaches the servers some time after the leaf.
+                # The value is written again until it arrives. The servers learn only some time
+                # after the leaf connects that it has a subscriber.
                 hears = partial(_written_and_heard, bucket, "west", word, heard)
                 await eventually_async(hears, f"word of {word!r}")
                 answers = partial(_answers, relay, f"{get}.west", word)
@@ -197,7 +222,7 @@ async def _written_and_heard(bucket, key: str, value: bytes, heard: list[bytes])
 
 
 async def _answers(client: nats.NATS, subject: str, value: bytes) -> bool:
-    """Whether a direct get at this subject answers with the value; a replica that follows may be behind."""
+    """Whether a direct get at this subject answers with the value. A follower may be behind."""
     try:
         return (await client.request(subject, b"", timeout=5)).data == value
     except (*jetstream.TROUBLE, nats.errors.Error):
@@ -212,7 +237,7 @@ def _into(heard: list[bytes]):
 
 
 def _at(cluster: Cluster, leaf: str) -> Pod | None:
-    """The server that a leaf node is connected to now."""
+    """Returns the server to which a leaf node is connected now."""
     for pod in cluster.pods:
         with contextlib.suppress(OSError):
             if leaf in {one["name"] for one in pod.monitored("leafz").get("leafs", [])}:
@@ -221,7 +246,10 @@ def _at(cluster: Cluster, leaf: str) -> Pod | None:
 
 
 async def test_replicas_are_changed_while_the_bucket_is_there(cluster: Cluster):
-    """A bucket on one server is on three after the publisher starts with SPILLWAY_NATS_REPLICAS=3; values stay."""
+    """A bucket on one server is on three after a start with SPILLWAY_NATS_REPLICAS=3.
+
+    Its values are kept.
+    """
     async with cluster.user("publisher") as client:
         js = client.jetstream(timeout=5)
         await eventually_async(lambda: _tried(lambda: jetstream.ensure(js, 1 << 20)), "streams and bucket")
@@ -233,7 +261,7 @@ async def test_replicas_are_changed_while_the_bucket_is_there(cluster: Cluster):
 
 
 async def test_nats_takes_nobody_in_clear_or_of_another_authority(cluster: Cluster, tmp_path: Path):
-    """A client that does not check TLS, or trusts another authority, gets no connection."""
+    """A client that does not use TLS, or trusts another authority, gets no connection."""
     other = ssl.create_default_context(cafile=str(tls_files(tmp_path / "other").ca))
     user = {"user": "publisher", "password": cluster.passwords["publisher"], "allow_reconnect": False}
     address = cluster.pods[0].server.url
@@ -244,8 +272,11 @@ async def test_nats_takes_nobody_in_clear_or_of_another_authority(cluster: Clust
 
 
 def test_redis_starts_with_its_users_alone(tmp_path: Path, rendered: list[dict]):
-    """With users.acl as Terraform renders it: a role comes in with its password, the user `default` does not. (TLS is left
-    out: the Redis that tests run is built without.)"""
+    """Redis runs with users.acl as Terraform renders it.
+
+    A role can log in with its password and the user `default` cannot. TLS is left out, because the
+    Redis that tests run is built without it.
+    """
     password, port = secrets.token_hex(16), servers.free_port()
     users = (servers.ROOT / "infra/redis/users.acl").read_text()
     lines = [line for line in users.splitlines() if line.startswith("user ")]

@@ -1,4 +1,4 @@
-"""What users say of pods in the values of both charts: of all of them, and of one workload."""
+"""Pod settings in the values of both charts: for all pods, and for one workload."""
 
 import copy
 from typing import Any
@@ -63,7 +63,7 @@ def chart_of(chart: str) -> Any:
 
 
 def with_own(chart: str, said: dict[str, dict], of_all: dict[str, Any] | None = None) -> dict:
-    """The least values, what is said of all pods, and what is said of one workload, by its name."""
+    """Returns the least values, with settings for all pods and for single workloads by name."""
     values = copy.deepcopy(CHARTS[chart] | (of_all or {}))
     for workload, own in said.items():
         place = values
@@ -74,7 +74,7 @@ def with_own(chart: str, said: dict[str, dict], of_all: dict[str, Any] | None = 
 
 
 def mine(template: dict) -> dict[str, Any]:
-    """Of a pod's parts those that users speak about."""
+    """Returns the parts of a pod that users can set."""
     spec, [container] = template["spec"], template["spec"]["containers"]
     return {
         key: spec.get(key) for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName")
@@ -93,7 +93,7 @@ def of(objects: list[dict], name: str) -> dict:
 
 @each_chart
 def test_what_is_said_of_all_pods_is_on_each(chart: str):
-    """Jobs, too; the objects stay such as Kubernetes takes, and every object has the common labels."""
+    """Jobs get the settings too. Objects stay valid, and each has the common labels."""
     objects = charts.render(chart_of(chart), CHARTS[chart] | OF_ALL)
     charts.conform(objects)
     assert charts.insecure(objects) == charts.adrift(objects) == []
@@ -113,7 +113,10 @@ def test_what_is_said_of_all_pods_is_on_each(chart: str):
 
 @each_chart
 def test_a_workloads_own_word_goes_before(chart: str):
-    """It replaces where to run, adds to labels, variables and volumes, and is about no other workload."""
+    """A workload's setting replaces placement, and adds to labels, variables and volumes.
+
+    It affects no other workload.
+    """
     own = {
         name: OF_ONE | {"terminationGracePeriodSeconds": 90 + i} for i, name in enumerate(WORKLOADS[chart])
     }
@@ -136,7 +139,11 @@ def test_a_workloads_own_word_goes_before(chart: str):
 
 
 def test_pods_spread_as_users_say():
-    """Over zones and nodes by themselves; otherwise as is said, about the workload's own pods; an empty list is none."""
+    """By default pods spread over zones and nodes.
+
+    A user's constraints replace this and apply to the workload's own pods. An empty list means no
+    constraint.
+    """
     wanted = [{"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}]
     values = with_own("spillway-cluster", {"spillway-relay": {"topologySpreadConstraints": []}})
     objects = charts.render(chart_of("spillway-cluster"), values)
@@ -155,7 +162,10 @@ def test_pods_spread_as_users_say():
     [({}, 1), ({"maxUnavailable": 0}, 0), ({"maxUnavailable": "50%"}, "50%"), ({"enabled": False}, None)],
 )
 def test_budgets_are_as_users_say(said: dict, expected: int | str | None):
-    """Of one workload; nothing and zero are words, too, and the others keep theirs."""
+    """A budget is set for one workload, and the others keep theirs.
+
+    Disabled and 0 are also valid settings.
+    """
     for chart, workload in (("spillway-global", "spillway-curves"), ("spillway-cluster", "spillway-relay")):
         values = with_own(chart, {workload: {"podDisruptionBudget": said}})
         budgets = charts.of(charts.render(chart_of(chart), values), "PodDisruptionBudget")
@@ -166,7 +176,7 @@ def test_budgets_are_as_users_say(said: dict, expected: int | str | None):
 
 @each_chart
 def test_images_are_taken_by_digest(chart: str):
-    """Of those images that have one; in jobs and sidecars as in other pods."""
+    """Only images with a digest get it, in jobs and sidecars as in other pods."""
     images = {"spillway-global": "spillway-streams", "spillway-cluster": "spillway-collector"}
     digest = f"sha256:{'0a' * 32}"
     values = copy.deepcopy(CHARTS[chart])
@@ -182,7 +192,10 @@ def test_images_are_taken_by_digest(chart: str):
 
 @each_chart
 def test_names_are_asked_where_users_say(chart: str):
-    """A cache of DNS on each node has an address and no namespace; rules of the user's own are beside."""
+    """A DNS cache on each node has an address and no namespace.
+
+    The user's own rules are added beside it.
+    """
     values = copy.deepcopy(CHARTS[chart])
     own = {"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}], "ports": [{"port": 3128}]}
     values["networkPolicy"] = {
@@ -203,7 +216,10 @@ def test_names_are_asked_where_users_say(chart: str):
 
 
 def test_an_account_of_the_users():
-    """The global pods and jobs run as it, still without a token; in clusters the accounts have annotations."""
+    """The global pods and jobs run as the user's account, still without a token.
+
+    In clusters the accounts get the user's annotations.
+    """
     objects = charts.render(chart_of("spillway-global"), GLOBAL | {"serviceAccountName": "cloud"})
     for workload, template in charts.pods(objects):
         assert template["spec"]["serviceAccountName"] == "cloud", charts.name(workload)
@@ -228,8 +244,11 @@ WRONG: dict[str, Any] = {
 
 @each_chart
 def test_wrong_words_are_refused_by_their_keys(chart: str):
-    """Said of all pods or of one workload: what would undo the chart's own words, or what Kubernetes would refuse; of a
-    workload also another question of a probe, and a misspelt key."""
+    """Wrong settings are refused for all pods and for one workload.
+
+    They would override the chart's own settings, or Kubernetes would refuse them. A workload also
+    may not replace a probe's handler, nor have a misspelt key.
+    """
     [name, *_] = WORKLOADS[chart]
     own = WRONG | {"startupProbe": {"exec": {"command": ["true"]}}, "tolerance": []}
     for values, above in (

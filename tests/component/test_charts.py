@@ -1,5 +1,7 @@
-"""The judge of charts itself: schemas made from the API server's document refuse what the server refuses. And the
-commands of the charts' READMEs."""
+"""Tests of the chart checks themselves, and of the commands in the charts' READMEs.
+
+Schemas made from the API server's document must refuse what the server refuses.
+"""
 
 import copy
 import re
@@ -39,7 +41,7 @@ def tools() -> None:
 
 
 def test_what_is_sound_conforms():
-    """A Deployment of the least, and a custom resource, pass."""
+    """A minimal Deployment and a custom resource pass."""
     charts.conform([DEPLOYMENT, RULE])
 
 
@@ -55,7 +57,10 @@ def test_what_is_sound_conforms():
     ],
 )
 def test_what_the_api_server_would_refuse_is_refused(of: dict, path: str, value: object):
-    """A misspelt key, a wrong type, a missing key or an unknown version fails, of custom resources too."""
+    """A misspelt key, wrong type, missing key or unknown version fails.
+
+    This holds for custom resources too.
+    """
     wrong = copy.deepcopy(of)
     *parents, last = path.split(".")
     place = wrong
@@ -67,7 +72,7 @@ def test_what_the_api_server_would_refuse_is_refused(of: dict, path: str, value:
 
 
 def test_a_bare_pod_is_called_insecure():
-    """Each thing that a pod must have is missed when it is not there."""
+    """Every property that a pod must have is reported when it is missing."""
     found = "\n".join(charts.insecure([DEPLOYMENT, {"kind": "Secret", "metadata": {"name": "s"}}]))
     words = (
         "runAsNonRoot seccompProfile token allowPrivilegeEscalation readOnlyRootFilesystem capabilities "
@@ -78,7 +83,7 @@ def test_a_bare_pod_is_called_insecure():
 
 
 def test_selectors_that_select_nothing_are_found():
-    """A budget for other labels, a Service for a port that nobody has."""
+    """Examples are a budget for other labels, and a Service for a port that no pod has."""
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -101,7 +106,7 @@ def test_selectors_that_select_nothing_are_found():
 def test_the_install_command_of_a_readme_gives_all_that_is_required(
     chart: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """Typed at the top of the repository, it renders what the API server takes."""
+    """Run at the top of the repository, the command renders what the API server accepts."""
     readme = (ROOT / "infra/helm" / chart / "README.md").read_text().replace("\\\n", " ")
     [command] = re.findall(r"^    helm install (.+)$", readme, re.MULTILINE)
     monkeypatch.chdir(ROOT)

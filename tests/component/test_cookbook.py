@@ -1,4 +1,7 @@
-"""Questions of docs/sql about calls, on the HotelReservation traces, against numbers computed from the traces alone."""
+"""Questions of docs/sql about calls, compared with figures computed from the traces alone.
+
+The traces are those of HotelReservation.
+"""
 
 import math
 import os
@@ -21,8 +24,11 @@ USD = 0.02
 
 
 def test_where_the_time_of_a_class_goes(ask, calls, made):
-    """Per request of the entry class: one call of each of five others, each with its own mean exclusive and network
-    time, in percent of the sum; of a class in the middle of the tree, its part."""
+    """Each request of the entry class causes one call of each of five others.
+
+    Each class has its own mean exclusive and network time, in percent of the sum. For a class in
+    the middle of the tree, only its part is returned.
+    """
     rows = {row["class"].strip(): row for row in ask("where_time_goes", **{"class": CLASS["frontend"]})}
     assert set(rows) == set(CLASS.values())
     own = {s: mean([c.exclusive / 1000 for c in calls if c.service == s]) for s in CLASS}
@@ -43,7 +49,10 @@ def test_where_the_time_of_a_class_goes(ask, calls, made):
 
 
 def test_which_network_got_slower(ask, made):
-    """The mean between the clusters is exact, quantiles are right to 4 %, and the ratio is that of the two windows."""
+    """Means between the clusters are exact, and quantiles are approximate.
+
+    The ratio is that of the two windows.
+    """
     now, earlier = recorded(100, 125, 150, 75), recorded(25, 50)
     earlier = {f"earlier_{k}": v for k, v in earlier.items()}
     rows = {
@@ -66,7 +75,7 @@ def test_which_network_got_slower(ask, made):
 
 
 def test_who_calls_whom(ask, calls, made):
-    """Every edge of the graph with its probability, success, network time, bytes and share that goes away."""
+    """Every edge has its probability, success, network time, bytes and remote share."""
     rows = {(r["source_class"], r["class"]): r for r in ask("who_calls_whom")}
     served = Counter(c.service for c in calls)
     edges = {(m.source, m.destination) for m in made}
@@ -89,7 +98,7 @@ def test_who_calls_whom(ask, calls, made):
 
 
 def test_who_pays_for_egress(ask, made):
-    """Only what crosses, in GB and USD per hour of the window."""
+    """Only traffic between clusters counts, in GB and USD per hour of the window."""
     (row,) = ask("egress_payers", usd_per_gb=USD)
     crossed = [m.request_bytes + m.response_bytes for m in made if m.cluster == AWAY]
     whole = recorded()
@@ -101,7 +110,10 @@ def test_who_pays_for_egress(ask, made):
 
 
 def test_where_calls_fail_first(ask, made):
-    """`rate` that fails is named, its callers that pass it on are not; a call that nobody answered is told apart."""
+    """A failing `rate` is named, and its callers that pass the failure on are not.
+
+    A call that was not answered is distinguished.
+    """
     rows = {(r["class"], r["destination_cluster"]): r for r in ask("first_failures")}
     failed = Counter(
         (CLASS[m.destination], m.cluster) for m in made if m.failed and m.destination != "search"
@@ -117,7 +129,10 @@ def test_where_calls_fail_first(ask, made):
 
 
 def test_the_history_of_the_load_is_that_of_the_calls(ask, hotel_client, calls):
-    """Both ways give the same count for every class; a part that is missing shows, with its second."""
+    """Both ways give the same count for every class.
+
+    A wrong part is shown with its second.
+    """
     rows = {(r["class"], r["cluster"]): r for r in ask("load_history")}
     counts = Counter((CLASS[c.service], c.cluster) for c in calls)
     assert {key: r["from_load"] for key, r in rows.items()} == {
@@ -134,7 +149,10 @@ def test_the_history_of_the_load_is_that_of_the_calls(ask, hotel_client, calls):
 
 
 def test_the_tail_by_load(ask, calls):
-    """Calls fall into tenths of capacity by what their whole service got in their second; quantiles are the calls'."""
+    """Calls are grouped into tenths of capacity by the load of their whole service in that second.
+
+    Quantiles are those of the calls in the group.
+    """
     mine = [c for c in calls if c.service == "geo"]
     arrived = Counter(c.start // 1_000_000 for c in mine)
     by_load = defaultdict(list)
@@ -153,7 +171,10 @@ def test_the_tail_by_load(ask, calls):
 
 
 def test_how_sampled_we_are(ask, calls):
-    """Three of ten were kept: the counts stand for ten thirds, with the standard error of such a sample."""
+    """Three of ten traces were kept, so counts are multiplied by ten thirds.
+
+    The standard error is that of such a sample.
+    """
     rows = {(r["class"], r["cluster"]): r for r in ask("sampling")}
     for (service, cluster), n in Counter((c.service, c.cluster) for c in calls).items():
         row = rows[CLASS[service], cluster]
@@ -163,8 +184,10 @@ def test_how_sampled_we_are(ask, calls):
 
 
 def test_how_fresh_and_complete_it_is(ask, hotel_client, calls, made):
-    """Rows and newest times per table; a job is as far as its slowest partition; a trace of which a late call was computed
-    alone is incomplete."""
+    """Rows and newest times are given per table, and a job's progress is its slowest partition's.
+
+    A trace is incomplete if one of its late calls was computed alone.
+    """
     rows = {row["what"]: row for row in ask("freshness")}
     assert rows["calls"]["rows"] == len(calls) and rows["edges"]["rows"] == len(made)
     assert rows["calls"]["newest"].timestamp() == pytest.approx(max(c.start for c in calls) / 1e6, abs=1e-3)
@@ -179,7 +202,10 @@ def test_how_fresh_and_complete_it_is(ask, hotel_client, calls, made):
 
 
 def test_the_slowest_traces_with_their_spans(ask, hotel_client, calls):
-    """The slowest of the requests whose raw spans were kept, in order, each with all spans of its trace."""
+    """The slowest of the requests whose raw spans were kept are returned in order.
+
+    Each has all spans of its trace.
+    """
     kept = {trace for (trace,) in hotel_client.execute("SELECT DISTINCT trace_id FROM spans")}
     assert len(kept) == pytest.approx(hotel_rows.SPAN_SAMPLE * len(hotel.traces()), rel=0.3)
     entries = [c for c in calls if c.is_entry and c.trace in kept]
@@ -192,7 +218,7 @@ def test_the_slowest_traces_with_their_spans(ask, hotel_client, calls):
 
 
 def test_own_time_and_classes(ask, calls):
-    """Rates and exclusive times per class, as `make replay` prints them."""
+    """Rates and exclusive times per class are those that `make replay` prints."""
     own = {row["class"]: row for row in ask("own_time", **recorded(25))}
     seconds = int(recorded(25)["end"]) - int(recorded(25)["start"])
     counted = {row["class"]: row for row in ask("classes")}
@@ -204,8 +230,10 @@ def test_own_time_and_classes(ask, calls):
 
 
 def test_means_and_quantiles_are_of_requests_not_of_rows(ask, hotel_client):
-    """Of forty rows twenty stand for nine quick requests each and twenty for a slow one: the mean and the quantiles are
-    those of the two hundred."""
+    """Twenty rows stand for nine quick requests each, and twenty for one slow request each.
+
+    The mean and the quantiles are those of the two hundred requests.
+    """
     at = 1_000_000_000
     columns = (
         "started_at",
@@ -230,7 +258,10 @@ def test_means_and_quantiles_are_of_requests_not_of_rows(ask, hotel_client):
 
 
 def test_the_command_of_the_readme(hotel_client, hotel_url):
-    """Every command that docs/sql/README.md shows runs and prints an answer, and it lists every question."""
+    """Every command that docs/sql/README.md shows runs and prints an answer.
+
+    The README lists every question.
+    """
     readme = (FOLDER / "README.md").read_text()
     commands = [
         line.strip() for line in readme.splitlines() if line.startswith("    python -m spillway_lab sql")

@@ -1,4 +1,7 @@
-"""Questions of docs/sql about curves, classes and rulesets, against numbers computed from traces and decisions."""
+"""Questions of docs/sql about curves, classes and rulesets.
+
+Answers are compared with figures computed from the traces and the stored decisions.
+"""
 
 import math
 from collections import defaultdict
@@ -15,7 +18,10 @@ USD = 0.02
 
 
 def test_what_a_decision_cost_and_saved(ask, calls, made):
-    """Version 2 beside version 1: calls, what callers felt, egress bytes at a price, and the prediction."""
+    """Version 2 is compared with version 1.
+
+    The answer has calls, the callers' latency, egress bytes at a price, and the prediction.
+    """
     rows = {(row["source"], row["class"]): row for row in ask("decision", version=2, usd_per_gb=USD)}
     assert {name for _, name in rows} == set(CLASS.values()) - {CLASS["frontend"]}
     row = rows[HOME, CLASS["rate"]]
@@ -42,7 +48,10 @@ def test_what_a_decision_cost_and_saved(ask, calls, made):
 
 
 def test_a_decision_is_compared_with_the_version_that_routed_the_same_service_before(ask, hotel_client, made):
-    """Version 4 changed the routes of `search`, whose version before it is 2; version 3 changed another service's."""
+    """Version 4 changed the routes of `search`, for which the previous version is 2.
+
+    Version 3 changed another service's routes.
+    """
     last = max(m.start for m in made)
     columns = ("started_at", "trace_id", "span_id", "source_cluster", "source_service", "destination_cluster", "class",
                "duration_us", "adjusted_count", "ruleset_version")  # fmt: skip
@@ -56,8 +65,10 @@ def test_a_decision_is_compared_with_the_version_that_routed_the_same_service_be
 
 
 def test_whose_prediction_was_wrong(ask, calls, made):
-    """A destination is listed when its newest version was off by more than the tolerance, with the publication of the
-    first version from which on all were."""
+    """A destination is listed if its newest version was off by more than the tolerance.
+
+    The answer has the publication time of the first version since which all were wrong.
+    """
     tolerance = 0.3
     observed = {key: mean(times) / 1000 for key, times in hop_us(made, calls).items()}
     wrong = {}
@@ -79,7 +90,7 @@ def test_whose_prediction_was_wrong(ask, calls, made):
 
 
 def test_which_curves_changed(ask):
-    """The first version and the one that differs are rows, the repeat of the first is not."""
+    """The first version and the one that differs are rows. The repeat of the first is not."""
     end = PUBLISHED[1] + timedelta(hours=1)
     rows = ask("curve_changes", start=PUBLISHED[1].timestamp(), end=end.timestamp())
     assert [(r["phase"], r["reason"], r["at_50"], r["change_50"]) for r in rows] == [
@@ -89,7 +100,10 @@ def test_which_curves_changed(ask):
 
 
 def test_whether_a_curve_agrees_with_what_was_measured(ask, hotel_client):
-    """Minutes add up, a minute that was computed again counts once; the newest curve is held against their mean."""
+    """Minutes are summed up, and a minute that was computed twice counts once.
+
+    The newest curve is compared with their mean.
+    """
     start, end = PUBLISHED[1].timestamp(), PUBLISHED[1].timestamp() + 3600
     (row,) = ask("curve_points", start=start, end=end, **{"class": CLASS["geo"]})
     assert (row["from_u"], row["samples"], row["u"], row["measured_ms"]) == (0.5, 40, 0.5, 4.0)
@@ -102,8 +116,11 @@ def test_whether_a_curve_agrees_with_what_was_measured(ask, hotel_client):
 
 
 def test_which_classes_were_decided_and_why(ask):
-    """The newest finding and the rules in force: what is retired or not yet in force does not count. A rule for any
-    method belongs to each method that was judged."""
+    """The answer has the newest finding and the rules in force.
+
+    Retired rules and future rules do not count. A rule for any method belongs to each method that
+    was judged.
+    """
     rows = {row["class"]: row for row in ask("class_decisions")}
     assert set(rows) == {"geo GET /a/{x}", "geo PUT /p", "geo * /q"}
     assert [rows[name]["rule"] for name in ("geo PUT /p", "geo * /q")] == ["pinned", "pinned"]
@@ -115,7 +132,10 @@ def test_which_classes_were_decided_and_why(ask):
 
 
 def test_the_newest_curves_with_the_capacity_of_each_cluster(ask, hotel_client):
-    """The last version of a curve, once for each cluster whose capacity is known, with the newest of that."""
+    """A curve's last version appears once for each cluster with a known capacity.
+
+    The capacity is the newest one.
+    """
     columns = "measured_at", "cluster", "service", "capacity_rps"
     away = [(PUBLISHED[1], AWAY, "geo", 1.0), (PUBLISHED[2], AWAY, "geo", CAPACITY / 2)]
     with also(hotel_client, "capacities", columns, away, f"cluster = '{AWAY}'"):
@@ -129,7 +149,10 @@ def test_the_newest_curves_with_the_capacity_of_each_cluster(ask, hotel_client):
 
 
 def test_why_a_ruleset_sends_what_where(ask, calls, made):
-    """The rules of the newest version, each beside where the last two minutes' calls went and what they took."""
+    """The rules of the newest version are compared with the last two minutes' calls.
+
+    The answer shows where the calls went and how long they took.
+    """
     last = max(m.start for m in made) - 120_000_000
     went = [m for m in made if m.start > last]
     answered = {(c.trace, c.service): c for c in calls if not c.failed and c.start > last}
@@ -150,7 +173,10 @@ def test_why_a_ruleset_sends_what_where(ask, calls, made):
 
 
 def test_what_a_capacity_rests_on(ask, hotel_client):
-    """The newest row of each cluster, the largest contradiction first; an evidence that says nothing is no zero."""
+    """Each cluster has its newest row, and the largest contradiction comes first.
+
+    Missing evidence is NULL, not zero.
+    """
     names = ("measured_at", "cluster", "service", "capacity_rps", "pods", "evidence", "cpu_rps", "cpu_se",
              "limit_rps", "limit_se", "disagreement", "changed_at")  # fmt: skip
     older = (PUBLISHED[1], AWAY, "rate", 493.0, 2, "cpu", 493.0, 10.0, 0.0, 0.0, 1.0, 0)
@@ -169,7 +195,7 @@ def test_what_a_capacity_rests_on(ask, hotel_client):
     assert (row["changed_at"], before["changed_at"]) == (PUBLISHED[1], None)
 
 
-# The newest version of the test below: (version, policy, cluster of `rate`: weight).
+# The newest version of the test below: (version, policy, {cluster of `rate`: weight}).
 _OTHER_WEIGHTS = (4, "spillway", {HOME: 2500, AWAY: 7500})
 _ANOTHER_POLICY = (4, "local", {HOME: 10_000})
 
@@ -178,8 +204,11 @@ _ANOTHER_POLICY = (4, "local", {HOME: 10_000})
 def test_a_prediction_is_held_against_the_calls_of_its_own_weights_and_policy(
     ask, hotel_client, made, version, policy, weights
 ):
-    """Version 4 has other weights than version 2, or another policy, and version 5 confirms it. Of the calls of
-    the last two minutes, version 2 routed thousands and version 4 four, which took 900 ms and 7 ms more."""
+    """Version 4 has other weights than version 2, or another policy, and version 5 confirms it.
+
+    Of the calls of the last two minutes, version 2 routed thousands. Version 4 routed four, which
+    took 900 ms and 7 ms more on the network.
+    """
     [source] = {(m.source_cluster, m.source) for m in made if m.destination == "rate"}
     at, last = PUBLISHED[2] + timedelta(hours=1), max(m.start for m in made)
     rulesets = [(at, f"r{v}", v, policy, "published") for v in (version, version + 1)]
@@ -214,8 +243,11 @@ def test_a_prediction_is_held_against_the_calls_of_its_own_weights_and_policy(
 
 
 def test_what_the_optimizer_decided(ask, hotel_client):
-    """A row per policy, outcome and trigger: means of what is known, the worst gap and loss, the newest reason; a
-    refusal has no objective, and what binds is ranked."""
+    """There is one row per policy, outcome and trigger.
+
+    It has means of the known values, the worst gap and loss, and the newest reason. A refusal has
+    no objective, and binding constraints are ranked.
+    """
     names = ("at", "policy", "outcome", "trigger", "reason", "duration_ms", "relative_gap", "objective_usd_per_hour",
              "compute_usd_per_hour", "network_usd_per_hour", "egress_usd_per_hour", "merging_loss", "rounding_loss",
              "binding", "notes")  # fmt: skip
@@ -241,7 +273,10 @@ def test_what_the_optimizer_decided(ask, hotel_client):
 
 
 def test_what_proposals_would_gain(ask, hotel_client):
-    """Means of the solves that have both sides, latency by requests; the largest gain first, and a loss is one."""
+    """Means are over the solves that have both sides, with latency weighted by requests.
+
+    The largest gain comes first. A loss is a negative gain.
+    """
     names = ("at", "application", "policy", "outcome", "demand_rps", "mean_latency_ms", "egress_usd_per_hour",
              "objective_usd_per_hour", "now_mean_latency_ms", "now_egress_usd_per_hour",
              "now_objective_usd_per_hour")  # fmt: skip

@@ -1,4 +1,4 @@
-"""CPU use of a Kubernetes service on its way: kubelet, agent, gateway over TLS, Kafka, and the rows that streams make."""
+"""The path of a Kubernetes service's CPU use: kubelet, agent, gateway over TLS, Kafka, streams."""
 
 import asyncio
 import os
@@ -29,7 +29,10 @@ pytestmark = [pytest.mark.component, pytest.mark.timeout(400)]
 
 
 async def points(kafka: str, count: int, timeout_s: float = 60.0) -> list[cpu.Point]:
-    """What streams' own decoder makes of the metrics that the gateway wrote, once it has so many points."""
+    """Returns at least `count` points that streams' decoder makes of the gateway's metrics.
+
+    Returns fewer after `timeout_s` seconds.
+    """
     topic = names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS.format(cluster=CLUSTER)
     consumer = AIOKafkaConsumer(topic, bootstrap_servers=kafka, auto_offset_reset="earliest")
     await consumer.start()
@@ -45,8 +48,11 @@ async def points(kafka: str, count: int, timeout_s: float = 60.0) -> list[cpu.Po
 
 
 def test_the_kubelets_reading_becomes_a_row_of_cpu(tmp_path):
-    """A service's container at half of its limit is a point of 0.5, of that service, pod and cluster; the other pods
-    of the node (no service, no limit) and the sidecar give none; a rotated token is followed."""
+    """A container at half of its limit gives a point of 0.5 with its service, pod and cluster.
+
+    The node's other pods (without a service or a limit) and the sidecar give none. A rotated token
+    is picked up.
+    """
     tls = tls_files(tmp_path / "tls")
     served = {"SPILLWAY_OTLP_TLS_CERT": str(tls.certificate), "SPILLWAY_OTLP_TLS_KEY": str(tls.key)}
     with kafka_server(tmp_path) as kafka, FakeKubelet(tls, tmp_path) as kubelet:

@@ -1,4 +1,4 @@
-"""Dashboards: well-formed, generated, and every query on metrics that exist."""
+"""Dashboards: generated, well-formed, and with queries only on metrics that exist."""
 
 import json
 import re
@@ -16,14 +16,17 @@ MODELS = {file.stem: json.loads(file.read_text()) for file in sorted(FOLDER.glob
 
 
 def test_they_are_what_the_script_writes():
-    """`make check` asks the same: nobody edits the JSON by hand."""
+    """The JSON files are generated and not edited by hand. `make check` checks the same."""
     subprocess.run([sys.executable, FOLDER / "generate.py", "--check"], check=True, timeout=60)
     assert set(MODELS) == {"overview", "pipeline", "cluster"}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_dashboard_is_well_formed(name):
-    """A stable uid, ids of panels that are unique, no overlap, each query through the variable of the data source."""
+    """A dashboard has a stable uid, unique panel ids and no overlaps.
+
+    Each query uses the variable of the data source.
+    """
     model = MODELS[name]
     assert model["uid"] == f"spillway-{name}"
     panels = model["panels"]
@@ -39,7 +42,7 @@ def test_a_dashboard_is_well_formed(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_query_reads_what_boxes_serve(name):
-    """promtool takes it, its metrics and labels are in a box's table, and so are those of its legend."""
+    """promtool accepts the query. Its metrics, labels and legend are in a component's table."""
     for target in (target for panel in MODELS[name]["panels"] for target in panel["targets"]):
         expression = target["expr"]
         done = subprocess.run(

@@ -1,5 +1,7 @@
-"""The exporters beside the bundled NATS and Redis, with the arguments that the chart gives them, on real servers: they serve
-what infra/alerts/servers.yaml reads."""
+"""The exporters beside the bundled NATS and Redis, on real servers.
+
+With the chart's arguments they serve the metrics that infra/alerts/servers.yaml reads.
+"""
 
 import os
 import re
@@ -34,7 +36,7 @@ Sample = tuple[str, dict[str, str], float]
 
 @pytest.fixture(scope="module")
 def rendered() -> list[dict]:
-    """Every object of the chart; exporters are built here."""
+    """Every object of the chart. The exporters are built here."""
     charts.build()
     subprocess.run([servers.ROOT / "tools/bring", "prometheus-nats-exporter", "redis_exporter"], check=True)
     return charts.render(CHART, VALUES)
@@ -47,7 +49,7 @@ def container(rendered: list[dict], workload: str, name: str) -> dict:
 
 
 def samples(port: int) -> list[Sample]:
-    """What Prometheus would read."""
+    """Returns the samples that Prometheus would read."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     return [
@@ -61,7 +63,10 @@ def values(port: int, metric: str) -> list[float]:
 
 
 def exporter(folder: Path, name: str, made: dict, moved: dict[str, str], port: int) -> servers.Server:
-    """Its container's own arguments; addresses and paths are this machine's."""
+    """Returns the exporter with its container's own arguments.
+
+    Addresses and paths are replaced by those of this machine.
+    """
     arguments = [*made["args"]]
     for there, here in moved.items():
         arguments = [argument.replace(there, here) for argument in arguments]
@@ -82,14 +87,14 @@ def answers(port: int) -> bool:
 
 
 def table(heading: str) -> dict[str, set[str]]:
-    """Metrics and labels of one table of servers.md."""
+    """Returns metrics and labels of one table of servers.md."""
     [section] = [part for part in TABLES.split("\n## ") if part.startswith(heading)]
     rows = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
     return {name: metric_names.served()[name] for name in rows}
 
 
 def missing(port: int, heading: str) -> list[str]:
-    """Rows of the table that are not served so."""
+    """Returns the rows of the table that are missing or have other labels."""
     served: dict[str, set[str]] = {}
     for name, labels, _ in samples(port):
         served.setdefault(name, set()).update(labels)
@@ -98,7 +103,7 @@ def missing(port: int, heading: str) -> list[str]:
 
 @contextmanager
 def monitored_nats(folder: Path, rendered: list[dict]) -> Iterator[tuple[nats_cluster.Cluster, list[int]]]:
-    """Three servers, each with its exporter; the exporters' ports."""
+    """Runs three servers with an exporter each. Yields the cluster and the exporters' ports."""
     configuration = charts.of(rendered, "ConfigMap")["spillway-nats"]["data"]["nats.conf"]
     cluster = nats_cluster.Cluster(folder, configuration, nats_cluster.issued_uses("peer"))
     made, ports = (
@@ -125,7 +130,10 @@ def leaderless(port: int) -> bool:
 
 
 def test_a_nats_cluster_shows_its_storage_its_routes_and_who_leads(tmp_path: Path, rendered: list[dict]):
-    """As the table says; when two of three servers are killed, the third has fewer routes and no leader."""
+    """The metrics are those of the table.
+
+    When two of three servers are killed, the third has fewer routes and no leader.
+    """
     with monitored_nats(tmp_path, rendered) as (cluster, ports):
         eventually(
             lambda: missing(ports[0], "NATS") == [], "all metrics", seen=lambda: missing(ports[0], "NATS")
@@ -142,8 +150,10 @@ def test_a_nats_cluster_shows_its_storage_its_routes_and_who_leads(tmp_path: Pat
 
 @contextmanager
 def monitored_redis(folder: Path, rendered: list[dict]) -> Iterator[int]:
-    """The server with the users that the init container writes, and its exporter's port. TLS is left out: the Redis that
-    tests run is built without."""
+    """Runs Redis with the users that the init container writes. Yields its exporter's port.
+
+    TLS is left out, because the Redis that tests run is built without it.
+    """
     moved = {"/run/redis": str(folder / "run"), "/etc/redis": str(folder / "etc")}
 
     def here(text: str) -> str:
@@ -154,8 +164,8 @@ def monitored_redis(folder: Path, rendered: list[dict]) -> Iterator[int]:
     for path in moved.values():
         Path(path).mkdir()
     secret = folder / "etc/users.acl"
-    secret.write_text("user default off")  # without an end of line, as some make Secrets
-    secret.chmod(0o440)  # as the volume is mounted; a copy of it could not be written to, except by root
+    secret.write_text("user default off")  # without a newline at the end, as some Secrets are made
+    secret.chmod(0o440)  # as the volume is mounted; only root could write to a copy of it
     users = container(rendered, "spillway-redis", "users")
     subprocess.run([*users["command"], *map(here, users["args"])], check=True)
     text = charts.of(rendered, "ConfigMap")["spillway-redis"]["data"]["redis.conf"]
@@ -175,10 +185,13 @@ def monitored_redis(folder: Path, rendered: list[dict]) -> Iterator[int]:
 
 
 def test_redis_shows_its_memory_to_a_user_that_may_read_no_key(tmp_path: Path, rendered: list[dict]):
-    """The exporter comes in by the socket, with the password of this pod alone; its user may ask nothing but INFO."""
+    """The exporter connects to the socket with a password that only this pod has.
+
+    Its user may run only INFO.
+    """
     with monitored_redis(tmp_path, rendered) as port:
         eventually(lambda: values(port, "redis_up") == [1.0], "redis_up")
-        assert missing(port, "Redis") == ["redis_master_link_up"]  # of replicas alone
+        assert missing(port, "Redis") == ["redis_master_link_up"]  # only replicas have it
         assert values(port, "redis_memory_max_bytes") == [256 * 1024 * 1024]
         [password] = re.findall(r'": "(\w{64})"', (tmp_path / "run/exporter.json").read_text())
         at = {"unix_socket_path": str(tmp_path / "run/redis.sock")}
@@ -192,7 +205,10 @@ def test_redis_shows_its_memory_to_a_user_that_may_read_no_key(tmp_path: Path, r
 
 
 def test_a_replica_shows_that_it_has_no_link(tmp_path: Path, rendered: list[dict]):
-    """A replica of yours, whose primary is away: what SpillwayRedisReplicaDown reads, with the labels of the table."""
+    """A replica whose primary is away has the metric that SpillwayRedisReplicaDown reads.
+
+    The labels are those of the table.
+    """
     port, primary, metrics = servers.free_port(), servers.free_port(), servers.free_port()
     replica = servers.Server(
         url="", command=[str(servers.BIN / "redis-server"), "--port", str(port), "--dir", str(tmp_path),

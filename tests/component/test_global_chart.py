@@ -1,4 +1,7 @@
-"""infra/helm/spillway-global as helm renders it: valid, confined, whole, and its processes start with what it gives."""
+"""infra/helm/spillway-global as helm renders it: valid, confined and complete.
+
+Its processes start with the environment and files that the chart gives them.
+"""
 
 import copy
 import os
@@ -84,7 +87,8 @@ SECRETS = {
 }
 SECRETS |= {"spillway-publisher", "spillway-migrate", "spillway-topics", "spillway-signing-key"}
 SECRETS |= {"spillway-nats-users", "spillway-nats-tls", "spillway-redis-users", "spillway-redis-tls"}
-CONFIG_MAPS = {"spillway-trust", "spillway-topology", "spillway-ruleset-keys"}  # made outside
+# created outside the chart
+CONFIG_MAPS = {"spillway-trust", "spillway-topology", "spillway-ruleset-keys"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -94,7 +98,10 @@ def tools() -> None:
 
 @each_set
 def test_helm_and_the_api_server_accept_it(values: dict):
-    """helm lint --strict finds nothing, and every object is one that Kubernetes, Prometheus' operator or KEDA takes."""
+    """helm lint --strict finds nothing.
+
+    Every object is one that Kubernetes, Prometheus' operator or KEDA accepts.
+    """
     done = charts.helm("lint", "--strict", CHART, values=values)
     assert done.returncode == 0, done.stdout + done.stderr
     charts.conform(charts.render(CHART, values))
@@ -102,14 +109,17 @@ def test_helm_and_the_api_server_accept_it(values: dict):
 
 @each_set
 def test_every_pod_is_confined_and_selected(values: dict):
-    """Security contexts, resources, probes; selectors select, ports are listened on, no Secret is made."""
+    """Pods have security contexts, resources and probes.
+
+    Selectors match, target ports are listened on, and no Secret is created.
+    """
     objects = charts.render(CHART, values)
     assert charts.insecure(objects) == []
     assert charts.adrift(objects) == []
 
 
 def references(template: dict) -> Iterator[tuple[str, str]]:
-    """(Secret or ConfigMap, its name) of everything that a pod is given."""
+    """Yields (Secret or ConfigMap, its name) for everything that a pod uses."""
     for container in charts.containers(template):
         for variable in container.get("env", []):
             if source := variable.get("valueFrom", {}).get("secretKeyRef"):
@@ -124,7 +134,10 @@ def references(template: dict) -> Iterator[tuple[str, str]]:
 
 @each_set
 def test_what_pods_are_given_is_made_here_or_documented(values: dict):
-    """A Secret or ConfigMap that a pod refers to is the chart's own, or one whose name is agreed with who makes it."""
+    """A Secret or ConfigMap that a pod uses is the chart's own or has an agreed name.
+
+    An agreed name is one on which the chart and the object's creator rely.
+    """
     objects = charts.render(CHART, values)
     own = set(charts.of(objects, "ConfigMap"))
     for workload, template in charts.pods(objects):
@@ -134,7 +147,10 @@ def test_what_pods_are_given_is_made_here_or_documented(values: dict):
 
 @each_set
 def test_each_pod_may_speak_to_the_servers_that_it_is_told_of(values: dict):
-    """Where there are policies, each pod has one of its own, whose egress has the ports of every server it uses."""
+    """With policies enabled, each pod has its own policy.
+
+    Its egress rules contain the ports of every server that the pod uses.
+    """
     objects = charts.render(CHART, values)
     policies = charts.of(objects, "NetworkPolicy")
     if not values.get("networkPolicy", {}).get("enabled", True):
@@ -153,14 +169,17 @@ def test_each_pod_may_speak_to_the_servers_that_it_is_told_of(values: dict):
 
 
 def environment(objects: list[dict], name: str) -> dict[str, Any]:
-    """The variables with a value of the workload's first container."""
+    """Returns the variables of the workload's first container that have a literal value."""
     workload = next(w for w, _ in charts.pods(objects) if w["metadata"]["name"] == name)
     container = workload["spec"]["template"]["spec"]["containers"][0]
     return {v["name"]: v["value"] for v in container["env"] if "value" in v}
 
 
 def test_a_servers_authorities_are_the_bundles_unless_others_are_said_for_it():
-    """By default the ConfigMap's ca.crt; `system` is the image's root certificates, which need no ConfigMap."""
+    """By default they are in the ConfigMap's ca.crt.
+
+    `system` means the image's root certificates, which need no ConfigMap.
+    """
     names = {"KAFKA_TLS_CA": "kafka", "CLICKHOUSE_CA": "clickhouse", "REDIS_CA": "redis", "NATS_CA": "nats"}
     for trust, told in (
         ({}, dict.fromkeys(names.values(), "/run/spillway/trust/ca.crt")),
@@ -189,7 +208,10 @@ def test_a_servers_authorities_are_the_bundles_unless_others_are_said_for_it():
     ],
 )
 def test_egress_to_kafka_is_to_the_ports_of_its_addresses(kafka: str, said: list[int], wanted: list[int]):
-    """Those of the brokers that are given, and no other; where brokers advertise others, those that are said."""
+    """By default only the ports of the given brokers are open.
+
+    If brokers advertise other ports, the values name these.
+    """
     values = LEAST | {
         "kafka": LEAST["kafka"] | {"brokers": kafka},
         "networkPolicy": {"kafka": {"ports": said}},
@@ -201,8 +223,11 @@ def test_egress_to_kafka_is_to_the_ports_of_its_addresses(kafka: str, said: list
 
 
 def test_clients_of_kafka_are_told_of_the_token_endpoint_and_may_reach_it():
-    """With OAUTHBEARER, and no other pod: https has a port of its own. Its certificate is of a public authority unless
-    another is said, and its ports and addresses may be."""
+    """With OAUTHBEARER only clients of Kafka get the endpoint, and https has a default port.
+
+    Its certificate is from a public authority unless the values name another. The values can also
+    set its ports and addresses.
+    """
     objects = charts.render(CHART, TOKENS)
     told = {"SASL": "OAUTHBEARER", "SASL_TOKEN_URL": "https://login.example:8443/token?a=b"}
     told |= {"SASL_TOKEN_CA": "system", "SASL_SCOPE": "kafka"}
@@ -251,7 +276,10 @@ def test_a_token_endpoint_goes_with_oauthbearer_over_tls(kafka: dict):
 
 
 def test_egress_to_servers_of_the_release_is_to_their_pods_whatever_the_address():
-    """An address with the port of a Service or a node leads to a pod: its port is open, too."""
+    """An address with the port of a Service or a node leads to a pod.
+
+    The pod's own port is therefore open too.
+    """
     values = {**OPERATED, "kafka": OPERATED["kafka"] | {"brokers": "node.example:30094"}}
     values["bundled"] = OPERATED["bundled"] | {"nats": {"enabled": True}}
     values["networkPolicy"] = {"nats": {"ports": [30422]}}
@@ -263,8 +291,11 @@ def test_egress_to_servers_of_the_release_is_to_their_pods_whatever_the_address(
 
 
 def test_monitors_alerts_and_scaling():
-    """The ServiceMonitor's labels are on a Service of every Deployment; scaling has its target and stops at the
-    number of partitions; revisions are on the pods that they are to roll."""
+    """The ServiceMonitor's labels are on a Service of every Deployment.
+
+    Scaling has its target and stops at the number of partitions. Revisions are on the pods that
+    they should roll.
+    """
     objects = charts.render(CHART, MONITORED)
     wanted = charts.of(objects, "ServiceMonitor")["spillway-global"]["spec"]["selector"]["matchLabels"]
     monitored = {
@@ -287,7 +318,7 @@ def test_monitors_alerts_and_scaling():
 
 
 def test_every_alert_and_dashboard_is_in_the_chart():
-    """Those of infra/, each as an object; a runbook's address has what is said before it."""
+    """Each alert and dashboard of infra/ is in an object. Runbook addresses have their prefix."""
     objects = charts.render(CHART, MONITORED)
     groups = [g for rule in charts.of(objects, "PrometheusRule").values() for g in rule["spec"]["groups"]]
     expected = []
@@ -304,8 +335,10 @@ def test_every_alert_and_dashboard_is_in_the_chart():
 
 
 def test_relays_of_other_clusters_reach_the_bundled_nats():
-    """By a Service of its own, for clients alone, which leads to servers that are ready; without it being asked for there
-    is none. Routes stay among the servers."""
+    """The relays use a separate Service for clients only, which leads to ready servers.
+
+    The Service exists only on request. Routes stay between the servers.
+    """
     objects = charts.render(CHART, BUNDLED)
     service = charts.of(objects, "Service")["spillway-nats-external"]
     assert service["metadata"]["annotations"] == EXTERNAL["annotations"]
@@ -347,7 +380,7 @@ def test_relays_of_other_clusters_reach_the_bundled_nats():
     ],
 )
 def test_a_wrong_value_is_refused_by_name(path: str, value: object):
-    """The schema's message names the value, or the group that an unknown one is in."""
+    """The schema's message names the value, or the group of an unknown value."""
     values = copy.deepcopy(LEAST)
     *groups, last = path.split(".")
     place = values
@@ -365,14 +398,17 @@ def test_a_wrong_value_is_refused_by_name(path: str, value: object):
 
 
 def declared_topics(values: dict) -> dict[str, dict]:
-    """The file that the Job `spillway-topics` is given."""
+    """Returns the file that the Job `spillway-topics` gets."""
     config_maps = charts.of(charts.render(CHART, values), "ConfigMap")
     return yaml.safe_load(config_maps["spillway-topics"]["data"]["topics.yaml"])
 
 
 def test_the_topics_job_is_given_what_is_declared_and_what_an_operator_says_of_a_topic(tmp_path: Path):
-    """Settings of infra/kafka/topics.yaml, numbers as numbers; `kafka.topicConfig` goes before them, topic by topic, and
-    adds to them. The command reads the file as it is rendered."""
+    """The settings are those of infra/kafka/topics.yaml, with numbers as numbers.
+
+    `kafka.topicConfig` overrides them for each topic and adds to them. The command reads the file
+    as rendered.
+    """
     declared = yaml.safe_load((ROOT / "infra/kafka/topics.yaml").read_text())
     assert declared_topics(LEAST | {"kafka": LEAST["kafka"] | {"partitions": 2}}) == declared
     said = {"otlp_spans.{cluster}": {"retention.ms": 3600000, "segment.ms": ""}}
@@ -391,7 +427,7 @@ def test_the_topics_job_is_given_what_is_declared_and_what_an_operator_says_of_a
 
 
 def test_a_misspelt_topic_is_refused_by_name():
-    """With the topics that there are."""
+    """The message lists the topics that exist."""
     values = LEAST | {"kafka": LEAST["kafka"] | {"topicConfig": {"otlp_span": {"retention.ms": 1}}}}
     done = charts.helm("template", "spillway", CHART, values=values)
     assert done.returncode != 0
@@ -402,7 +438,7 @@ def test_a_misspelt_topic_is_refused_by_name():
 
 
 def test_nothing_is_rendered_without_what_has_no_default():
-    """The registry, the brokers and the clusters are asked for, by name."""
+    """The message asks for the registry, the brokers and the clusters by name."""
     done = charts.helm("template", "spillway", CHART)
     assert done.returncode != 0
     assert "/image/registry" in done.stderr
@@ -411,7 +447,7 @@ def test_nothing_is_rendered_without_what_has_no_default():
 
 
 def test_the_readme_has_every_value():
-    """Its table is made from values.yaml and the schema."""
+    """The README's table is generated from values.yaml and the schema."""
     done = subprocess.run(
         [sys.executable, ROOT / "tools/charts/table.py", "--check", CHART], capture_output=True, text=True
     )
@@ -420,7 +456,10 @@ def test_the_readme_has_every_value():
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what a pod finds mounted: an authority, a signing key, a password, topology and guardrails."""
+    """A folder with the files that a pod finds mounted.
+
+    These are an authority, a signing key, a password, topology and guardrails.
+    """
     folder = tmp_path_factory.mktemp("pod")
     key = ec.generate_private_key(ec.SECP256R1())
     name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")]), datetime.now(UTC)
@@ -457,7 +496,10 @@ SERVERS = {
 
 
 def process(objects: list[dict], template: dict, machine: Path, health: int) -> subprocess.Popen:
-    """The box of a pod, with exactly the pod's arguments and variables; its mounts are below `machine`."""
+    """Starts a pod's program with exactly the pod's arguments and variables.
+
+    Its mounts are below `machine`.
+    """
     container = template["spec"]["containers"][0]
     for config_map in charts.of(objects, "ConfigMap").values():
         for file, text in config_map["data"].items():
@@ -495,8 +537,10 @@ def answers(port: int) -> bool:
     "name", ["admit", "exclusive", "curves", "graph", "classify", "optimizer", "papa", "publisher"]
 )
 def test_the_process_starts_with_what_its_pod_is_given(name: str, machine: Path):
-    """With the Deployment's own variables and files no box finds its configuration wrong, and its liveness probe is
-    answered although every server is away."""
+    """With the Deployment's own variables and files no program reports a configuration error.
+
+    Its liveness probe is answered although every server is away.
+    """
     objects = charts.render(CHART, LEAST)
     template = charts.of(objects, "Deployment")[f"spillway-{name}"]["spec"]["template"]
     port = free_port()
@@ -516,7 +560,7 @@ def test_the_process_starts_with_what_its_pod_is_given(name: str, machine: Path)
     ("name", "says"), [("migrate", "waiting for ClickHouse"), ("topics", "error: localhost:19093")]
 )
 def test_the_job_starts_with_what_its_pod_is_given(name: str, says: str, machine: Path):
-    """A Job gets as far as its server, which is not there."""
+    """A Job gets as far as connecting to its server, which does not exist."""
     objects = charts.render(CHART, LEAST)
     running = process(objects, charts.of(objects, "Job")[f"spillway-{name}"]["spec"]["template"], machine, 0)
     try:

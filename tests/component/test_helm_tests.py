@@ -1,4 +1,7 @@
-"""The pods of `helm test`, as both charts render them, on real servers: they end well, and badly when something lacks."""
+"""The pods of `helm test`, as both charts render them, on real servers.
+
+They succeed, and fail when something is missing.
+"""
 
 import asyncio
 import http.server
@@ -47,7 +50,10 @@ def pods() -> dict[str, dict]:
 
 
 def asks(container: dict, environment: dict[str, str]) -> subprocess.CompletedProcess:
-    """The pod's command and arguments. It is told of each server that it has here."""
+    """Runs the pod's command and arguments.
+
+    It gets the variables of those servers that the test runs.
+    """
     told = {variable["name"] for variable in container["env"]}
     return subprocess.run(
         [sys.executable, *container["command"][1:], *container["args"]],
@@ -77,7 +83,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
 
 @pytest.mark.parametrize("job", STREAMS)
 def test_a_job_of_streams_sees_its_topics(pods: dict[str, dict], kafka: SecureKafka, job: str):
-    """By its own user, over TLS with SASL. `admit` sees those of the clusters, too."""
+    """A job uses its own user, over TLS with SASL. `admit` also sees the clusters' topics."""
     done = asks(pods[job], kafka.environment(job))
     assert done.returncode == 0, done.stderr
     assert f"kafka: {9 if job == 'admit' else 7} topics" in done.stdout
@@ -86,7 +92,7 @@ def test_a_job_of_streams_sees_its_topics(pods: dict[str, dict], kafka: SecureKa
 def test_a_wrong_password_and_a_missing_topic_are_named(
     pods: dict[str, dict], kafka: SecureKafka, tmp_path: Path
 ):
-    """With 1, and no word of the password."""
+    """The exit code is 1, and the output does not contain the password."""
     wrong = tmp_path / "password"
     wrong.write_text("not-the-password")
     own = kafka.environment("exclusive")
@@ -111,8 +117,10 @@ async def delete(address: str, topic: str) -> None:
 def test_a_workload_is_answered_by_clickhouse_redis_and_nats(
     pods: dict[str, dict], hotel_url: str, tmp_path: Path, workload: str
 ):
-    """By the users of its role, in tables that the migration makes; a server that is away, and a table that is not
-    there, are named, and the others are asked all the same."""
+    """The workload uses its role's users and the tables that the migration creates.
+
+    An unreachable server and a missing table are named, and the other servers are still checked.
+    """
     user = "streams" if workload == "curves" else workload
     with permitted_redis.running(tmp_path) as redis_urls, permitted_nats.running(tmp_path, ["west"]) as bus:
         environment = {"SPILLWAY_CLICKHOUSE_URL": hotel_url, "SPILLWAY_REDIS_URL": redis_urls[user]}
@@ -130,7 +138,10 @@ def test_a_workload_is_answered_by_clickhouse_redis_and_nats(
 
 
 def test_a_wrong_environment_is_named_without_its_value():
-    """As the boxes do: 64, the variable, and no password."""
+    """As for the programs, the exit code is 64.
+
+    The output names the variable and does not contain the password.
+    """
     command = [sys.executable, "-m", "spillway_contracts.answers"]
     said = {"SPILLWAY_REDIS_URL": "redis://u:secret@redis.example:6379/0"}
     done = subprocess.run(
@@ -148,7 +159,7 @@ def of_cluster(name: str) -> dict:
 def script(
     container: dict, environment: dict[str, str], moved: dict[str, str]
 ) -> subprocess.CompletedProcess:
-    """The pod's script; it waits for seconds where the pod waits for a minute."""
+    """Runs the pod's script with shorter waiting times."""
     text = container["args"][0]
     for there, here in (moved | {"seq 30": "seq 8"}).items():
         text = text.replace(there, here)
@@ -163,7 +174,7 @@ def script(
 
 
 class Relay(http.server.BaseHTTPRequestHandler):
-    """Not ready at first."""
+    """A relay that is not ready at first."""
 
     statuses: list[int] = []
 
@@ -191,7 +202,10 @@ def test_the_relay_is_asked_until_it_is_ready(statuses: list[int], code: int):
 
 @pytest.mark.parametrize("trusted", [True, False])
 def test_a_collector_takes_a_span_from_who_has_a_certificate(tmp_path: Path, trusted: bool):
-    """A real collector with mutual TLS. With a certificate of another authority the test fails, and says where."""
+    """A real collector with mutual TLS takes the span.
+
+    With a certificate of another authority the test fails and says where.
+    """
     container, tls = of_cluster("collector"), tls_files(tmp_path / "tls")
     own = tls if trusted else tls_files(tmp_path / "other")
     here = OUTSIDE | {"PATH": f"{servers.ROOT}/.spillway/bin{os.pathsep}{os.environ['PATH']}"}

@@ -1,4 +1,4 @@
-"""The images' Dockerfiles, as BuildKit's own parser and linter read them; what can be proven without running any."""
+"""The images' Dockerfiles, checked with BuildKit's own parser and linter, without running any."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from spillway_lab.testing.servers import ROOT
 
 pytestmark = pytest.mark.component
 TOOL = ["go", "run", "."]
-# Exact versions, so that two builds of a commit have the same base; by digest, where one is looked up, just so:
+# Exact versions, so that two builds of a commit have the same base. A digest can be used like this:
 # docker build --build-arg PYTHON=python@sha256:...
 PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+(\.\d+)?(-[\w.]+)*")
 TRACKED = subprocess.run(
@@ -33,7 +33,7 @@ def tool(*arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, dict]:
-    """What each Dockerfile says, by its path."""
+    """The parsed Dockerfiles, by path."""
     said = json.loads(tool(*(str(ROOT / path) for path in DOCKERFILES)))
     return {str(Path(path).relative_to(ROOT)): file for path, file in said.items()}
 
@@ -50,7 +50,7 @@ def steps(stage: dict, name: str) -> list[dict]:
 
 
 def sources(step: dict, context: set[str]) -> dict[str, str]:
-    """Where in the image each file of the context goes that a COPY names."""
+    """Returns the target in the image of each file of the context that a COPY names."""
     found = {}
     for source in step["sources"]:
         pattern = re.compile(re.escape(source).replace(r"\*", "[^/]*"))
@@ -65,8 +65,11 @@ def sources(step: dict, context: set[str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("path", DOCKERFILES)
 def test_an_image_is_lean_and_not_root(files: dict, path: str):
-    """BuildKit's linter finds nothing; builds happen in other stages; the last has a numeric user, which Kubernetes
-    can tell from root, a health check or a reason for none, labels, and no tool that builds."""
+    """BuildKit's linter finds nothing, and builds happen in other stages than the last.
+
+    The last stage has a numeric user, which Kubernetes can distinguish from root, and labels. It
+    also has a health check or a reason for none, and no build tool.
+    """
     file = files[path]
     assert file["warnings"] == []
     assert len(file["stages"]) > 1
@@ -81,7 +84,7 @@ def test_an_image_is_lean_and_not_root(files: dict, path: str):
 
 
 def test_bases_are_pinned_and_agree(files: dict):
-    """Every base is an argument with an exact tag, and one argument means one tag in all images."""
+    """Every base is an argument with an exact tag. An argument has the same tag in all images."""
     pins: dict[str, str] = {}
     for path, file in files.items():
         for stage in file["stages"]:
@@ -93,7 +96,7 @@ def test_bases_are_pinned_and_agree(files: dict):
 
 @pytest.mark.parametrize("path", DOCKERFILES)
 def test_what_is_copied_is_there(files: dict, context: set[str], path: str):
-    """Each source is tracked and let through by .dockerignore; each stage that is copied from exists."""
+    """Each source is tracked and not ignored by .dockerignore. Each source stage exists."""
     names = {stage["name"] for stage in files[path]["stages"]}
     for stage in files[path]["stages"]:
         for step in steps(stage, "COPY"):
@@ -105,7 +108,10 @@ def test_what_is_copied_is_there(files: dict, context: set[str], path: str):
 
 
 def test_the_build_context_has_no_secret_and_no_test(context: set[str]):
-    """.dockerignore lists what is allowed: no repository data, documentation, tests of Python, environment files."""
+    """.dockerignore lists what is allowed.
+
+    It lets in no repository data, documentation, Python tests or environment files.
+    """
     odd = [p for p in context if re.match(r"(\.|docs/|tests/|terraform/|infra/(nats|helm))", p)]
     odd += [
         p
@@ -117,8 +123,11 @@ def test_the_build_context_has_no_secret_and_no_test(context: set[str]):
 
 @pytest.mark.parametrize("path", DOCKERFILES)
 def test_an_image_is_made_for_every_platform(files: dict, path: str):
-    """No step and no base names an architecture. A stage that runs on the builder's own platform compiles for the
-    target's, or makes WebAssembly, which has none; Go, which can, is never compiled under emulation."""
+    """No step and no base names an architecture.
+
+    A stage that runs on the builder's platform compiles for the target platform, or to WebAssembly,
+    which has none. Go can cross-compile and is never compiled under emulation.
+    """
     *builders, last = files[path]["stages"]
     said = [*files[path]["arguments"].values()]
     said += [step["text"] for stage in files[path]["stages"] for step in stage["instructions"]]

@@ -1,4 +1,7 @@
-"""The chart's MutatingAdmissionPolicy in the real API server: what a pod is that asks for Envoy by its labels."""
+"""The chart's MutatingAdmissionPolicy in a real API server, for pods that ask for an Envoy.
+
+Pods ask by their labels.
+"""
 
 import contextlib
 import subprocess
@@ -26,13 +29,13 @@ class Cluster:
     client: httpx.Client
 
     def ask(self, method: str, path: str, body: dict | None = None) -> dict:
-        """The API server's answer; AssertionError with its words when it refuses."""
+        """Returns the API server's answer. Raises AssertionError with its text when it refuses."""
         answer = self.client.request(method, path, json=body)
         assert answer.is_success, answer.text
         return answer.json()
 
     def pod(self, labels: dict[str, str], namespace: str = "shop", **spec: object) -> httpx.Response:
-        """What would be made of a pod; nothing is kept."""
+        """Returns what the API server would make of a pod (dry run)."""
         body = {
             "metadata": {"name": "cart-0", "labels": labels},
             "spec": {"containers": [{"name": "cart", "image": "cart:1"}], **spec},
@@ -90,7 +93,10 @@ def api_server(folder: Path, store: str) -> tuple[Server, httpx.Client]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """With the chart's policy and binding, and a namespace with and one without applications."""
+    """An API server with the chart's policy and binding.
+
+    It has one namespace with applications and one without.
+    """
     subprocess.run([ROOT / "tools/bring", "etcd", "kube-apiserver"], check=True)
     folder = tmp_path_factory.mktemp("kubernetes")
     store, address = etcd(folder)
@@ -117,7 +123,7 @@ def injected(answer: httpx.Response) -> bool:
 
 
 def from_the_library() -> tuple[dict, list[dict]]:
-    """Container and volumes of the example that uses the library."""
+    """Returns the container and volumes of the example that uses the library."""
     values = {
         "cluster": "west",
         "image": "cart:1",
@@ -130,7 +136,7 @@ def from_the_library() -> tuple[dict, list[dict]]:
 
 
 def covers(wanted: object, found: object, where: str = "pod") -> None:
-    """Everything that is wanted is there; the server adds defaults."""
+    """Asserts that `found` contains all of `wanted`. The server adds defaults."""
     if isinstance(wanted, dict):
         for key, value in wanted.items():
             assert key in found, f"{where}.{key}"
@@ -144,7 +150,10 @@ def covers(wanted: object, found: object, where: str = "pod") -> None:
 
 
 def test_a_labelled_pod_gets_what_the_library_gives(cluster: Cluster):
-    """The same container and volumes as by the named templates; only image, and where the service's name is from, differ."""
+    """Container and volumes are the same as those of the named templates.
+
+    Only the image and the source of the service's name differ.
+    """
     spec = cluster.pod(LABELS).json()["spec"]
     container, volumes = from_the_library()
     (proxy,) = spec["initContainers"]
@@ -169,7 +178,7 @@ def test_what_the_pod_has_stays(cluster: Cluster):
 
 
 def test_a_pod_is_injected_once(cluster: Cluster):
-    """A pod that has the container already is left as it is."""
+    """A pod that already has the container stays as it is."""
     container, _ = from_the_library()
     spec = cluster.pod(LABELS, initContainers=[container | {"volumeMounts": []}]).json()["spec"]
     assert [c["name"] for c in spec["initContainers"]] == ["spillway-proxy"]
@@ -186,13 +195,13 @@ def test_a_pod_is_injected_once(cluster: Cluster):
     ids=["unlabelled", "declined", "another namespace"],
 )
 def test_other_pods_are_left_alone(cluster: Cluster, labels: dict, namespace: str):
-    """Who does not ask, and who is where no application of the release is, gets nothing."""
+    """Pods that do not ask get nothing, nor do pods in namespaces without an application."""
     answer = cluster.pod(labels, namespace)
     assert answer.is_success and "initContainers" not in answer.json()["spec"]
 
 
 def test_a_pod_that_does_not_say_its_service_is_refused(cluster: Cluster):
-    """It asks for Envoy, and nobody could know whose: it must not run without."""
+    """The pod asks for an Envoy whose service is unknown, so it must not run without one."""
     answer = cluster.pod({"spillway.dev/inject": "true"})
     assert answer.status_code >= 400
     assert "spillway-injection" in answer.text

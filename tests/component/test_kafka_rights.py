@@ -1,5 +1,8 @@
-"""Every user of infra/kafka/acls.yaml on a real broker (SCRAM over TLS, deny by default): each does its work, and is
-refused everything else; and so is who shows no password, a wrong one, or a certificate of another authority."""
+"""Every user of infra/kafka/acls.yaml on a real broker (SCRAM over TLS, deny by default).
+
+Each user can do its work and nothing else. Clients are refused without a password, with a wrong
+one, or with a certificate of another authority.
+"""
 
 import asyncio
 import json
@@ -50,7 +53,11 @@ REFUSED = (TopicAuthorizationFailedError, GroupAuthorizationFailedError, Cluster
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory) -> SecureKafka:
-    """The broker with all users; rights by the project's own command, topics by the user `topics` with its own."""
+    """A broker with all users.
+
+    The project's own command sets the rights. The user `topics` creates the topics with its own
+    rights.
+    """
     with secure_kafka(tmp_path_factory.mktemp("kafka"), [*ROLES, "stranger"]) as made:
         administrator = {"SPILLWAY_KAFKA": made.clear}
         succeed("acls", "--file", str(FILE), "--clusters", ",".join(CLUSTERS), **administrator)
@@ -68,14 +75,14 @@ def kafka(tmp_path_factory) -> SecureKafka:
 
 
 async def _seed(clear: str) -> None:
-    """A message in every topic, so that who may read it does so at once."""
+    """Writes a message into every topic, so that a permitted read returns at once."""
     async with AIOKafkaProducer(bootstrap_servers=clear) as producer:
         for topic in TOPICS:
             await producer.send_and_wait(topic, b"seed", partition=0)
 
 
 def options(kafka: SecureKafka, user: str) -> dict:
-    """What our own settings give a client."""
+    """Returns the client options that result from our own settings."""
     given = {name.removeprefix("SPILLWAY_").lower(): value for name, value in kafka.environment(user).items()}
     return {"bootstrap_servers": kafka.address, **KafkaWire(**given).kafka_client()}
 
@@ -85,7 +92,10 @@ def may(user: str, operation: str, name: str) -> bool:
 
 
 async def verdict(attempt: Callable[[], Awaitable]) -> bool:
-    """Whether it was done; False when the broker refused it. Anything else is an error of the test."""
+    """Returns whether the attempt succeeded, and False if the broker refused it.
+
+    Any other error is an error of the test.
+    """
     try:
         await asyncio.wait_for(attempt(), WAIT_S)
     except REFUSED:
@@ -100,7 +110,10 @@ async def _write(kafka: SecureKafka, user: str, topic: str, value: bytes = b"no 
 
 
 async def _read(kafka: SecureKafka, user: str, topic: str) -> None:
-    """A fetch as it goes over the wire: a consumer would wait for ever for a topic that it is not told of."""
+    """Sends a fetch request directly.
+
+    A consumer would wait forever for a topic that it cannot see.
+    """
 
     async def fetch(admin: AIOKafkaAdminClient) -> list[int]:
         request = FetchRequest(1000, 1, 1 << 20, 0, [(topic, [(0, 0, 1 << 20)])])
@@ -118,7 +131,7 @@ async def _group(kafka: SecureKafka, user: str, group: str) -> None:
             try:
                 return await admin.list_consumer_group_offsets(group)
             except (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError):
-                await asyncio.sleep(0.2)  # a broker that has just begun makes the topic of groups first
+                await asyncio.sleep(0.2)  # a new broker first creates the topic of groups
 
     await _admin(kafka, user, ask)
 
@@ -126,7 +139,7 @@ async def _group(kafka: SecureKafka, user: str, group: str) -> None:
 async def _admin(
     kafka: SecureKafka, user: str, work: Callable[[AIOKafkaAdminClient], Awaitable]
 ) -> list[int]:
-    """What an administrator's client is answered, mostly error codes."""
+    """Returns the answer to an administrator's client, usually error codes."""
     admin = AIOKafkaAdminClient(**options(kafka, user))
     try:
         await admin.start()
@@ -137,7 +150,7 @@ async def _admin(
 
 @pytest.mark.parametrize("user", [*ROLES, "stranger"])
 async def test_who_writes_and_reads_what(kafka, user):
-    """Every topic, both ways: what acls.yaml allows is done, and everything else is refused."""
+    """Every topic is read and written: what acls.yaml allows succeeds, and the rest is refused."""
     for topic in TOPICS:
         assert await verdict(lambda t=topic: _write(kafka, user, t)) == may(user, "WRITE", topic), (
             f"write {topic}"
@@ -149,7 +162,10 @@ async def test_who_writes_and_reads_what(kafka, user):
 
 @pytest.mark.parametrize("user", [*ROLES, "stranger"])
 async def test_who_is_in_which_group(kafka, user):
-    """Nobody sees another job's group; who may not (DESCRIBE) may not join or move it either: READ has that in it."""
+    """No user sees another job's group.
+
+    Without DESCRIBE, which READ includes, a user cannot join or move the group either.
+    """
     for group in [*GROUPS, "another"]:
         assert await verdict(lambda g=group: _group(kafka, user, g)) == may(user, "READ", group), group
 
@@ -179,14 +195,14 @@ async def _alter_others(admin: AIOKafkaAdminClient) -> list[int]:
 
 @pytest.mark.parametrize("user", [*ROLES, "stranger"])
 async def test_who_sets_how_long_topics_are_kept(kafka, user):
-    """The user `topics` alone, of the declared topics."""
+    """Only the user `topics` can, and only for the declared topics."""
     for topic in TOPICS:
         codes = await _admin(kafka, user, lambda admin, t=topic: _alter(admin, t))
         assert (codes == [0]) == may(user, "ALTER_CONFIGS", topic) == (user == "topics"), f"{topic}: {codes}"
 
 
 def test_without_the_right_the_command_names_it(kafka, tmp_path):
-    """Another user's run changes nothing, fails, and says which right of acls.yaml it has not."""
+    """A run as another user changes nothing and fails. The message names the missing right."""
     file = tmp_path / "topics.yaml"
     file.write_text("spillway_calls: {partitions: 4, config: {retention.ms: 60000}}")
     done = command("topics", "--file", str(file), "--clusters", "west", **kafka.environment("exclusive"))
@@ -198,8 +214,10 @@ def test_without_the_right_the_command_names_it(kafka, tmp_path):
 @pytest.mark.parametrize("user", [*ROLES, "stranger"])
 @pytest.mark.parametrize("work", [_create_topic, _alter_others, _delete, _grant])
 async def test_nobody_administers(kafka, user, work):
-    """Topics of other names and their settings, deletion and rights are no program's: the broker names the missing
-    right."""
+    """No program may manage other topics and their settings, delete topics or grant rights.
+
+    The broker names the missing right.
+    """
     codes = await _admin(kafka, user, work)
     assert codes and all(issubclass(for_code(code), REFUSED) for code in codes), codes
 
@@ -214,8 +232,11 @@ async def _connect(**given) -> None:
 
 
 def test_rights_are_planned_before_they_are_created_and_only_what_is_missing_is(kafka, tmp_path):
-    """A plan names the entries and changes nothing; a second run creates none; what users may beyond the file is said and
-    stays. Users with principals of another name, as service accounts of a managed Kafka have, get theirs."""
+    """A plan names the entries and changes nothing, and a second run creates none.
+
+    Rights beyond the file are reported and kept. Users whose principals have other names, as
+    service accounts of a managed Kafka do, get their rights too.
+    """
     principals = tmp_path / "principals.yaml"
     principals.write_text("collector-north: User:sa-1a2b3c\n")
     own = {"SPILLWAY_KAFKA": kafka.clear}
@@ -239,7 +260,10 @@ def test_rights_are_planned_before_they_are_created_and_only_what_is_missing_is(
 
 
 async def test_who_is_not_known_gets_no_connection(kafka, tmp_path):
-    """In clear, without a password, with a wrong one or another's, without a certificate or with another authority's."""
+    """Connections fail in cleartext and without the right password or certificate.
+
+    The cases include another user's password and another authority's certificate.
+    """
     right, stranger = options(kafka, "exclusive"), tls_files(tmp_path / "stranger")
     await _connect(**right)
     none = ssl.create_default_context(cafile=str(kafka.tls.ca))
@@ -292,10 +316,13 @@ def health(port: int) -> str:
 
 
 def test_every_job_works_with_its_rights_alone(kafka, tmp_path):
-    """A span goes from the real collector over SASL and TLS through `admit` and `exclusive` into ClickHouse; the other
-    jobs are in order beside them, each as its own user, and the broker refuses none of them anything. Spans that claim
-    to be east's, from west's collector and from who holds west's credential alone, are west's; and that credential
-    writes neither east's topic nor the one of all clusters, whatever headers it gives."""
+    """A span goes from the real collector over SASL and TLS through `admit` and `exclusive`.
+
+    It arrives in ClickHouse. The other jobs run beside them, each as its own user, and the broker
+    refuses none of them anything. Spans from west that claim to be east's are stored as west's,
+    whether west's collector or only west's credential sent them. That credential can write neither
+    east's topic nor the topic of all clusters, whatever headers it sends.
+    """
     trace_id, otlp = secrets.token_bytes(16), free_port()
     lies = {"by the collector": secrets.token_bytes(16), "by the credential": secrets.token_bytes(16)}
     gateway = {

@@ -1,4 +1,7 @@
-"""A job that signs in by OAUTHBEARER, on a real broker that checks signed tokens and ends connections with them."""
+"""A job that signs in by OAUTHBEARER on a real broker that checks signed tokens.
+
+The broker ends connections when their tokens expire.
+"""
 
 import asyncio
 import time
@@ -13,13 +16,13 @@ from spillway_lab.testing.waiting import WAIT_S, eventually
 from streams_process import job, succeed
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(600)]
-LIFE_S = 5  # of a token, and so of a connection
+LIFE_S = 5  # lifetime of a token, and so of a connection
 FROM, TO = "otlp_spans.west", "otlp_spans"
 
 
 @pytest.fixture
 def kafka(tmp_path) -> Iterator[SecureKafka]:
-    """A broker with topics, which the user `topics` has made with a token, and with rights."""
+    """A broker with rights, and with topics that the user `topics` created with a token."""
     with secure_kafka(tmp_path, ["topics", "admit"], LIFE_S) as made:
         clusters, files = ("--clusters", "west"), ROOT / "infra/kafka"
         succeed("acls", "--file", str(files / "acls.yaml"), *clusters, SPILLWAY_KAFKA=made.clear)
@@ -38,7 +41,7 @@ async def write(kafka: SecureKafka, value: bytes) -> None:
 
 
 async def read(kafka: SecureKafka, count: int) -> list[bytes]:
-    """The first values of the topic of all clusters, and what is there beyond `count` of them."""
+    """Returns the first `count` values of the topic of all clusters, and any beyond these."""
     tp, found = TopicPartition(TO, 0), []
     async with AIOKafkaConsumer(bootstrap_servers=kafka.clear, auto_offset_reset="earliest") as consumer:
         consumer.assign([tp])
@@ -49,8 +52,11 @@ async def read(kafka: SecureKafka, count: int) -> list[bytes]:
 
 
 def test_a_job_goes_on_over_the_ends_of_its_tokens(kafka, tmp_path):
-    """Messages of four tokens' lives are admitted once each. A secret that is no longer true stops the job, which says so;
-    with the new one in its file it goes on where it was, without a restart."""
+    """Messages sent during four token lifetimes are admitted once each.
+
+    A secret that is no longer valid stops the job, and the job says so. With the new secret in its
+    file it continues where it was, without a restart.
+    """
     health = free_port()
     environment = kafka.environment("admit") | {"SPILLWAY_CLUSTERS": "west"}
     sent: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The rendered NATS configuration in the real server: who may do what."""
+"""The rendered NATS configuration in a real server: the rights of each user."""
 
 import asyncio
 import os
@@ -32,7 +32,10 @@ def server(tmp_path_factory) -> Iterator[Bus]:
 
 
 async def _prepared(at: Bus) -> None:
-    """What the publisher makes: the bucket with a key per cluster, and the stream of reports."""
+    """Creates what the publisher creates: the bucket with a key per cluster, and two streams.
+
+    The streams hold reports and proposals.
+    """
     async with at.user("publisher") as (client, _):
         js = client.jetstream()
         bucket = await js.create_key_value(KeyValueConfig(bucket=BUCKET, history=8, direct=True))
@@ -57,7 +60,7 @@ def report(kind: str, cluster: str) -> str:
 
 
 async def test_a_relay_reads_its_own_key(server: Bus):
-    """By a direct get; its reply comes to the relay's own inbox."""
+    """The relay uses a direct get, and the reply comes to its own inbox."""
     async with server.user(f"relay-{OWN}") as (relay, errors), server.user("publisher") as (publisher, _):
         await (await publisher.jetstream().key_value(BUCKET)).put(OWN, b"rules to read")
         found = await relay.request(direct_get(OWN), timeout=_WAIT_S)
@@ -66,7 +69,7 @@ async def test_a_relay_reads_its_own_key(server: Bus):
 
 
 async def test_a_relay_hears_when_its_own_key_is_written(server: Bus):
-    """And hears nothing of another cluster's."""
+    """A relay does not hear of writes to another cluster's key."""
     async with server.user(f"relay-{OWN}") as (relay, errors), server.user("publisher") as (publisher, _):
         heard = await relay.subscribe(key(OWN))
         await relay.flush()
@@ -87,7 +90,7 @@ async def test_a_relay_reports_for_its_cluster(server: Bus, kind: str):
 
 
 async def refused(errors: list[str], how: str) -> None:
-    """Waits for the server's answer, which comes beside the order of the connection's other messages."""
+    """Waits for the server's answer, whose order relative to other messages is not fixed."""
     await eventually_async(lambda: any(how in error for error in errors), how, seen=lambda: errors)
 
 
@@ -111,7 +114,7 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("subject", FORBIDDEN.values(), ids=FORBIDDEN.keys())
 async def test_a_relay_may_publish_nothing_else(server: Bus, subject: str):
-    """The server says so, and nothing reaches those who could hear it."""
+    """The server reports the violation, and nothing reaches possible subscribers."""
     async with server.user(f"relay-{OWN}") as (relay, errors):
         await relay.publish(subject, b"x")
         await refused(errors, "permissions violation for publish")
@@ -135,21 +138,21 @@ async def test_a_relay_may_publish_nothing_else(server: Bus, subject: str):
     ],
 )
 async def test_a_relay_may_hear_nothing_else(server: Bus, subject: str):
-    """Not another's key, nor anyone's replies, nor what it writes itself."""
+    """A relay may not hear another's key, anyone's replies, or what it writes itself."""
     async with server.user(f"relay-{OWN}") as (relay, errors):
         await relay.subscribe(subject)
         await refused(errors, "permissions violation for subscription")
 
 
 async def test_the_usual_way_to_watch_a_bucket_is_refused(server: Bus):
-    """The client library's watch makes a consumer, which would be a way around the permissions."""
+    """The client library's watch creates a consumer, which would bypass the permissions."""
     async with server.user(f"relay-{OWN}") as (relay, _):
         with pytest.raises((JetStreamError, nats.errors.Error, TimeoutError)):
             await (await relay.jetstream(timeout=1).key_value(BUCKET)).watch(OWN)
 
 
 async def test_the_publisher_watches_every_key(server: Bus):
-    """The owner of the bucket does what a relay may not."""
+    """The owner of the bucket may do what a relay may not."""
     async with server.user("publisher") as (publisher, _):
         watcher = await (await publisher.jetstream().key_value(BUCKET)).watchall()
         seen = set()
@@ -163,7 +166,10 @@ def proposal(origin: str) -> str:
 
 
 async def test_the_operator_reads_what_is_in_force_and_proposes(server: Bus):
-    """What `status` and `rollback` do: every key, its value and its history, and a proposal in the operator's name."""
+    """The operator does what `status` and `rollback` do.
+
+    It reads every key with its value and history, and proposes in the operator's name.
+    """
     async with server.user("publisher") as (publisher, _):
         await (await publisher.jetstream().key_value(BUCKET)).put(OWN, b"newest")
     async with server.user("operator") as (operator, errors):
@@ -189,7 +195,10 @@ async def test_an_origin_proposes(server: Bus, origin: str):
 
 @pytest.mark.parametrize("origin", ["optimizer", "papa"])
 async def test_an_origin_of_the_previous_version_proposes(server: Bus, origin: str):
-    """Optimizer and PAPA of 0.1.0 have one inbox for both; they hear their answers there until they are upgraded."""
+    """Optimizer and PAPA of 0.1.0 share one inbox.
+
+    They receive their answers there until they are upgraded.
+    """
     previous = yaml.safe_load((servers.ROOT / "contracts/golden/previous/0.1.0/names.yaml").read_text())
     async with server.user(origin, inbox=previous["nats_inbox"]["proposer"]) as (client, errors):
         stored = await client.jetstream().publish(proposal(origin), b"x", timeout=_WAIT_S)
@@ -197,12 +206,12 @@ async def test_an_origin_of_the_previous_version_proposes(server: Bus, origin: s
         assert errors == []
 
 
-NOBODYS = {  # what only relays do
+NOBODYS = {  # only relays may do these
     "acks": report(names.NATS_SUBJECT_ACKS, OWN),
     "heartbeats": report(names.NATS_SUBJECT_HEARTBEATS, OWN),
     "answering a relay": f"{names.NATS_INBOX_RELAY.format(cluster=OWN)}.x",
 }
-READS_ONLY = {  # what only the publisher does
+READS_ONLY = {  # only the publisher may do these
     "a write of a key": key(OWN),
     "purging the bucket": f"$JS.API.STREAM.PURGE.{STREAM}",
     "deleting the bucket": f"$JS.API.STREAM.DELETE.{STREAM}",
@@ -217,7 +226,7 @@ READS_ONLY = {  # what only the publisher does
     "purging proposals": f"$JS.API.STREAM.PURGE.{names.NATS_STREAM_PROPOSALS}",
     "answering the publisher": f"{names.NATS_INBOX_PUBLISHER}.x",
 }
-READS_NOTHING = {  # of those who only propose
+READS_NOTHING = {  # for users that only propose
     **READS_ONLY,
     "a proposal of the operator": proposal("operator"),
     "reading a key": f"$JS.API.STREAM.MSG.GET.{STREAM}",
@@ -261,7 +270,7 @@ MAY_NOT_PUBLISH = {
     ],
 )
 async def test_a_role_may_publish_nothing_else(server: Bus, user: str, subject: str):
-    """The server says so."""
+    """The server reports the violation."""
     async with server.user(user) as (client, errors):
         await client.publish(subject, b"x")
         await refused(errors, "permissions violation for publish")
@@ -269,7 +278,10 @@ async def test_a_role_may_publish_nothing_else(server: Bus, user: str, subject: 
 
 @pytest.mark.parametrize("user", INBOXES)
 async def test_a_role_may_hear_nothing_else(server: Bus, user: str):
-    """Nobody's replies but its own, nobody's proposals and reports as they pass; but for the publisher, no key."""
+    """A role hears only its own replies, and no proposals or reports of others.
+
+    Only the publisher hears keys.
+    """
     async with server.user(user) as (client, errors):
         inboxes = [f"{inbox}.>" for inbox in INBOXES.values() if inbox != INBOXES[user]]
         keys = [] if user == "publisher" else [key(OWN), "$KV.>", "$JS.>"]
@@ -298,14 +310,17 @@ async def test_a_role_may_hear_nothing_else(server: Bus, user: str):
     ],
 )
 async def test_passwords_are_not_shared(server: Bus, user: str, password_of: str):
-    """Another cluster's password is no password, and there is no user for all relays."""
+    """Another cluster's password does not work, and there is no user for all relays."""
     with pytest.raises(nats.errors.Error, match="(?i)authorization"):
         async with server.user(user, password_of):
             pass
 
 
 def test_the_server_does_not_start_without_a_password(tmp_path: Path):
-    """A cluster whose password is not in the environment stops the server: no default, no empty one."""
+    """The server does not start if a cluster's password is missing from the environment.
+
+    There is no default, and no empty password.
+    """
     files.write(tmp_path, bus.configuration([OWN], templates.read(servers.ROOT / "infra")))
     process = servers.Server(
         url="",

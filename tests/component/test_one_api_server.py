@@ -1,4 +1,7 @@
-"""Both charts in one API server, as Terraform installs them: the global part inside an application cluster."""
+"""Both charts in one API server, as Terraform installs them.
+
+The global part is inside an application cluster.
+"""
 
 import re
 from collections import Counter
@@ -26,7 +29,7 @@ PAGES = [
     *(ROOT / page for page in ("docs/operations.md", "UPGRADING.md", "README.md")),
     *sorted((ROOT / "infra").rglob("README.md")),
 ]
-# Made outside the charts, and the same for both: authorities, keys, topology.
+# Created outside the charts and the same for both: authorities, keys and topology.
 SHARED = {("ConfigMap", f"spillway-{name}") for name in ("trust", "ruleset-keys", "topology")}
 
 
@@ -36,7 +39,7 @@ def tools() -> None:
 
 
 def release(chart: str) -> str:
-    """Its release's name in Terraform."""
+    """Returns the name of the chart's release in Terraform."""
     text = (ROOT / "terraform/modules" / MODULES[chart] / "release.tf").read_text()
     [name] = re.findall(r'^  name += "(.+)"$', text, re.MULTILINE)
     return name
@@ -54,7 +57,10 @@ def render(chart: str, namespace: str) -> list[dict]:
     "of_global", ["spillway-global", "spillway"], ids=["two namespaces", "one namespace"]
 )
 def test_no_two_objects_are_at_one_place(of_global: str):
-    """Neither in a namespace nor outside of them, as ClusterRoles and admission policies are."""
+    """The test covers objects in a namespace and cluster-wide ones.
+
+    ClusterRoles and admission policies are cluster-wide.
+    """
     objects = render("spillway-global", of_global) + render("spillway-cluster", "spillway")
     found = Counter(
         (
@@ -70,7 +76,10 @@ def test_no_two_objects_are_at_one_place(of_global: str):
 
 
 def test_in_one_namespace_both_read_the_same_files_and_no_secret_of_the_other():
-    """What both need and neither makes are three public files; a Secret with one name would hold the other's credentials."""
+    """Both need three public files that neither creates.
+
+    A Secret with the same name would hold the other's credentials.
+    """
     needed = {}
     for chart in VALUES:
         objects = render(chart, "spillway")
@@ -82,7 +91,10 @@ def test_in_one_namespace_both_read_the_same_files_and_no_secret_of_the_other():
 
 
 def test_no_selector_of_a_release_finds_pods_of_the_other():
-    """Not in one namespace either: budgets, policies, Services and monitors are about their own release."""
+    """Budgets, policies, Services and monitors match only their own release.
+
+    This also holds when both releases are in one namespace.
+    """
     labels = {
         chart: [pod["metadata"]["labels"] for _, pod in charts.pods(render(chart, "spillway"))]
         for chart in VALUES
@@ -97,12 +109,12 @@ def test_no_selector_of_a_release_finds_pods_of_the_other():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_calls_releases_as_terraform_does(page):
-    """A command for another name would not find the release, or would install the chart a second time."""
+    """A command with another name would not find the release, or would install the chart twice."""
     for name, chart in COMMAND.findall(page.read_text()):
         assert name in map(release, MODULES), name
         assert not chart or name == release(chart)
 
 
 def test_pages_have_commands_of_releases():
-    """So that the test before finds them."""
+    """The pages contain commands, so the previous test checks something."""
     assert sum(len(COMMAND.findall(page.read_text())) for page in PAGES) >= 7

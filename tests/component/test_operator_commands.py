@@ -1,4 +1,4 @@
-"""The operator's commands where one types them in Kubernetes: in the publisher's pod, with the users' rights."""
+"""The operator's commands as typed in Kubernetes: in the publisher's pod, with its rights."""
 
 import json
 import os
@@ -24,7 +24,7 @@ TOPOLOGY = "clusters: [{name: west}]\nservices: [{name: cart, placements: [{clus
 
 
 class Pod:
-    """What the publisher's pod is given: its NATS user, its keys; ClickHouse and Redis are away."""
+    """The publisher's pod with its NATS user and its keys. ClickHouse and Redis are away."""
 
     def __init__(self, folder: Path, bus: Bus) -> None:
         self.bus, self._folder = bus, folder
@@ -62,13 +62,16 @@ class Pod:
         )
 
     def status(self, user: str = "publisher") -> dict:
-        """The row of the one cluster."""
+        """Returns the row of the only cluster."""
         done = self.types("status", "--json", user=user)
         assert done.returncode == 0, done.stderr
         return next(iter(json.loads(done.stdout)), {})
 
     async def proposes(self, path: str) -> int:
-        """The optimizer sends calls of this path to west; the version in which it is published."""
+        """Proposes, as the optimizer, to send calls of this path to west.
+
+        Returns the version in which the proposal is published.
+        """
         before = self.status().get("version")
         async with self.bus.user("optimizer") as (client, _):
             subject = names.NATS_SUBJECT_PROPOSALS.format(origin="optimizer")
@@ -82,7 +85,7 @@ class Pod:
 
 
 def proposal(path: str) -> Ruleset:
-    """One rule, good for ten minutes."""
+    """Returns a ruleset with one rule that is valid for ten minutes."""
     now = time.time_ns()
     ruleset = Ruleset(id=f"p{path}", origin=ORIGIN_OPTIMIZER, policy="spillway")
     ruleset.input_window.id = "w"
@@ -105,8 +108,10 @@ async def pod(tmp_path: Path) -> AsyncIterator[Pod]:
 
 
 async def test_status_and_rollback_are_one_command_in_the_publishers_pod(pod: Pod):
-    """With the user that the pod has, `status` shows what is in force, as it does to the operator, and `rollback`
-    brings the rules before back; neither ClickHouse nor Redis is needed."""
+    """With the pod's user, `status` shows the same rules in force as the operator sees.
+
+    `rollback` restores the previous rules. Neither needs ClickHouse or Redis.
+    """
     first = await pod.proposes("/first")
     second = await pod.proposes("/second")
     done = pod.types("rollback", "--reason", "errors in checkout")

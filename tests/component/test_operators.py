@@ -1,4 +1,7 @@
-"""bundled.kafka and bundled.clickhouse of infra/helm/spillway-global: what the operators are told is what infra/ says."""
+"""bundled.kafka and bundled.clickhouse of infra/helm/spillway-global.
+
+The operators get the same users, rights and settings that infra/ declares.
+"""
 
 import json
 import subprocess
@@ -24,7 +27,8 @@ BY_ADDRESS = LEAST | {"kafka": LEAST["kafka"] | {"brokers": "kafka.example:9093"
 CLICKHOUSE = BY_ADDRESS | {"bundled": {"clickhouse": {"enabled": True}}}
 REPLICATED = CLICKHOUSE | {"clickhouse": {"variant": "replicated"}}
 GRANTS = ROOT / "infra/clickhouse/grants.yaml"
-# In a process of its own: the engine with the roles of users.xml; what each may do, as [right, database, table].
+# Runs in its own process: the engine with the roles of users.xml. It prints what each role may do,
+# as [right, database, table].
 ENGINE = """
 import json, sys
 from pathlib import Path
@@ -54,7 +58,10 @@ def two_pools() -> dict:
 
 @pytest.mark.parametrize("values", [KAFKA, two_pools(), CLICKHOUSE, REPLICATED], ids=str)
 def test_the_operators_definitions_accept_it(values: dict):
-    """Each object has keys and types of the operators' own definitions, strictly, and its own pods' selectors fit."""
+    """Each object strictly has the keys and types of the operators' own definitions.
+
+    The selectors match the pods.
+    """
     objects = charts.render(CHART, values)
     charts.conform(objects)
     assert charts.adrift(objects) == []
@@ -62,7 +69,7 @@ def test_the_operators_definitions_accept_it(values: dict):
 
 
 def test_a_key_that_the_operator_does_not_know_is_refused():
-    """The definitions are strict: a misspelt key of a user is found."""
+    """The definitions are strict, so a misspelt key of a user is found."""
     objects = charts.render(CHART, KAFKA)
     charts.of(objects, "KafkaUser")["curves"]["spec"]["authorization"]["acl"] = []
     with pytest.raises(AssertionError, match="acl"):
@@ -70,7 +77,10 @@ def test_a_key_that_the_operator_does_not_know_is_refused():
 
 
 def test_each_user_of_kafka_may_do_what_acls_yaml_says():
-    """Users are those of the file, one per cluster's collector; their entries are the brokers', one by one."""
+    """The users are those of the file, with one for each cluster's collector.
+
+    Their entries are equal to the brokers' entries, one by one.
+    """
     users = charts.of(charts.render(CHART, KAFKA), "KafkaUser")
     rendered = [
         acls.Acl(f"User:{user}", acl["resource"]["type"].upper(), acl["resource"]["name"], operation.upper())
@@ -91,7 +101,10 @@ def test_each_user_of_kafka_may_do_what_acls_yaml_says():
 
 
 def test_brokers_are_reached_by_tls_and_a_user_alone():
-    """Every listener has TLS and SCRAM, rights are asked for, and the jobs have the bootstrap's address."""
+    """Every listener has TLS and SCRAM, and authorization is on.
+
+    The jobs have the bootstrap's address.
+    """
     objects = charts.render(CHART, two_pools())
     kafka = charts.of(objects, "Kafka")["spillway-kafka"]["spec"]["kafka"]
     assert [listener["port"] for listener in kafka["listeners"]] == [9093, 9094]
@@ -105,7 +118,10 @@ def test_brokers_are_reached_by_tls_and_a_user_alone():
 
 @pytest.mark.parametrize(("values", "job"), [(KAFKA, "spillway-topics"), (CLICKHOUSE, "spillway-migrate")])
 def test_the_first_job_does_not_wait_for_servers_that_come_after_it(values: dict, job: str):
-    """At installation the job of bundled servers is no hook, as hooks run before them; at an upgrade it is."""
+    """At installation the job of bundled servers is not a hook, because hooks run before them.
+
+    At an upgrade it is a hook.
+    """
 
     def annotations(*flags: str) -> dict:
         return charts.of(charts.render(CHART, values, (), *flags), "Job")[job]["metadata"].get(
@@ -123,8 +139,11 @@ def wrong(values: dict, **more: Any) -> str:
 
 
 def test_what_does_not_go_with_bundled_servers_is_refused():
-    """Kafka in clear, a cluster that no resource can be named after, more copies than brokers, shards of ClickHouse, a
-    cluster's name that the operator does not give."""
+    """Combinations that bundled servers do not support are refused.
+
+    They are Kafka in cleartext, cluster names that are not valid for resources, more copies than
+    brokers, shards of ClickHouse, and a cluster name that the operator does not use.
+    """
     assert "/kafka/tls" in wrong(KAFKA, kafka={"tls": False, "clusters": CLUSTERS})
     assert "kafka.clusters: West" in wrong(KAFKA, kafka={"clusters": ["West"]})
     assert "kafka.replicas: 5" in wrong(KAFKA, kafka={"replicas": 5, "clusters": CLUSTERS})
@@ -138,8 +157,10 @@ def rights(role: grants.Role) -> set[tuple]:
 
 
 def test_clickhouse_users_have_the_roles_of_grants_yaml_on_the_engine(tmp_path: Path):
-    """The engine reads the rendered roles, and each may do what grants.yaml says, no more; each user has its role, its
-    password's sum from the Secret, and the settings that hold for it."""
+    """The engine reads the rendered roles, and each has exactly the rights of grants.yaml.
+
+    Each user has its role, its password's hash from the Secret, and the settings that apply to it.
+    """
     spec = charts.of(charts.render(CHART, REPLICATED), "ClickHouseInstallation")["spillway"]["spec"][
         "configuration"
     ]
@@ -174,7 +195,10 @@ def test_clickhouse_users_have_the_roles_of_grants_yaml_on_the_engine(tmp_path: 
 
 
 def test_replicas_have_keeper_and_migrate_knows_their_cluster():
-    """Keeper's Service is what the servers are told, three of them; the migration's cluster is the installation's."""
+    """The servers get the address of Keeper's Service, and there are three of them.
+
+    The migration's cluster is that of the installation.
+    """
     objects = charts.render(CHART, REPLICATED)
     spec = charts.of(objects, "ClickHouseInstallation")["spillway"]["spec"]["configuration"]
     keeper = charts.of(objects, "ClickHouseKeeperInstallation")

@@ -1,4 +1,4 @@
-"""Spans on their way from a pod's Envoy to its cluster's collector: who is let in, and who is not."""
+"""Spans from a pod's Envoy to its cluster's collector: which senders are accepted."""
 
 import os
 import secrets
@@ -35,8 +35,10 @@ pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def box(tmp_path: Path) -> Path:
-    """The collector's launcher and configuration, less patient: renewed files are read after a second, and senders
-    connect anew after two."""
+    """The collector's launcher and configuration with shorter intervals.
+
+    Renewed files are read after a second, and senders reconnect after two.
+    """
     copied = tmp_path / "box"
     copied.mkdir()
     for path in (COLLECTORS / "run", COLLECTORS / "checks.sh", *COLLECTORS.glob("*.yaml")):
@@ -57,8 +59,10 @@ def envoy(tmp_path: Path) -> PodEnvoy:
 
 
 def gateway(envoy: PodEnvoy, cluster: str, box: Path) -> Collector:
-    """A cluster's collector, not started, at the address that the pod's Envoy sends to. Kafka is away: spans wait
-    in the queue."""
+    """Returns a cluster's collector, not started, at the address to which the pod's Envoy sends.
+
+    Kafka is away, so spans wait in the queue.
+    """
     held = envoy.store.folder / f"collector-{cluster}"
     made = collector(
         envoy.folder / "collector", f"{HOST}:{free_port()}", ENVIRONMENT, box=box,
@@ -81,17 +85,17 @@ def own(envoy: PodEnvoy, box: Path) -> Iterator[Collector]:
 
 
 def accepted(running: Collector) -> float:
-    """Spans that the collector has taken."""
+    """Number of spans that the collector has accepted."""
     return samples(running.metrics(), r"otelcol_receiver_accepted_spans(?:__spans_)?(?:_total)?")
 
 
 def sends_a_span(envoy: PodEnvoy) -> None:
-    """A request that no route takes is a call as well."""
+    """Sends a request. One without a matching route is a call too."""
     assert eventually(lambda: envoy.status(envoy.pod.inbound_port, "/"), "an answer") == 503
 
 
 def present(envoy: PodEnvoy, held: str) -> None:
-    """The pod's Envoy shows another's certificate and trusts whom it did."""
+    """Lets the pod's Envoy show another certificate and keeps what it trusts."""
     file = envoy.folder / "envoy" / envoy.pod.name / "certificate.yaml"
     own, other = (str(envoy.store.folder / name) for name in (envoy.pod.name, held))
     assert own in file.read_text()
@@ -99,7 +103,10 @@ def present(envoy: PodEnvoy, held: str) -> None:
 
 
 def credentials(envoy: PodEnvoy, held: str | None) -> grpc.ChannelCredentials:
-    """What trusts the collector of the pod's cluster and shows a certificate of the store, or none."""
+    """Returns credentials that trust the collector of the pod's cluster.
+
+    They show a certificate of the store, or none.
+    """
     ca = (envoy.store.folder / f"sender-{CLUSTER}" / keystore.TRUST).read_bytes()
     if held is None:
         return grpc.ssl_channel_credentials(ca)
@@ -107,13 +114,16 @@ def credentials(envoy: PodEnvoy, held: str | None) -> grpc.ChannelCredentials:
 
 
 def pair(envoy: PodEnvoy, held: str) -> tuple[bytes, bytes]:
-    """Key and certificate of the store, PEM."""
+    """Returns key and certificate of the store, as PEM."""
     folder = envoy.store.folder / held
     return (folder / keystore.KEY).read_bytes(), (folder / keystore.CERTIFICATE).read_bytes()
 
 
 def export(running: Collector, given: grpc.ChannelCredentials | None, ready: bool = False) -> None:
-    """One span in clear (given: None) or by TLS; grpc.RpcError when it is not taken."""
+    """Sends one span over TLS, or in cleartext if `given` is None.
+
+    Raises grpc.RpcError when it is not accepted.
+    """
     payload = spans_request([secrets.token_bytes(16)]).SerializeToString()
     made = grpc.secure_channel(running.address, given) if given else grpc.insecure_channel(running.address)
     with made as channel:
@@ -121,7 +131,7 @@ def export(running: Collector, given: grpc.ChannelCredentials | None, ready: boo
 
 
 def test_spans_reach_the_clusters_own_collector(envoy: PodEnvoy, own: Collector):
-    """By mutual TLS the filter's spans are taken, and none is refused."""
+    """The filter's spans are accepted over mutual TLS, and none is refused."""
     with envoy.running():
         sends_a_span(envoy)
         eventually(lambda: envoy.stat("wasmcustom.spillway_spans_sent") >= 1, "the filter's span is taken")
@@ -131,7 +141,10 @@ def test_spans_reach_the_clusters_own_collector(envoy: PodEnvoy, own: Collector)
 
 
 def test_a_collector_refuses_another_clusters_envoy(envoy: PodEnvoy, own: Collector):
-    """The certificate of the same service in another cluster opens nothing: no span is taken, and requests go on."""
+    """The certificate of the same service in another cluster gives no access.
+
+    No span is accepted, and requests go on.
+    """
     present(envoy, f"{OTHER}-cart-0")
     with envoy.running():
         sends_a_span(envoy)
@@ -139,12 +152,13 @@ def test_a_collector_refuses_another_clusters_envoy(envoy: PodEnvoy, own: Collec
         eventually(lambda: envoy.stat(failures) >= 2, "the filter's calls fail")
         sends_a_span(envoy)
         assert envoy.stat("wasmcustom.spillway_spans_sent") == 0
-        assert envoy.count("ssl.fail_verify_error", TO_COLLECTOR) == 0  # it was not Envoy that refused
+        # it was not Envoy that refused
+        assert envoy.count("ssl.fail_verify_error", TO_COLLECTOR) == 0
     assert accepted(own) == 0
 
 
 def test_envoy_refuses_another_clusters_collector(envoy: PodEnvoy, box: Path):
-    """A collector by another authority than the pod's is sent nothing."""
+    """A collector with another authority than the pod's gets nothing."""
     running = gateway(envoy, OTHER, box)
     running.server.start()
     try:
@@ -159,7 +173,7 @@ def test_envoy_refuses_another_clusters_collector(envoy: PodEnvoy, box: Path):
 
 
 def test_envoy_refuses_a_collector_of_another_name(envoy: PodEnvoy, box: Path):
-    """What its own authority signed for the relay is no collector's certificate."""
+    """The relay's certificate from the same authority does not make it a collector."""
     held = envoy.store.folder / f"collector-{CLUSTER}"
     shutil.rmtree(held)
     shutil.copytree(envoy.store.folder / f"relay-{CLUSTER}", held, symlinks=True)
@@ -176,8 +190,11 @@ def test_envoy_refuses_a_collector_of_another_name(envoy: PodEnvoy, box: Path):
 
 
 def test_only_senders_of_the_cluster_are_let_in(envoy: PodEnvoy, own: Collector):
-    """A sender and a pod of the cluster may send; in clear, without a certificate, with another cluster's, and with a
-    server's of the same cluster nobody may."""
+    """A sender and a pod of the cluster may send.
+
+    Clients may not send in cleartext, without a certificate, with another cluster's certificate, or
+    with a server's certificate of the same cluster.
+    """
     for held in (f"sender-{CLUSTER}", envoy.pod.name):
         export(own, credentials(envoy, held), ready=True)
     refused = [None, *(credentials(envoy, held) for held in (None, f"sender-{OTHER}", f"{OTHER}-cart-0"))]
@@ -190,8 +207,11 @@ def test_only_senders_of_the_cluster_are_let_in(envoy: PodEnvoy, own: Collector)
 
 
 def test_a_new_authority_is_taken_up_without_a_restart(envoy: PodEnvoy, own: Collector):
-    """Everything is issued anew while Envoy and collector run: spans go on by the new certificates, and those of the
-    old authority, which both have forgotten, are refused."""
+    """All certificates are reissued while Envoy and collector run.
+
+    Spans continue with the new certificates. Certificates of the old authority, which both no
+    longer trust, are refused.
+    """
     with envoy.running():
         sends_a_span(envoy)
         eventually(lambda: envoy.stat("wasmcustom.spillway_spans_sent") >= 1, "the filter's span is taken")
@@ -232,7 +252,10 @@ def takes(running: Collector, given: grpc.ChannelCredentials) -> bool:
 
 
 def test_otlp_over_http_asks_for_the_same(envoy: PodEnvoy, own: Collector):
-    """The HTTP receiver takes spans of the cluster's senders, and nothing in clear or of another cluster's."""
+    """The HTTP receiver accepts spans of the cluster's senders.
+
+    It refuses cleartext and another cluster's senders.
+    """
     address, path = f"{HOST}:{own.ports['http']}", "/v1/traces"
     payload = spans_request([secrets.token_bytes(16)]).SerializeToString()
     headers = {"content-type": "application/x-protobuf"}
@@ -247,7 +270,8 @@ def test_otlp_over_http_asks_for_the_same(envoy: PodEnvoy, own: Collector):
         else:
             with pytest.raises(httpx.HTTPError):
                 httpx.post(url, content=payload, headers=headers, verify=context)
-    # The collector answers 400 and closes with the body unread: the reset may overtake the answer.
+    # The collector answers 400 and closes without reading the body, so the reset may overtake the
+    # answer.
     try:
         assert httpx.post(f"http://{address}{path}", content=payload, headers=headers).status_code == 400
     except httpx.ReadError:

@@ -1,4 +1,7 @@
-"""infra/envoy/ as the lab fills it in, run by the real Envoy, in front of a server that checks certificates."""
+"""infra/envoy/ as the lab fills it in, run by a real Envoy.
+
+A server that checks certificates stands in for the relay.
+"""
 
 import contextlib
 import socket
@@ -27,7 +30,7 @@ def envoy(tmp_path: Path) -> PodEnvoy:
 
 
 class Relay:
-    """Stands where the relay does: asks every client for its certificate, notes it, and hangs up."""
+    """Stands in for the relay: requests each client's certificate, records it and hangs up."""
 
     def __init__(self, port: int, folder: Path) -> None:
         self.folder = folder
@@ -48,12 +51,13 @@ class Relay:
                 contextlib.suppress(OSError),
                 self._context().wrap_socket(connection, server_side=True) as tls,
             ):
-                tls.recv(1)  # with TLS 1.3 the client may still refuse after our side of the handshake
+                # with TLS 1.3 the client may still refuse after our side of the handshake
+                tls.recv(1)
                 self.protocols.append((tls.version(), tls.selected_alpn_protocol()))
                 self.clients.append(x509.load_der_x509_certificate(tls.getpeercert(binary_form=True)))
 
     def _context(self) -> ssl.SSLContext:
-        """Read at every connection, as the relay takes up new files."""
+        """Returns a new context for each connection, because the relay reloads new files too."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.folder / "ca.crt"))
         context.load_cert_chain(self.folder / "tls.crt", self.folder / "tls.key")
         context.verify_mode = ssl.CERT_REQUIRED
@@ -71,7 +75,7 @@ class Relay:
 
 @contextlib.contextmanager
 def relay(envoy: PodEnvoy, cluster: str) -> Iterator[Relay]:
-    """The server with the certificate of a cluster's relay."""
+    """Runs the server with the certificate of a cluster's relay."""
     made = Relay(envoy.xds_port, envoy.folder / "tls" / f"relay-{cluster}")
     try:
         yield made
@@ -88,18 +92,22 @@ def test_envoy_takes_the_files_without_a_warning(envoy: PodEnvoy):
 
 
 def test_without_a_relay_envoy_starts_and_says_so(envoy: PodEnvoy):
-    """With relay and collector away the listeners open all the same. Outbound requests are answered 503, and never
-    404; inbound ones go to the application, which is not there."""
+    """The listeners open although relay and collector are away.
+
+    Outbound requests are answered 503 and never 404. Inbound requests go to the application, which
+    does not exist.
+    """
     with envoy.running():
         for port in (envoy.pod.inbound_port, envoy.pod.outbound_port):
-            # Until the listener is open nobody answers (0); its first answer is the one that counts.
+            # Until the listener is open there is no answer (0). Its first answer is the one that
+            # counts.
             first = eventually(lambda port=port: envoy.status(port, "/"), f"an answer at port {port}")
             assert first == 503
         assert envoy.stat("cluster.spillway-app.upstream_cx_connect_fail") == 1
 
 
 def test_envoy_shows_its_relay_the_pods_certificate(envoy: PodEnvoy):
-    """By TLS 1.3 and HTTP/2, with the identity of its cluster and service as the only name."""
+    """Envoy uses TLS 1.3 and HTTP/2. Its cluster and service are the only name."""
     held = envoy.store.held()[envoy.pod.name]
     with relay(envoy, CLUSTER) as server, envoy.running():
         eventually(lambda: server.saw(held), "Envoy connects")
@@ -109,14 +117,14 @@ def test_envoy_shows_its_relay_the_pods_certificate(envoy: PodEnvoy):
 
 
 def test_envoy_refuses_another_clusters_relay(envoy: PodEnvoy):
-    """The other cluster's authority is not the pod's, whatever name it has signed."""
+    """The pod does not trust the other cluster's authority, whatever name that has signed."""
     with relay(envoy, OTHER) as server, envoy.running():
         eventually(lambda: envoy.count("ssl.fail_verify_error") > 0, "Envoy refuses the authority")
         assert server.clients == []
 
 
 def test_envoy_refuses_another_server_of_its_cluster(envoy: PodEnvoy):
-    """A valid certificate of the pod's own authority with another identity than the relay's is not enough."""
+    """A valid certificate of the pod's authority is not enough without the relay's identity."""
     with relay(envoy, CLUSTER) as server:
         server.folder = envoy.store.folder / f"collector-{CLUSTER}"
         with envoy.running():
@@ -136,8 +144,11 @@ def test_envoy_refuses_a_relay_of_another_authority(envoy: PodEnvoy, tmp_path: P
 
 
 def test_new_certificates_are_taken_up_without_a_restart(envoy: PodEnvoy):
-    """Pod and relay are renewed while Envoy runs: the next connection shows the new certificate, and Envoy never
-    pairs a new certificate with an old key."""
+    """Pod and relay are renewed while Envoy runs, and the next connection shows the new
+    certificate.
+
+    Envoy never combines a new certificate with an old key.
+    """
     with relay(envoy, CLUSTER) as server, envoy.running() as process:
         for _ in range(3):
             eventually(lambda: server.saw(envoy.store.held()[envoy.pod.name]), "Envoy connects")
@@ -153,7 +164,7 @@ def test_new_certificates_are_taken_up_without_a_restart(envoy: PodEnvoy):
 
 
 def test_a_new_authority_is_taken_up_without_a_restart(envoy: PodEnvoy):
-    """Everything is issued by an authority that Envoy had never heard of when it started."""
+    """All certificates are issued by an authority that did not exist when Envoy started."""
     with relay(envoy, CLUSTER) as server, envoy.running():
         before = envoy.store.held()[envoy.pod.name]
         eventually(lambda: server.saw(before), "Envoy connects")

@@ -1,5 +1,8 @@
-"""How a pod ends: the sidecar's preStop hook as helm renders it, against the Envoy of the same charts. Only what
-Kubernetes does is done here: it runs the hook in the container, and signals Envoy when it has ended."""
+"""The end of a pod: the sidecar's preStop hook as helm renders it, with the charts' Envoy.
+
+The test only replaces Kubernetes: it runs the hook in the container's place and signals Envoy after
+it.
+"""
 
 import concurrent.futures
 import contextlib
@@ -21,18 +24,21 @@ from spillway_lab.testing.servers import running
 from test_sidecar import HOST, Application, Pod, Ports
 
 pytestmark = pytest.mark.component
-ADMIN = "127.0.0.1/15000"  # of the chart, where each pod has its own address
+ADMIN = "127.0.0.1/15000"  # the chart's address; in Kubernetes each pod has its own
 
 
 class KeptApplication(Application):
-    """Keeps connections, so that it is Envoy who ends them."""
+    """Keeps connections open, so that Envoy is the one that ends them."""
 
     protocol_version = "HTTP/1.1"
 
 
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[Pod]:
-    """An application's Envoy; relay and collector are away, which its inbound requests do not notice."""
+    """An application's Envoy.
+
+    Relay and collector are away, which does not affect inbound requests.
+    """
     store = Keystore(tmp_path / "tls")
     store.issue([certificates.pod("cart", "west", "cart")])
     application = http.server.ThreadingHTTPServer((HOST, 0), KeptApplication)
@@ -54,7 +60,10 @@ def hook(admin: int) -> list[str]:
 
 
 def answers_until(done: concurrent.futures.Future, port: int) -> list[httpx.Response]:
-    """To a client that keeps its connection, one request after the other."""
+    """Returns the answers to a client that keeps its connection.
+
+    The client sends one request after another.
+    """
     seen = []
     with httpx.Client(trust_env=False, timeout=30) as client:
         while not done.done():
@@ -64,13 +73,13 @@ def answers_until(done: concurrent.futures.Future, port: int) -> list[httpx.Resp
 
 
 def goaway_until(done: concurrent.futures.Future, port: int) -> bool:
-    """Whether an HTTP/2 client with prior knowledge, which keeps its connection, is sent a GOAWAY frame."""
+    """Whether an HTTP/2 client with prior knowledge gets a GOAWAY frame on its connection."""
     with socket.create_connection((HOST, port), timeout=30) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(0x4))
         stream = connection.makefile("rb")
         number = 1
         while not done.done():
-            # GET / of http://cart, from HPACK's static table but for the authority.
+            # GET / of http://cart, with all headers but the authority from HPACK's static table.
             connection.sendall(frame(0x1, 0x5, number, b"\x82\x86\x84\x41\x04cart"))
             while (got := read_frame(stream)) != (0x1, number):  # response headers
                 if got[0] == 0x7:
@@ -92,7 +101,7 @@ def read_frame(stream) -> tuple[int, int]:
 
 
 def test_an_image_without_bash_waits_too(tmp_path: Path):
-    """Where the chart's user says so; Kubernetes ends a pod at once whose hook cannot be run."""
+    """The chart has this option because Kubernetes ends a pod at once if its hook cannot run."""
     chart = tmp_path / "cart"
     shutil.copytree(cluster_chart.CHARTS / "examples/cart", chart)
     template = chart / "templates/deployment.yaml"
@@ -104,8 +113,11 @@ def test_an_image_without_bash_waits_too(tmp_path: Path):
 
 
 def test_clients_that_keep_connections_are_sent_away(pod: Pod):
-    """While the hook runs, every request is answered, HTTP/1.1 clients are told to close and HTTP/2 clients to go
-    away. The application's own calls are not."""
+    """While the hook runs, every request is answered.
+
+    HTTP/1.1 clients get `connection: close` and HTTP/2 clients get GOAWAY. The application's own
+    calls do not.
+    """
     began = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor() as threads:
         done = threads.submit(subprocess.run, hook(pod.admin), check=True, capture_output=True, timeout=30)
@@ -125,7 +137,7 @@ def test_clients_that_keep_connections_are_sent_away(pod: Pod):
 
 
 def test_the_hook_waits_without_envoys_admin_page(pod: Pod):
-    """A hook that fails would have the pod killed at once."""
+    """If the hook failed, the pod would be killed at once."""
     began = time.monotonic()
     with contextlib.closing(socket.create_server((HOST, 0))) as silent:
         subprocess.run(hook(silent.getsockname()[1]), check=True, capture_output=True, timeout=30)

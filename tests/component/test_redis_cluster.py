@@ -1,4 +1,7 @@
-"""A node of a Redis Cluster, as a managed Redis with cluster mode is: refused by name, and nothing is written."""
+"""A node of a Redis Cluster, like a managed Redis in cluster mode, is refused by name.
+
+Nothing is written to it.
+"""
 
 import asyncio
 import os
@@ -19,7 +22,7 @@ REFUSAL = "the server of SPILLWAY_REDIS_URL is a node of a Redis Cluster"
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A cluster of one node, which has every slot: single keys work there, as on any server."""
+    """A cluster of one node with every slot. Single keys work there as on any server."""
     process = servers.redis_process(tmp_path_factory.mktemp("node"))
     with process as server:
         server.stop()
@@ -40,7 +43,7 @@ async def ask(url: str) -> bool:
 
 
 def test_a_node_of_a_cluster_is_refused_by_name(node: str):
-    """Also by users who may not ask for INFO: the roles of infra/redis/users.acl may not."""
+    """The refusal works for users who may not run INFO, like roles of infra/redis/users.acl."""
     with redis.Redis.from_url(node) as client:
         client.execute_command("ACL", "SETUSER", "role", "on", ">secret", "-@all", "+ping")
     role = node.replace("://:", "://role:").replace(node.partition("://:")[2].partition("@")[0], "secret")
@@ -55,7 +58,7 @@ def test_a_server_alone_is_taken(tmp_path: Path):
 
 
 def test_a_command_says_why_and_writes_nothing(node: str):
-    """The optimizer's command `policy` sets one key, which a node would take."""
+    """The optimizer's command `policy` sets one key, which a node would accept."""
     done = subprocess.run(
         [sys.executable, "-m", "spillway_optimizer", "policy", "local"],
         env=os.environ | {"SPILLWAY_REDIS_URL": node}, capture_output=True, text=True, timeout=60,

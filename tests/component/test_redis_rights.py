@@ -1,4 +1,7 @@
-"""Every user of infra/redis/users.acl on a real Redis, by the stack's own starter: its keys and commands, and no other."""
+"""Every user of infra/redis/users.acl on a real Redis, run by the stack's own starter.
+
+Each may use its keys and commands and no others.
+"""
 
 import contextlib
 import os
@@ -53,13 +56,16 @@ def refused(client: redis.Redis, *command: str) -> bool:
     except redis.exceptions.NoPermissionError:
         return True
     except redis.exceptions.ResponseError:
-        return False  # wrong type, wrong number of arguments: it was let in
+        return False  # wrong type or number of arguments: the command was permitted
     return False
 
 
 @pytest.mark.parametrize("user", USERS)
 def test_a_user_touches_its_keys_alone(connect, user):
-    """Every key of the contract, and others, by every command of the user that names one key: also through a script."""
+    """Every key is tried with each of the user's commands that name one key.
+
+    The keys are those of the contract and others. They are tried through a script too.
+    """
     client = connect(user)
     tries = {
         "streams": [("GET", "{}"), ("HSET", "{}", "a", "b"), ("HGETALL", "{}"), ("PEXPIRE", "{}", "1000")],
@@ -88,12 +94,12 @@ def test_a_user_touches_its_keys_alone(connect, user):
      ("MODULE", "LIST"), ("SWAPDB", "0", "1"), ("DUMP", "spillway:network")],
 )  # fmt: skip
 def test_nobody_administers(connect, user, command):
-    """The server, its users, its settings and other clients are the administrator's."""
+    """Only the administrator manages the server, its users, its settings and other clients."""
     assert refused(connect(user), *command)
 
 
 def test_a_script_may_do_no_more_than_its_user(connect):
-    """A key that is not named to EVAL is refused too, and so is a command that the user does not have."""
+    """A key that is not named to EVAL is refused, and so is a command that the user may not run."""
     client = connect("streams")
     for script in (
         "redis.call('GET', 'spillway:policy')",
@@ -113,7 +119,10 @@ def test_without_a_password_or_with_anothers_nothing_is_answered(urls):
 
 
 async def test_every_program_does_its_work_as_its_user(urls):
-    """The project's own code against its own rights: boards written and pruned, read, leases held, checkpoint and rules."""
+    """The project's own code works with its own rights.
+
+    It writes, prunes and reads boards, holds leases, and stores a checkpoint and rules.
+    """
     status = Status(Boards.NAME)
     boards, entry = Boards(urls["streams"], 15.0, 60.0, status), NetworkEntry(1.0, 2.0, 3)
     await boards.put({KEYS["network"]: {"a>b": entry, "b>a": entry}})
@@ -138,7 +147,7 @@ async def test_every_program_does_its_work_as_its_user(urls):
 
 
 def test_it_does_not_start_without_its_secrets():
-    """Every variable that is missing is named, and half of the users are none."""
+    """Every missing variable is named. A partial set of users is not enough."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("REDIS_")}
     done = subprocess.run(RUN, env=clean, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == 64

@@ -1,4 +1,4 @@
-"""infra/redis/apply on a real server: users of users.acl, no more and no less than the file says."""
+"""infra/redis/apply on a real server: it creates exactly the users of users.acl."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """users.acl as a Secret has it; passwords are the users' names."""
+    """users.acl as a Secret contains it. The passwords are the users' names."""
     text = "user default off\n" + FILE.read_text()
     for user in USERS:
         text = text.replace(f"<{user}>", hashlib.sha256(user.encode()).hexdigest())
@@ -41,8 +41,11 @@ def apply(file: Path, *more: str, **environment: str) -> subprocess.CompletedPro
 
 
 def test_users_are_planned_made_and_set_back(server: str, file: Path):
-    """Without --apply nothing changes; with it each user is as the file says, once; what was changed by hand is said
-    and set back, in one command per user; no sum is shown, and other users stay."""
+    """Without --apply nothing changes. With it each user gets the file's state once.
+
+    Manual changes are reported and reverted in one command per user. No hash is shown, and other
+    users stay.
+    """
     url = {"SPILLWAY_REDIS_URL": server}
 
     def changes(*more: str) -> dict:
@@ -76,13 +79,13 @@ def test_users_are_planned_made_and_set_back(server: str, file: Path):
 
 
 def test_a_file_without_sums_is_refused_by_its_user(server: str):
-    """The repository's own file has placeholders; nothing is asked of the server."""
+    """The repository's own file has placeholders. The server is not contacted."""
     done = apply(FILE, "--apply", SPILLWAY_REDIS_URL=server)
     assert done.returncode == 64 and "streams: must have #, then the SHA-256 sum" in done.stderr
 
 
 def test_access_strings_are_those_of_the_file(file: Path):
-    """For servers that make users themselves; without passwords."""
+    """Access strings are for servers that create users themselves. They contain no passwords."""
     done = apply(file, "--print")
     lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert set(lines) == set(USERS) and "#" not in done.stdout

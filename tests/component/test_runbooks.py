@@ -1,4 +1,7 @@
-"""What docs/operations.md and UPGRADING.md tell people to type or to look at: it exists, and it runs on real servers."""
+"""What docs/operations.md and UPGRADING.md tell people to type or look at exists.
+
+The commands run on real servers.
+"""
 
 import os
 import re
@@ -22,26 +25,30 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 PAGE = OPERATIONS + (ROOT / "UPGRADING.md").read_text()
 RUNBOOK = OPERATIONS.split("\n## What to do per alert\n")[-1]
 BOXES = {"spillway_publisher": "publisher", "spillway_optimizer": "optimizer", "spillway_streams": "classify"}
-# Words of a command that stand for something.
+# Placeholders in commands, with values for them.
 STANDS_FOR = {"CLUSTER": "west", "TEXT": "reason", "VERSION": "1", "NAMESPACE": "shop"}
-# Commands that change or wait: what they do has tests of their own; here, that they are understood.
+# Commands that change something or wait. Their effects have tests of their own; here only their
+# arguments are checked.
 UNDERSTOOD = ("rollback", "reset-fence", "history", "status", "plan")
 
 
 def spans(text: str) -> list[str]:
-    """What stands between backticks, on one line each."""
+    """Returns the texts between backticks, each on one line."""
     return [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
 
 
 def commands(start: str, text: str = PAGE) -> list[str]:
-    """Commands of the page that begin so, each once, with values in place of the words in capitals."""
+    """Returns the page's commands that begin with `start`, each once.
+
+    Placeholders in capitals are replaced by values.
+    """
     found = sorted({span for span in spans(text) if span.startswith(start) and "…" not in span})
     assert found, start
     return [re.sub(r"\b[A-Z]{4,}\b", lambda word: STANDS_FOR.get(word[0], word[0]), one) for one in found]
 
 
 def python_commands() -> list[str]:
-    """Those typed in a pod, also those that the page has with `kubectl exec`."""
+    """Returns the commands typed in a pod, including those that the page runs by `kubectl exec`."""
     own = [c for c in commands("python -m ") if "spillway_lab" not in c]
     inside = [c.partition(" -- ")[2] for c in commands("kubectl ") if " -- " in c]
     return sorted({re.sub(r"\[.*?\]", "", c).strip() for c in [*own, *inside]})
@@ -55,8 +62,11 @@ def redis_urls(tmp_path_factory):
 
 @pytest.mark.parametrize("command", python_commands())
 def test_a_command_of_a_box_runs(command: str, hotel_url: str, redis_urls: dict[str, str]):
-    """With the variables and rights of its pod. A rollback, a status and a plan have tests of their own: here their
-    arguments are taken, and what is missed is a variable."""
+    """Each command runs with the variables and rights of its pod.
+
+    A rollback, a status and a plan have tests of their own. Here their arguments are accepted, and
+    only a variable is missing.
+    """
     python, minus_m, module, *arguments = shlex.split(command)
     assert (python, minus_m) == ("python", "-m") and module in BOXES
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
@@ -84,8 +94,10 @@ def rendered() -> list[dict]:
 
 
 def test_what_kubectl_is_to_name_is_in_the_charts():
-    """Workloads are the charts' own, Secrets those that they name; tests/deploy/test_kubectl.py has kubectl read the
-    commands."""
+    """Workloads are the charts' own, and Secrets are those that the charts name.
+
+    tests/deploy/test_kubectl.py parses the commands with kubectl.
+    """
     charts.build()
     objects = rendered()
     made = {f"{o['kind'].lower()}/{o['metadata']['name']}" for o in objects}
@@ -101,7 +113,7 @@ def test_what_kubectl_is_to_name_is_in_the_charts():
 
 
 def test_every_question_and_statement_is_answered(hotel_client: Client):
-    """ "ask" names a file of docs/sql, and the statements run on the schema."""
+    """Files that the runbooks tell to "ask" exist in docs/sql, and statements run on the schema."""
     asked = {
         name for part in re.findall(r"\bask((?:,? (?:then )?`\w+`| \([^)]*\)|, then)+)", RUNBOOK, re.I)
         for name in re.findall(r"`(\w+)`", part)
@@ -113,7 +125,7 @@ def test_every_question_and_statement_is_answered(hotel_client: Client):
 
 
 def test_redis_lets_the_user_do_what_is_told(redis_urls: dict[str, str]):
-    """As the user that the page says, with the keys of contracts/names.yaml."""
+    """The commands run as the user that the page names, with keys of contracts/names.yaml."""
     keys = yaml.safe_load((ROOT / "contracts/names.yaml").read_text())["redis_key"].values()
     patterns = [re.escape(key).replace(r"\{cluster\}", r"\w+").replace(r"\{role\}", r"\w+") for key in keys]
     with redis.Redis.from_url(redis_urls["optimizer"]) as client:
@@ -124,7 +136,7 @@ def test_redis_lets_the_user_do_what_is_told(redis_urls: dict[str, str]):
 
 
 def test_kafkas_commands_name_topics_and_groups_that_are_there():
-    """Kafka's scripts are not here to run."""
+    """Kafka's scripts are not available here, so the commands are not run."""
     declared = yaml.safe_load((ROOT / "infra/kafka/topics.yaml").read_text())
     topics = [topic.replace("{cluster}", "west") for topic in declared]
     groups = re.findall(r"group: ([\w-]+)", (ROOT / "infra/kafka/acls.yaml").read_text())
@@ -136,7 +148,7 @@ def test_kafkas_commands_name_topics_and_groups_that_are_there():
 
 
 def test_every_metric_that_is_told_is_served():
-    """By its whole name, or as the beginning of several."""
+    """A metric appears with its full name or with a wildcard."""
     told = [span for span in spans(PAGE) if re.match(r"(spillway_(?!lab)[a-z]+_|otelcol_)[a-z_*]+$", span)]
     assert len(told) >= 8
     names = metric_names.served() | metric_names.read("spillway_streams_consumer_lag_seconds")
@@ -147,7 +159,7 @@ def test_every_metric_that_is_told_is_served():
 
 
 def test_every_alert_that_is_told_is_there():
-    """Runbooks send from one alert to another: to such as exist."""
+    """Runbooks that refer to another alert name one that exists."""
     rules = (ROOT / "infra/alerts").glob("*.yaml")
     known = {name for file in rules for name in re.findall(r"- alert: (\w+)", file.read_text())}
     assert set(re.findall(r"\bSpillway[A-Z]\w+", PAGE)) <= known

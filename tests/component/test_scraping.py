@@ -1,4 +1,4 @@
-"""What Prometheus is told to scrape: pods that listen there, and policies that let it in."""
+"""What Prometheus scrapes: the pods listen on the ports, and policies let it in."""
 
 import copy
 from typing import Any
@@ -21,7 +21,7 @@ def objects(request: pytest.FixtureRequest) -> list[dict]:
 
 
 def targets(objects: list[dict]) -> list[tuple[str, dict, str]]:
-    """(monitor, labels of the pods, port) of everything that is scraped."""
+    """Returns (monitor, labels of the pods, port) of everything that is scraped."""
     found = []
     services = charts.of(objects, "Service").values()
     for monitor in objects:
@@ -55,7 +55,7 @@ def listening(template: dict, port: str) -> list[int]:
 
 
 def lets_in(policy: dict, port: str, number: int) -> bool:
-    """Whether the policy opens the port to the namespaces of Prometheus, and not to all."""
+    """Whether the policy opens the port to Prometheus' namespaces and not to all."""
     return any(
         {"namespaceSelector": NAMESPACES} in rule.get("from", [])
         and any(one["port"] in (port, number) for one in rule["ports"])
@@ -64,8 +64,10 @@ def lets_in(policy: dict, port: str, number: int) -> bool:
 
 
 def test_prometheus_reaches_every_port_that_it_is_to_scrape(objects: list[dict]):
-    """Each monitor finds pods, each pod has the port, and a policy of those pods lets Prometheus in. Strimzi makes the
-    policies of its pods, and gives them the port of its own name."""
+    """Each monitor finds pods with the port, and a policy of these pods lets Prometheus in.
+
+    Strimzi makes the policies of its pods and names their port itself.
+    """
     policies = charts.of(objects, "NetworkPolicy").values()
     scraped = targets(objects)
     for who, selector, port in scraped:
@@ -85,7 +87,10 @@ def test_prometheus_reaches_every_port_that_it_is_to_scrape(objects: list[dict])
 
 
 def test_each_bundled_server_is_scraped_and_none_without_monitoring():
-    """A PodMonitor for each, by whose name the alerts know it; without the switch neither exporters nor open ports."""
+    """Each server has a PodMonitor, by whose name the alerts identify it.
+
+    Without monitoring there are neither exporters nor open ports.
+    """
     charts.build()
     chart, values = ROOT / "infra/helm/spillway-global", copy.deepcopy(ALL["spillway-global"])
     monitors = charts.of(charts.render(chart, values), "PodMonitor")

@@ -1,6 +1,8 @@
-"""The sidecar of infra/helm: what helm renders for two applications, run by the real Envoy, relay and collector on real
-certificates, each with the environment and arguments that the charts give it. Only what Kubernetes does is done here:
-names become addresses, volumes become folders."""
+"""The sidecar of infra/helm for two applications, run by a real Envoy, relay and collector.
+
+They use real certificates, and the environment and arguments that the charts give them. The test
+only replaces Kubernetes: names become addresses and volumes become folders.
+"""
 
 import contextlib
 import http.server
@@ -39,7 +41,7 @@ PROGRAMS = ROOT / ".spillway/bin"
 
 @dataclass
 class Ports:
-    """Of this machine, where each pod would have its own address."""
+    """Ports of this machine. In Kubernetes each pod has its own address."""
 
     xds: int = field(default_factory=free_port)
     relay_health: int = field(default_factory=free_port)
@@ -47,11 +49,11 @@ class Ports:
     http: int = field(default_factory=free_port)
     collector_health: int = field(default_factory=free_port)
     metrics: int = field(default_factory=free_port)
-    cart: int = field(default_factory=free_port)  # the application
+    cart: int = field(default_factory=free_port)  # port of the application
 
 
 class Application(http.server.BaseHTTPRequestHandler):
-    """Says which service it is asked as, and what trace it is in."""
+    """Answers with the request's path and trace."""
 
     def do_GET(self) -> None:
         body = json.dumps({"path": self.path, "traceparent": self.headers["traceparent"]}).encode()
@@ -61,7 +63,7 @@ class Application(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Quiet."""
+        """Logs nothing."""
 
 
 def values(ports: dict[str, int], app_port: int) -> dict:
@@ -79,13 +81,14 @@ class Pod:
     service: str
     folder: Path
     app_port: int
-    more: dict = field(default_factory=dict)  # values of the chart, beside those of every test
+    # values of the chart in addition to those of every test
+    more: dict = field(default_factory=dict)
     admin: int = field(default_factory=free_port)
     inbound: int = field(default_factory=free_port)
     outbound: int = field(default_factory=free_port)
 
     def prepare(self, tls: Path, ports: Ports) -> list[str]:
-        """Writes the ConfigMap's files; returns Envoy's command."""
+        """Writes the ConfigMap's files and returns Envoy's command."""
         own = {"admin": self.admin, "inbound": self.inbound, "outbound": self.outbound}
         objects = cluster_chart.render(values(own, self.app_port) | self.more)
         files = cluster_chart.one(objects, "ConfigMap", f"spillway-envoy-{self.service}")["data"]
@@ -133,7 +136,7 @@ def answers(url: str) -> bool:
 
 @dataclass
 class Counts:
-    """What the filters of one Envoy have counted, both directions."""
+    """Counters of one Envoy's filters, for both directions together."""
 
     arrivals: int
     spans: int
@@ -149,7 +152,10 @@ class Counts:
 
     @classmethod
     def settled(cls, admin: int) -> "Counts":
-        """Once they stand still: spans are counted at each tick, of 0.1 s, after they ended."""
+        """Returns the counters once they are constant.
+
+        Spans are counted at the tick, of 0.1 s, after they ended.
+        """
 
         def still() -> "Counts | None":
             before = cls.of(admin)
@@ -159,13 +165,16 @@ class Counts:
         return eventually(still, "counters that stand still")
 
     def check(self, traces: int, ratio: float) -> None:
-        """AssertionError unless about `ratio` of so many traces of one span each were kept: 5 standard deviations."""
+        """Raises AssertionError unless about `ratio` of the traces were kept.
+
+        Each trace has one span, and the tolerance is 5 standard deviations.
+        """
         deviation = math.sqrt(traces * ratio * (1 - ratio))
         assert abs(self.spans - traces * ratio) < 5 * deviation, self
 
 
 def get(url: str) -> str:
-    """The page; a busy machine has time."""
+    """Returns the page. The timeout is long enough for a busy machine."""
     return httpx.get(url, trust_env=False, timeout=60).text
 
 
@@ -190,7 +199,10 @@ def application() -> Iterator[int]:
 
 
 def relay(folder: Path, store: Keystore, ports: Ports, endpoints: list[dict]) -> Server:
-    """With the StatefulSet's environment; NATS is away, so it serves local-first."""
+    """Returns the relay with the StatefulSet's environment.
+
+    NATS is away, so the relay serves local-first routes.
+    """
     (folder / "mounted").mkdir()
     key = Ed25519PrivateKey.generate().public_key()
     (folder / "mounted/keys.pem").write_bytes(
@@ -222,7 +234,10 @@ def relay(folder: Path, store: Keystore, ports: Ports, endpoints: list[dict]) ->
 
 
 def collector(folder: Path, store: Keystore, ports: Ports, shown: str = "collector-west") -> Server:
-    """With the StatefulSet's environment; Kafka is away, so what it accepts waits on its disk."""
+    """Returns the collector with the StatefulSet's environment.
+
+    Kafka is away, so accepted spans wait on its disk.
+    """
     (folder / "kafka-password").write_text("pass")
     rendered = cluster_chart.render(
         cluster_chart.REQUIRED | {"collector": {"kafka": {"brokers": f"{HOST}:{free_port()}"}}}
@@ -249,7 +264,10 @@ def collector(folder: Path, store: Keystore, ports: Ports, shown: str = "collect
 
 
 def certify_agent(store: Keystore) -> None:
-    """One certificate for both sides: Envoys ask it for the collector's identity, and it is a client of the gateway."""
+    """Issues one certificate for both sides of the agent.
+
+    Envoys expect the collector's identity of it, and it is a client of the gateway.
+    """
     authority, folder = store.folder / "authority/west", store.folder / "agent"
     issuer = x509.load_pem_x509_certificate((authority / "ca.crt").read_bytes())
     signer = serialization.load_pem_private_key((authority / "ca.key").read_bytes(), password=None)
@@ -273,7 +291,7 @@ def certify_agent(store: Keystore) -> None:
 
 
 def agent(folder: Path, store: Keystore, ports: Ports, gateway: Ports) -> Server:
-    """With the DaemonSet's environment and arguments; without a kubelet."""
+    """Returns the agent with the DaemonSet's environment and arguments, without a kubelet."""
     rendered = cluster_chart.render(
         cluster_chart.REQUIRED | {"agent": {"enabled": True, "kubeletCPU": False}}
     )
@@ -298,7 +316,7 @@ def agent(folder: Path, store: Keystore, ports: Ports, gateway: Ports) -> Server
 
 
 def accepted(ports: Ports) -> float:
-    """Spans that the collector has on its disk."""
+    """Number of spans that the collector has accepted to its disk."""
     text = get(f"http://{HOST}:{ports.metrics}/metrics")
     return sum(
         float(line.rpartition(" ")[2])
@@ -308,7 +326,10 @@ def accepted(ports: Ports) -> float:
 
 
 def test_envoy_takes_the_rendered_bootstrap_without_a_warning(tmp_path: Path, store: Keystore):
-    """What helm renders for an application is valid, with the filter's configuration, and uses nothing deprecated."""
+    """What helm renders for an application is valid, including the filter's configuration.
+
+    It uses nothing deprecated.
+    """
     command = Pod("cart", tmp_path / "cart", 8080).prepare(store.folder / "cart", Ports())
     done = subprocess.run(
         [*command, "--mode", "validate"], capture_output=True, text=True, timeout=120, check=False
@@ -320,8 +341,10 @@ def test_envoy_takes_the_rendered_bootstrap_without_a_warning(tmp_path: Path, st
 def test_a_request_goes_through_two_sidecars_and_its_spans_arrive(
     tmp_path: Path, store: Keystore, application: int
 ):
-    """An application that takes its Envoy as HTTP proxy reaches another by the relay's routes; both Envoys' spans come
-    to the collector, which takes them by mutual TLS only."""
+    """An application that uses its Envoy as HTTP proxy reaches another one by the relay's routes.
+
+    Both Envoys' spans reach the collector, which accepts them only over mutual TLS.
+    """
     ports = Ports()
     gate, cart = Pod("gate", tmp_path / "gate", application), Pod("cart", tmp_path / "cart", application)
     commands = {pod.service: pod.prepare(store.folder / pod.service, ports) for pod in (gate, cart)}
@@ -342,8 +365,10 @@ def test_a_request_goes_through_two_sidecars_and_its_spans_arrive(
 
 
 def test_half_of_the_traces_are_sampled(tmp_path: Path, store: Keystore, application: int):
-    """What helm renders for a namespace with a ratio of its own: half of the requests, each of which begins a trace,
-    leave a span, and all are arrivals."""
+    """For a namespace with its own ratio, half of the requests leave a span.
+
+    Each request begins a trace, and all count as arrivals.
+    """
     sampling = {"sampling": {"ratio": 1, "namespaces": {"shop": 0.5}}}
     gate, requests = Pod("gate", tmp_path / "gate", application, sampling), 400
     with running(gate.server(gate.prepare(store.folder / "gate", Ports()))):
@@ -355,19 +380,22 @@ def test_half_of_the_traces_are_sampled(tmp_path: Path, store: Keystore, applica
 
 
 def test_envoy_refuses_a_collector_of_another_name(tmp_path: Path, store: Keystore, application: int):
-    """A server of the same authority with another identity, here the relay's, gets no spans."""
+    """A server with the same authority but another identity, here the relay's, gets no spans."""
     ports = Ports()
     gate = Pod("gate", tmp_path / "gate", application)
     command = gate.prepare(store.folder / "gate", ports)
     stats = f"http://{HOST}:{gate.admin}/stats?filter=cluster.spillway-collector.ssl.fail_verify_san"
     with running(collector(tmp_path, store, ports, "relay-west")), running(gate.server(command)):
-        get(f"http://{HOST}:{gate.inbound}/")  # makes a span
+        get(f"http://{HOST}:{gate.inbound}/")  # creates a span
         eventually(lambda: int(get(stats).rpartition(" ")[2] or 0) > 0, "a refusal")
         assert accepted(ports) == 0
 
 
 def test_spans_come_by_way_of_an_agent(tmp_path: Path, store: Keystore, application: int):
-    """An agent with the DaemonSet's environment takes an Envoy's spans and hands them to the gateway, by mutual TLS both."""
+    """An agent with the DaemonSet's environment takes an Envoy's spans to the gateway.
+
+    Both connections use mutual TLS.
+    """
     certify_agent(store)
     ports, gateway = Ports(), Ports()
     gate = Pod("gate", tmp_path / "gate", application)
@@ -376,5 +404,5 @@ def test_spans_come_by_way_of_an_agent(tmp_path: Path, store: Keystore, applicat
         stack.enter_context(running(collector(tmp_path, store, gateway)))
         stack.enter_context(running(agent(tmp_path, store, ports, gateway)))
         stack.enter_context(running(gate.server(command)))
-        get(f"http://{HOST}:{gate.inbound}/")  # makes a span
+        get(f"http://{HOST}:{gate.inbound}/")  # creates a span
         eventually(lambda: accepted(gateway) >= 1, "a span at the gateway", seen=lambda: accepted(ports))

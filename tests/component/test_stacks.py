@@ -1,4 +1,4 @@
-"""docker-compose.yml and the local stack are one stack: same services, ports, topics and files."""
+"""docker-compose.yml and the local stack agree: same services, ports, topics and files."""
 
 import json
 import os
@@ -19,17 +19,17 @@ pytestmark = pytest.mark.component
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = scenario.load(ROOT / "lab/scenarios/two-clusters.yaml")
 TEMPLATES = templates.read(ROOT / "infra")
-# Compose renders the scenario in a container; locally the command that starts the stack does.
+# In Compose a container renders the scenario. Locally the command that starts the stack does it.
 COMPOSE_ONLY = {"render"}
-# What the renderer is given in Compose.
+# Input of the renderer in Compose.
 AROUND_COMPOSE = Surroundings(
     xds=[f"relay-{c}:18000+relay-{c}-2:18000" for c in SCENARIO.clusters],
     otlp=[f"collector-{c}:4317" for c in SCENARIO.clusters],
     toxiproxy="toxiproxy:8474", templates=TEMPLATES, filter_wasm=Path("f"),
     out=Path("/run/spillway"), tls=Path("/run/spillway-tls"), network=pods.COMPOSE,
 )  # fmt: skip
-BETWEEN_HOSTS = {"SPILLWAY_PLAINTEXT"}  # of Compose's network; the local stack is one host
-# What every process of the local stack has in its environment.
+BETWEEN_HOSTS = {"SPILLWAY_PLAINTEXT"}  # for Compose's network; the local stack is one host
+# Variables in the environment of every process of the local stack.
 FROM_THE_STACK = {"SPILLWAY_KAFKA", "SPILLWAY_TOPOLOGY", "SPILLWAY_XDS_IDENTITY"}
 
 
@@ -49,7 +49,7 @@ def load(environment: dict[str, str]) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def compose(secrets) -> dict:
-    """The project as the Compose specification's own loader understands it."""
+    """The project as the Compose specification's own loader parses it."""
     result = load(secrets)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
@@ -57,7 +57,7 @@ def compose(secrets) -> dict:
 
 @pytest.fixture(scope="module")
 def local() -> dict[str, dict]:
-    """Processes of the local stack for the same scenario, ports as in Compose."""
+    """Processes of the local stack for the same scenario, with the ports of Compose."""
     text = (ROOT / "infra/local/process-compose.yaml").read_text()
     processes = yaml.safe_load(text)["processes"]
     own = {
@@ -77,7 +77,7 @@ def test_both_name_the_same_services(compose, local):
 
 
 def test_both_depend_on_the_same_servers(compose, local):
-    """What starts after what is the same, but for the renderer."""
+    """The start order is the same, except for the renderer."""
     for name, process in local.items():
         service = compose["services"][name]
         wanted = set(process.get("depends_on", {}))
@@ -91,7 +91,7 @@ def test_compose_listens_on_the_declared_ports(compose):
     owners = {name: name.replace("_health", "").replace("_controller", "").replace("_monitor", "").replace("_", "-")
               for name in declared["shared"]}  # fmt: skip
     for name, port in declared["shared"].items():
-        if name != "clickhouse_health":  # a real server is asked through its own client
+        if name != "clickhouse_health":  # a real server is checked through its own client
             assert port in exposed[owners[name]], name
     for cluster in SCENARIO.clusters:
         for name, port in declared["cluster"].items():
@@ -100,7 +100,7 @@ def test_compose_listens_on_the_declared_ports(compose):
 
 
 def test_pods_have_the_same_ports_and_addresses_in_both(compose):
-    """A pod's environment and ports in Compose are what the renderer gives it."""
+    """A pod's environment and ports in Compose are those that the renderer gives it."""
     for pod in pods.plan(SCENARIO, 20_100).pods:
         expected = render.environment(SCENARIO, pod, AROUND_COMPOSE)
         assert compose["services"][pod.name]["environment"] == expected
@@ -112,7 +112,7 @@ def test_pods_have_the_same_ports_and_addresses_in_both(compose):
 
 
 def test_both_use_the_same_files(compose, local):
-    """Every configuration file of the local stack is mounted by Compose, and every mount exists."""
+    """Compose mounts every configuration file of the local stack, and every mount exists."""
     mounted = {
         str(Path(v["source"]).relative_to(ROOT))
         for s in compose["services"].values()
@@ -124,15 +124,18 @@ def test_both_use_the_same_files(compose, local):
     used = set(re.findall(r"(?:infra|contracts|collectors)/[\w./-]+\.(?:yaml|conf|properties)", text))
     used |= set(re.findall(r"infra/[\w/]+/run|contracts/clickhouse", text))
     assert used, "the local stack names its files"
-    # A ClickHouse server takes the same roles as a file of its own, which is made of this one.
+    # A ClickHouse server reads the same roles from another file, which is generated from this one.
     used = used - {"infra/clickhouse/grants.yaml"} | {"infra/clickhouse/users.xml"}
     assert used <= mounted
     assert {"infra/envoy", "infra/nats", "lab/scenarios", "lab/applications"} <= mounted
 
 
 def test_relays_and_collectors_have_the_same_identity_and_settings_in_both(compose, local):
-    """Same variables of collectors and relays, but for what trusts Compose's network, same NATS user, and the
-    certificates that `render` issues them, whose authority is their own cluster's."""
+    """Collectors and relays have the same variables and NATS users in both stacks.
+
+    Only the variables that trust Compose's network differ. Their certificates are those that
+    `render` issues, with their own cluster's authority.
+    """
     issued = {one.name: one for one in render.identities(SCENARIO, 20_100, AROUND_COMPOSE)}
     for cluster in SCENARIO.clusters:
         own = {
@@ -158,8 +161,11 @@ def test_relays_and_collectors_have_the_same_identity_and_settings_in_both(compo
 
 
 def test_private_keys_are_mounted_by_their_owners_alone(compose):
-    """`render` alone sees the authorities' keys and all certificates; each relay, each collector and the publisher sees
-    its own, and a pod's two containers the pod's, where their configuration looks for them, and nobody else any."""
+    """Only `render` sees the authorities' keys and all certificates.
+
+    Each relay, each collector and the publisher see their own, and a pod's two containers see the
+    pod's. They are mounted where the configuration expects them, and no other service sees any.
+    """
     servers = [f"{role}-{cluster}" for role in ("relay", "collector") for cluster in SCENARIO.clusters]
     owners = {name: name for name in (*servers, "publisher")}
     owners |= {relay: f"relay-{cluster}" for cluster in SCENARIO.clusters for relay in relays(cluster)}
@@ -184,7 +190,7 @@ def test_private_keys_are_mounted_by_their_owners_alone(compose):
 
 
 def test_relays_trust_the_key_that_render_makes(compose, local):
-    """Both stacks name the public file that is rendered, to relays and to the publisher."""
+    """Both stacks give relays and the publisher the path of the rendered public key."""
     for service in ("publisher", *(relay for cluster in SCENARIO.clusters for relay in relays(cluster))):
         given = compose["services"][service]["environment"]["SPILLWAY_RULESET_KEYS"]
         assert given == str(AROUND_COMPOSE.out / signing.PUBLIC_KEYS)
@@ -194,7 +200,7 @@ def test_relays_trust_the_key_that_render_makes(compose, local):
 
 
 def test_each_user_of_nats_has_a_password_in_compose(compose, secrets):
-    """The server is given every user's password, and infra/compose/secrets makes all of them."""
+    """The server gets every user's password, and infra/compose/secrets creates all of them."""
     wanted = {bus.password_variable(user) for user in bus.users(SCENARIO.clusters)}
     given = compose["services"]["nats"]["environment"]
     assert wanted == {name for name in given if name.endswith("_PASSWORD")}
@@ -202,7 +208,7 @@ def test_each_user_of_nats_has_a_password_in_compose(compose, secrets):
     assert len({given[name] for name in wanted}) == len(wanted)
 
 
-# Who speaks to ClickHouse and to Redis as whom: as terraform/modules/global/secrets.tf has it.
+# The users that programs have in ClickHouse and Redis, as in terraform/modules/global/secrets.tf.
 SPEAKS_AS = {
     "clickhouse-migrate": ("migrate", None), "streams-exclusive": ("streams", None), "streams-classify": ("streams", None),
     "streams-curves": ("streams", "streams"), "streams-graph": ("streams", "streams"),
@@ -217,7 +223,7 @@ def speaks_as(environment: dict[str, str]) -> tuple[str | None, str | None]:
 
 
 def test_programs_have_the_users_of_production_in_both(compose, local, secrets):
-    """Each program with its own role's user and password, and no other program any: none is the administrator."""
+    """Each program has only its own role's user and password. None is the administrator."""
     for name, process in local.items():
         lines = dict(line.split("=", 1) for line in process.get("environment", []))
         assert speaks_as(lines) == SPEAKS_AS.get(name, (None, None)), name
@@ -231,7 +237,7 @@ def test_programs_have_the_users_of_production_in_both(compose, local, secrets):
 
 
 def test_redis_and_clickhouse_have_every_users_password_in_compose(compose, secrets):
-    """The servers alone, and infra/compose/secrets makes all of them."""
+    """Only the servers have them, and infra/compose/secrets creates all of them."""
     wanted = set(accounts.variables(ROOT / "infra"))
     made = {secrets[variable] for variable in wanted}
     assert len(made) == len(wanted)
@@ -243,15 +249,17 @@ def test_redis_and_clickhouse_have_every_users_password_in_compose(compose, secr
 
 
 def test_topics_are_the_declared_ones():
-    """infra/kafka/topics.yaml, which both stacks apply, lists the topics of the contract, and the templates of those that
-    every cluster has."""
+    """Both stacks apply infra/kafka/topics.yaml.
+
+    It lists the topics of the contract, and the templates of the topics that every cluster has.
+    """
     kinds = ("KAFKA_TOPIC_", "KAFKA_CLUSTER_TOPIC_")
     declared = {value for key, value in vars(names).items() if key.startswith(kinds)}
     assert set(yaml.safe_load((ROOT / "infra/kafka/topics.yaml").read_text())) == declared
 
 
 def test_every_box_has_an_image(compose):
-    """Services of ours are built from a Dockerfile that exists, as a user that is not root."""
+    """Our services are built from a Dockerfile that exists, with a user other than root."""
     for name, service in compose["services"].items():
         if build := service.get("build"):
             dockerfile = ROOT / build["dockerfile"]
@@ -263,7 +271,7 @@ def test_every_box_has_an_image(compose):
     ["REDIS_PASSWORD", "REDIS_PAPA_PASSWORD", "CLICKHOUSE_STREAMS_PASSWORD", "NATS_RELAY_WEST_PASSWORD"],
 )
 def test_compose_refuses_to_start_without_a_secret(secrets, missing):
-    """No secret has a default: the error names the variable and how to make one."""
+    """No secret has a default. The error names the variable and how to create one."""
     result = load({k: v for k, v in secrets.items() if k != missing})
     assert result.returncode != 0
     assert missing in result.stderr
@@ -272,7 +280,10 @@ def test_compose_refuses_to_start_without_a_secret(secrets, missing):
 
 @pytest.mark.parametrize("box", ["collectors/distribution", "rule-publisher/relay", "lab/emulator"])
 def test_an_image_copies_every_module_that_its_build_needs(box):
-    """Modules of ours that go.mod replaces by a folder are copied, and the image's Go is new enough."""
+    """Our modules that go.mod replaces by a folder are copied.
+
+    The image's Go version is new enough.
+    """
     module = json.loads(
         subprocess.run(
             ["go", "mod", "edit", "-json"], cwd=ROOT / box, check=True, capture_output=True, text=True

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.component
 
 
 def probes(port: int) -> dict:
-    """The listener for probes, as the sidecar chart fills it in."""
+    """Returns the listener for probes, as the sidecar chart fills it in."""
     text = (ROOT / "infra/envoy/ready.yaml").read_text()
     text = text.replace("${ENVOY_READY_HOST}", HOST).replace("${ENVOY_READY_PORT}", str(port))
     return yaml.safe_load(text)
 
 
 def calls(port: int, end: threading.Event) -> list[int]:
-    """Statuses of calls of cart, one after the other, until the end."""
+    """Calls cart repeatedly until `end` is set, and returns the statuses."""
     seen = []
     with httpx.Client(headers={"host": "cart"}, trust_env=False, timeout=30) as client:
         while not end.wait(0.02):
@@ -33,9 +33,12 @@ def calls(port: int, end: threading.Event) -> list[int]:
 
 
 def test_a_rollout_while_the_relay_is_away_loses_no_request(tmp_path: Path):
-    """The new pod's Envoy starts without a relay. It takes requests for its application from its first answer on, and
-    says that it cannot make calls; when the old pod goes, the caller's requests all arrive. With the relay back, the
-    new pod has its routes, names classes, and is ready."""
+    """The new pod's Envoy starts without a relay.
+
+    It accepts requests for its application from its first answer on, and reports that it cannot
+    make calls. When the old pod ends, all of the caller's requests are answered. When the relay is
+    back, the new pod has its routes, names classes and is ready.
+    """
     mesh = Mesh(tmp_path)
     caller, old, new = mesh.pod("gate"), mesh.pod("cart"), mesh.pod("cart", 1)
     ready = free_port()
@@ -62,7 +65,7 @@ def test_a_rollout_while_the_relay_is_away_loses_no_request(tmp_path: Path):
         assert status(ready, "/ready") == 503, "its own calls have no routes"
         assert status(new.outbound_port, "/", "cart") == 503
 
-        # As a pod ends: it takes no new connections, and what is under way is answered.
+        # This is how a pod ends: it accepts no new connections, and pending requests are answered.
         httpx.post(f"http://{HOST}:{old.admin_port}/drain_listeners", trust_env=False)
         eventually(lambda: connections(old.admin_port) == 0, "callers have left the old pod")
         envoy_of_old.stop()
@@ -88,8 +91,11 @@ def connections(admin_port: int) -> int:
 
 
 def test_an_application_cannot_speak_for_its_proxy(tmp_path: Path):
-    """Response headers that callers' Envoys take as the word of the pod's own Envoy do not leave the pod when the
-    application sets them, with the relay's routes and before there are any."""
+    """Callers' Envoys trust some response headers as set by the pod's own Envoy.
+
+    Such headers do not leave the pod when the application sets them, with the relay's routes and
+    before there are any.
+    """
     mesh = Mesh(tmp_path)
     pod = mesh.pod("cart")
 

@@ -1,7 +1,8 @@
-"""How long a request may last between two real Envoys that a real relay serves.
+"""Duration limits of requests between two real Envoys that a real relay serves.
 
-SPILLWAY_TEST_STREAM_SECONDS says how long the long stream lasts; 17 s is beyond the 15 s that every route was
-limited to once."""
+SPILLWAY_TEST_STREAM_SECONDS sets the length of the long stream. The default of 17 s exceeds the 15
+s to which every route was once limited.
+"""
 
 import concurrent.futures
 import contextlib
@@ -23,7 +24,7 @@ STREAM_S = float(os.environ.get("SPILLWAY_TEST_STREAM_SECONDS", "17"))
 
 @contextlib.contextmanager
 def gate(folder: Path, **service: object) -> Iterator[Pod]:
-    """The pod that calls cart, which the topology declares with `service`."""
+    """Yields the pod that calls cart. The topology declares cart with the fields of `service`."""
     mesh = Mesh(folder)
     caller, callee = mesh.pod("gate"), mesh.pod("cart")
     try:
@@ -39,7 +40,7 @@ def gate(folder: Path, **service: object) -> Iterator[Pod]:
 
 
 def ask(pod: Pod, path: str, **headers: str) -> tuple[int, str, float]:
-    """Status, body and seconds; status 0 when the answer was cut."""
+    """Returns status, body and seconds. The status is 0 when the answer was cut."""
     begin = time.monotonic()
     try:
         got = httpx.get(
@@ -52,8 +53,10 @@ def ask(pod: Pod, path: str, **headers: str) -> tuple[int, str, float]:
 
 
 def test_a_stream_lasts_as_long_as_it_likes(tmp_path: Path):
-    """The answer begins at once, and its end comes after a silence, through both Envoys. The deadline of a gRPC
-    client holds meanwhile."""
+    """The answer begins at once and ends after a silence, through both Envoys.
+
+    Meanwhile the deadline of a gRPC client is enforced.
+    """
     with gate(tmp_path) as pod, concurrent.futures.ThreadPoolExecutor() as threads:
         stream = threads.submit(ask, pod, f"/stream/{STREAM_S}")
         grpc = {"content-type": "application/grpc", "grpc-timeout": "500m", "te": "trailers"}
@@ -66,7 +69,7 @@ def test_a_stream_lasts_as_long_as_it_likes(tmp_path: Path):
 
 
 def test_a_service_may_limit_its_requests(tmp_path: Path):
-    """What the topology says of cart: at most 4 s in all, and 1 s without a byte."""
+    """The topology limits cart to 4 s in total and 1 s without a byte."""
     with gate(tmp_path, timeouts={"request": "4s", "idle": "1s"}) as pod:
         code, text, took = ask(pod, "/stream/0.2")
         assert (code, text) == (200, "ab"), f"{code} after {took:.1f} s"

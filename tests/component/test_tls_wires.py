@@ -1,5 +1,8 @@
-"""Programs whose servers speak TLS alone (NATS, Redis, ClickHouse): they work with the servers' authority, and give
-nothing to servers of another. Kafka's TLS: test_kafka_rights.py."""
+"""Programs whose servers (NATS, Redis, ClickHouse) accept only TLS.
+
+They work with the servers' authority and send nothing to servers of another. For Kafka's TLS see
+test_kafka_rights.py.
+"""
 
 import contextlib
 import os
@@ -32,8 +35,11 @@ COMMANDS = {
 
 
 class Front:
-    """Takes TLS at `port` and passes the bytes on in clear to a server of this machine, as a server's own TLS would: the
-    Redis and ClickHouse that tests run are built without."""
+    """Accepts TLS at `port` and forwards the bytes in cleartext to a local server.
+
+    It replaces a server's own TLS, because the Redis and ClickHouse that tests run are built
+    without it.
+    """
 
     def __init__(self, tls: TlsFiles, to: int) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -59,7 +65,8 @@ class Front:
                 back.start()
                 self._pump(client, server)
                 back.join()
-        except OSError:  # ssl.SSLError too: the client did not trust the certificate, or spoke in clear
+        # includes ssl.SSLError: the client did not trust the certificate, or used cleartext
+        except OSError:
             self.refused += 1
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
@@ -74,7 +81,7 @@ class Front:
 
 @dataclass
 class Servers:
-    """Addresses over TLS, whose authority is `tls.ca`; fronts count what went through."""
+    """Addresses over TLS, with `tls.ca` as authority. The fronts count the forwarded bytes."""
 
     environment: dict[str, str]
     tls: TlsFiles
@@ -140,7 +147,7 @@ def _trusting(authority: Path | str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def migrated(world: Servers) -> None:
-    """The schema, made over TLS by the program that makes it everywhere."""
+    """The schema, created over TLS by the program that creates it everywhere."""
     done = _migrate(world.environment | _trusting(world.tls.ca))
     assert done.returncode == 0, done.stderr
 
@@ -157,7 +164,7 @@ def _migrate(environment: dict[str, str]) -> subprocess.CompletedProcess:
 
 
 def told(port: int) -> str:
-    """What /healthz says, whatever its status."""
+    """Returns the text of /healthz, whatever its status."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
             return answer.read().decode()
@@ -169,7 +176,7 @@ def told(port: int) -> str:
 
 @contextlib.contextmanager
 def program(name: str, folder: Path, environment: dict[str, str]) -> Iterator[int]:
-    """Runs it until the block ends; gives its port of health."""
+    """Runs the program until the block ends, and yields its health port."""
     port = free_port()
     own = {"SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}", "SPILLWAY_STATE_DIR": str(folder)}
     server = servers.Server(
@@ -182,7 +189,7 @@ def program(name: str, folder: Path, environment: dict[str, str]) -> Iterator[in
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_it_is_in_order_over_tls(world: Servers, migrated: None, tmp_path: Path, name: str):
-    """With the authority of its servers a program reaches all three, by TLS alone."""
+    """With the authority of its servers a program reaches all three, and only over TLS."""
     with program(name, tmp_path, world.environment | _trusting(world.tls.ca)) as port:
         eventually(lambda: servers.healthy(port), "in order", seen=lambda: [told(port)])
 
@@ -191,7 +198,10 @@ def test_it_is_in_order_over_tls(world: Servers, migrated: None, tmp_path: Path,
 def test_a_managed_server_is_trusted_by_the_systems_roots(
     world: Servers, migrated: None, tmp_path: Path, name: str
 ):
-    """With `system` in place of a file a program trusts what the machine trusts: here, the servers' authority."""
+    """With `system` instead of a file a program trusts the machine's roots.
+
+    Here these are the servers' authority.
+    """
     roots = {"SSL_CERT_FILE": str(world.tls.ca), "SSL_CERT_DIR": str(tmp_path)}
     with program(name, tmp_path, world.environment | _trusting("system") | roots) as port:
         eventually(lambda: servers.healthy(port), "in order", seen=lambda: [told(port)])
@@ -199,8 +209,12 @@ def test_a_managed_server_is_trusted_by_the_systems_roots(
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_servers_of_another_authority_hear_nothing(world: Servers, migrated: None, tmp_path: Path, name: str):
-    """The program says what is not reached, and not a byte of its own, a password least of all, goes to them. That the
-    machine trusts their authority changes nothing: a file is trusted alone."""
+    """The program reports which servers it cannot reach and sends them nothing, least of all a
+    password.
+
+    It makes no difference that the machine trusts their authority, because a file is trusted
+    exclusively.
+    """
     before = [front.passed for front in world.fronts]
     stranger = tls_files(tmp_path / "stranger").ca
     roots = {"SSL_CERT_FILE": str(world.tls.ca)}
@@ -220,13 +234,13 @@ def test_servers_of_another_authority_hear_nothing(world: Servers, migrated: Non
 
 @pytest.mark.parametrize("trusted", [True, False], ids=["own", "another"])
 def test_what_helm_test_asks_is_asked_over_tls(world: Servers, tmp_path: Path, trusted: bool):
-    """Each server answers, and none of them where their authority is not the one that is trusted."""
+    """Each server answers if its authority is the trusted one, and none does otherwise."""
     authority = world.tls.ca if trusted else tls_files(tmp_path).ca
     done = subprocess.run(
         [sys.executable, "-m", "spillway_contracts.answers"],
         env=os.environ | world.environment | _trusting(authority), capture_output=True, text=True, check=False,
     )  # fmt: skip
-    lines = (done.stdout if trusted else done.stderr).splitlines()  # among them what clients log
+    lines = (done.stdout if trusted else done.stderr).splitlines()  # these include what clients log
     said = {
         server
         for server in ("clickhouse", "redis", "nats")
@@ -236,6 +250,6 @@ def test_what_helm_test_asks_is_asked_over_tls(world: Servers, tmp_path: Path, t
 
 
 def test_the_schema_is_not_made_on_a_server_of_another_authority(world: Servers, tmp_path: Path):
-    """Migration ends with what was wrong."""
+    """Migration ends with the reason."""
     done = _migrate(world.environment | _trusting(tls_files(tmp_path).ca))
     assert done.returncode != 0 and "certificate verify failed" in done.stderr.lower(), done.stderr

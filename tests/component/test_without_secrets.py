@@ -1,4 +1,7 @@
-"""No program has a default identity: started without its environment each ends with 64 and names every variable."""
+"""No program has a default identity.
+
+Started without its environment, each ends with 64 and names every variable.
+"""
 
 import os
 import re
@@ -33,7 +36,7 @@ NEEDS = {
 
 @pytest.mark.parametrize("name", sorted(NEEDS))
 def test_a_program_without_its_environment_says_what_it_lacks(name):
-    """Also with variables that are set and empty, as a chart whose secret is missing would make them."""
+    """Empty variables, which a chart with a missing secret would set, count as missing."""
     command, wanted = NEEDS[name]
     clean = {key: value for key, value in os.environ.items() if not key.startswith("SPILLWAY_")}
     for environment in (clean, clean | {f"SPILLWAY_{one}": "" for one in wanted}):
@@ -47,7 +50,7 @@ def test_a_program_without_its_environment_says_what_it_lacks(name):
 
 
 def test_redis_does_not_start_without_its_password():
-    """Nor with some users' passwords and not others'."""
+    """The passwords of only some users are not enough either."""
     for given, lacking in (
         ({}, "REDIS_PASSWORD"),
         ({"REDIS_STREAMS_PASSWORD": "p" * 32}, "REDIS_PAPA_PASSWORD"),
@@ -65,7 +68,10 @@ def test_redis_does_not_start_without_its_password():
 
 
 def test_compose_asks_for_every_secret():
-    """Each password of docker-compose.yml is one that Compose refuses to start without, and none has a value there."""
+    """Compose refuses to start without any of the passwords in docker-compose.yml.
+
+    The file contains no default values for them.
+    """
     text = (ROOT / "docker-compose.yml").read_text()
     used = set(re.findall(r"\$\{(\w*PASSWORD\w*)", text))
     assert used and used == set(re.findall(r"\$\{(\w*PASSWORD\w*):\?", text))

@@ -1,7 +1,9 @@
-"""Stands for Istio's agent towards one sidecar: answers its questions for secrets (SDS, over gRPC in clear).
+"""Replaces Istio's agent for one sidecar: it serves secrets (SDS, over gRPC in cleartext).
 
-A program of its own (port, files of the authority, the certificate and its key): grpc_tools and OR-Tools each bring
-protobuf's C++ code and end a process that loads both."""
+It is a separate program, whose arguments are the port and the files of the authority, the
+certificate and its key. grpc_tools and OR-Tools both contain protobuf's C++ code, and a process
+that loads both ends.
+"""
 
 import sys
 import threading
@@ -17,7 +19,10 @@ _SECRET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
 
 def serve(port: int, ca: Path, certificate: Path, key: Path) -> None:
-    """`default` is the workload's certificate, `ROOTCA` whom it trusts. Until it is stopped."""
+    """Serves until the process is stopped.
+
+    `default` is the workload's certificate and `ROOTCA` the authorities that it trusts.
+    """
     messages = grpc.protos("sds.proto")  # found beside this file
 
     def secret(name: str) -> Any:
@@ -31,7 +36,8 @@ def serve(port: int, ca: Path, certificate: Path, key: Path) -> None:
 
     def answers(requests: Iterable, _: grpc.ServicerContext) -> Iterator:
         for request in requests:
-            if not request.response_nonce:  # a question; what has a nonce acknowledges
+            # a request with a nonce is an acknowledgement, not a question
+            if not request.response_nonce:
                 yield messages.DiscoveryResponse(
                     version_info="1",
                     nonce="1",

@@ -1,4 +1,4 @@
-"""Three regions and the global one on real API servers, and the example to be applied to them."""
+"""Three regions and a global one on real API servers, and the example that is applied to them."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -21,8 +21,10 @@ def make_region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[
 
 @pytest.fixture(scope="session")
 def example(tmp_path_factory: pytest.TempPathFactory, make_region: Callable[[str], Region]) -> Example:
-    """The example's own map and charts; the ways to the clusters are this test's, no Secret stays in a region's
-    state, and south runs the agents."""
+    """The example's own map and charts, with access to this test's clusters.
+
+    No Secret is stored in a region's state, and south runs the agents.
+    """
     map_ = yaml.safe_load((EXAMPLE / "regions.yaml").read_text())
     map_["secrets"]["write_only"] = True
     map_["regions"]["south"]["values"] = {"agent": {"enabled": True}}

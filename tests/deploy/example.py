@@ -1,4 +1,4 @@
-"""The example of many regions as its users run it: the map is a file, `apply` is a command."""
+"""The example of many regions as its users run it: the map is a file and `apply` a command."""
 
 import json
 import os
@@ -17,15 +17,19 @@ README, UPGRADING = ROOT / "terraform" / "README.md", ROOT / "UPGRADING.md"
 
 
 def commands(document: Path) -> list[str]:
-    """The lines of a document's code blocks that call `apply`, as they stand there, without their comment."""
+    """Returns the lines of a document's code blocks that call `apply`, without their comments."""
     lines = re.findall(r"^ *(\./apply\b.*)$", document.read_text(), re.MULTILINE)
     return [line.partition("#")[0].strip() for line in lines]
 
 
 @dataclass
 class Example:
-    """`map` is what regions.yaml holds; `regions` are the clusters by name, the global one is `global`; `program` is
-    what SPILLWAY_TERRAFORM names; `ran` are the command lines that were run."""
+    """A copy of the example with its own map and states.
+
+    `map` is the content of regions.yaml. `regions` holds the clusters by name, with the global one
+    as `global`. `program` is the program for SPILLWAY_TERRAFORM. `ran` holds the command lines that
+    were run.
+    """
 
     folder: Path
     map: dict
@@ -34,7 +38,7 @@ class Example:
     ran: set[str] = field(default_factory=set)
 
     def place(self, name: str, region: Region) -> None:
-        """Says in the map how the cluster is reached."""
+        """Enters in the map how to reach the cluster."""
         self.regions[name] = region
         entry = self.map["global"] if name == "global" else self.map["regions"][name]
         if name != "global":  # the applications' namespaces are the users' own
@@ -46,11 +50,11 @@ class Example:
         (self.folder / "regions.yaml").write_text(yaml.safe_dump(self.map, sort_keys=False))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`apply` with arguments, after the map is written; its words are shown when a test fails."""
+        """Writes the map and runs `apply` with arguments. A failed test shows the output."""
         return self.shell(" ".join(["./apply", *arguments]))
 
     def shell(self, line: str) -> subprocess.CompletedProcess[str]:
-        """A command line as a document has it, in the example's folder, after the map is written."""
+        """Writes the map and runs a command line of a document in the example's folder."""
         self.write()
         self.ran.add(line)
         environment = os.environ | {
@@ -77,7 +81,7 @@ class Example:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def state(self, name: str) -> str:
-        """The state's text; name is global or region-<region>."""
+        """Returns the text of a state. `name` is global or region-<region>."""
         return (self.folder / f"{name}.tfstate").read_text()
 
     def outputs(self) -> dict:
@@ -91,7 +95,7 @@ class Example:
 
 
 def changes(done: subprocess.CompletedProcess[str]) -> dict[str, set[str]]:
-    """`apply plan`'s words: by region, what would happen to which object."""
+    """Parses the output of `apply plan`: region -> planned changes of objects."""
     found = {}
     for line in done.stdout.splitlines():
         name, _, rest = line.partition(" ")

@@ -1,7 +1,7 @@
-"""A region's Kubernetes for tests: a real API server (RBAC, client certificates) with the real controllers and
-scheduler; kwok stands in for kubelets, so that pods run at once and nothing of them is real but their objects.
+"""A region's Kubernetes for tests, with a real API server (RBAC, client certificates).
 
-Several share one etcd, each under its own prefix.
+The controllers and the scheduler are real too. kwok replaces kubelets, so pods run at once, and
+only their objects are real. Several regions share one etcd, each with its own prefix.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from spillway_lab.testing.servers import ROOT, Server, free_port
 
 STAGES = ROOT / ".spillway" / "deploy" / "kwok"
 OWN_STAGES = Path(__file__).with_name("kwok")
-# Who speaks to the API server, and the groups it is in.
+# Clients of the API server, and their groups.
 USERS = {
     "administrator": "system:masters",
     "kwok": "system:masters",
@@ -58,7 +58,11 @@ def _certificate(subject: list[x509.NameAttribute], key, signer, issuer: x509.Na
 
 
 def write_users(folder: Path) -> None:
-    """clients.crt, the authority of clients; accounts.key of service accounts; <user>.crt and .key."""
+    """Writes the files of all users.
+
+    They are clients.crt, the authority of clients; accounts.key of service accounts; and a .crt and
+    .key per user.
+    """
     authority = ec.generate_private_key(ec.SECP256R1())
     name = [x509.NameAttribute(NameOID.COMMON_NAME, "clients")]
     (folder / "clients.crt").write_bytes(_certificate(name, authority, authority, x509.Name(name), True))
@@ -88,7 +92,11 @@ def etcd(folder: Path) -> Server:
 
 @dataclass
 class Region:
-    """`kubeconfig` has the context `name`, an administrator's. `options` are more of the API server's."""
+    """A region's API server and its other processes.
+
+    `kubeconfig` has the context `name` of an administrator. `options` are additional options of the
+    API server.
+    """
 
     name: str
     folder: Path
@@ -165,7 +173,7 @@ class Region:
     def _kwok(self) -> Server:
         stages = [*STAGES.glob("node/fast/*.yaml"), *STAGES.glob("node/heartbeat/*.yaml")]
         stages += STAGES.glob("pod/fast/*.yaml")
-        # kustomization.yaml is no stage.
+        # kustomization.yaml is not a stage.
         stages = sorted(str(path) for path in stages if path.name != "kustomization.yaml")
         stages += [str(path) for path in sorted(OWN_STAGES.glob("*.yaml"))]
         configs = [word for path in stages for word in ("--config", path)]
@@ -189,7 +197,7 @@ class Region:
         (self.folder / f"{user}.kubeconfig").write_text(yaml.safe_dump(config))
 
     def _furnish(self) -> None:
-        """A node per zone, volumes, and the default class of storage."""
+        """Creates a node per zone, volumes, and the default storage class."""
         objects = [_node(self.name, zone) for zone in _ZONES] + [_storage_class()]
         self.apply([*objects, *(_volume(number) for number in range(_VOLUMES))])
 
@@ -198,13 +206,16 @@ class Region:
         self.kubectl("apply", "--server-side", "-f", "-", stdin=text)
 
     def define_istio(self, version: str = "pilot-discovery") -> None:
-        """The API server takes Istio's objects, and holds them to the definitions that came with this program."""
+        """Installs Istio's definitions, to which the API server then holds Istio's objects.
+
+        The definitions are those that came with the program `version`.
+        """
         definitions = ROOT / ".spillway/deploy" / version / "crd-all.gen.yaml"
         self.kubectl("apply", "--server-side", "-f", str(definitions))
         self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Raises RuntimeError with what kubectl says."""
+        """Returns kubectl's output. Raises RuntimeError with its error output when it fails."""
         command = [program("kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -268,7 +279,7 @@ def _volume(number: int) -> dict:
 
 @contextlib.contextmanager
 def region_maker(folder: Path) -> Iterator[Callable[..., Region]]:
-    """make(name, *options): a region that runs; all of them end with the block."""
+    """Yields make(name, *options), which starts a region. All regions end with the block."""
     made: list[Region] = []
     store = etcd(folder)
 

@@ -1,4 +1,4 @@
-"""Somebody who follows a page of docs/start: clusters in ~/.kube/config, a checkout, one bash."""
+"""A reader who follows a page of docs/start: clusters in ~/.kube/config, a checkout, one bash."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ _ENDED, _FAILED = "@@ended@@", "@@failed@@"
 
 
 def write_kubeconfig(home: Path, regions: list[Region]) -> None:
-    """Each region as the context of its name."""
+    """Writes a kubeconfig with one context per region, named after the region."""
     merged: dict = {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
     for region in regions:
         config = yaml.safe_load(region.kubeconfig.read_text())
@@ -28,7 +28,11 @@ def write_kubeconfig(home: Path, regions: list[Region]) -> None:
 
 @dataclass
 class Reader:
-    """`environment` is what the page says that one has exported. `seconds`: by step, what its commands took."""
+    """A bash in which the page's commands are typed.
+
+    `environment` holds the variables that the page assumes to be exported. `seconds` holds the
+    duration of each step's commands.
+    """
 
     home: Path
     environment: dict[str, str]
@@ -63,7 +67,10 @@ class Reader:
         self._bash.stdin.flush()
 
     def types(self, block: Block) -> tuple[str, list[str]]:
-        """What is printed, and "<exit code> <command>" of each command that failed."""
+        """Runs a block and returns its output and the commands that failed.
+
+        A failed command is given as "<exit code> <command>".
+        """
         began = time.monotonic()
         lines = self._run(block.text)
         self.seconds[block.step] = self.seconds.get(block.step, 0) + time.monotonic() - began
@@ -76,7 +83,7 @@ class Reader:
         return "".join(self._run(f'echo "${name}"')).strip()
 
     def _run(self, text: str) -> list[str]:
-        """The lines that it prints."""
+        """Returns the lines that the text prints."""
         assert self._bash and self._bash.stdout
         lines: list[str] = []
         self._write(f"{text}\nprintf '\\n%s\\n' {_ENDED}\n")

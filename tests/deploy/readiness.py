@@ -1,4 +1,4 @@
-"""What a namespace of Spillway must be once it is applied."""
+"""The state that a namespace of Spillway must reach after it is applied."""
 
 import time
 
@@ -8,7 +8,10 @@ READY_S = 240
 
 
 def wait_ready(region: Region, namespace: str = "spillway") -> set[str]:
-    """Waits until every workload is ready and every Job is done; returns their names, e.g. deployment/x."""
+    """Waits until every workload is ready and every Job is done.
+
+    Returns their names, e.g. deployment/x.
+    """
     deadline = time.monotonic() + READY_S
     while waiting := [name for name, ready in workloads(region, namespace).items() if not ready]:
         assert time.monotonic() < deadline, f"{region.name}, {namespace}: not ready: {waiting}"
@@ -17,7 +20,7 @@ def wait_ready(region: Region, namespace: str = "spillway") -> set[str]:
 
 
 def workloads(region: Region, namespace: str = "spillway") -> dict[str, bool]:
-    """Name -> whether it is ready, with at least the pods that its autoscaler asks for."""
+    """Returns name -> whether it is ready, with at least its autoscaler's minimum of pods."""
     least, found = {}, {}
     for scaler in region.items("hpa", namespace):
         target = scaler["spec"]["scaleTargetRef"]
@@ -41,12 +44,15 @@ def workloads(region: Region, namespace: str = "spillway") -> dict[str, bool]:
 
 
 def pods(region: Region) -> dict[str, str]:
-    """Name -> identity of each pod: another identity, another pod."""
+    """Returns name -> identity of each pod. Another identity means another pod."""
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in region.items("pod")}
 
 
 def missing_references(region: Region, namespace: str = "spillway") -> list[str]:
-    """Secrets, ConfigMaps and their keys that a pod names and nobody made: kwok's pods run without them."""
+    """Returns the Secrets, ConfigMaps and keys that a pod names and that do not exist.
+
+    kwok's pods would run without them.
+    """
     have = {
         f"{kind}/{one['metadata']['name']}": set(one.get("data", {})) | set(one.get("binaryData", {}))
         for kind in ("secret", "configmap")
@@ -62,7 +68,7 @@ def missing_references(region: Region, namespace: str = "spillway") -> list[str]
 
 
 def references(spec: dict) -> list[tuple[str, str, set[str]]]:
-    """(kind, name, keys) of what volumes and environments need; what is optional is left out."""
+    """Returns (kind, name, keys) of what volumes and environments need, without optional ones."""
     found = []
     for volume in spec.get("volumes", []):
         for source in [volume, *volume.get("projected", {}).get("sources", [])]:

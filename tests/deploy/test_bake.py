@@ -1,4 +1,7 @@
-"""`make images`, as docker buildx itself plans it. Nothing is built: there is no container engine here."""
+"""`make images`, as planned by docker buildx itself.
+
+Nothing is built, because there is no container engine here.
+"""
 
 import json
 import os
@@ -27,7 +30,7 @@ def git(root: Path, *arguments: str) -> str:
 def images(
     folder: Path, docker: str, root: Path = ROOT, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """tools/images of a checkout, with a `docker` that is this line of shell."""
+    """Runs tools/images of a checkout, with `docker` replaced by this line of shell."""
     stand_in = folder / "docker"
     stand_in.write_text(f"#!/bin/sh\n{docker}\n")
     stand_in.chmod(0o755)
@@ -41,7 +44,7 @@ def images(
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A repository with what `make images` reads, committed."""
+    """A repository with the committed files that `make images` reads."""
     root = tmp_path / "clone"
     for file in ("tools/images", "docker-bake.hcl", "VERSION"):
         (root / file).parent.mkdir(parents=True, exist_ok=True)
@@ -53,12 +56,12 @@ def clone(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def buildx() -> str:
-    """What the docker command does with its plugin."""
+    """The shell line by which the docker command runs its plugin."""
     return f'shift; exec {program("buildx")} "$@"'
 
 
 def plan(folder: Path, buildx: str, root: Path = ROOT, **variables: str) -> dict[str, dict]:
-    """Targets by name, as `make images DRY_RUN=1` prints them."""
+    """Returns targets by name, as `make images DRY_RUN=1` prints them."""
     done = images(folder, buildx, root, REGISTRY=REGISTRY, DRY_RUN="1", **variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["target"]
@@ -70,7 +73,7 @@ def title(dockerfile: str) -> str:
 
 
 def test_every_dockerfile_is_one_image_of_its_title(tmp_path: Path, buildx: str):
-    """The context is the repository, as the Dockerfiles say."""
+    """The build context is the repository, as the Dockerfiles require."""
     targets = plan(tmp_path, buildx)
     files = git(ROOT, "ls-files", "*Dockerfile").split()
     assert {t["dockerfile"]: name for name, t in targets.items()} == {file: title(file) for file in files}
@@ -79,7 +82,7 @@ def test_every_dockerfile_is_one_image_of_its_title(tmp_path: Path, buildx: str)
 
 
 def test_charts_find_their_images_by_the_tag_that_they_take_unasked(tmp_path: Path, buildx: str):
-    """Every image that a chart can name, with the registry alone in its values."""
+    """The tags include every image that a chart can name if its values set only the registry."""
     tags = {tag for target in plan(tmp_path, buildx).values() for tag in target["tags"]}
     objects = charts.render(ROOT / "infra/helm/spillway-global", GLOBAL)
     objects += charts.render(ROOT / "infra/helm/spillway-cluster", EVERYTHING)
@@ -96,7 +99,10 @@ def test_charts_find_their_images_by_the_tag_that_they_take_unasked(tmp_path: Pa
 
 
 def test_an_image_says_what_it_is_made_of(tmp_path: Path, buildx: str):
-    """Version and commit as tags and labels, both platforms, an SBOM and provenance, a file as the result."""
+    """An image has version and commit as tags and labels, and both platforms.
+
+    It also has an SBOM and provenance, and the result is a file.
+    """
     commit = git(ROOT, "rev-parse", "HEAD")
     for name, target in plan(tmp_path, buildx, SOURCE="https://git.example/spillway").items():
         [version, revision] = target["tags"]
@@ -116,7 +122,7 @@ def test_an_image_says_what_it_is_made_of(tmp_path: Path, buildx: str):
 
 
 def test_what_is_asked_for_is_planned(tmp_path: Path, buildx: str):
-    """Another version, one platform, a push."""
+    """Another version, a single platform and a push can be requested."""
     targets = plan(tmp_path, buildx, VERSION="1.2.3-rc.1", PLATFORMS="linux/arm64", PUSH="1")
     for name, target in targets.items():
         assert target["tags"][0] == f"{REGISTRY}/{name}:1.2.3-rc.1"
@@ -125,7 +131,7 @@ def test_what_is_asked_for_is_planned(tmp_path: Path, buildx: str):
 
 
 def test_the_address_of_the_source_is_without_a_token(tmp_path: Path, buildx: str, clone: Path):
-    """A label is public; a clone's address may hold a name and a password, or be a folder."""
+    """A label is public, but a clone's address may hold a name and a password, or be a folder."""
     git(clone, "remote", "add", "origin", "https://user:token@git.example/a")
     assert sources(plan(tmp_path, buildx, clone)) == {"https://git.example/a"}
     git(clone, "remote", "set-url", "origin", "/srv/a")
@@ -148,7 +154,7 @@ def test_without_a_registry_the_command_says_how_it_is_called(tmp_path: Path):
 
 
 def test_nothing_is_pushed_that_no_commit_names(tmp_path: Path, clone: Path):
-    """Changes that are not committed are built, but only here."""
+    """Uncommitted changes are built, but only locally."""
     docker = f'echo "$PUSH $@" >>{tmp_path}/ran'
 
     def ran(**variables: str) -> tuple[int, str]:

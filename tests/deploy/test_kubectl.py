@@ -1,5 +1,7 @@
-"""Each kubectl command of docs/operations.md and UPGRADING.md, as kubectl reads it, and those of docs/start that need pods
-which run (the others: test_start.py)."""
+"""kubectl parses each kubectl command of docs/operations.md, UPGRADING.md and docs/start.
+
+Of docs/start only the commands that need running pods are tested here (the others: test_start.py).
+"""
 
 import os
 import re
@@ -17,7 +19,7 @@ NOBODY = "http://127.0.0.1:1"
 PAGE = (ROOT / "docs" / "operations.md").read_text() + (ROOT / "UPGRADING.md").read_text()
 SPANS = (" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", PAGE))
 BLOCKS = re.findall(r"^ {4,}(kubectl .+)$", PAGE, re.MULTILINE)
-# Contexts are the reader's.
+# The reader chooses the contexts.
 EXEC = [
     line.replace(" --context west", "")
     for page in FIRST_DAY
@@ -29,13 +31,16 @@ COMMANDS = sorted({span for span in (*SPANS, *BLOCKS, *EXEC) if span.startswith(
 
 
 def test_the_page_has_commands():
-    """As many as there were when this was written; a change of the page's form would hide them."""
+    """There are at least as many as when this was written.
+
+    A new format of the page could otherwise hide them.
+    """
     assert len(COMMANDS) >= 12
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_kubectl_understands_a_command(command: str, tmp_path: Path):
-    """It takes every argument, and then misses the server, which is not there."""
+    """kubectl accepts every argument and then fails to reach the server, which does not exist."""
     arguments = shlex.split(command)[1:]
     end = arguments.index("--") if "--" in arguments else len(arguments)
     where = ["--server", NOBODY, "--cache-dir", str(tmp_path), "--request-timeout", "5s"]

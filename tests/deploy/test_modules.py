@@ -1,5 +1,8 @@
-"""The Terraform code by itself: form, validity, each module's own tests with mock providers, and READMEs' examples, by the
-oldest and the newest programs that are promised."""
+"""The Terraform code by itself: format, validity and each module's own tests.
+
+The tests use mock providers. The READMEs' examples are checked too. All run with the oldest and the
+newest supported programs.
+"""
 
 import os
 import re
@@ -16,7 +19,7 @@ pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
 
 TERRAFORM = ROOT / "terraform"
 MODULES = sorted({path.parent.name for path in (TERRAFORM / "modules").glob("*/variables.tf")})
-# Those of tools/deploy/pins, and a Terraform that is on the machine.
+# Programs of tools/deploy/pins, and a Terraform if the machine has one.
 OLDEST = ["tofu-1.8", "terraform-1.8"]
 PROGRAMS = [*OLDEST, "tofu", *(["terraform"] if shutil.which("terraform") else [])]
 WRITE_ONLY = "tests/write_only.tftest.hcl"
@@ -24,7 +27,7 @@ _HCL = re.compile(r"^```hcl\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def run(name: str, folder: Path, data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program of PROGRAMS in the folder; what `init` brings goes to `data`."""
+    """Runs a program of PROGRAMS in the folder. `init` installs into `data`."""
     environment = os.environ | {
         "TF_CLI_CONFIG_FILE": str(ROOT / ".spillway" / "deploy" / "cli.tfrc"),
         "TF_DATA_DIR": str(data),
@@ -41,7 +44,7 @@ def good(name: str, folder: Path, data: Path, *arguments: str) -> str:
 
 
 def module_tests(folder: Path) -> list[str]:
-    """The module's test files that need no write-only arguments."""
+    """Returns the module's test files that need no write-only arguments."""
     return sorted(
         str(path.relative_to(folder))
         for path in (folder / "tests").glob("*.tftest.hcl")
@@ -57,7 +60,7 @@ def test_all_of_it_is_formatted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("module", MODULES)
 def test_module(module: str, name: str, tmp_path: Path) -> None:
-    """The module is valid, and holds what its own tests say of it."""
+    """The module is valid and passes its own tests."""
     folder = TERRAFORM / "modules" / module
     good(name, folder, tmp_path, "init", "-no-color")
     good(name, folder, tmp_path, "validate", "-no-color")
@@ -69,7 +72,10 @@ def test_module(module: str, name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", OLDEST)
 @pytest.mark.parametrize("module", ["cluster", "global"])
 def test_write_only_is_refused_by_the_oldest(module: str, name: str, tmp_path: Path) -> None:
-    """A program without write-only arguments says so, and leaves no Secret in a state in silence."""
+    """A program without write-only arguments reports this.
+
+    It does not silently leave a Secret in a state.
+    """
     folder = TERRAFORM / "modules" / module
     good(name, folder, tmp_path, "init", "-no-color")
     done = run(name, folder, tmp_path, "test", "-no-color", f"-filter={WRITE_ONLY}")
@@ -82,7 +88,7 @@ def test_write_only_is_refused_by_the_oldest(module: str, name: str, tmp_path: P
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("root", ["multi-region/global", "multi-region/region", "two-regions"])
 def test_example_is_valid(root: str, name: str, tmp_path: Path) -> None:
-    """Every root of the examples is valid."""
+    """Every root module of the examples is valid."""
     folder = TERRAFORM / "examples" / root
     good(name, folder, tmp_path, "init", "-no-color", "-backend=false")
     good(name, folder, tmp_path, "validate", "-no-color")
@@ -90,7 +96,7 @@ def test_example_is_valid(root: str, name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_examples_of_the_readmes_are_valid_together(name: str, tmp_path: Path) -> None:
-    """What the modules' READMEs show is one configuration, which is valid."""
+    """The examples of the modules' READMEs together form one valid configuration."""
     shutil.copytree(TERRAFORM / "modules", tmp_path / "modules", ignore=shutil.ignore_patterns(".terraform*"))
     root = tmp_path / "examples" / "all"
     root.mkdir(parents=True)
@@ -107,5 +113,5 @@ def test_examples_of_the_readmes_are_valid_together(name: str, tmp_path: Path) -
 
 
 def test_apply_is_a_command() -> None:
-    """The documents call it by its path."""
+    """The documents call it by its path, so it must be executable."""
     assert (EXAMPLE / "apply").stat().st_mode & 0o111

@@ -1,4 +1,7 @@
-"""The global part inside an application cluster of an Istio mesh: one API server, one map, two namespaces."""
+"""The global part inside an application cluster of an Istio mesh.
+
+There is one API server, one map and two namespaces.
+"""
 
 import base64
 from collections.abc import Callable
@@ -19,7 +22,10 @@ FILTER = f"oci://registry.example/filter@sha256:{'0123456789abcdef' * 4}"
 
 @pytest.fixture(scope="module")
 def example(make_region: Callable[[str], Region], tmp_path_factory: pytest.TempPathFactory) -> Example:
-    """NATS and Redis are bundled; Istio's ConfigMap of the mesh's root is there, as istiod makes it."""
+    """The map, with bundled NATS and Redis, and Istio's ConfigMap of the mesh's root.
+
+    istiod would create the ConfigMap in the same form.
+    """
     map_ = yaml.safe_load((EXAMPLE / "regions.yaml").read_text())
     settings, west = map_["global"], map_["regions"]["west"]
     del settings["servers"]["nats"], settings["servers"]["redis"], settings["server_certificates"]
@@ -43,7 +49,7 @@ def example(make_region: Callable[[str], Region], tmp_path_factory: pytest.TempP
 
 
 def test_one_namespace_for_both_is_refused(example: Example) -> None:
-    """Before anything is made, with the entry of the map that would do."""
+    """A shared namespace is refused before anything is created. The error shows a valid entry."""
     assert example.run("plan").returncode == 1
     log = " ".join((example.folder / "work/log/global.log").read_text().replace("│", "").split())
     assert "global and regions.west in namespace spillway of context only" in log
@@ -51,7 +57,10 @@ def test_one_namespace_for_both_is_refused(example: Example) -> None:
 
 
 def test_both_parts_run_in_namespaces_of_their_own(example: Example) -> None:
-    """Every workload of both is ready, every Secret and file that they name is there, and a second plan is empty."""
+    """Every workload of both is ready, and every Secret and file that they name exists.
+
+    A second plan is empty.
+    """
     example.map["global"]["namespace"] = {"name": GLOBAL, "labels": {"team": "platform"}}
     example.map["regions"]["west"]["namespace"] = {"name": CLUSTER}
     example.apply()
@@ -87,7 +96,10 @@ def dns_names(pem: bytes) -> list[str]:
 def test_addresses_of_bundled_servers_are_services(
     example: Example, namespace: str, secret: str, key: str, server: str
 ) -> None:
-    """What Secrets name is a Service of the global namespace with that port, and its certificate has that name."""
+    """The address in a Secret is a Service of the global namespace with that port.
+
+    The server's certificate has that name.
+    """
     address = urlsplit(decoded(example, namespace, secret, key).decode())
     name, of, kind = (address.hostname or "").split(".")
     assert (of, kind) == (GLOBAL, "svc")
@@ -98,7 +110,10 @@ def test_addresses_of_bundled_servers_are_services(
 
 
 def test_sidecars_find_the_relay_in_its_namespace(example: Example) -> None:
-    """The relay's certificate has the name that the EnvoyFilter calls, and the authority there is the relay's own."""
+    """The relay's certificate has the name that the EnvoyFilter calls.
+
+    The authority in the EnvoyFilter is the relay's own.
+    """
     spec = example.object("west", "envoyfilter", "spillway-routes-gateway", MESH)["spec"]
     added = {
         patch["patch"]["value"]["name"]: patch["patch"]["value"]
@@ -116,14 +131,14 @@ def test_sidecars_find_the_relay_in_its_namespace(example: Example) -> None:
 
 
 def test_relay_and_collector_trust_the_meshs_root(example: Example) -> None:
-    """The root that Istio keeps in the cluster, and the cluster's own authority."""
+    """Both trust the root that Istio keeps in the cluster, and the cluster's own authority."""
     files = example.object("west", "configmap", "spillway-mesh-authorities", CLUSTER)["data"]
     found = x509.load_pem_x509_certificates(files["ca.crt"].encode())
     assert [one.subject.rfc4514_string() for one in found] == ["CN=clients", "CN=Spillway cluster/west 1"]
 
 
 def test_the_filter_is_beside_every_service_of_the_map(example: Example) -> None:
-    """On both sides; the gateway alone is an edge."""
+    """The filter is on both sides. Only the gateway is an edge."""
     plugins = example.regions["west"].items("wasmplugin", MESH)
     inbound = {
         plugin["spec"]["pluginConfig"]["service"]: plugin["spec"]["pluginConfig"]["edge"]
@@ -135,7 +150,7 @@ def test_the_filter_is_beside_every_service_of_the_map(example: Example) -> None
 
 
 def test_a_value_of_the_map_goes_before_what_follows_from_it(example: Example) -> None:
-    """`values` of the region replace a list that Terraform has made."""
+    """The region's `values` replace a list that Terraform computes."""
     services = [{"service": "backend", "namespace": MESH, "edge": False}]
     example.map["regions"]["west"]["values"] = {"istio": {"filter": {"services": services}}}
     example.apply()
@@ -144,7 +159,7 @@ def test_a_value_of_the_map_goes_before_what_follows_from_it(example: Example) -
 
 
 def test_destroy_leaves_neither_namespace(example: Example) -> None:
-    """Nor anything of Spillway in the mesh's."""
+    """Nothing of Spillway is left in the mesh's namespace either."""
     assert example.run("destroy").returncode == 0
     region = example.regions["west"]
     assert "spillway" not in region.kubectl("get", "namespaces", "-o", "name")

@@ -1,4 +1,4 @@
-"""`make package`: what it pushes to a registry is what helm and Istio then pull, byte for byte."""
+"""`make package`: helm and Istio pull from a registry exactly the bytes that it pushed."""
 
 import hashlib
 import json
@@ -18,9 +18,10 @@ from cluster_chart import REQUIRED
 from spillway_lab.testing.programs import program
 from spillway_lab.testing.servers import ROOT, Server, free_port, running
 
-pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]  # Istio's code is compiled the first time
+# Istio's code is compiled the first time
+pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]
 MODULE = Path(os.environ["SPILLWAY_FILTER_WASM"])
-VERSION = "1.2.3-rc.1"  # not the one of VERSION: what is packed follows the command
+VERSION = "1.2.3-rc.1"  # differs from the file VERSION, because the package follows the command
 CHARTS = ("spillway-cluster", "spillway-global", "spillway-sidecar")
 ISTIO = {"enabled": True, "namespaces": ["shop"], "relayAuthority": "PEM"}
 GLOBAL = {"kafka": {"brokers": "kafka:9093", "clusters": ["west"]}}
@@ -36,7 +37,7 @@ def answers(url: str) -> bool:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port/folder of a registry without TLS that keeps what it is given in memory."""
+    """host:port/folder of a registry without TLS that stores its content in memory."""
     address = f"127.0.0.1:{free_port()}"
     server = Server(
         url=f"http://{address}",
@@ -59,7 +60,7 @@ def package(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def packed(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of what was packed, and pushed."""
+    """The folder of the packages, which were also pushed."""
     folder = tmp_path_factory.mktemp("dist")
     done = package(folder, VERSION=VERSION, REGISTRY=registry, PUSH="1", PLAIN_HTTP="1")
     assert done.returncode == 0, done.stderr
@@ -102,7 +103,7 @@ def test_a_chart_has_one_version_for_itself_and_its_images(pulled: Path):
 
 
 def test_a_packed_chart_renders_what_its_folder_does(pulled: Path):
-    """Files and library are links in the folder; the archive has them."""
+    """Files and the library are links in the folder, and real files in the archive."""
     values = {"image": {"tag": "a", "registry": "registry.example"}}
     for chart, more in (("spillway-cluster", REQUIRED), ("spillway-global", GLOBAL)):
         made = []
@@ -113,29 +114,35 @@ def test_a_packed_chart_renders_what_its_folder_does(pulled: Path):
 
 
 def istio(url: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What Istio's agent does with the url of a WasmPlugin that has no sha256."""
+    """Runs what Istio's agent does with the url of a WasmPlugin that has no sha256."""
     command = ["go", "run", ".", url, "", folder]
     return subprocess.run(command, cwd=ROOT / "tools/wasmfetch", capture_output=True, text=True, check=False)
 
 
 def test_istio_takes_the_module_that_was_packed(plugin: dict, tmp_path: Path):
-    """By its own code, from the registry, with the url that the chart renders. The digest is in it, so there is no sum."""
+    """Istio's own code fetches the module from the registry with the url that the chart renders.
+
+    The url contains the digest, so there is no sum.
+    """
     assert "sha256" not in plugin
     done = istio(plugin["url"], tmp_path)
     assert done.returncode == 0, done.stderr
-    path = done.stdout.splitlines()[-1]  # before it, what Istio logs
+    path = done.stdout.splitlines()[-1]  # the lines before it are Istio's log
     assert Path(path).read_bytes() == MODULE.read_bytes()
 
 
 def test_istio_takes_no_other_image(registry: str, tmp_path: Path):
-    """The digest is the image's; by the module's own sum nothing is found."""
+    """The digest is that of the image. The module's own sum finds nothing."""
     own = hashlib.sha256(MODULE.read_bytes()).hexdigest()
     done = istio(f"oci://{registry}/spillway-filter@sha256:{own}", tmp_path)
     assert done.returncode == 1 and "could not fetch" in done.stderr
 
 
 def test_the_image_has_the_module_alone(registry: str, plugin: dict, tmp_path: Path):
-    """As Istio's and Envoy Gateway's form of such images asks: one layer, the file plugin.wasm."""
+    """The image has the form that Istio and Envoy Gateway require.
+
+    It has one layer with the file plugin.wasm.
+    """
     image = f"{registry}/spillway-filter:{VERSION}"
     crane = program("crane")
     digest = subprocess.run(
@@ -164,7 +171,7 @@ def test_the_sums_are_of_every_file(packed: Path):
 
 
 def test_the_same_module_has_the_same_digest(packed: Path, plugin: dict, tmp_path: Path):
-    """Whoever builds the same module again can compare."""
+    """Anyone who builds the same module again can compare the digests."""
     command = [sys.executable, ROOT / "tools/filter_image.py", MODULE, tmp_path / "image", VERSION]
     digest = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     assert plugin["url"].endswith(f"@{digest}")
@@ -185,7 +192,7 @@ def test_a_push_needs_a_registry(tmp_path: Path):
 
 
 def test_without_a_registry_only_files_are_made(tmp_path: Path):
-    """Of the version of the file VERSION; what another version left behind is gone."""
+    """The files have the version of the file VERSION, and those of another version are removed."""
     (tmp_path / "spillway-global-0.0.1.tgz").write_text("old")
     assert package(tmp_path).returncode == 0
     version = (ROOT / "VERSION").read_text().strip()

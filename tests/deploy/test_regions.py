@@ -1,4 +1,7 @@
-"""The life of the example of many regions, in order: every test goes on where the one before has ended."""
+"""The life of the example of many regions, in order.
+
+Every test continues where the previous one ended.
+"""
 
 import base64
 import copy
@@ -32,13 +35,16 @@ def clusters(text: str) -> set[str]:
 
 
 def topology(example: Example, region: str) -> set[str]:
-    """The clusters that the region's topology file names."""
+    """Returns the clusters that the region's topology file names."""
     return clusters(example.config_map(region, "spillway-topology", "topology.yaml"))
 
 
 def test_one_apply_makes_every_region_ready(example: Example) -> None:
-    """The commands under Start: every workload of three regions and the global one runs, and every Secret and file that
-    it names is there."""
+    """The test runs the commands under Start.
+
+    Every workload of three regions and the global one runs, and every Secret and file that it names
+    exists.
+    """
     plan, apply = commands(README)[:2]
     assert example.shell(plan).returncode == 2
     done = example.shell(apply)
@@ -53,14 +59,17 @@ def test_one_apply_makes_every_region_ready(example: Example) -> None:
 
 
 def test_a_second_plan_is_empty(example: Example) -> None:
-    """What was applied is what is there: nothing would be changed by applying again."""
+    """Applying again would change nothing."""
     done = example.run("plan")
     assert done.returncode == 0
     assert changes(done) == {name: set() for name in ("global", *REGIONS)}
 
 
 def test_states_of_regions_hold_no_secret(example: Example) -> None:
-    """Passwords and private keys of a region are in its Secrets and in the state of global/, and in no region's state."""
+    """A region's passwords and private keys are in its Secrets and in the state of global/.
+
+    No region's state contains them.
+    """
     for name, identity in example.outputs()["identities"].items():
         state = example.state(f"region-{name}")
         secret = example.object(name, "secret", "spillway-relay")
@@ -73,7 +82,10 @@ def test_states_of_regions_hold_no_secret(example: Example) -> None:
 def test_adding_a_region_changes_that_region_alone(
     example: Example, make_region: Callable[[str], Region]
 ) -> None:
-    """To the others a fourth region is two files that their relays read again; no pod of theirs restarts."""
+    """For the other regions a fourth one changes two files, which their relays read again.
+
+    None of their pods restarts.
+    """
     before = {name: pods(example.regions[name]) for name in REGIONS}
     example.map["regions"]["north"] = dict(NORTH)
     for placements in example.map["services"].values():
@@ -90,7 +102,10 @@ def test_adding_a_region_changes_that_region_alone(
 
 
 def test_a_region_is_drained_before_it_is_removed(example: Example) -> None:
-    """A region that gets traffic is taken away by no command; drained, it leaves the topology first, then goes."""
+    """No command removes a region that gets traffic.
+
+    A drained region first leaves the topology and is then removed.
+    """
     north = example.regions["north"]
     refused = example.run("remove", "north")
     assert refused.returncode == 64 and "drained: true" in refused.stderr
@@ -102,7 +117,8 @@ def test_a_region_is_drained_before_it_is_removed(example: Example) -> None:
     for service, placement in placed.items():
         example.map["services"][service]["north"] = placement
     example.apply()
-    # Out of everyone's topology, while all of its workloads still run and know where to send what arrives.
+    # The region is out of all topologies, while its workloads still run and know where to send what
+    # arrives.
     for name in (*REGIONS, "global"):
         assert topology(example, name) == REGIONS
     assert topology(example, "north") == REGIONS | {"north"}
@@ -118,7 +134,10 @@ def test_a_region_is_drained_before_it_is_removed(example: Example) -> None:
 
 
 def test_a_dead_region_holds_no_other_up(example: Example) -> None:
-    """With one API server killed a change reaches all other regions, the dead one is named, and catches up later."""
+    """With one API server killed, a change reaches all other regions.
+
+    The dead one is named and catches up later.
+    """
     east = example.regions["east"]
     east.api_server.kill()
     example.map["services"]["backend"]["west"]["threshold_rps"] = 77
@@ -137,7 +156,10 @@ def test_a_dead_region_holds_no_other_up(example: Example) -> None:
 
 
 def test_the_signing_key_is_replaced_step_by_step(example: Example) -> None:
-    """Relays trust the new key before the publisher signs with it, and the old one until nothing is signed with it."""
+    """Relays trust the new key before the publisher signs with it.
+
+    They trust the old key until nothing is signed with it.
+    """
 
     def now() -> tuple[str, int]:
         keys = {
@@ -163,10 +185,13 @@ def test_the_signing_key_is_replaced_step_by_step(example: Example) -> None:
 
 
 def test_the_authority_of_one_cluster_is_replaced_step_by_step(example: Example) -> None:
-    """Pods trust both authorities before the relay shows a certificate of the new one; no other cluster is touched."""
+    """Pods trust both authorities before the relay shows a certificate of the new one.
+
+    No other cluster changes.
+    """
 
     def now(region: str) -> tuple[str, list[str]]:
-        """Who issued the relay's certificate, and whom its clients trust."""
+        """Returns the issuer of the relay's certificate, and the authorities its clients trust."""
         data = example.object(region, "secret", "spillway-relay-tls")["data"]
         shown, trusted = (
             x509.load_pem_x509_certificates(base64.b64decode(data[key])) for key in ("tls.crt", "ca.crt")
@@ -195,7 +220,7 @@ def test_the_authority_of_one_cluster_is_replaced_step_by_step(example: Example)
 
 
 def test_destroy_leaves_nothing(example: Example) -> None:
-    """No namespace, no object outside one, and no entry in any state is left."""
+    """No namespace, no cluster-wide object and no entry in any state is left."""
     done = example.run("destroy")
     assert done.returncode == 0
     kinds = "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,persistentvolumeclaims"
@@ -209,7 +234,10 @@ def test_destroy_leaves_nothing(example: Example) -> None:
 
 @pytest.mark.parametrize("program", ["terraform-1.8", "tofu-1.8"])
 def test_the_oldest_programs_apply_it(example: Example, program: str, tmp_path: Path) -> None:
-    """From nothing to an empty second plan and back to nothing; they know no write-only arguments."""
+    """The oldest programs apply everything, then plan no changes, and destroy everything.
+
+    These programs do not support write-only arguments.
+    """
     map_ = copy.deepcopy(example.map) | {"secrets": {}}
     oldest = Example(tmp_path, map_, program=program)
     oldest.apply()
@@ -221,14 +249,17 @@ def test_the_oldest_programs_apply_it(example: Example, program: str, tmp_path: 
 
 
 def test_every_command_of_the_documents_has_been_run(example: Example) -> None:
-    """Each call of `apply` in terraform/README.md and UPGRADING.md is one of those above."""
+    """The tests above ran each call of `apply` in terraform/README.md and UPGRADING.md."""
     shown = commands(README) + commands(UPGRADING)
     assert len(shown) == 6
     assert set(shown) <= example.ran
 
 
 def test_existing_secrets_stay_out_of_every_state(example: Example) -> None:
-    """Where a secret store makes the Secrets, a plan of the global part makes no key, no password and no Secret."""
+    """A secret store makes the Secrets, so a plan of the global part makes no Secret.
+
+    It makes no key and no password either.
+    """
     example.map["secrets"] = {"existing": True}
     planned = changes(example.run("plan"))["global"]
     assert "create module.global.helm_release.this" in planned

@@ -1,5 +1,7 @@
-"""Upgrade, rollback and kill switch by helm, with the commands of UPGRADING.md and docs/operations.md, on a real API
-server."""
+"""Upgrade, rollback and kill switch by helm on a real API server.
+
+The commands are those of UPGRADING.md and docs/operations.md.
+"""
 
 import json
 import os
@@ -18,7 +20,8 @@ from spillway_lab.testing.servers import ROOT
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]
 PAGE = (ROOT / "UPGRADING.md").read_text() + (ROOT / "docs" / "operations.md").read_text()
 COMMANDS = re.findall(r"^ {4,}(helm .+)$", PAGE, re.MULTILINE)
-RELEASES = ("spillway-global", "spillway-cluster")  # each of the chart of its name
+# each is a release of the chart of the same name
+RELEASES = ("spillway-global", "spillway-cluster")
 LEAST = {
     "spillway-global": {"kafka": {"brokers": "kafka:9093", "clusters": ["west"]}},
     "spillway-cluster": {"cluster": {"name": "west"}, "collector": {"kafka": {"brokers": "kafka:9093"}}},
@@ -27,7 +30,10 @@ BEFORE = "0.0.9"
 
 
 def command(*beginning: str, frozen: bool = False) -> list[str]:
-    """The one command of the page that begins so; the kill switch, or not that."""
+    """Returns the only command of the pages with this beginning.
+
+    With `frozen` it is the one with the kill switch, otherwise the one without.
+    """
     [found] = [
         words
         for words in map(shlex.split, COMMANDS)
@@ -37,7 +43,10 @@ def command(*beginning: str, frozen: bool = False) -> list[str]:
 
 
 def helm(region: Region, words: list[str], values: dict | None = None) -> None:
-    """As a person with this region's context types it at the top of the repository."""
+    """Runs a command as a person types it at the top of the repository.
+
+    The person's kubeconfig has this region's context.
+    """
     words = [region.name if word in ("GLOBAL", "CLUSTER") else word for word in words[1:]]
     told = ["--values", "-"] if values else []
     done = subprocess.run(
@@ -48,7 +57,10 @@ def helm(region: Region, words: list[str], values: dict | None = None) -> None:
 
 
 def chart_before(chart: str, folder: Path) -> Path:
-    """The chart as a version before may have been: of another version of the images, and without a value of today."""
+    """Writes a copy of the chart that resembles a previous version.
+
+    It names another version of the images and lacks one of today's values.
+    """
     older = folder / chart
     shutil.copytree(ROOT / "infra/helm" / chart, older, symlinks=False)
     for file, pattern, new in (
@@ -64,7 +76,7 @@ def chart_before(chart: str, folder: Path) -> Path:
 
 
 def versions(region: Region) -> set[str]:
-    """Tags of the images of all workloads; Jobs are of the release that ran them."""
+    """Returns the image tags of all workloads. Jobs keep those of the release that ran them."""
     found = set()
     for kind in ("deployment", "statefulset"):
         for one in region.items(kind):
@@ -75,7 +87,7 @@ def versions(region: Region) -> set[str]:
 
 @pytest.fixture(scope="module")
 def region(make_region: Callable[[str], Region], tmp_path_factory: pytest.TempPathFactory) -> Region:
-    """Both releases in one cluster, of a version before."""
+    """A cluster with both releases in a previous version."""
     region, folder = make_region("releases"), tmp_path_factory.mktemp("charts")
     region.kubectl("create", "namespace", "spillway")
     for release in RELEASES:
@@ -88,8 +100,10 @@ def region(make_region: Callable[[str], Region], tmp_path_factory: pytest.TempPa
 
 
 def test_upgrade_and_rollback(region: Region):
-    """Upgraded with the values that were given at first, a new value of the chart beside them; rolled back in the
-    reverse order the version before runs, and no migration did."""
+    """An upgrade keeps the values of the installation, beside a new value of the chart.
+
+    After a rollback in the reverse order the previous version runs, and no migration ran.
+    """
     [today] = re.findall(
         r'^appVersion: "?([\d.]+)', (ROOT / "infra/helm/spillway-global/Chart.yaml").read_text(), re.M
     )
@@ -105,7 +119,7 @@ def test_upgrade_and_rollback(region: Region):
 
 
 def test_the_kill_switch_reaches_the_file_alone(region: Region):
-    """Neither a pod nor a Job is made anew for it, so it waits for no server."""
+    """Neither a pod nor a Job is recreated for it, so it waits for no server."""
     helm(region, command("upgrade", "spillway-global"))
     wait_ready(region)
     running, jobs = uids(region, "pod"), uids(region, "job")

@@ -1,7 +1,8 @@
-"""docs/start/istio-shadow.md and sidecars-shadow.md as somebody follows them: every command, in order, in one bash, on real
-API servers with Istio's and cert-manager's kinds. Commands that need spans run on the real stack: tests/e2e/test_shadow.py.
+"""Runs docs/start/istio-shadow.md and sidecars-shadow.md as a reader would.
 
-`python -m pytest -s tests/deploy/test_start.py` prints the time of each step, which the pages have.
+Every command runs in order, in one bash, on real API servers with Istio's and cert-manager's kinds.
+Commands that need spans run on the real stack in tests/e2e/test_shadow.py. `python -m pytest -s
+tests/deploy/test_start.py` prints the time of each step, which the pages contain.
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ INJECTION = (
 
 
 def application(service: str) -> list[dict]:
-    """A Deployment and a Service as users have them."""
+    """Returns a Deployment and a Service like those of users."""
     metadata, labels = {"name": service, "namespace": "shop"}, {"app": service}
     container = {"name": "app", "image": f"registry.example/{service}", "ports": [{"containerPort": 8080}]}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
@@ -40,7 +41,10 @@ def application(service: str) -> list[dict]:
 
 
 def definition(kind: str, plural: str, scope: str) -> dict:
-    """One of cert-manager's, open: tests/component/test_cluster_chart.py holds the chart's objects to its own."""
+    """Returns an open definition of one of cert-manager's kinds.
+
+    tests/component/test_cluster_chart.py validates the chart's objects against cert-manager's own.
+    """
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     return {
@@ -77,7 +81,7 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Regi
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """An administrator's way to Kafka, ClickHouse and Redis."""
+    """An administrator's access to Kafka, ClickHouse and Redis."""
     folder = tmp_path_factory.mktemp("servers")
     with (
         secure_kafka(folder, []) as kafka,
@@ -92,7 +96,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 def installed(regions: dict[str, Region]) -> None:
-    """All of it runs in shadow mode, and no pod of an application is touched."""
+    """Checks that all of Spillway runs in shadow mode and that no application's pod has changed."""
     assert {"deployment/spillway-optimizer", "statefulset/spillway-nats"} <= wait_ready(
         regions["west"], GLOBAL
     )
@@ -108,7 +112,7 @@ def installed(regions: dict[str, Region]) -> None:
 
 
 def proxies(region: Region) -> set[str]:
-    """Services whose pods all have Spillway's Envoy."""
+    """Returns the services whose pods all have Spillway's Envoy."""
     found: dict[str, set[bool]] = {}
     for pod in region.items("pod", "shop"):
         if "deletionTimestamp" not in pod["metadata"]:
@@ -118,7 +122,10 @@ def proxies(region: Region) -> set[str]:
 
 
 def filters(regions: dict[str, Region]) -> None:
-    """Both sides of each service have the filter, in every cluster; the gateway alone is an edge."""
+    """Checks that both sides of each service have the filter in every cluster.
+
+    Only the gateway is an edge.
+    """
     for region in regions.values():
         configs = [plugin["spec"]["pluginConfig"] for plugin in region.items("wasmplugin", "shop")]
         assert len(configs) == 2 * len(SERVICES)
@@ -131,7 +138,10 @@ def filters(regions: dict[str, Region]) -> None:
 
 
 def injected(regions: dict[str, Region]) -> None:
-    """Pods have Envoy and what it reads; callers are led to it, and calls, too."""
+    """Checks that pods have Envoy and the files that it reads.
+
+    Callers and calls are directed to it.
+    """
     for region in regions.values():
         assert proxies(region) == set(SERVICES)
         assert {f"spillway-envoy-{s}" for s in SERVICES} <= names(region, "configmap", "shop")
@@ -146,7 +156,7 @@ def names(region: Region, kind: str, namespace: str) -> set[str]:
 
 
 def removed(regions: dict[str, Region]) -> None:
-    """Applications are as they were, and nothing of Spillway is left."""
+    """Checks that applications are as before and that nothing of Spillway is left."""
     for region in regions.values():
         assert "namespace/spillway" not in region.kubectl("get", "namespaces", "-o", "name")
         kinds = "clusterroles,clusterrolebindings,mutatingadmissionpolicies,wasmplugins,envoyfilters,secrets,configmaps"
@@ -169,8 +179,11 @@ TELEMETRY = {"istio-shadow": filters, "sidecars-shadow": injected}
 def test_every_command_of_the_page(
     page: Path, regions: dict[str, Region], servers: dict[str, str], tmp_path: Path
 ) -> None:
-    """None fails but `plan`, which says that something would change, and the users of ClickHouse: the engine has none
-    (infra/clickhouse/tests/component/test_users.py)."""
+    """No command fails, with two exceptions.
+
+    `plan` reports that something would change. The users of ClickHouse cannot be created because
+    the engine has none (infra/clickhouse/tests/component/test_users.py).
+    """
     after = AFTER | {"5. Telemetry": TELEMETRY[page.stem]}
     write_kubeconfig(tmp_path, list(regions.values()))
     commands = [block for block in blocks(page) if block.language == "sh"]

@@ -1,4 +1,7 @@
-"""One stack with pods for all end-to-end tests: started once, profiled, then under `spillway`."""
+"""One stack with pods for all end-to-end tests.
+
+It is started once, profiled, and then runs under `spillway`.
+"""
 
 import json
 import sys
@@ -20,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from loop_harness import EXPORTS, Background, Loop
 
 SCENARIO = Path(__file__).with_name("scenario.yaml")
-# Production has two of everything: a second worker of spans, which has some of the partitions.
+# Production has two of each part: here a second worker of spans, which gets some of the partitions.
 SECOND_WORKER = "streams-exclusive-2"
 
 
 def exports_over_a_proxy(prepared: stack.LabStack) -> None:
-    """The spans of one Envoy go through Toxiproxy, so that they can be kept from its collector."""
+    """Routes one Envoy's spans through Toxiproxy, so that tests can stop them."""
     pod = next(p for p in prepared.plan.pods if p.service == "backend")
     collector = prepared.cluster_ports[pod.cluster]["OTLP_GRPC_PORT"]
     bootstrap, proxies = prepared.run / f"envoy/{pod.name}.yaml", prepared.run / "toxiproxy.json"
@@ -43,7 +46,7 @@ def exports_over_a_proxy(prepared: stack.LabStack) -> None:
 
 
 def second_worker(prepared: stack.LabStack) -> None:
-    """Adds to the stack what its first worker of spans is, with a folder and a port of its own."""
+    """Adds a copy of the stack's first worker of spans, with its own folder and port."""
     processes = yaml.safe_load((stack.INFRA / "local/process-compose.yaml").read_text())["processes"]
     text = yaml.safe_dump(processes["streams-exclusive"])
     text = text.replace("${STREAMS_EXCLUSIVE_HEALTH_PORT}", str(free_port()))
@@ -55,7 +58,7 @@ def second_worker(prepared: stack.LabStack) -> None:
 
 @pytest.fixture(scope="session")
 def guardrails(tmp_path_factory) -> Path:
-    """The stack's guardrail file, which tests may change: it begins as the lab's."""
+    """The stack's guardrail file, which tests may change. It starts as a copy of the lab's."""
     file = tmp_path_factory.mktemp("guardrails") / "guardrails.yaml"
     file.write_text(stack.GUARDRAILS.read_text())
     return file

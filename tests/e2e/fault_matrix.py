@@ -1,7 +1,9 @@
-"""The fault matrix as data: every kind of fault of every part, what is not known meanwhile, and when all is back.
+"""The fault matrix as data: every kind of fault for every part of the stack.
 
-Every cell has a meaning here. A part that restarts ends in an orderly way, or is killed and started by its supervisor.
-A slow one is frozen, or the way to it is longer. One that lies says what is wrong by its own credential.
+Each entry also states what is unknown meanwhile, and when all must be back. Every combination has a
+meaning here. A restarted part ends in an orderly way, or is killed and started by its supervisor. A
+slow part is frozen, or the connection to it is longer. A lying part sends wrong data with its own
+credential.
 """
 
 from dataclasses import dataclass
@@ -40,12 +42,21 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Fault:
-    """`unknown`: (service or "" for all, cluster) of which nothing is known meanwhile. `lost`: clusters that go with their
-    users, and with the requests that are inside them at that moment. `left`: clusters that weights may leave. `liars`: those
-    whose own telemetry may be wrong, `steering`: so much that weights may go anywhere. `placed`: the placement's key must
-    never be absent. `noticed_s`: until then a ruleset may come that was made of telemetry from before the fault.
-    `taken_over`: another process takes the part over, so that after a while only what the boards say is unknown.
-    `core`: it is in `make test-e2e`; `make test-matrix` has all."""
+    """One fault, and the effects that it may have.
+
+    - `unknown`: (service or "" for all, cluster) of which nothing is known meanwhile.
+    - `lost`: clusters that are lost together with their users and with the requests inside them at
+      that moment.
+    - `left`: clusters from which weights may move away.
+    - `liars`: clusters whose own telemetry may be wrong.
+    - `steering`: the lie is so strong that weights may go anywhere.
+    - `placed`: the placement's key must always exist.
+    - `noticed_s`: until then a ruleset may arrive that was computed from telemetry before the
+      fault.
+    - `taken_over`: another process takes over from the part, so after a while only what the boards
+      report is unknown.
+    - `core`: the fault is in `make test-e2e`; `make test-matrix` has all.
+    """
 
     kind: str
     part: str
@@ -72,11 +83,12 @@ _WEST, _EAST = (("", WEST),), (("", EAST),)
 _ALL = (*_WEST, *_EAST)
 _BACKEND = (("backend", WEST),)
 _COLLECTOR, _RELAYS = f"collector-{WEST}", (f"relay-{WEST}", f"relay-{WEST}-2")
-# What is silent is known by the age of its entries alone, of which 15 s are allowed.
+# The silence of a part is noticed only by the age of its entries, of which 15 s are allowed.
 _BY_AGE_S = 17.0
-_WORKER = "streams-exclusive-2"  # of some of the partitions
+_WORKER = "streams-exclusive-2"  # has some of the partitions
 
-# Weights may not collapse by themselves: the judge finds nothing where nothing happens, for the longest time of a fault.
+# Checks that weights do not collapse by themselves: without any fault, for the longest time of a
+# fault, the judges must find nothing.
 CONTROL = Fault("nothing", "no part", nothing, nothing, away_s=60, back_s=45)
 
 MATRIX = [
@@ -119,7 +131,7 @@ MATRIX = [
         "slow", "one Envoy's exports", *exports_slow(8000), away_s=30, back_s=60, unknown=_BACKEND, noticed_s=_BY_AGE_S
     ),
     Fault("restart", "one Envoy's exports", *exports_reset(), away_s=2, back_s=45, unknown=_BACKEND),
-    # Its own counters go on beside, so nothing of it is unknown.
+    # Its own counters continue beside the lie, so nothing of it is unknown.
     Fault(
         "lie", "one Envoy's exports", repeated(lies.exports, 12), nothing, away_s=0, back_s=60, liars=(WEST,),
         core=True,
@@ -127,15 +139,16 @@ MATRIX = [
     Fault("slow", "region", *far(EAST, 100), away_s=12, back_s=60, left=(EAST,)),
     Fault("stop", "region", *lose(EAST), away_s=15, back_s=90, lost=(EAST,), unknown=_EAST, core=True),
     Fault("restart", "region", *lose(EAST), away_s=0, back_s=90, lost=(EAST,), unknown=_EAST),
-    # The last: what it has told of the curve, which clusters share, stays for minutes.
+    # This comes last: what it reports about the curve, which clusters share, stays for minutes.
     Fault("lie", "region", repeated(lies.region, 12), nothing, away_s=0, back_s=60, liars=(EAST,), steering=True),
 ]  # fmt: skip
 
-# Parts that the matrix does not name apart.
+# Parts that the matrix does not list separately.
 MORE = [
     *(
         Fault(kind, part, *how(process), away_s=30, back_s=back_s, unknown=_ALL, noticed_s=_BY_AGE_S, core=kind == "stop")
-        # The graph's worker reads 90 s of calls again before its boards: 50 to 82 s on two cores.
+        # The graph's worker rereads 90 s of calls before it writes boards, which takes 50 to 82 s
+        # on two cores.
         for part, process, back_s in (
             ("worker of curves", "streams-curves", 90),
             ("worker of the graph", "streams-graph", 120),
@@ -148,7 +161,8 @@ MORE = [
     Fault("stop", "optimizer", *stop("optimizer"), away_s=6, back_s=60, core=True),
 ]  # fmt: skip
 
-# The core first. What a cluster says of itself steers others' weights for minutes: such lies are last.
+# The core comes first. A cluster's reports about itself steer others' weights for minutes, so such
+# lies come last.
 FAULTS = sorted(
     [CONTROL, *MORE, *MATRIX], key=lambda fault: (not fault.core, bool(fault.liars), fault.steering)
 )

@@ -1,4 +1,7 @@
-"""How each fault of the matrix begins and ends: processes that stop, freeze or restart, and ways that close or slow down."""
+"""How each fault of the matrix begins and ends.
+
+Processes stop, freeze or restart, and connections close or slow down.
+"""
 
 import contextlib
 import os
@@ -17,11 +20,11 @@ Steps = tuple[Act, Act]  # how a fault begins, and how it is healed
 
 
 def nothing(_: Loop) -> None:
-    """No fault."""
+    """Does nothing."""
 
 
 def stop(*processes: str) -> Steps:
-    """kill -9 of all at once, absence, start."""
+    """Kills all processes at once with SIGKILL and keeps them away. Healing starts them."""
 
     def inject(loop: Loop) -> None:
         supervisor = loop.stack.supervisor
@@ -30,7 +33,8 @@ def stop(*processes: str) -> Steps:
             os.kill(pid, signal.SIGKILL)
 
         def keep_away(process: str) -> None:
-            # Asked in the moment of a process's death, the supervisor waits some seconds for an end that it has seen: 400.
+            # If the process has just died, the supervisor waits some seconds for an end that has
+            # already happened, and then answers 400.
             with contextlib.suppress(httpx.HTTPStatusError):
                 supervisor.stop_process(process)
 
@@ -45,17 +49,17 @@ def stop(*processes: str) -> Steps:
 
 
 def crash(process: str) -> Steps:
-    """kill -9; the supervisor starts it again."""
+    """Kills the process with SIGKILL. The supervisor starts it again."""
     return lambda loop: loop.stack.supervisor.kill(process), nothing
 
 
 def restart(process: str) -> Steps:
-    """An orderly end (SIGTERM), then a start."""
+    """Ends the process in an orderly way (SIGTERM) and starts it again."""
     return lambda loop: loop.stack.supervisor.restart_process(process), nothing
 
 
 def freeze(*processes: str) -> Steps:
-    """SIGSTOP: connections stay open and nothing answers."""
+    """Sends SIGSTOP: connections stay open and nothing answers. Healing sends SIGCONT."""
 
     def send(number: int) -> Act:
         def act(loop: Loop) -> None:
@@ -69,7 +73,7 @@ def freeze(*processes: str) -> Steps:
 
 
 def exports_stop() -> Steps:
-    """What stands between one Envoy and its collector is closed."""
+    """Closes the proxy between one Envoy and its collector. Healing opens it."""
 
     def enable(enabled: bool) -> Act:
         return lambda loop: toxiproxy(loop, "POST", EXPORTS, {"enabled": enabled})
@@ -78,7 +82,7 @@ def exports_stop() -> Steps:
 
 
 def exports_reset() -> Steps:
-    """Its connection is cut, and may be made again at once."""
+    """Cuts the Envoy's connection, which may be opened again at once."""
     close, open_again = exports_stop()
 
     def inject(loop: Loop) -> None:
@@ -93,19 +97,19 @@ def exports_slow(latency_ms: int) -> Steps:
 
 
 def far(cluster: str, latency_ms: int) -> Steps:
-    """The ways into a cluster are so much longer."""
+    """Adds latency to all connections into a cluster."""
     return _latency(lambda loop: _ways(loop, cluster), latency_ms)
 
 
 def lose(cluster: str) -> Steps:
-    """No way leads into the cluster any more, and all that runs there is killed."""
+    """Closes all connections into the cluster and kills everything that runs there."""
 
     def processes(loop: Loop) -> list[str]:
         pods = [pod.name for pod in loop.stack.plan.pods if pod.cluster == cluster]
         return [*loop.stack.relays(cluster), f"collector-{cluster}", *pods, *(f"{pod}-envoy" for pod in pods)]
 
     def inject(loop: Loop) -> None:
-        stop("wan")[0](loop)  # which would open the ways again
+        stop("wan")[0](loop)  # the keeper would open the connections again
         for way in _ways(loop, cluster):
             toxiproxy(loop, "POST", way, {"enabled": False})
         stop(*processes(loop))[0](loop)
@@ -117,7 +121,7 @@ def lose(cluster: str) -> Steps:
 
 
 def repeated(act: Act, seconds: float) -> Act:
-    """Once a second for so long."""
+    """Repeats an action once a second for `seconds`."""
 
     def inject(loop: Loop) -> None:
         end = time.monotonic() + seconds

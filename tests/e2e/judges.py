@@ -1,4 +1,4 @@
-"""What of a fault's samples is wrong: pure functions, each returning what it found in words."""
+"""Judges of a fault's samples. Pure: each function returns its findings in words."""
 
 import math
 from collections import Counter
@@ -7,25 +7,31 @@ from collections.abc import Iterable, Mapping
 from spillway_contracts import names
 from watching import Rule, Sample
 
-# In weights, which sum to 10 000. A step of PAPA's is 500: it is no noise towards what is unknown. Much has collapsed
-# when less than a third of it is left.
+# Weights sum to 10 000. A rise above RISE towards an unknown cluster is no noise, so a step of
+# PAPA, which is 500, is a finding. A weight above MUCH has collapsed when less than KEPT of it is
+# left.
 RISE, KEPT, MUCH = 100, 1 / 3, 500
-_DECIDED_S = 3.0  # from the reading of boards to the ruleset that follows from them
-_OLD_S = 15.0  # boards that are older say nothing of now
-# A cluster's demand that others' lies have changed: more than so many times what it was, or less than that part, by more
-# than so many standard deviations of what is counted in a window (seconds).
+_DECIDED_S = 3.0  # from reading the boards to the resulting ruleset
+_OLD_S = 15.0  # older boards say nothing about the present
+# Other clusters' lies have changed a cluster's demand if it rose or fell by more than the factor
+# _CHANGED. The change must also exceed _DEVIATIONS standard deviations of the count in a window of
+# _WINDOW_S seconds.
 _CHANGED, _DEVIATIONS, _WINDOW_S = 2.0, 4.0, 5.0
 
 
 def rising(
     before: list[Sample], during: list[Sample], unknown: Iterable[tuple[str, str]], until: float
 ) -> list[str]:
-    """Weights towards a (service or "" for all, cluster) whose load is unknown that rise above every value before. It is
-    unknown until then (Unix seconds), and after that for as long as the boards say so or are old. What rose while it was
-    known, or was decided just before, may stay when it is unknown again."""
+    """Finds weights towards unknown clusters that rise above every earlier value.
+
+    `unknown` lists (service or "" for all, cluster). They are unknown until `until` (Unix seconds),
+    and after that while the boards say so or are old. A weight that rose while the cluster was
+    known, or by a decision just before, may stay when it is unknown again.
+    """
     said: dict[tuple[Rule, str], str] = {}
     most: dict[tuple[Rule, str], int] = {}
-    since: dict[tuple[Rule, str], float] = {}  # unknown since; infinity while it is known
+    # Unix seconds since when it is unknown; infinity while it is known
+    since: dict[tuple[Rule, str], float] = {}
     for sample in before:
         for rule, weights in sample.weights.items():
             for cluster, weight in weights.items():
@@ -60,8 +66,11 @@ def collapsing(
     left: Iterable[str] = (),
     liars: Iterable[str] = (),
 ) -> list[str]:
-    """Rules that go away, and weights that fall below a part of the least value before. A cluster that says by its own
-    credential that it serves more than it does (`liars`) may draw requests to itself."""
+    """Finds rules that disappear, and weights that fall below a share of their earlier minimum.
+
+    A cluster in `liars`, which reports with its own credential that it serves more than it does,
+    may attract requests.
+    """
     said = {}
     common = set.intersection(*(set(s.weights) for s in before)) if before else set()
     for rule in {r for r in common if r[0] not in lost}:
@@ -78,7 +87,7 @@ def collapsing(
 
 
 def changing(before: list[Sample], during: list[Sample], services: Iterable[str]) -> list[str]:
-    """Rules of these callers whose weights are not what they were."""
+    """Finds rules of these callers whose weights have changed."""
     if not before:
         return []
     last = {r: w for r, w in before[-1].weights.items() if r[1] in set(services)}
@@ -93,7 +102,10 @@ def changing(before: list[Sample], during: list[Sample], services: Iterable[str]
 
 
 def vanishing(expected: Mapping[str, Counter[str]], during: list[Sample], always: bool) -> list[str]:
-    """Envoys that are not placed though they live. An absent key says nothing, unless it must be there `always`."""
+    """Finds live Envoys that are not placed.
+
+    An absent key is a finding only if `always` is set.
+    """
     said = {}
     for cluster, envoys in expected.items():
         for sample in during:
@@ -106,7 +118,7 @@ def vanishing(expected: Mapping[str, Counter[str]], during: list[Sample], always
 
 
 def misled(before: list[Sample], during: list[Sample], liars: Iterable[str]) -> list[str]:
-    """Demand of clusters that do not lie and is not what it was."""
+    """Finds demand of clusters that do not lie and that has changed."""
     said = {}
     for sample in during:
         for cluster, demand in sample.demand.items():
@@ -126,8 +138,10 @@ def _is_noise(rps: float, least: float, most: float) -> bool:
 
 
 def missing(sample: Sample, expected: Mapping[str, Counter[str]]) -> list[str]:
-    """What is not back: services that are unknown, or of which the boards say nothing new, and Envoys that are not
-    placed."""
+    """Returns what is not back.
+
+    These are services that are unknown or without recent boards, and Envoys that are not placed.
+    """
     unknown = [
         f"{c}: {s!r} unknown: {why}" for c, found in sample.unknown.items() for s, why in found.items()
     ]
@@ -141,8 +155,11 @@ def missing(sample: Sample, expected: Mapping[str, Counter[str]]) -> list[str]:
 
 
 def band(before: list[Sample], during: list[Sample]) -> str:
-    """How far weights went: the largest rise above every value before, and the smallest part that was left of what was
-    much."""
+    """Describes how far weights moved.
+
+    It names the largest rise above every earlier value, and the smallest share that was left of a
+    large weight.
+    """
     rise, kept = (0, "none"), (math.inf, "none")
     rules = set.intersection(*(set(s.weights) for s in [*before, *during])) if before and during else set()
     for rule in rules:
@@ -157,7 +174,7 @@ def band(before: list[Sample], during: list[Sample]) -> str:
 
 
 def reasons(during: list[Sample]) -> str:
-    """What the boards said was unknown."""
+    """Returns the names that the boards reported as unknown."""
     found = {f"{cluster}/{name}" for s in during for cluster, names in s.unknown.items() for name in names}
     return ", ".join(sorted(found)) or "nothing"
 

@@ -1,4 +1,4 @@
-"""What parts of the stack say that is wrong, each by the credential that the part has itself."""
+"""Wrong data that parts of the stack send, each with the part's own credential."""
 
 import asyncio
 import contextlib
@@ -33,14 +33,14 @@ _GARBAGE = (b"\xff\xfe no message", b"", b"\x00" * 100_000)
 
 
 def collector(loop: Loop) -> None:
-    """East's sender claims to be west, with durations of an hour, from the past and the future."""
+    """East's sender claims to be west, with durations of an hour in the past and the future."""
     now = time.time_ns()
     ends = [now + (n - 25) * 3600 * 10**9 for n in range(50)]
     _send(loop, EAST, "traces", _spans(WEST, ends, 3600 * 10**9))
 
 
 def worker(loop: Loop) -> None:
-    """A worker of the spans writes what is no batch, and marks that cannot be."""
+    """A worker of spans writes values that are not batches, and impossible marks."""
     mark = b'[0, 4, 9000000000000000, 1, -1, {"west": 1e308}]'
     headers = [("spillway-source", b"-1"), ("spillway-sequence", b"x"), (names.KAFKA_HEADER_MARK, mark)]
     topics = (
@@ -53,7 +53,10 @@ def worker(loop: Loop) -> None:
 
 
 def relay(loop: Loop) -> None:
-    """Whoever holds a relay's password says that all services left, for ever, in the far future, as another relay."""
+    """A client with a relay's password reports that all services are gone.
+
+    It does so with an endless lifetime, a time in the future, and another relay's name.
+    """
 
     async def lie(connection: nats.NATS) -> None:
         for name, ttl_s in (("", 10), (f"relay-{WEST}", 10), ("liar", _TTL_FOR_EVER), ("a b", 10)):
@@ -67,7 +70,10 @@ def relay(loop: Loop) -> None:
 
 
 def kafka(loop: Loop) -> None:
-    """In the west's own topics: garbage, and spans and counters that a header and their payload say are the east's."""
+    """West's own topics get garbage, and spans and counters that claim to be east's.
+
+    The claim is in a header and in the payload.
+    """
     now = time.time_ns()
     forged = list(admission.headers(EAST, 0))
     spans = _spans(EAST, [now] * 200, 10**6).SerializeToString()
@@ -80,7 +86,10 @@ def kafka(loop: Loop) -> None:
 
 
 def hot_state(loop: Loop) -> None:
-    """Boards of the west that are no JSON, no numbers, no classes or no hashes, and a placement and rules that are none."""
+    """West's boards get values that are not JSON, numbers, classes or hashes.
+
+    The placement and the rules are invalid too.
+    """
     streams, optimizer, publisher = (
         redis.Redis.from_url(loop.stack.redis_url(user)) for user in ("streams", "optimizer", "publisher")
     )
@@ -94,7 +103,7 @@ def hot_state(loop: Loop) -> None:
 
 
 def history(loop: Loop) -> None:
-    """The newest rows of the model are of no world: negative, endless, not a number."""
+    """The newest rows of the model get impossible values: negative, infinite, not a number."""
     client, now = Client.from_url(loop.stack.clickhouse_url("streams")), datetime.now(UTC)
     rows = {
         "capacities (measured_at, cluster, service, capacity_rps)": [
@@ -119,13 +128,16 @@ def history(loop: Loop) -> None:
 
 
 def bus(loop: Loop) -> None:
-    """A relay and PAPA write the bucket of rulesets, which they may not; whoever has the publisher's password, and not its
-    key, writes unsigned rules that send all to the east, the rules before the last, and no ruleset."""
+    """A relay and PAPA try to write the bucket of rulesets, which they may not.
+
+    A client with the publisher's password but not its key writes unsigned rules that send all to
+    east, rules before the last ones, and a value that is no ruleset.
+    """
 
     async def forge(connection: nats.NATS) -> None:
         key = f"$KV.{names.NATS_BUCKET_RULESETS}.{WEST}"
         await connection.publish(key, _all_to(EAST))
-        with contextlib.suppress(NatsError):  # a violation of permissions is told later
+        with contextlib.suppress(NatsError):  # a permission violation is reported later
             await connection.flush()
 
     async def break_in(connection: nats.NATS) -> None:
@@ -151,14 +163,17 @@ def bus(loop: Loop) -> None:
 
 
 def exports(loop: Loop) -> None:
-    """One Envoy's counters are negative, go back, are more than can be, and are of a life that began long ago."""
+    """One Envoy's counters are negative, decrease, or are impossibly large.
+
+    They belong to a process that started long ago.
+    """
     for count in (-5, 0, 2**62):
         said = _totals(WEST, "backend", "west/backend/west-backend-0", {BACKEND: count}, time.time_ns())
         _send(loop, WEST, "metrics", said)
 
 
 def region(loop: Loop) -> None:
-    """The east's backend says that it answers hundreds of requests a second, each in a tenth of a millisecond."""
+    """East's backend reports hundreds of answers per second, each within 0.1 ms."""
     now = time.time_ns()
     _send(loop, EAST, "traces", _spans(EAST, [now - n * 2 * 10**6 for n in range(400)], 10**5))
 
@@ -178,7 +193,7 @@ def _all_to(cluster: str) -> bytes:
 
 
 def _spans(cluster: str, ends: list[int], duration_ns: int) -> ExportTraceServiceRequest:
-    """Server spans of the backend, which nobody among us called."""
+    """Returns server spans of the backend that no service called."""
     request = ExportTraceServiceRequest()
     resource = request.resource_spans.add()
     for key, value in ((names.SPAN_ATTRIBUTE_CLUSTER, cluster), (names.SPAN_ATTRIBUTE_SERVICE, "backend")):
@@ -196,7 +211,7 @@ def _spans(cluster: str, ends: list[int], duration_ns: int) -> ExportTraceServic
 def _totals(
     cluster: str, service: str, instance: str, counts: dict[str, int], now: int
 ) -> ExportMetricsServiceRequest:
-    """What the filter of one Envoy sends every second."""
+    """Returns the message that one Envoy's filter sends every second."""
     request = ExportMetricsServiceRequest()
     found = request.resource_metrics.add()
     of = {
@@ -218,7 +233,7 @@ def _totals(
 def _send(
     loop: Loop, cluster: str, signal: str, request: ExportTraceServiceRequest | ExportMetricsServiceRequest
 ) -> None:
-    """To a cluster's collector, by its own sender's certificate."""
+    """Sends a request to a cluster's collector with that cluster's own sender certificate."""
     port = loop.stack.cluster_ports[cluster]["OTLP_HTTP_PORT"]
     httpx.post(
         f"https://{HOST}:{port}/v1/{signal}",
@@ -230,7 +245,7 @@ def _send(
 
 
 def _write(loop: Loop, messages: list[tuple[str, bytes, list[tuple[str, bytes]]]]) -> None:
-    """(topic, value, headers) to every partition."""
+    """Writes messages (topic, value, headers) to every partition."""
 
     async def write() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=loop.stack.environment["SPILLWAY_KAFKA"])
@@ -248,7 +263,7 @@ def _write(loop: Loop, messages: list[tuple[str, bytes, list[tuple[str, bytes]]]
 
 def _over_nats(loop: Loop, user: str, inbox: str, act: Callable[[nats.NATS], Awaitable[None]]) -> None:
     async def told(_: Exception) -> None:
-        """Violations of permissions are expected."""
+        """Ignores the error: permission violations are expected."""
 
     async def speak() -> None:
         connection = await nats.connect(loop.stack.nats_url(user), inbox_prefix=inbox, error_cb=told)

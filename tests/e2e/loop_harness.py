@@ -1,4 +1,4 @@
-"""What end-to-end tests do with a running stack: load in the background, waiting for the loop to close."""
+"""What end-to-end tests do with a running stack: send load and wait for the loop to close."""
 
 import math
 import ssl
@@ -14,10 +14,10 @@ from spillway_lab.load.samples import Samples, concatenate
 from spillway_lab.stack.control import Control, InForce, describe
 from spillway_lab.stack.stack import LabStack
 
-# A guard, not a claim: servers that were killed come back first, and the loop then takes some rounds.
+# This is a guard, not a claim: killed servers come back first, and the loop then needs some rounds.
 CLOSES_WITHIN_S = 120.0
-_MORE_S = 10.0  # of load at a time
-# Toxiproxy's name for what stands between one Envoy and its collector.
+_MORE_S = 10.0  # seconds of load at a time
+# Toxiproxy's name of the proxy between one Envoy and its collector.
 EXPORTS = "exports"
 _HEARD = (
     "SELECT DISTINCT cluster FROM calls WHERE started_at > fromUnixTimestamp64Micro(toInt64(%(instant)s))"
@@ -33,7 +33,7 @@ _MODEL = """
 
 @dataclass
 class Loop:
-    """The running stack and what tests do with it."""
+    """The running stack and the operations of tests on it."""
 
     stack: LabStack
     control: Control
@@ -42,8 +42,11 @@ class Loop:
         return Client.from_url(self.stack.clickhouse_url())
 
     def sender(self, cluster: str, shows: str | None = "") -> ssl.SSLContext:
-        """How to speak to a cluster's collector: by its own sender's certificate, that of the cluster `shows`, or
-        none (None)."""
+        """Returns a TLS context for a cluster's collector.
+
+        It shows the certificate of that cluster's own sender, that of the cluster `shows`, or none
+        (None).
+        """
         context = ssl.create_default_context(cafile=str(self.stack.sender(cluster) / keystore.TRUST))
         if shows is not None:
             held = self.stack.sender(shows or cluster)
@@ -51,7 +54,7 @@ class Loop:
         return context
 
     def believed(self) -> str:
-        """The rules in force with their reasons, and the model they follow from."""
+        """Returns the rules in force with their reasons, and the model from which they follow."""
         current = self.control.in_force()
         rules = describe(current) if current else "no rules of one version"
         found = self.clickhouse().execute(_MODEL)
@@ -59,8 +62,12 @@ class Loop:
         return f"\n{self.control.line()}\n{rules}\n{model}"
 
     def closed_since(self, instant: float, timeout: float = CLOSES_WITHIN_S) -> InForce:
-        """Waits until calls of every cluster that began after the instant are stored, and a ruleset that was
-        made from telemetry after it is in every Envoy."""
+        """Waits until telemetry after `instant` has reached every Envoy as a ruleset.
+
+        Calls of every cluster that began after the instant must be stored, and a ruleset that was
+        computed from later telemetry must be in every Envoy. Raises AssertionError after `timeout`
+        seconds.
+        """
         deadline, seen = time.monotonic() + timeout, "nothing"
         client, clusters = self.clickhouse(), set(self.stack.scenario.clusters)
         while time.monotonic() < deadline:
@@ -84,26 +91,33 @@ class Loop:
 
 
 class Background:
-    """Load at both clusters, `times` the scenario's, while a test does something else: for at least so many seconds,
-    and until its samples are asked for, as nothing is proposed without news of load."""
+    """Load at both clusters, `times` the scenario's rate, while a test does something else.
+
+    It lasts for at least `seconds` and until its samples are requested, because nothing is proposed
+    without news of load.
+    """
 
     def __init__(
         self, running: LabStack, name: str, seconds: float, times: float = 1, endless: bool = False
     ) -> None:
-        """`endless`: for as long as the test lives; otherwise a test that has failed is not waited for."""
+        """Starts the load.
+
+        With `endless` it lasts as long as the test. Otherwise it ends by itself after a test that
+        failed.
+        """
         rates = running.scenario.document.load.measure.rps
         attacks = demo.attacks(running, {cluster: times * rate for cluster, rate in rates.items()}, seconds)
-        # What matters is that no request fails, not how many a busy machine can send.
+        # Failed requests matter here, not how many requests a busy machine can send.
         generator = load.Generator(running.run / "load", sent_at_least=0.8)
         self._limit_s = math.inf if endless else seconds + 2 * CLOSES_WITHIN_S
-        self._parts: list[tuple[str, Samples]] = []  # by cluster
+        self._parts: list[tuple[str, Samples]] = []  # with the name of the cluster
         self._error: BaseException | None = None
         self._asked = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(attacks, generator, name), daemon=True)
         self._thread.start()
 
     def _run(self, attacks: list[load.Attack], generator: load.Generator, name: str) -> None:
-        # A test that has failed asks for nothing.
+        # A test that has failed does not ask for the samples, so there is a time limit.
         until = time.monotonic() + self._limit_s
         more = [replace(attack, seconds=_MORE_S) for attack in attacks]
         try:
@@ -114,7 +128,7 @@ class Background:
             self._error = error
 
     def samples(self) -> Samples:
-        """What the clients saw, once all of it is sent."""
+        """Returns what the clients saw, after all load was sent."""
         self._asked.set()
         self._thread.join()
         if self._error is not None:
@@ -122,7 +136,10 @@ class Background:
         return concatenate([samples for _, samples in self._parts])
 
     def failures(self) -> list[tuple[float, str, str]]:
-        """When (Unix seconds), at which cluster and why requests failed, once all of them are sent."""
+        """Returns (Unix seconds, cluster, reason) of the failed requests.
+
+        Waits until all load was sent.
+        """
         self.samples()
         return [
             (float(part.at_s[i]), cluster, str(part.reason[i]))

@@ -1,4 +1,7 @@
-"""What is learned of an application whose queues are known, through real Envoys, Kafka, streams and ClickHouse."""
+"""What is learned of an application whose queues are known.
+
+Requests go through real Envoys, Kafka, streams and ClickHouse.
+"""
 
 import warnings
 from dataclasses import replace
@@ -15,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def rows() -> list[accuracy.Row]:
-    """Of a busy machine too: capacities and ratios hardly suffer from it."""
+    """Figures, also from a busy machine, which hardly affects capacities and ratios."""
     try:
         return accuracy.run(LADDER, "accuracy-test")
     except accuracy.Disturbed as disturbed:
@@ -28,22 +31,28 @@ def _errors(rows: list[accuracy.Row], kind: str, how: str = "") -> dict[str, flo
 
 
 def test_capacities_of_services_that_report_cpu(rows):
-    """Within 15 % of workers over service time."""
+    """Capacities are within 15 % of workers divided by service time."""
     found = _errors(rows, "saturation", "cpu")
     assert sorted(found) == ["ledger", "stock"]
     assert all(abs(error) < 0.15 for error in found.values()), found
 
 
 def test_the_capacity_of_a_silent_service(rows):
-    """From 70 seconds of latency alone: no less than 1 / 1.6 of the true one, and no more than twice: what was seen of
-    it is 60 %, where the estimate is some 10 % too high and scatters by as much (ADR 16)."""
+    """The capacity is estimated from 70 seconds of latency alone.
+
+    It is at least 1 / 1.6 of the true one and at most twice as large. Samples reach only 60 % of
+    it, where the estimate is some 10 % too high and scatters by as much (ADR 16).
+    """
     [error] = _errors(rows, "saturation", "curve").values()
     assert 1 / 1.6 < 1 + error < 2
 
 
 def test_call_ratios(rows):
-    """Numbers of calls are exact, but for what ends after its second; a call of probability p strays by
-    sqrt((1 - p) / (p n)) in n requests: the five of them are within the 1 in 100 000 of chi-square."""
+    """Numbers of calls are exact, except for calls that end after their second.
+
+    A ratio of probability p deviates by sqrt((1 - p) / (p n)) in n requests. The five such ratios
+    together stay within the 1 in 100 000 quantile of chi-square.
+    """
     sent = sum(step.seconds * step.rps["west"] for step in LADDER.document.load.profile)
     requests = {one.method: one.share * sent for one in LADDER.document.requests}
     ratios = [row for row in rows if row.kind == "ratio"]
@@ -55,16 +64,18 @@ def test_call_ratios(rows):
 
 
 def test_curves_lie_within_their_own_errors(rows):
-    """The sensitivity a of the classes whose service reports CPU is within 4.5 of its standard errors of the
-    application's (two hold nine times in ten, ADR 16). `make accuracy-lab` measures it closely, with longer steps on a
-    quiet machine."""
+    """The sensitivity a of classes whose service reports CPU is near the application's.
+
+    It is within 4.5 of its standard errors (two hold nine times in ten, ADR 16). `make
+    accuracy-lab` measures it more closely, with longer steps on a quiet machine.
+    """
     found = [row for row in rows if row.kind == "a" and row.note.startswith("cpu")]
     assert len(found) == 3
     assert all(abs(row.learned - row.true) <= 4.5 * row.se for row in found), found
 
 
 def test_curves_tell_the_latency_at_half_load(rows):
-    """Within half of the application's, unless the machine made requests wait."""
+    """The latency is within half of the application's, unless the machine made requests wait."""
     found = [row for row in rows if row.kind == "L(0.5)" and row.note.startswith("cpu")]
     assert len(found) == 3
     assert all(DISTURBED in row.note or abs(row.error) < 0.5 for row in found), found

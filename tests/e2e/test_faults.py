@@ -1,5 +1,8 @@
-"""A fault stays where it is: whatever part stops, is slow, restarts or lies, no request fails because of it, no weight
-rises towards what is unknown, none collapses, the other application's rules stay, and all is back in a stated time."""
+"""A fault has no effect elsewhere, whichever part stops, is slow, restarts or lies.
+
+No request fails because of it, no weight rises towards an unknown cluster, and none collapses. The
+other application's rules stay, and all is back within a stated time.
+"""
 
 import os
 import time
@@ -12,15 +15,18 @@ from loop_harness import Background, Loop
 from watching import UNREADABLE, Watch
 
 pytestmark = pytest.mark.timeout(3600)
-_BEFORE_S = 8.0  # whose rules are what a fault is held against
+_BEFORE_S = 8.0  # the rules of this time are compared with those during the fault
 _SETTLED_S = 120.0
-INSIDE_S = 1.0  # the longest that a request is under way
-OTHER = ("kiosk",)  # callers of the application that no fault is about
+INSIDE_S = 1.0  # the longest duration of a request
+OTHER = ("kiosk",)  # callers of the application that no fault concerns
 
 
 @dataclass(frozen=True)
 class Course:
-    """When a fault began and was healed (Unix seconds), how long until all was back, and what went wrong."""
+    """The course of a fault: when it began and was healed (Unix seconds), and the findings.
+
+    `back_s` is the time until all was back. `wrong` lists what went wrong.
+    """
 
     fault: Fault
     began: float
@@ -28,7 +34,7 @@ class Course:
     healed: float
     back_s: float
     wrong: list[str]
-    told: list[str]  # for people: how far weights went, and what was unknown
+    told: list[str]  # for people: how far weights moved, and what was unknown
 
 
 def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
@@ -64,7 +70,7 @@ def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
 
 
 def settled(watch: Watch) -> None:
-    """Waits until the other application's rules stand still: at the start they follow the load."""
+    """Waits until the other application's rules are stable. At the start they follow the load."""
     began = time.time()
     while True:
         time.sleep(_BEFORE_S)
@@ -78,7 +84,10 @@ def settled(watch: Watch) -> None:
 
 
 def whole(watch: Watch, deadline: float) -> None:
-    """Waits until nothing is unknown and every Envoy is placed, and says what is not."""
+    """Waits until nothing is unknown and every Envoy is placed.
+
+    Raises AssertionError after the deadline that names what is missing.
+    """
     while True:
         try:
             said = judges.missing(watch.now(), watch.expected())
@@ -91,7 +100,10 @@ def whole(watch: Watch, deadline: float) -> None:
 
 
 def judged(course: Course, end: float, failures: list[tuple[float, str, str]]) -> list[str]:
-    """What went wrong, with the requests that failed from the fault's begin to the next one's."""
+    """Returns what went wrong.
+
+    Includes the requests that failed between the beginning of this fault and of the next one.
+    """
     failed = [
         f"{reason} ({cluster}, {at - course.broken:+.1f} s)" for at, cluster, reason in failures
         if course.began - INSIDE_S <= at < end - INSIDE_S and cluster not in course.fault.lost
@@ -102,7 +114,10 @@ def judged(course: Course, end: float, failures: list[tuple[float, str, str]]) -
 
 @pytest.fixture(scope="session")
 def chosen() -> list[Fault]:
-    """The faults that SPILLWAY_FAULTS names, all without it. Read before the stack starts: a typing error costs nothing."""
+    """The faults that SPILLWAY_FAULTS names, or all faults if it is not set.
+
+    It is read before the stack starts, so that a typing error costs no time.
+    """
     named = os.environ.get("SPILLWAY_FAULTS", "")
     parts = [part for part in named.split(";") if part] or [""]
     unknown = [part for part in parts if not any(part in fault.name for fault in FAULTS)]
@@ -117,13 +132,16 @@ def chosen() -> list[Fault]:
 
 @pytest.mark.e2e
 def test_a_fault_stays_where_it_is(loop: Loop):
-    """The faults of the core in turn, under load; all are judged, then all that went wrong is said."""
+    """The core's faults run in turn under load. All are judged before the test reports."""
     stays(loop, [fault for fault in FAULTS if fault.core])
 
 
 @pytest.mark.matrix
 def test_every_fault_stays_where_it_is(chosen: list[Fault], loop: Loop):
-    """All faults. SPILLWAY_FAULTS: only those whose names have one of these parts (`relay;Redis, lie`)."""
+    """All faults run.
+
+    SPILLWAY_FAULTS selects those whose names contain one of its parts (`relay;Redis, lie`).
+    """
     stays(loop, chosen)
 
 

@@ -1,5 +1,7 @@
-"""The guardrails that are shipped bound the running loop, and an optimizer that is away for longer than its rules last
-changes nothing."""
+"""The shipped guardrails limit the running loop.
+
+An optimizer that is away for longer than its rules last changes nothing.
+"""
 
 import time
 from collections.abc import Iterator
@@ -19,9 +21,9 @@ from watching import Sample, Watch, Weights
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(900)]
 SHIPPED = INFRA / "guardrails.yaml"
 _AWAY_S = 160.0  # rules expire after 120 s
-_IN_FORCE_S = 5.0  # from the optimizer's end on, until Envoys route by what it sent last
-_UNSEEN_S = 20.0  # the longest time between two looks at the Envoys
-_NOISE = 1  # in weights: of rounding
+_IN_FORCE_S = 5.0  # from the optimizer's end until Envoys use its last rules
+_UNSEEN_S = 20.0  # longest time between two samples of the Envoys
+_NOISE = 1  # rounding error, in weights
 _TAKEN = "SELECT count() FROM solves WHERE trigger = 'guardrails' AND at > fromUnixTimestamp64Milli(toInt64(%(at)s))"
 
 
@@ -34,7 +36,7 @@ def shipped(loop: Loop, guardrails: Path) -> Iterator[dict]:
 
 
 def use(loop: Loop, guardrails: Path, document: dict) -> None:
-    """Writes the file; returns once the optimizer has solved within it."""
+    """Writes the file and returns when the optimizer has solved with it."""
     client, now = loop.clickhouse(), time.time()
     guardrails.write_text(yaml.safe_dump(document))
     eventually(
@@ -45,8 +47,11 @@ def use(loop: Loop, guardrails: Path, document: dict) -> None:
 def test_rules_hold_through_an_optimizer_outage_within_the_shipped_guardrails(
     loop: Loop, guardrails: Path, shipped: dict
 ):
-    """No request fails, no weight changes while nobody proposes, though all rules expire; then rules are renewed, and a
-    change that the operator asks for comes in steps of at most the largest shift."""
+    """While nobody proposes, no request fails and no weight changes, although all rules expire.
+
+    Then rules are renewed. A change that the operator requests arrives in steps of at most the
+    maximum shift.
+    """
     background = Background(loop.stack, "guarded", 10, endless=True)
     loop.closed_since(time.time())
     away, back = stop("optimizer", "papa")
@@ -80,12 +85,12 @@ def test_rules_hold_through_an_optimizer_outage_within_the_shipped_guardrails(
 
 
 def local(weights: Weights) -> int:
-    """The smallest share that a rule of the west keeps there."""
+    """Returns the smallest share that a rule of west keeps in west."""
     return min(w.get(WEST, 0) for (cluster, *_), w in weights.items() if cluster == WEST)
 
 
 def moved(before: Sample, after: Sample) -> int:
-    """The largest change of a weight; a rule that is gone is one of all."""
+    """Returns the largest change of a weight. A missing rule counts with its whole weight."""
     return max(
         abs(after.weights.get(rule, {}).get(cluster, 0) - weight)
         for rule, weights in before.weights.items()

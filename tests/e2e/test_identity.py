@@ -1,4 +1,7 @@
-"""Who is who, in the running stack: certificates decide what a pod may ask for, and are renewed as it runs."""
+"""Identities in the running stack: certificates decide what a pod may ask for.
+
+They are renewed while the stack runs.
+"""
 
 import contextlib
 import ssl
@@ -25,13 +28,16 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def status(loop: Loop, cluster: str) -> dict:
-    """Of the relay that strangers come to."""
+    """Returns the status of the relay that strangers contact."""
     url = loop.stack.relays(cluster)[f"relay-{cluster}"]
     return httpx.get(f"{url}/status", trust_env=False).raise_for_status().json()
 
 
 def counter(loop: Loop, cluster: str, name: str, relay: str = "") -> float:
-    """A counter of the relay that strangers come to, or of another one, as Prometheus reads it."""
+    """Returns a counter of a relay as Prometheus reads it.
+
+    By default it is the relay that strangers contact.
+    """
     url = loop.stack.relays(cluster)[relay or f"relay-{cluster}"]
     lines = httpx.get(f"{url}/metrics", trust_env=False).raise_for_status().text.splitlines()
     return sum(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
@@ -39,7 +45,10 @@ def counter(loop: Loop, cluster: str, name: str, relay: str = "") -> float:
 
 @contextlib.contextmanager
 def stranger(loop: Loop, claimed: Pod, held: Pod) -> Iterator[Pod]:
-    """An Envoy that says it is one pod and has the certificate of another; it trusts whom the pod trusts."""
+    """Runs an Envoy that claims to be one pod and has the certificate of another.
+
+    It trusts the same authorities as the claimed pod.
+    """
     pod = replace(
         claimed, index=99, admin_port=free_port(), inbound_port=free_port(), outbound_port=free_port()
     )
@@ -72,8 +81,11 @@ def pods_of_two_services(loop: Loop, cluster: str) -> tuple[Pod, Pod]:
 
 
 def test_a_pod_with_another_pods_certificate_is_refused_and_counted(loop: Loop):
-    """A service's certificate does not open another service's routes; the relay says so in its metrics, and the
-    stranger is no Envoy of the service that it claims."""
+    """A service's certificate gives no access to another service's routes.
+
+    The relay counts the refusal, and the stranger does not count as an Envoy of the claimed
+    service.
+    """
     cluster = loop.stack.scenario.clusters[0]
     claimed, held = pods_of_two_services(loop, cluster)
     name = "spillway_relay_streams_refused_identity_total"
@@ -82,12 +94,15 @@ def test_a_pod_with_another_pods_certificate_is_refused_and_counted(loop: Loop):
     with stranger(loop, claimed, held) as pod:
         eventually(lambda: counter(loop, cluster, name) > before, "the relay refuses the stranger")
         assert routes_of(pod) is None
-        # Fewer while some come back from a fault, never more.
+        # Fewer while some come back from a fault, but never more.
         assert Counter(status(loop, cluster)["envoys"]) <= own
 
 
 def test_a_pod_of_the_same_service_is_let_in(loop: Loop):
-    """The same Envoy with the right certificate gets its routes: what is refused above is the identity alone."""
+    """The same Envoy with the right certificate gets its routes.
+
+    The refusal above is therefore due only to the identity.
+    """
     cluster = loop.stack.scenario.clusters[0]
     claimed, _ = pods_of_two_services(loop, cluster)
     with stranger(loop, claimed, claimed) as pod:
@@ -102,8 +117,10 @@ def routes_of(pod: Pod) -> dict | None:
 
 
 def test_a_pod_of_another_cluster_is_refused_everywhere(loop: Loop):
-    """The same service's certificate from another cluster is by another authority: neither relay nor collector talks to
-    its holder, who gets no routes and whose spans nobody takes."""
+    """A certificate of the same service in another cluster has another authority.
+
+    Neither relay nor collector accepts it: its holder gets no routes, and its spans are refused.
+    """
     first, second, *_ = loop.stack.scenario.clusters
     claimed, _ = pods_of_two_services(loop, first)
     held = next(p for p in loop.stack.plan.pods if p.cluster == second and p.service == claimed.service)
@@ -118,7 +135,7 @@ def test_a_pod_of_another_cluster_is_refused_everywhere(loop: Loop):
 
 
 def answers(pod: Pod) -> int:
-    """Status of a call that the pod's application would make; 0 while its Envoy does not listen."""
+    """Returns the status of a call by the pod's application, or 0 before its Envoy listens."""
     try:
         return httpx.get(f"http://{HOST}:{pod.outbound_port}/", trust_env=False).status_code
     except httpx.HTTPError:
@@ -126,7 +143,7 @@ def answers(pod: Pod) -> int:
 
 
 def stat(pod: Pod, name: str) -> int:
-    """One of the filter's stats."""
+    """Returns one of the filter's stats."""
     name = f"wasmcustom.{name}"
     lines = httpx.get(
         f"http://{HOST}:{pod.admin_port}/stats?filter={name}", trust_env=False
@@ -135,8 +152,10 @@ def stat(pod: Pod, name: str) -> int:
 
 
 def test_collectors_take_spans_of_their_own_cluster_alone(loop: Loop):
-    """Every collector lets its own cluster's sender in, and refuses the other's, who shows none, and who speaks in
-    clear."""
+    """Every collector accepts its own cluster's sender.
+
+    It refuses another cluster's sender, clients without a certificate, and cleartext.
+    """
     for cluster in loop.stack.scenario.clusters:
         for other in loop.stack.scenario.clusters:
             context = loop.sender(cluster, shows=other)
@@ -151,7 +170,7 @@ def test_collectors_take_spans_of_their_own_cluster_alone(loop: Loop):
 
 
 def export_nothing(loop: Loop, cluster: str, scheme: str = "https", **how) -> httpx.Response:
-    """A trace export without spans, as OTLP over HTTP has it."""
+    """Sends a trace export without spans by OTLP over HTTP."""
     port = loop.stack.cluster_ports[cluster]["OTLP_HTTP_PORT"]
     headers = {"content-type": "application/x-protobuf"}
     url = f"{scheme}://{HOST}:{port}/v1/traces"
@@ -166,8 +185,11 @@ def shown(loop: Loop, cluster: str) -> set[int]:
 
 
 def test_certificates_are_renewed_under_load(loop: Loop):
-    """By a new authority: no request fails, every relay and every collector takes the new files, and the Envoys, whose
-    streams a relay's restart has closed, come back with new certificates and take new rulesets."""
+    """A new authority issues all certificates, and no request fails.
+
+    Every relay and collector reads the new files. A restart of the relays closes the streams of the
+    Envoys, which come back with new certificates and get new rulesets.
+    """
     name = "spillway_relay_tls_files_taken_total"
     clusters = loop.stack.scenario.clusters
     relays = [(cluster, relay) for cluster in clusters for relay in loop.stack.relays(cluster)]
@@ -183,7 +205,8 @@ def test_certificates_are_renewed_under_load(loop: Loop):
         )
         loop.stack.supervisor.kill(relay)
     for cluster in clusters:
-        # The collector looks at its files every ten seconds, when somebody connects, for each port.
+        # The collector checks its files every ten seconds, on a connection, and separately for each
+        # port.
         serial = store.held()[f"collector-{cluster}"].serial_number
         eventually(
             lambda c=cluster, s=serial: shown(loop, c) == {s}, "the collector shows its new certificate", 180

@@ -1,4 +1,4 @@
-"""The loop is closed: requests through Envoy become weights in that same Envoy."""
+"""The loop is closed: requests through an Envoy become weights in the same Envoy."""
 
 import time
 import uuid
@@ -19,8 +19,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def test_requests_through_an_envoy_become_weights_in_its_config_dump(loop: Loop):
-    """After load, the weights in each caller's Envoy are the published rules, made from that load, and the
-    overloaded cluster sends some of it away."""
+    """After load, the weights in each caller's Envoy are the published rules from that load.
+
+    The overloaded cluster sends some of its load away.
+    """
     background = Background(loop.stack, "loop", 40)
     closed = loop.closed_since(time.time())
     current = eventually(
@@ -34,8 +36,10 @@ def test_requests_through_an_envoy_become_weights_in_its_config_dump(loop: Loop)
 
 
 def routing_away(loop: Loop, at_least: int) -> InForce | None:
-    """What is in force, when it sends something to another cluster and every Envoy has exactly that; None while
-    versions change."""
+    """Returns the rules in force if they send something away and every Envoy has exactly them.
+
+    Returns None while versions change.
+    """
     current = loop.control.in_force()
     if current is None or current.version < at_least:
         return None
@@ -67,7 +71,7 @@ TRACED = """
 
 
 def test_a_weight_can_be_traced_to_the_spans_that_caused_it(loop: Loop):
-    """One ruleset version joins Envoy's acknowledgement, the rule, the solve, its input window and the calls in it."""
+    """One ruleset version joins Envoy's acknowledgement, rule, solve, input window and calls."""
     client = loop.clickhouse()
     background = Background(loop.stack, "trace", 20)
     loop.closed_since(time.time())
@@ -82,7 +86,7 @@ def test_a_weight_can_be_traced_to_the_spans_that_caused_it(loop: Loop):
 
 
 def test_spans_that_do_not_decode_are_refused_with_an_error_and_the_rest_goes_on(loop: Loop):
-    """The collector answers 400 to garbage; garbage in Kafka becomes a dead letter with its reason."""
+    """The collector answers 400 to garbage. Garbage in Kafka becomes a dead letter."""
     cluster = loop.stack.scenario.clusters[0]
     port = loop.stack.cluster_ports[cluster]["OTLP_HTTP_PORT"]
     headers = {"content-type": "application/x-protobuf"}
@@ -101,7 +105,10 @@ def test_spans_that_do_not_decode_are_refused_with_an_error_and_the_rest_goes_on
 
 
 def test_a_ruleset_that_breaks_the_contract_is_refused_by_key_and_the_loop_goes_on(loop: Loop):
-    """The publisher names the key and what is allowed, in the audit table, and publishes the next good one."""
+    """The publisher names the key and what is allowed in the audit table.
+
+    It publishes the next good ruleset.
+    """
     bad = Ruleset(id=f"bad-{uuid.uuid4()}", policy="spillway", origin="ORIGIN_PAPA")
     bad.input_window.id = "1-2"
     bad.created_at.GetCurrentTime()
@@ -118,14 +125,14 @@ def test_a_ruleset_that_breaks_the_contract_is_refused_by_key_and_the_loop_goes_
     loop_goes_on(loop)
 
 
-# What a healthy loop may have none of.
+# Questions that may have an empty answer in a healthy loop.
 MAY_BE_EMPTY = {"class_decisions", "first_failures"}
 ENTRY = "SELECT class FROM calls WHERE source_service = '' GROUP BY class ORDER BY count() DESC LIMIT 1"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SQL.glob("*.sql")))
 def test_every_question_of_the_docs_has_an_answer(loop: Loop, name: str):
-    """docs/sql runs on what the stack has stored, and what must have an answer has one."""
+    """The queries of docs/sql run on the stack's data. All but MAY_BE_EMPTY return rows."""
     client, now = loop.clickhouse(), time.time()
     known = {
         "start": now - 3600, "end": now, "earlier_start": now - 3600, "earlier_end": now,
@@ -159,7 +166,7 @@ def _propose(loop: Loop, ruleset: Ruleset) -> None:
 
 
 def _dead_letter_after(loop: Loop, payload: bytes) -> list[str]:
-    """Sends the payload as spans and returns the reasons of the dead letters that carry it."""
+    """Sends the payload as spans and returns the reasons of the dead letters that contain it."""
     import asyncio
 
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -187,25 +194,26 @@ def _dead_letter_after(loop: Loop, payload: bytes) -> list[str]:
 
 
 def test_messages_in_kafka_are_fat_and_keep_traces_together(loop: Loop):
-    """Under load a message carries many spans, and all messages with spans of one trace are in one partition."""
+    """Under load a message has many spans, and a trace's messages are all in one partition."""
     import asyncio
 
     from aiokafka import AIOKafkaConsumer
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     async def received() -> list[tuple[int, set[bytes], int]]:
-        """(partition, trace ids, number of spans) of each message until load has ended."""
+        """Returns (partition, trace ids, number of spans) of each message until load has ended."""
         address, found = loop.stack.environment["SPILLWAY_KAFKA"], []
         consumer = AIOKafkaConsumer(
             names.KAFKA_TOPIC_OTLP_SPANS, bootstrap_servers=address, auto_offset_reset="latest"
         )
         await consumer.start()
         await consumer.seek_to_end()
-        # Envoys flush once a second; at the scenario's rate their batches, cut by partition, are about 5 spans.
+        # Envoys flush once a second. At the scenario's rate their batches, split by partition, have
+        # about 5 spans.
         background = Background(loop.stack, "fat", 10, times=2)
         requests = len(await asyncio.to_thread(background.samples))
         deadline = time.monotonic() + WAIT_S
-        # A trace per request; Envoy may drop spans where the machine is too slow for them.
+        # There is one trace per request. Envoy may drop spans if the machine is too slow for them.
         while len(set().union(*(traces for _, traces, _ in found))) < 0.9 * requests:
             assert time.monotonic() < deadline, f"{requests} requests, {len(found)} messages"
             for records in (await consumer.getmany(timeout_ms=500)).values():

@@ -1,4 +1,4 @@
-"""Recorded traces take the same way: their classes, call ratios and curves come out."""
+"""Recorded traces pass through the same pipeline and give classes, call ratios and curves."""
 
 import re
 import subprocess
@@ -24,7 +24,10 @@ def output() -> str:
 
 
 def test_the_classes_are_the_applications_endpoints(output):
-    """Six classes, each with every call of the recording and its count corrected for sampling (0.3)."""
+    """There are six classes, each with every recorded call.
+
+    Counts are corrected for the sampling (0.3).
+    """
     rows = re.findall(r"^(\w+ (?:GET|POST) \S+)\s+6000\s+20000\s+0 ", output, re.MULTILINE)
     assert sorted(rows) == [
         "frontend GET /hotels",
@@ -37,13 +40,16 @@ def test_the_classes_are_the_applications_endpoints(output):
 
 
 def test_every_edge_is_called_once_per_request(output):
-    """The call graph of the application: five edges with ratio 1."""
+    """The application's call graph has five edges with ratio 1."""
     graph = output.partition("Call graph")[2].partition("Own (exclusive) time")[0]
     assert len(re.findall(r"\s1\s+1\s+100\s", graph, re.MULTILINE)) == 5
 
 
 def test_curves_rise_with_load(output):
-    """Every fitted curve has a positive load sensitivity, and own time at the highest load exceeds the lowest's."""
+    """Every fitted curve has a positive sensitivity to load.
+
+    Exclusive time at the highest load exceeds that at the lowest.
+    """
     curves = output.partition("Curves,")[2].partition("What the solver")[0]
     rows = re.findall(r"^\w+ (?:GET|POST) \S+\s+([\d.]+)\s+(-?[\d.]+)\s", curves, re.MULTILINE)
     assert len(rows) == 6
@@ -56,9 +62,12 @@ def test_curves_rise_with_load(output):
 
 
 def test_curves_say_the_own_times_of_every_load(output):
-    """What was fitted on the way through Kafka and ClickHouse, at each load's utilisation, against the mean own time that
-    was recorded: half of the 36 errors are below 10 %, none is above 35 %. (streams/accuracy/ holds the same models
-    against the recording without servers, closer and with medians.)"""
+    """Curves fitted through Kafka and ClickHouse are compared with recorded mean exclusive times.
+
+    Each load is compared at its utilisation. Half of the 36 errors are below 10 %, and none is
+    above 35 %. (streams/accuracy/ compares the same models with the recording without servers, more
+    closely and with medians.)
+    """
     fitted = re.findall(
         r"^(\w+ (?:GET|POST) \S+)\s+(-?[\d.]+)\s+(-?[\d.]+)\s+[\d.]+\s+([\d.]+)\s",
         output.partition("Curves,")[2].partition("What the solver")[0],
@@ -76,7 +85,10 @@ def test_curves_say_the_own_times_of_every_load(output):
 
 
 def test_the_solver_is_asked_about_two_clusters(output):
-    """The dry run sends part of the overloaded cluster's requests away and predicts a lower mean than local."""
+    """The dry run sends part of the overloaded cluster's requests away.
+
+    It predicts a lower mean than `local`.
+    """
     means = dict(re.findall(r"^(local|waterfall|spillway)\s+([\d.]+)\s", output, re.MULTILINE))
     assert float(means["spillway"]) < float(means["local"])
     assert "stale" not in output

@@ -1,9 +1,11 @@
-"""A mesh that only sends telemetry, in shadow mode: no Envoy subscribes to a relay that the global region knows.
+"""A mesh that only sends telemetry, in shadow mode.
 
-What gives the Envoys their routes stands for the mesh's own control plane: relays that never hear of NATS, so that each
-serves the nearest cluster and sends no heartbeat. Beside them each cluster has one that is connected, and has no Envoy.
-It is a stack of its own, so it runs without the one of the other files (`make test-e2e`). `-s` prints the answers and
-the time that docs/start/istio-shadow.md shows.
+No Envoy subscribes to a relay that the global region knows. The relays that serve the Envoys
+represent the mesh's own control plane. They have no connection to NATS, so each serves the nearest
+cluster and sends no heartbeat. Beside them each cluster has a connected relay without any Envoy.
+
+The test has its own stack, so it runs without the stack of the other files (`make test-e2e`). `-s`
+prints the answers and the time that docs/start/istio-shadow.md shows.
 """
 
 import copy
@@ -57,7 +59,7 @@ _FIRST_PROPOSAL = """
 
 
 def without_subscribers(prepared: stack.LabStack) -> None:
-    """Cuts the relays of the Envoys off from NATS, and adds a connected one to each cluster."""
+    """Disconnects the Envoys' relays from NATS, and adds a connected relay to each cluster."""
     for cluster in prepared.scenario.clusters:
         file = prepared.run / f"cluster-{cluster}.yaml"
         document = yaml.safe_load(file.read_text())
@@ -102,8 +104,11 @@ def mesh(tmp_path_factory) -> Iterator[stack.LabStack]:
 
 
 def test_telemetry_alone_makes_proposals_and_says_what_they_would_gain(mesh: stack.LabStack):
-    """Under load that nearly fills the west's backend: proposals in `solves`, which would save each user some
-    milliseconds for some egress. Nothing is published, and no request fails."""
+    """Under load that nearly fills west's backend, `solves` gets proposals.
+
+    They would save each user some milliseconds for some egress. Nothing is published, and no
+    request fails.
+    """
     client, began = Client.from_url(mesh.clickhouse_url()), time.time()
     background = Background(mesh, "shadow", _LOAD_S)
 
@@ -123,8 +128,10 @@ def test_telemetry_alone_makes_proposals_and_says_what_they_would_gain(mesh: sta
 
 
 def answer_the_first_days_questions(mesh: stack.LabStack) -> None:
-    """Each command of docs/start that needs spans is typed as it stands there, with the variables that the page exports, or
-    with those of the pod."""
+    """Runs each command of docs/start that needs spans, exactly as written.
+
+    It gets the variables that the page exports, or those of the pod.
+    """
     commands = sorted({command for page in FIRST_DAY for command in questions_of(page)})
     assert len(commands) == len(_ANSWERS)
     variables = {
@@ -150,7 +157,7 @@ def answer_the_first_days_questions(mesh: stack.LabStack) -> None:
 
 
 def gains(client: Client, since: float) -> dict[str, dict]:
-    """By application."""
+    """Returns the gains by application."""
     columns, rows = questions.ask(client, GAINS, {"start": since, "end": time.time() + 60})
     return {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
 
@@ -160,7 +167,10 @@ def solves(client: Client) -> list[tuple]:
 
 
 def heartbeats(mesh: stack.LabStack) -> dict[str, dict[str, int] | None]:
-    """Connected Envoys by cluster and service, as the optimizer reads them; None: no heartbeat."""
+    """Returns connected Envoys by cluster and service, as the optimizer reads them.
+
+    None means no heartbeat.
+    """
     found: dict[str, dict[str, int] | None] = {}
     with redis.Redis.from_url(mesh.redis_url("optimizer")) as hot:
         for cluster in mesh.scenario.clusters:

@@ -1,4 +1,4 @@
-"""What is true of rules, placements and boards during a fault: sampled from Redis and from the Envoys."""
+"""Samples of rules, placements and boards during a fault, from Redis and from the Envoys."""
 
 import threading
 import time
@@ -25,8 +25,14 @@ Weights = Mapping[Rule, Mapping[str, int]]  # by destination cluster
 
 @dataclass(frozen=True)
 class Sample:
-    """At one moment: the rules in force and, of Redis, by cluster the Envoys of each service (None: the key is absent),
-    what the boards say is unknown, the demand of each class, and how old what is known of each service is."""
+    """The state at one moment.
+
+    - `weights`: the rules in force.
+    - `placed`: connected Envoys by cluster and service; None if the key is absent.
+    - `unknown`: what the boards report as unknown.
+    - `demand`: requests per second of each class.
+    - `age_s`, `known_s`: age of the last news in seconds.
+    """
 
     at: float
     weights: Weights
@@ -34,11 +40,15 @@ class Sample:
     unknown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     demand: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     age_s: Mapping[str, float] = field(default_factory=dict)  # of the newest demand, by cluster
-    known_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by cluster and service
+    # by cluster and service
+    known_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class Watch:
-    """Takes samples until it is left; what cannot be read is not sampled. `published`: of Redis, `routed`: of Envoys."""
+    """Takes samples until the block ends. What cannot be read is not sampled.
+
+    `published` samples come from Redis and `routed` ones from Envoys.
+    """
 
     def __init__(self, stack: LabStack, control: Control) -> None:
         self._stack, self._control, self._end = stack, control, threading.Event()
@@ -70,14 +80,14 @@ class Watch:
         return [s for s in list(self._routed) if start <= s.at <= end]
 
     def expected(self) -> dict[str, Counter[str]]:
-        """By cluster, the Envoys of each service that are to be placed."""
+        """Returns, by cluster, the expected number of placed Envoys of each service."""
         found: dict[str, Counter[str]] = {cluster: Counter() for cluster in self._stack.scenario.clusters}
         for pod in self._stack.plan.pods:
             found[pod.cluster][pod.service] += 1
         return found
 
     def now(self) -> Sample:
-        """What Redis says. Raises one of UNREADABLE."""
+        """Reads a sample from Redis. Raises one of UNREADABLE."""
         clusters, now = self._stack.scenario.clusters, time.time()
         demand = {cluster: self._demand(cluster) for cluster in clusters}
         said = {cluster: self._said(cluster) for cluster in clusters}
@@ -137,7 +147,7 @@ class Watch:
         return {name.decode(): DemandEntry.from_json(text) for name, text in found.items()}
 
     def _envoys(self) -> Sample:
-        """The weights that Envoys route by; an Envoy that does not answer has none."""
+        """Returns the weights that Envoys use. Envoys that do not answer are left out."""
         found: dict[Rule, Mapping[str, int]] = {}
         services = {pod.service for pod in self._stack.plan.pods}
         for pod in self._stack.plan.pods:

@@ -1,4 +1,4 @@
-"""`make check` fails on what it says it guards against."""
+"""`make check` fails on every mistake that it guards against."""
 
 import subprocess
 import sys
@@ -73,7 +73,7 @@ def test_the_repository_itself_passes():
 
 
 def test_stale_constants_are_found(tmp_path):
-    """A changed names.yaml makes the check fail until the constants are generated again."""
+    """After a change of names.yaml the check fails until the constants are generated again."""
     copy = tmp_path / "contracts"
     subprocess.run(["cp", "-r", ROOT / "contracts", copy], check=True)
     command = [sys.executable, copy / "generate" / "names.py"]
@@ -87,7 +87,7 @@ def test_stale_constants_are_found(tmp_path):
 
 @pytest.fixture
 def box(repository) -> Path:
-    """A box of one package with two rooms that keep to their order."""
+    """Creates a component of one package, with two subpackages that respect their order."""
     write(repository, "tools/rooms.toml", '[spillway_box]\nrooms = ["low", "high"]\n')
     for package in ("", "low/", "high/"):
         write(repository, f"box/spillway_box/{package}__init__.py", '"""What lives here."""\n')

@@ -1,4 +1,4 @@
-"""What the pages of docs/ and UPGRADING.md claim is there: figures are fresh, links lead somewhere, named tests exist."""
+"""The claims of docs/ and UPGRADING.md hold: figures are fresh, links work, named tests exist."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ _TEST = re.compile(r"`([\w./-]+(?:test_\w+\.py|_test\.go|\.tftest\.hcl))(?:::(\w
 
 
 def test_the_sizing_table_is_made_of_the_measured_figures():
-    """docs/operations.md has the table that docs/measured.json gives."""
+    """docs/operations.md contains the table that follows from docs/measured.json."""
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "sizing.py", "--check"], capture_output=True, text=True, check=False
     )
@@ -23,7 +23,7 @@ def test_the_sizing_table_is_made_of_the_measured_figures():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_test_that_a_page_names_exists(page):
-    """A control or command is shown by the file, and in it the function, that the page says."""
+    """Each test that a page names as evidence exists: the file, and in it the named function."""
     named = _TEST.findall((ROOT / page).read_text())
     assert len(named) >= 5
     missing = []
@@ -38,7 +38,7 @@ def test_every_test_that_a_page_names_exists(page):
 
 @pytest.mark.parametrize("page", [*PAGES, *START])
 def test_every_link_of_a_page_leads_somewhere(page):
-    """Files of the repository, and headings where a link names one."""
+    """Every link leads to a file of the repository, and to a heading if the link names one."""
     broken = []
     for target, anchor in re.findall(
         r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", (ROOT / page).read_text()
@@ -52,7 +52,7 @@ def test_every_link_of_a_page_leads_somewhere(page):
 
 
 def test_every_make_target_that_a_page_names_is_there():
-    """Also in the READMEs of folders; and the first page names every benchmark."""
+    """Pages include the READMEs of folders. The first page names every benchmark."""
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.M))
     pages = [
         ROOT / "README.md",

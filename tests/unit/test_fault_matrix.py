@@ -1,4 +1,4 @@
-"""The fault matrix (tests/e2e) is whole, and its judges see what they are there to see."""
+"""The fault matrix (tests/e2e) is complete, and its judges detect the faults that they are for."""
 
 import sys
 from collections import Counter
@@ -33,13 +33,13 @@ def test_every_kind_of_fault_of_every_part_is_in_the_matrix_once():
 
 
 def test_the_faults_of_a_minute_are_those_that_are_asked_for():
-    """One cluster's collector, one partition's worker, one Envoy's exports."""
+    """The faults are one cluster's collector, one partition's worker and one Envoy's exports."""
     long = {fault.name for fault in fault_matrix.FAULTS if fault.core and fault.away_s >= 60}
     assert long == {"collector, stop", "worker, stop", "one Envoy's exports, stop"}
 
 
 def test_what_stops_is_away_for_longer_than_it_takes_to_notice():
-    """Otherwise no weight could rise in time, and the fault could not fail."""
+    """Otherwise no weight could rise in time, and the fault could not fail a test."""
     short = [
         f.name
         for f in fault_matrix.FAULTS
@@ -49,7 +49,10 @@ def test_what_stops_is_away_for_longer_than_it_takes_to_notice():
 
 
 def test_noise_is_no_finding():
-    """Weights that stay near what they were, and a rise towards a cluster that is known."""
+    """Weights that stay near their previous values are accepted.
+
+    So is a rise towards a cluster whose state is known.
+    """
     during = [sample(2, 3600), sample(3, 2500)]
     assert judges.rising(BEFORE, [sample(2, 3450)], ALL, until=9) == []
     assert judges.collapsing(BEFORE, during) == []
@@ -57,7 +60,7 @@ def test_noise_is_no_finding():
 
 
 def test_a_rise_towards_what_is_unknown_is_found():
-    """Of a whole cluster, or of one service in it."""
+    """The unknown part may be a whole cluster or one service in it."""
     said = ["west frontend → backend GET /: 3400 → 4000 towards east, unknown"]
     assert judges.rising(BEFORE, [sample(2, 4000)], ALL, until=9) == said
     assert judges.rising(BEFORE, [sample(2, 4000)], [("backend", "east")], until=9) == said
@@ -76,7 +79,10 @@ def test_what_is_healed_is_unknown_for_as_long_as_the_boards_say_so_or_are_old()
 
 
 def test_what_rose_while_it_was_known_may_stay_when_it_is_unknown_again():
-    """A step that was decided on fresh boards may be published some seconds after they have stopped, not later."""
+    """A step that was decided on fresh boards may be published shortly after they stopped.
+
+    It may be published some seconds later, but not more.
+    """
 
     def at(seconds, weight, is_unknown):
         return replace(sample(seconds, weight), unknown={"east": {"*": "no spans"}} if is_unknown else {})
@@ -91,7 +97,10 @@ def test_what_rose_while_it_was_known_may_stay_when_it_is_unknown_again():
 
 
 def test_a_collapse_and_a_rule_that_goes_away_are_found():
-    """A cluster that is lost, or whose way is slow, may lose its weights; nobody else's rule may go."""
+    """A cluster that is lost, or whose link is slow, may lose its weights.
+
+    No other rule may disappear.
+    """
     assert "3000 → 900 towards east" in judges.collapsing(BEFORE, [sample(2, 900)])[0]
     assert judges.collapsing(BEFORE, [sample(2, 0)], lost=["east"]) == []
     assert judges.collapsing(BEFORE, [sample(2, 0)], left=["east"]) == []
@@ -108,7 +117,7 @@ def test_a_rule_of_the_other_application_must_not_change_at_all():
 
 
 def test_an_envoy_that_is_not_placed_is_found():
-    """An absent key is no finding unless it must be there."""
+    """A missing placement key is a finding only if the key must exist."""
     assert judges.vanishing(EXPECTED, BEFORE, always=True) == []
     assert len(judges.vanishing(EXPECTED, [sample(2, 0, east={})], always=False)) == 1
     assert judges.vanishing(EXPECTED, [sample(2, 0, east=None)], always=False) == []
@@ -124,14 +133,14 @@ def test_demand_of_a_cluster_that_does_not_lie_must_stay():
 
 
 def test_so_few_requests_that_chance_changes_them_are_no_lie():
-    """Of one request per second a window has five; a tenfold is no chance."""
+    """At one request per second a window has only five. A tenfold change is not chance."""
     few = [Sample(at, {}, demand={"east": {"kiosk GET /": rps}}) for at, rps in enumerate((1.3, 0.4, 13.0))]
     assert judges.misled(few[:1], few[1:2], liars=[]) == []
     assert len(judges.misled(few[:1], few[2:], liars=[])) == 1
 
 
 def test_what_is_unknown_or_not_placed_is_not_back():
-    """What nothing is said of is not known; neither is what was known long ago."""
+    """A service without a report does not count as known, nor does one that was known long ago."""
     assert judges.missing(BEFORE[0], EXPECTED) == []
     unknown = replace(BEFORE[0], unknown={"west": {"*": "no spans"}})
     assert judges.missing(unknown, EXPECTED) == ["west: '*' unknown: no spans"]

@@ -1,4 +1,7 @@
-"""One guardrail file, two readers: what the optimizer makes of it leaves the publisher nothing to change."""
+"""Optimizer and publisher read the same guardrail file in the same way.
+
+The publisher has nothing to change in what the optimizer proposes.
+"""
 
 import json
 from dataclasses import replace
@@ -75,8 +78,12 @@ def _in_force(shares: list[int]) -> Ruleset:
 
 
 def _seen_alike(problem, key, guardrails: Guardrails, before, gone) -> bool:
-    """Whether both judge the route's own cluster, and where it goes now, alike: the publisher does not know that
-    what is called there cannot call on, and holds requests in it."""
+    """Whether optimizer and publisher judge the route's own cluster and its current destinations
+    alike.
+
+    They can differ where the called service cannot make its own calls: the publisher does not know
+    that and keeps requests there.
+    """
     layout = problem.layout
     i = CLUSTERS.index(key.source_cluster)
     for e, target in enumerate(layout.edge_target):
@@ -100,8 +107,11 @@ def _seen_alike(problem, key, guardrails: Guardrails, before, gone) -> bool:
     gone=st.sampled_from([None, *((service, c) for service in ("frontend", "backend") for c in CLUSTERS)]),
 )
 def test_the_publisher_has_nothing_to_change(guardrails, before, policy, gone):
-    """Denials, pins, minimum local share, maximum shift and draining together, from any rules in force or none; also when
-    a service has no live Envoy in a cluster any more."""
+    """Denials, pins, minimum local share, maximum shift and draining are combined.
+
+    They start from any rules in force or none, also when a service has lost its last live Envoy in
+    a cluster.
+    """
     assume(check(guardrails, TOPOLOGY) == [])
     in_force = None if before is None else _in_force(before)
     rules = None if in_force is None else of_ruleset(in_force)
@@ -117,7 +127,8 @@ def test_the_publisher_has_nothing_to_change(guardrails, before, policy, gone):
     known = {
         key for key in of_ruleset(ruleset) if _seen_alike(built.problem, key, guardrails, rules or {}, gone)
     }
-    # Where minimum local share and maximum shift disagree, the publisher raises and clamps to what was proposed.
+    # Where minimum local share and maximum shift disagree, the publisher raises and clamps the
+    # weights to the proposed ones.
     assert decision.ruleset is not None, decision.reason
     published, proposed = of_ruleset(decision.ruleset), of_ruleset(ruleset)
     assert published.keys() == proposed.keys()

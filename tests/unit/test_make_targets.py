@@ -1,8 +1,8 @@
-"""Every `make` target brings what it starts, on a machine where nothing is built.
+"""Every `make` target installs the programs that it starts, on a machine where nothing is built.
 
-Each target runs in a copy of the checkout without .spillway, by a shell that only writes down what it is asked to run. The
-lines that bring programs do run, with a stand-in for the compiler, so what is there when the tests start is what the real
-scripts made.
+Each target runs in a copy of the checkout without .spillway, with a shell that only records its
+commands. The commands that install programs do run, with a stand-in for the compiler. The programs
+that are there when the tests start were therefore made by the real scripts.
 """
 
 import functools
@@ -37,7 +37,7 @@ there = [name for _, _, names in walked for name in names] + ["schemas"] * os.pa
 with open(os.environ["RAN"], "a") as ran:
     ran.write(json.dumps([line, there]) + "\n")
 """
-# Of the pinned hash, and with the folders that pins keep.
+# It reports the pinned hash, and a module folder with the subfolders that pins keep.
 GO = r"""#!/usr/bin/env bash
 case $1 in
   env) [ "$2" = GOOS ] && echo linux || echo amd64 ;;
@@ -55,7 +55,7 @@ printf '#!/bin/sh\\nmkdir -p "$2"\\n' >.spillway/venv/bin/python && chmod +x .sp
 
 @dataclass(frozen=True)
 class Run:
-    """A line of a recipe, and the programs that were there when it was to run."""
+    """A line of a recipe, and the programs that existed when it was about to run."""
 
     line: str
     there: set[str]
@@ -66,7 +66,7 @@ class Checkout:
     folder: Path
 
     def run(self, *command: str | Path) -> list[Run]:
-        """Lines of recipes that ran; the command must succeed."""
+        """Returns the recipe lines that ran. The command must succeed."""
         done = self.execute(*command)
         assert done.returncode == 0, done.stdout + done.stderr
         return [Run(line, set(there)) for line, there in map(json.loads, self._ran.read_text().splitlines())]
@@ -93,7 +93,7 @@ class Checkout:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """Makefile and tools/ as they are, and stand-ins for the shell, the compiler and the set-up."""
+    """Copies Makefile and tools/, and adds stand-ins for the shell, the compiler and the set-up."""
     tmp_path = tmp_path_factory.mktemp("checkout")
     (tmp_path / "infra/local").mkdir(parents=True)
     (tmp_path / "stand-ins").mkdir()
@@ -109,7 +109,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 
 def files_of(line: str) -> set[Path]:
-    """Files of the tests that a recipe's line runs."""
+    """Returns the test files that a recipe's line runs."""
     words = shlex.split(line)
     if "pytest" in words:
         words = words[words.index("pytest") + 1 :]
@@ -141,7 +141,7 @@ def _marked(file: Path, mark: str) -> bool:
 
 @functools.cache
 def with_helpers(file: Path) -> set[Path]:
-    """The file and the modules beside it that it imports, theirs too."""
+    """Returns the file and the modules beside it that it imports, including indirect imports."""
     found: set[Path] = set()
     left = [file, file.parent / "conftest.py"]
     while left:
@@ -155,11 +155,11 @@ def with_helpers(file: Path) -> set[Path]:
 
 @functools.cache
 def asked(line: str) -> dict[str, Path]:
-    """The programs that a line's tests start, each with a file that names it."""
+    """Returns the programs that a line's tests start, each with a file that names it."""
     found = {}
     for file in set().union(*map(with_helpers, files_of(line))):
         text = file.read_text()
-        # A quoted name, and not a part of a path, as "helm" in infra / "helm".
+        # The name is quoted and not a part of a path, as "helm" is in infra / "helm".
         names = set(re.findall(r"(?<!/ )[\"'/]([\w.-]+)[\"']", text)) & (BROUGHT | SET_UP)
         if ".spillway/schemas" in text:
             names.add("schemas")
@@ -171,14 +171,14 @@ def asked(line: str) -> dict[str, Path]:
 
 @functools.cache
 def providers() -> set[str]:
-    """What the modules of terraform/ demand."""
+    """Returns the providers that the modules of terraform/ require."""
     texts = [file.read_text() for file in (ROOT / "terraform").rglob("*.tf")]
     return {f"terraform-provider-{name}" for t in texts for name in re.findall(r'"hashicorp/(\w+)"', t)}
 
 
 @pytest.fixture(scope="module")
 def runs(checkout: Checkout) -> dict[str, list[Run]]:
-    """What each target runs."""
+    """Returns the lines that each target runs."""
     return {target: checkout.make(target) for target in TARGETS}
 
 
@@ -200,7 +200,10 @@ def test_a_target_sets_up_before_it_runs_anything(runs: dict[str, list[Run]], ta
 
 
 def test_the_programs_that_tests_start_are_found_in_their_sources(runs: dict[str, list[Run]]):
-    """What the tests above rest on: the names by which tests start programs are seen, whichever way they do it."""
+    """The tests above rely on the names by which tests start programs.
+
+    They must be recognised in every way in which tests write them.
+    """
     found = {
         target: set().union(*(asked(run.line) for run in runs[target]))
         for target in ("test-unit", "test-component", "test-deploy")
@@ -236,7 +239,7 @@ def test_a_program_that_nobody_knows_is_refused_with_those_that_there_are(checko
 
 
 def test_images_need_docker_alone_and_packages_what_packs_them(runs: dict[str, list[Run]]):
-    """Where images are built, neither a compiler nor our own programs are asked for."""
+    """Building images needs neither a compiler nor our own programs."""
     assert [run.line for run in runs["images"]] == ["tools/images"]
     [run] = runs["package"]
     assert run.line == "tools/package" and run.there >= {"helm", "crane"}

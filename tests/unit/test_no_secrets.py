@@ -1,5 +1,7 @@
-"""tools/no_secrets.py finds what is planted, and says nothing of what only names a secret. Planted texts are put together
-here: this file is looked at too."""
+"""tools/no_secrets.py finds planted secrets and ignores text that only names a secret.
+
+Planted texts are assembled in code, because the tool checks this file too.
+"""
 
 import secrets
 import subprocess
@@ -53,7 +55,7 @@ token: str
 
 @pytest.mark.parametrize(("name", "text", "rule"), PLANTED)
 def test_what_is_planted_is_found(tmp_path, name, text, rule):
-    """Each with its file and line, and without its value."""
+    """Each finding names file and line and does not contain the secret's value."""
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("first line\n" + text)
@@ -77,7 +79,10 @@ def test_an_exception_excuses_its_line_and_is_told_when_it_is_over(tmp_path):
 
 
 def test_the_command_looks_at_what_git_knows_of(tmp_path):
-    """Also at a file that is not committed yet; not at what is ignored. Its exit status is for tools/check."""
+    """The command also checks files that are not committed yet, but not ignored ones.
+
+    Its exit status is for tools/check.
+    """
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / ".gitignore").write_text("ignored/\n")
     (tmp_path / "ignored").mkdir()

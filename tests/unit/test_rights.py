@@ -1,4 +1,7 @@
-"""What is declared of rights (infra/*) agrees with the code: everything that a program names is granted, nothing else is."""
+"""Declared rights (infra/*) agree with the code.
+
+Everything that a program names is granted, and nothing else.
+"""
 
 import re
 from pathlib import Path
@@ -21,7 +24,7 @@ BOXES = {
     "optimizer": "optimizer/spillway_optimizer",
     "publisher": "rule-publisher/publisher/spillway_publisher",
 }
-# Tables of a box that stand in its code under another name than in a statement, or in no statement.
+# Tables that a component's code names only outside of statements, or under another name.
 _WRITTEN_BY_NAME = {
     "streams": {"buckets", "call_ratios", "calls", "capacities", "class_findings", "class_rules", "cpu_1s", "curves",
                 "edge_parts", "edges", "load_parts", "network_parts", "network_times", "positions", "spans"},
@@ -35,7 +38,7 @@ def code(folder: str, suffix: str) -> str:
 
 
 def statements(folder: str) -> str:
-    """SQL of a box: its files, and texts within its modules."""
+    """Returns the SQL of a component: its .sql files and the statements in its modules."""
     texts = re.findall(r'"""(.*?)"""', code(folder, ".py"), re.DOTALL)
     return code(folder, ".sql") + "\n".join(text for text in texts if re.search(r"\bSELECT\b", text))
 
@@ -46,7 +49,10 @@ def named(text: str, words: str) -> set[str]:
 
 @pytest.mark.parametrize("role", sorted(BOXES))
 def test_clickhouse_grants_are_what_statements_name(role):
-    """FROM and JOIN are reads; INSERT INTO, and tables that a box gives to its inserts by name, are writes."""
+    """FROM and JOIN need read rights.
+
+    INSERT INTO needs write rights, and so do tables that a component passes to its inserts by name.
+    """
     granted = grants.read(ROOT / "infra" / "clickhouse" / "grants.yaml")[role].rights
     of = {
         right: {one.rpartition(".")[2] for one in granted if one.startswith(right)}
@@ -64,8 +70,12 @@ def topics(text: str) -> set[str]:
 
 
 def test_kafka_rights_are_what_jobs_read_and_write():
-    """What a job consumes, what `exclusive` and `admit` send, dead letters for all, and the group that Faust takes from
-    its name. A cluster's collector writes that cluster's topics; nobody but `admit` those of all clusters."""
+    """The rights of each job match its code.
+
+    They cover the topics that a job consumes, the topics that `exclusive` and `admit` write, dead
+    letters for all, and the group that Faust derives from the job's name. A cluster's collector
+    writes that cluster's topics. Only `admit` writes the topics of all clusters.
+    """
     declared = yaml.safe_load((ROOT / "infra" / "kafka" / "acls.yaml").read_text())
     folder = ROOT / "streams" / "spillway_streams"
     sent = topics((folder / "ingest" / "outputs.py").read_text()) | {names.KAFKA_TOPIC_ARRIVALS}
@@ -98,7 +108,10 @@ def test_kafka_rights_are_what_jobs_read_and_write():
 
 
 def test_a_collectors_user_is_made_for_every_cluster(tmp_path):
-    """And none for no cluster; what is misspelt is named."""
+    """There is one user per given cluster, and none without clusters.
+
+    Misspelt names are reported.
+    """
     file = ROOT / "infra" / "kafka" / "acls.yaml"
     users = lambda clusters: {acl.principal for acl in acls.read(file, clusters)}  # noqa: E731
     assert {"User:collector-a", "User:collector-b"} <= users(["a", "b"])
@@ -119,7 +132,10 @@ def keys(text: str) -> set[str]:
 
 
 def test_redis_keys_are_what_programs_name():
-    """Keys of the contract with any cluster for {cluster}; leases are each role's own; nobody has more."""
+    """Each user may access the keys that its program names, with any cluster for {cluster}.
+
+    Each role has only its own lease, and no user has further keys.
+    """
     folder, any_cluster = ROOT / "optimizer" / "spillway_optimizer", {"cluster": "*"}
     reads = keys((folder / "clients" / "hot.py").read_text())
     lease = keys((folder / "clients" / "lease.py").read_text())

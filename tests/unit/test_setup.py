@@ -1,4 +1,4 @@
-"""The set-up says what is missing before it does anything, and clusters are data, not code."""
+"""The set-up reports what is missing before it does anything. Clusters are data, not code."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ PREREQUISITES = {
 
 
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the set-up alone: all it may do here is to look and to complain."""
+    """Copies only the set-up script, which here can only check and complain."""
     copy = tmp_path / "checkout"
     (copy / "infra/local").mkdir(parents=True)
     shutil.copy(ROOT / "infra/local/setup", copy / "infra/local/setup")
@@ -28,7 +28,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def programs(tmp_path: Path, present: dict[str, str]) -> Path:
-    """A folder with the tools that the script itself needs, and stand-ins that print a version."""
+    """Creates a folder with the tools that the script needs, and stand-ins that print a version."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in TOOLS:
@@ -70,7 +70,7 @@ def test_a_version_that_is_too_old_is_named_with_the_one_that_is_needed(tmp_path
 
 
 NAMES = "west|east|us-west|us-east|frontend|backend"
-# Files that hold data, made up for tests and benchmarks, or of the papers' figures.
+# Files that hold data: invented for tests and benchmarks, or figures from papers.
 DATA = re.compile(
     r"(^|/)(tests|testing|testdata|golden|benchmarks)/|_test\.go:|_tests\.rs:|contracts/generate/golden_|optimizer/spillway_optimizer/scenarios/"
 )
@@ -81,8 +81,10 @@ DATA = re.compile(
     [("filter", "cargo"), ("native", "cargo"), ("kafka", "mkdir"), ("python_environment", "python")],
 )
 def test_a_step_fails_with_its_first_command(tmp_path, step, failing):
-    """Where a step's status is asked for `set -e` does not hold: what it was to build is not replaced by what was
-    built before, and it is not taken for done."""
+    """A failing step does not count as done, and its result is not replaced by an earlier build.
+
+    `set -e` has no effect inside a step whose status is tested.
+    """
     (tmp_path / "bin").mkdir()
     for name in ("cargo", "rustup", "mvn", "cp", "mv", "mkdir", "rm", "python"):
         program = tmp_path / "bin" / name
@@ -97,7 +99,7 @@ def test_a_step_fails_with_its_first_command(tmp_path, step, failing):
 
 
 def test_the_set_up_brings_what_checks_ask_of_cargo_beyond_a_minimal_toolchain():
-    """`cargo clippy` and `cargo fmt` are components that rustup's minimal profile does not have."""
+    """`cargo clippy` and `cargo fmt` are components that rustup's minimal profile leaves out."""
     component = {"clippy": "clippy", "fmt": "rustfmt"}
     asked = set(re.findall(r"cargo (clippy|fmt)\b", (ROOT / "tools/check").read_text()))
     added = re.search(r"rustup component add ([\w ]+) &&", (ROOT / "infra/local/setup").read_text())[
@@ -107,7 +109,10 @@ def test_the_set_up_brings_what_checks_ask_of_cargo_beyond_a_minimal_toolchain()
 
 
 def test_no_code_names_a_cluster_or_a_service_of_the_lab():
-    """Names of regions and services are data: scenarios, tests, compose files and golden files have them."""
+    """Names of regions and services are data.
+
+    They appear only in scenarios, tests, compose files and golden files.
+    """
     listed = subprocess.run(
         ["git", "grep", "-nIwiE", NAMES, "--", "*.py", "*.go", "*.rs"],
         cwd=ROOT, capture_output=True, text=True,
@@ -117,7 +122,11 @@ def test_no_code_names_a_cluster_or_a_service_of_the_lab():
 
 
 def names_in_code(line: str) -> bool:
-    """Whether a name is there without the line's comment, where they are English words, and modules' addresses."""
+    """Whether the line's code contains a name.
+
+    Comments are ignored, because there these names are English words. So are the addresses of
+    modules.
+    """
     name, _, text = line.split(":", 2)
     text = re.sub(r'"github\.com/[^"]*"', "", text).partition("#" if name.endswith(".py") else "//")[0]
     return re.search(rf"(?i)\b({NAMES})\b", text) is not None

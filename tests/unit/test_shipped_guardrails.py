@@ -1,4 +1,7 @@
-"""What is shipped bounds what one proposal can do: the file of docker-compose and the chart's values say the same."""
+"""The shipped guardrails limit what one proposal can do.
+
+docker-compose's file and the chart's values agree.
+"""
 
 from pathlib import Path
 
@@ -14,7 +17,7 @@ def read(path: str) -> dict:
 
 
 def test_the_shipped_guardrails_bound_shift_local_share_and_utilisation():
-    """And nothing that only an operator can know: no denial, no pin, no budget."""
+    """The file contains nothing that only an operator can know: no denial, pin or budget."""
     shipped = guardrails.load(ROOT / "infra" / "guardrails.yaml", Topology())
     assert (shipped.maximum_shift, shipped.minimum_local_share, shipped.utilisation_ceiling) == (
         2000,
@@ -29,7 +32,7 @@ def test_the_shipped_guardrails_bound_shift_local_share_and_utilisation():
 
 
 def test_the_chart_ships_what_compose_has():
-    """One default; the lab states that it has none."""
+    """There is one default. The lab's own file states that it has no guardrails."""
     assert read("infra/helm/spillway-global/values.yaml")["guardrails"] == read("infra/guardrails.yaml")
     for service in ("optimizer", "publisher"):
         declared = read("docker-compose.yml")["services"][service]

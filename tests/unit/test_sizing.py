@@ -1,4 +1,4 @@
-"""tools/sizing.py --usd: what a month costs, and the rate that the charts' default disks hold."""
+"""tools/sizing.py --usd: monthly cost, and the span rate that the default disks can hold."""
 
 import copy
 import json
@@ -25,7 +25,10 @@ Bill = Callable[..., dict]
 
 @pytest.fixture
 def bill(capsys: pytest.CaptureFixture) -> Bill:
-    """bill(spans per second, more arguments): what --json prints, with the parts by name."""
+    """Returns bill(spans per second, more arguments), which parses the output of --json.
+
+    The result's parts are keyed by name.
+    """
 
     def _bill(spans: float, *arguments: object) -> dict:
         assert sizing.main(["--usd", "--json", "--spans", str(spans), *map(str, arguments)]) == 0
@@ -36,7 +39,7 @@ def bill(capsys: pytest.CaptureFixture) -> Bill:
 
 
 def prices(tmp_path: Path, section: str, **changed: object) -> Path:
-    """The shipped file with other figures in one section; None takes a key away."""
+    """Writes the shipped prices with changes in one section. None removes a key."""
     wanted = copy.deepcopy(SHIPPED)
     wanted[section] = {k: v for k, v in (wanted[section] | changed).items() if v is not None}
     file = tmp_path / "prices.yaml"
@@ -54,7 +57,10 @@ def test_every_part_is_priced_and_the_parts_add_up(bill: Bill):
 
 
 def test_a_part_costs_what_it_needs_times_the_prices_of_the_file(bill: Bill, tmp_path: Path):
-    """By hand: 635 bytes a span, twice in Kafka, three copies, 730 hours a month."""
+    """The expected values are computed by hand.
+
+    They use 635 bytes per span, stored twice in Kafka with three copies, and 730 hours per month.
+    """
     file = prices(tmp_path, "usd", core_month=7, disk_gb_month=0.5, egress_gb=0.03)
     found = bill(100_000, "--prices", file)["parts"]
     crossing = 0.67 * 1e5 * 635 * 730 * 3600 / 1e9
@@ -105,7 +111,10 @@ def test_rows_of_classes_take_their_room_and_may_leave_none():
 
 
 def test_the_lifetimes_are_those_of_the_tables():
-    """A partition of a day is dropped as a whole; a table with other partitions is not guessed at."""
+    """A partition of one day is dropped as a whole.
+
+    For a table with other partitions the tool raises an error instead of guessing.
+    """
     assert disks.kept_days("calls") == 4 and disks.kept_days("edge_parts") == 3
     with pytest.raises(ValueError, match=r"contracts/clickhouse/0015_spans\.sql: .*PARTITION BY"):
         disks.kept_days("spans")

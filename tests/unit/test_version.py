@@ -1,4 +1,4 @@
-"""tools/version.py: everything has the version that the file VERSION names, and one command raises it."""
+"""tools/version.py: every place has the version of the file VERSION, and one command raises it."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ def tool(*arguments: str | Path) -> subprocess.CompletedProcess:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The files of the repository that have a version, in a repository of their own."""
+    """Copies all files that contain the version into a git repository of their own."""
     for path in {path for path, _ in version.places(ROOT)} | {ROOT / "VERSION"}:
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -32,14 +32,17 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_every_place_has_the_version_of_the_file():
-    """Also each kind of place is there: a file that is written otherwise would be passed over in silence."""
+    """Every kind of place is found. A file in another format would otherwise be skipped."""
     assert version.differing(ROOT) == []
     found = {pattern for path, pattern in version.places(ROOT) if re.search(pattern, path.read_text(), re.M)}
     assert found == set(version.PLACES.values())
 
 
 def test_a_chart_needs_its_library_in_the_same_version(checkout: Path):
-    """Chart, images and dependency of each chart; what is left behind is named with file and line."""
+    """Each chart names the version of the chart, its images and its dependency.
+
+    An outdated one is reported with file and line.
+    """
     for chart in checkout.glob("infra/helm/spillway-*/Chart.yaml"):
         text = chart.read_text()
         current = (checkout / "VERSION").read_text().strip()
@@ -53,7 +56,10 @@ def test_a_chart_needs_its_library_in_the_same_version(checkout: Path):
 
 
 def test_one_command_raises_every_place(checkout: Path):
-    """Nothing says the old version afterwards but what has another meaning, and nothing else has changed."""
+    """Afterwards the old version appears only where it has another meaning.
+
+    Nothing else has changed.
+    """
     before = {
         path: path.read_text() for path in checkout.rglob("*") if path.is_file() and ".git" not in path.parts
     }
@@ -68,7 +74,10 @@ def test_one_command_raises_every_place(checkout: Path):
 
 
 def test_the_lock_files_are_those_of_the_raised_crates(checkout: Path):
-    """cargo build --locked takes them: each lock has its own workspace's crates in the new version."""
+    """Each lock file has its workspace's crates in the new version.
+
+    cargo build --locked requires this.
+    """
     tool(NEXT, checkout)
     for lock in checkout.rglob("Cargo.lock"):
         own = re.findall(r'^name = "(?:spillway-[\w-]+)"\nversion = "(.+)"$', lock.read_text(), re.M)

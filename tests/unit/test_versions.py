@@ -1,4 +1,7 @@
-"""Versions of what is brought along: one ClickHouse everywhere, and providers that no major version replaces."""
+"""Versions of bundled software.
+
+There is one ClickHouse version everywhere, and no provider changes its major version by itself.
+"""
 
 import re
 from pathlib import Path
@@ -16,7 +19,7 @@ def tag(image: str) -> str:
 
 
 def test_compose_and_the_chart_bring_the_clickhouse_that_tests_run():
-    """Servers, Keeper, and the engine of the tests (`chdb-core`) have one major and minor version."""
+    """Servers, Keeper, and the engine of the tests (`chdb-core`) have one major.minor version."""
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["clickhouse"]["image"]
     chart = yaml.safe_load((ROOT / "infra/helm/spillway-global/values.yaml").read_text())
     bundled = chart["bundled"]["clickhouse"]
@@ -26,7 +29,7 @@ def test_compose_and_the_chart_bring_the_clickhouse_that_tests_run():
 
 
 def providers() -> dict[str, list[str]]:
-    """The providers of each file that requires some: lines of the block."""
+    """Returns the required providers of each file, as lines of the block."""
     blocks = {path: _PROVIDERS.findall(path.read_text()) for path in TERRAFORM}
     return {
         str(path.relative_to(ROOT)): [line for block in found for line in block.splitlines() if line.strip()]
@@ -36,12 +39,12 @@ def providers() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("file", providers())
 def test_no_provider_changes_its_major_version_by_itself(file: str):
-    """Each has a `~>` of major and minor, in modules and in examples."""
+    """Each version is `~>` a major and minor number, in modules and in examples."""
     for line in providers()[file]:
         assert re.search(r'version = "~> \d+\.\d+"', line), line
 
 
 def test_every_required_provider_is_looked_at():
-    """Files that require a provider are those found above."""
+    """Every file that requires a provider is among those found above."""
     named = {str(p.relative_to(ROOT)) for p in TERRAFORM if "required_providers" in p.read_text()}
     assert named == set(providers()) and len(named) >= 5
