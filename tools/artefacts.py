@@ -1,4 +1,4 @@
-"""No build artefact is committed: binaries, archives, bytecode, or anything over 1 MB.
+"""Finds committed build artefacts: binaries, archives, bytecode, or anything over 1 MB.
 
 Usage: python tools/artefacts.py [ROOT]
 """
@@ -27,7 +27,7 @@ MAGIC = {b"\x7fELF": "an ELF binary", b"\0asm": "a WebAssembly module", b"PK\x03
 
 
 def problem(path: Path) -> str | None:
-    """Why a file is an artefact, or None."""
+    """Returns why a file is an artefact, or None."""
     if path.suffix in SUFFIXES:
         return f"files ending in {path.suffix} are built, not committed"
     if (size := path.stat().st_size) > LIMIT:

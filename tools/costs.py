@@ -1,4 +1,7 @@
-"""What a month of Spillway costs, part by part: measured figures, the charts' defaults, and a file of prices."""
+"""Computes what a month of Spillway costs, part by part.
+
+The inputs are measured figures, the charts' defaults, and a file of prices.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,12 +20,16 @@ class _Section(BaseModel):
 
 
 class Usd(_Section):
+    """Prices in US dollars."""
+
     core_month: float = Field(ge=0)
     disk_gb_month: float = Field(ge=0)
     egress_gb: float = Field(ge=0)
 
 
 class Assumptions(_Section):
+    """Assumptions about the mesh and its servers."""
+
     headroom: float = Field(ge=1)
     clusters: int = Field(ge=1)
     classes: int = Field(ge=0)
@@ -33,17 +40,22 @@ class Assumptions(_Section):
 
 
 class Prices(_Section):
+    """The file of prices."""
+
     usd: Usd
     assumptions: Assumptions
 
 
 class PricesError(Exception):
-    """The file of prices cannot be used; the text names the file, each wrong key, and what is allowed."""
+    """The file of prices is unusable.
+
+    The text names the file, each wrong key, and what is allowed.
+    """
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one part needs: cores that are bought, GB of all its disks, GB a month between regions."""
+    """The needs of one part: bought cores, GB of all its disks, GB per month between regions."""
 
     name: str
     cores: float = 0.0
@@ -51,13 +63,14 @@ class Part:
     egress_gb: float = 0.0
 
     def usd(self, price: Usd) -> dict[str, float]:
-        """A month of it."""
+        """Returns the cost of a month in US dollars: cpu, disks, egress and all."""
         cpu, disk = self.cores * price.core_month, self.disk_gb * price.disk_gb_month
         egress = self.egress_gb * price.egress_gb
         return {"cpu": cpu, "disks": disk, "egress": egress, "all": cpu + disk + egress}
 
 
 def read(file: Path) -> Prices:
+    """Reads the file of prices. Raises PricesError."""
     try:
         return Prices.model_validate(yaml.safe_load(file.read_text()))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -70,6 +83,7 @@ def read(file: Path) -> Prices:
 
 
 def stores(measured: Mapping[str, float], assumed: Assumptions) -> dict[str, disks.Store]:
+    """Returns the stores of Kafka and ClickHouse, by name."""
     values = disks.chart_values("spillway-global")
     pairs = assumed.classes * assumed.clusters
     return {
@@ -79,7 +93,10 @@ def stores(measured: Mapping[str, float], assumed: Assumptions) -> dict[str, dis
 
 
 def parts(spans: float, measured: Mapping[str, float], assumed: Assumptions) -> Iterator[Part]:
-    """Each part has at least what the charts ask for by default: cores of `requests`, disks of `storage`."""
+    """Yields the needs of each part at `spans` per second.
+
+    A part has at least what the charts request by default: cores of `requests`, disks of `storage`.
+    """
     of_global, of_cluster = (disks.chart_values(f"spillway-{name}") for name in ("global", "cluster"))
 
     def cores(busy: float, asked: float = 0.0) -> float:
@@ -109,7 +126,10 @@ def parts(spans: float, measured: Mapping[str, float], assumed: Assumptions) -> 
 def _stores(
     spans: float, span_b: float, values: Mapping, measured: Mapping[str, float], assumed: Assumptions
 ) -> Iterator[Part]:
-    """Kafka and ClickHouse, with Keeper where there are replicas. `span_b`: bytes of a span in Kafka."""
+    """Yields Kafka and ClickHouse, with Keeper when there are replicas.
+
+    `span_b`: bytes of a span in Kafka.
+    """
     bundled, replicas = values["bundled"], assumed.clickhouse_replicas
 
     def disk_gb(name: str) -> float:
@@ -130,7 +150,7 @@ def _stores(
 
 
 def _fixed(name: str, workload: Mapping[str, Any], replicas: int | None = None) -> Part:
-    """What the chart asks for, whatever the load: `replicas` pods, or as many as the chart says."""
+    """Returns the chart's requests for `replicas` pods, or for the chart's own number."""
     pods = workload["replicas"] if replicas is None else replicas
     cpu = str(workload["resources"]["requests"]["cpu"])
     cores = float(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)

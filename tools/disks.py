@@ -1,4 +1,7 @@
-"""What spans leave on the disks of Kafka and ClickHouse, and the rate that the charts' default disks hold."""
+"""Computes what spans leave on the disks of Kafka and ClickHouse.
+
+Also computes the rate that the charts' default disks hold.
+"""
 
 import re
 from collections.abc import Mapping
@@ -10,15 +13,18 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 CLICKHOUSE = ROOT / "contracts" / "clickhouse"
-FILL = 0.8  # no disk is planned to be fuller
+FILL = 0.8  # no disk is planned to be fuller than this share
 DAY = 86_400
 _UNITS = {"Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
 @dataclass(frozen=True)
 class Store:
-    """Servers that keep what spans leave. `disk_b`: the chart's disk of one server, bytes; `per_rate_b`: bytes that one
-    server keeps for each span per second; `fixed_b`: bytes that do not depend on spans."""
+    """Servers that keep what spans leave.
+
+    `disk_b`: bytes of the chart's disk of one server. `per_rate_b`: bytes that one server keeps for
+    each span per second. `fixed_b`: bytes that do not depend on spans.
+    """
 
     servers: int
     disk_b: float
@@ -27,7 +33,7 @@ class Store:
     arithmetic: str
 
     def needs_b(self, spans_per_s: float) -> float:
-        """Bytes of one server's disk, which is then full up to FILL."""
+        """Returns the bytes of one server's disk that is then full up to FILL."""
         return (spans_per_s * self.per_rate_b + self.fixed_b) / FILL
 
     @property
@@ -37,7 +43,10 @@ class Store:
 
 
 def kafka(values: Mapping[str, Any], measured: Mapping[str, float], compression: float) -> Store:
-    """The bundled brokers. A span is in two topics, in `kafka.replicas` copies each, until the retention ends."""
+    """Returns the store of the bundled brokers.
+
+    A span is in two topics, in `kafka.replicas` copies each, until the retention ends.
+    """
     pools = [pool for pool in values["bundled"]["kafka"]["pools"] if "broker" in pool["roles"]]
     brokers, copies = sum(pool["replicas"] for pool in pools), values["kafka"]["replicas"]
     disk = min(size_b(pool["storage"]["size"]) for pool in pools)
@@ -53,7 +62,10 @@ def kafka(values: Mapping[str, Any], measured: Mapping[str, float], compression:
 def clickhouse(
     values: Mapping[str, Any], measured: Mapping[str, float], classes: int, replicas: int
 ) -> Store:
-    """The bundled servers, each of which has all rows. `classes`: pairs of class and cluster, with rows of `load_parts`."""
+    """Returns the store of the bundled servers, each of which has all rows.
+
+    `classes`: the number of pairs of class and cluster, which have rows in `load_parts`.
+    """
     disk = size_b(values["bundled"]["clickhouse"]["storage"]["size"])
     calls, edges = kept_days("calls"), kept_days("edges")
     span = (measured["calls_bytes_per_row"] * calls + measured["edges_bytes_per_row"] * edges) / 2
@@ -70,19 +82,25 @@ def chart_values(chart: str) -> dict:
 
 
 def size_b(quantity: str) -> float:
-    """Bytes of a volume's size, as Kubernetes writes it."""
+    """Returns the bytes of a volume's size in Kubernetes notation."""
     return float(quantity[:-2]) * _UNITS[quantity[-2:]]
 
 
 def retention_s() -> float:
-    """For how long a span is kept at the most, of the topics' declaration: a segment is deleted as a whole."""
+    """Returns the longest time that a span is kept, from the declaration of the topics.
+
+    A segment is deleted as a whole.
+    """
     declared = yaml.safe_load((ROOT / "infra" / "kafka" / "topics.yaml").read_text())
     config = declared["otlp_spans"]["config"]
     return (config["retention.ms"] + config["segment.ms"]) / 1000
 
 
 def kept_days(table: str) -> int:
-    """Days that a table's rows stay: its TTL, and a day more, because a partition of a day is dropped as a whole."""
+    """Returns how many days a table's rows stay: its TTL and one more day.
+
+    A partition of a day is dropped as a whole.
+    """
     [file] = CLICKHOUSE.glob(f"*_{table}.sql")
     _only(r"^PARTITION BY (toDate)\(", file)
     return int(_only(r"^TTL stored_at \+ INTERVAL (\d+) DAY", file)) + 1

@@ -1,9 +1,10 @@
-"""Writes the filter's module as an OCI image layout, in the form that Istio and Envoy Gateway pull, and prints its digest.
+"""Writes the filter's module as an OCI image layout and prints the image's digest.
 
 Usage: python tools/filter_image.py <module.wasm> <folder> <version>
 
-The form is the "compat" variant of https://github.com/solo-io/wasm/tree/master/spec, the Wasm Image Specification: one layer
-of the usual media type with the file plugin.wasm, so every registry takes it. The same module gives the same digest.
+Istio and Envoy Gateway pull this form. It is the "compat" variant of the Wasm Image Specification,
+https://github.com/solo-io/wasm/tree/master/spec: one layer of the usual media type with the file
+plugin.wasm, so every registry accepts it. The same module gives the same digest.
 """
 
 import gzip
@@ -26,7 +27,10 @@ def sha256(content: bytes) -> str:
 
 
 def archive(module: bytes) -> bytes:
-    """A tar with the module alone: no time, no owner, nothing else that differs from one machine to the next."""
+    """Returns a tar that contains the module alone.
+
+    It has no time, no owner and nothing else that differs between machines.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         entry = tarfile.TarInfo(FILE)
@@ -36,7 +40,7 @@ def archive(module: bytes) -> bytes:
 
 
 def write(module: bytes, folder: Path, version: str) -> str:
-    """Writes the layout into a folder that does not exist yet. The digest of the image's manifest."""
+    """Writes the layout into a new folder. Returns the digest of the image's manifest."""
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True)
 

@@ -1,4 +1,4 @@
-"""No box imports another: they meet in contracts/. Names every import that crosses.
+"""Names every import of one box by another. Boxes share only contracts/.
 
 Usage: python tools/layering.py [ROOT]
 """
@@ -26,7 +26,7 @@ CRATES = {"spillway-filter": "wasm", "spillway-filter-core": "wasm"}
 
 
 def sources(root: Path, pattern: str) -> list[Path]:
-    """Files of the pattern that git tracks or would track."""
+    """Returns the files of the pattern that git tracks or would track."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
         cwd=root, check=True, capture_output=True, text=True,
@@ -35,6 +35,7 @@ def sources(root: Path, pattern: str) -> list[Path]:
 
 
 def python_imports(path: Path) -> list[tuple[int, str]]:
+    """Returns (line, module) of every absolute import in the file."""
     names = []
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         if isinstance(node, ast.Import):
@@ -45,6 +46,7 @@ def python_imports(path: Path) -> list[tuple[int, str]]:
 
 
 def crossing_python(root: Path) -> list[str]:
+    """Returns a line for each Python import of another box's package."""
     problems = []
     for path in sources(root, "*.py"):
         relative = path.relative_to(root)
@@ -60,6 +62,7 @@ def crossing_python(root: Path) -> list[str]:
 
 
 def crossing_go(root: Path) -> list[str]:
+    """Returns a line for each Go import of another box's module."""
     problems = []
     for path in sources(root, "*.go"):
         relative = path.relative_to(root)
@@ -74,6 +77,7 @@ def crossing_go(root: Path) -> list[str]:
 
 
 def crossing_rust(root: Path) -> list[str]:
+    """Returns a line for each Cargo dependency on another box's crate."""
     problems = []
     for path in sources(root, "*Cargo.toml"):
         relative = path.relative_to(root)

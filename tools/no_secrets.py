@@ -1,7 +1,8 @@
-"""No default password, key or token anywhere in the repository: python tools/no_secrets.py [FOLDER]
+"""Finds passwords, keys and tokens in the repository: python tools/no_secrets.py [FOLDER]
 
-Looks at every file that git knows of for what is written like a secret with a value. What only names one, reads one from
-somewhere else or is made at random is none. EXCEPTIONS have a reason each; one that nothing needs any more is an error.
+It searches every file that git knows for text written like a secret with a value. Text that only
+names a secret, reads one from elsewhere or makes one at random is no finding. Each of EXCEPTIONS
+has a reason; an exception that is no longer needed is an error.
 """
 
 import re
@@ -11,15 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _WORD = r"pass(?:word|wd|phrase)?|secret(?:_?key)?|api_?key|access_?key|auth_?token|access_?token|token"
-# A value that is taken from elsewhere or stands for one (in YAML also a Secret's name, spillway-…):
-# variables, templates, paths, calls, attributes, types.
+# A value that is taken from elsewhere or is a placeholder: variables, templates, paths, calls,
+# attributes, types. In YAML also the name of a Secret, spillway-….
 _ELSEWHERE = r"\$|\{|<|@|%|/|\.\.\.|…|file:|env:"
 _TEST_FOLDERS = ("tests", "testing", "benchmarks", "testdata", "golden")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`skip`: parts of paths where a match is none; `value`: group that holds what may be harmless."""
+    """A pattern of secrets.
+
+    `skip`: parts of paths where a match is no finding.
+    """
 
     name: str
     pattern: re.Pattern
@@ -27,7 +31,7 @@ class Rule:
 
 
 RULES = (
-    # A test's own file that no key was ever made for cannot be told from a real one: nowhere.
+    # No path is skipped, because a key made up for a test cannot be told from a real one.
     Rule("private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\\?\s*n?[A-Za-z0-9+/=]{16}")),
     Rule("placeholder password", re.compile(
         r"\b(?:ch[a]nge[-_]?me|hunter[2]|passw[0]rd|letm[e]in|p[@]ssw[0]rd)\b", re.IGNORECASE), _TEST_FOLDERS),
@@ -56,12 +60,12 @@ _LINES_OF = {
     )
 }
 
-# (path, what stands in the line): why it is no secret.
+# (path, part of the line): why it is no secret.
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 
 def findings(root: Path, files: list[str], exceptions: dict[tuple[str, str], str]) -> list[str]:
-    """A line for each: path:line: rule. Never the value."""
+    """Returns a line for each finding: path:line: rule. Never contains the value."""
     found, used = [], set()
     for name in files:
         path = root / name

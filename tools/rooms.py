@@ -1,5 +1,7 @@
-"""Directions inside a box: which room of a Python package may import which. Names every import
-against the order of rooms.toml, every circle of modules, and every package without a docstring.
+"""Checks which room of a Python package imports which, by the order of rooms.toml.
+
+It names every import against that order, every cycle of modules, and every package without a
+docstring.
 
 Usage: python tools/rooms.py [ROOT]
 """
@@ -20,7 +22,7 @@ ORDER = "tools/rooms.toml"
 
 @dataclass(frozen=True)
 class Import:
-    """One import inside a package: module names are dotted paths below the package."""
+    """One import inside a package. Module names are dotted paths below the package."""
 
     path: Path
     line: int
@@ -38,6 +40,7 @@ class Package:
 
 
 def read(folder: Path) -> Package:
+    """Reads a package's modules and the imports among them."""
     modules = {_dotted(path.relative_to(folder)): path for path in sorted(folder.rglob("*.py"))}
     package = Package(folder, modules)
     for module, path in modules.items():
@@ -54,7 +57,7 @@ def _dotted(path: Path) -> str:
 
 
 def _targets(tree: ast.AST, package: str, modules: Mapping[str, Path]) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of every module of the package that is imported, also for types only."""
+    """Yields line and dotted name of every imported module of the package, for types too."""
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -68,7 +71,7 @@ def _targets(tree: ast.AST, package: str, modules: Mapping[str, Path]) -> Iterat
 
 
 def wrong_way(package: Package, rooms: list[str], root: Path) -> Iterator[str]:
-    """Imports of a room by one that stands before it. `__main__` may import every room."""
+    """Yields imports of a later room by an earlier one. `__main__` may import every room."""
     rank = {room: number for number, room in enumerate(rooms)} | {"__main__": len(rooms), "": -1}
     for found in package.imports:
         room, imported = found.module.split(".")[0], found.target.split(".")[0]
@@ -78,7 +81,7 @@ def wrong_way(package: Package, rooms: list[str], root: Path) -> Iterator[str]:
 
 
 def unlisted(package: Package, rooms: list[str], root: Path) -> Iterator[str]:
-    """Rooms that rooms.toml does not have, modules outside of rooms, and rooms that are gone."""
+    """Yields rooms missing in rooms.toml, modules outside of rooms, and removed rooms."""
     inside = {name.split(".")[0]: path for name, path in package.modules.items() if name}
     for name in sorted(inside.keys() - {*rooms, "__main__"}):
         yield f"{inside[name].relative_to(root)}: {name!r} is no room of {package.folder.name} in {ORDER}"
@@ -88,7 +91,7 @@ def unlisted(package: Package, rooms: list[str], root: Path) -> Iterator[str]:
 
 
 def undocumented(package: Package, root: Path) -> Iterator[str]:
-    """Packages whose `__init__.py` does not say what lives there."""
+    """Yields packages whose `__init__.py` has no docstring."""
     for folder in sorted({path.parent for path in package.modules.values()}):
         init = folder / "__init__.py"
         if not init.exists() or not ast.get_docstring(ast.parse(init.read_text())):
@@ -96,7 +99,7 @@ def undocumented(package: Package, root: Path) -> Iterator[str]:
 
 
 def circles(package: Package) -> Iterator[str]:
-    """One circle of modules, if there is any."""
+    """Yields one cycle of modules, if there is any."""
     graph: dict[str, set[str]] = {module: set() for module in package.modules}
     for found in package.imports:
         if found.target and found.target != found.module:

@@ -22,7 +22,10 @@ SPANS = 1_000_000  # per second
 
 
 def rows(measured: dict) -> list[tuple[str, str, str, str]]:
-    """(box, needs, arithmetic, measured by); half of all spans are calls, half are edges."""
+    """Returns rows (box, needs, arithmetic, measured by) for SPANS per second.
+
+    Half of all spans are calls, half are edges.
+    """
     m = figures(measured)
     by = {name: entry["by"] for name, entry in measured.items() if isinstance(entry, dict)}
 
@@ -58,11 +61,12 @@ def rows(measured: dict) -> list[tuple[str, str, str, str]]:
 
 
 def figures(measured: dict) -> dict[str, float]:
+    """Returns the measured values by name."""
     return {name: entry["value"] for name, entry in measured.items() if isinstance(entry, dict)}
 
 
 def limits(measured: dict) -> list[tuple[str, str, str]]:
-    """(store, spans per second that its default disks hold, arithmetic)."""
+    """Returns rows (store, spans per second that its default disks hold, arithmetic)."""
     stores = costs.stores(figures(measured), costs.read(PRICES).assumptions)
     return [
         (f"{name}, `bundled.{name.lower()}`", f"{two_digits(store.limit)} spans/s", store.arithmetic)
@@ -71,7 +75,7 @@ def limits(measured: dict) -> list[tuple[str, str, str]]:
 
 
 def two_digits(spans: float) -> int:
-    """Two digits of it, and no more than it is."""
+    """Rounds down to two digits."""
     if spans < 1:
         return 0
     unit = 10 ** max(0, math.floor(math.log10(spans)) - 1)
@@ -79,6 +83,7 @@ def two_digits(spans: float) -> int:
 
 
 def tables() -> str:
+    """Returns the two tables of docs/operations.md."""
     measured = json.loads((DOCS / "measured.json").read_text())
     needs = ["| | needs | arithmetic | measured by |", "|---|---|---|---|"]
     holds = ["| the charts' default disks | hold | arithmetic |", "|---|---|---|"]
@@ -88,7 +93,7 @@ def tables() -> str:
 
 
 def write(check: bool) -> int:
-    """Puts the tables into the page, or fails when they are not the page's."""
+    """Writes the tables into the page. With `check`, returns 1 when they differ from the page."""
     page = DOCS / "operations.md"
     before, _, rest = page.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -102,7 +107,10 @@ def write(check: bool) -> int:
 
 
 def bill(spans: float, measured: Mapping[str, float], prices: costs.Prices) -> dict:
-    """What `--json` prints: needs and US dollars a month of each part, and what the default disks hold."""
+    """Returns what `--json` prints.
+
+    It has the needs and the US dollars per month of each part, and what the default disks hold.
+    """
     parts = [
         dataclasses.asdict(part) | {"usd": part.usd(prices.usd)}
         for part in costs.parts(spans, measured, prices.assumptions)
@@ -121,7 +129,7 @@ def bill(spans: float, measured: Mapping[str, float], prices: costs.Prices) -> d
 
 
 def as_text(bill: dict, prices: Path) -> str:
-    """The bill for people."""
+    """Formats the bill as a table for people."""
     line = "{:27}" + "{:>11}" * 3 + "{:>9}" * 4
     lines = [
         f"{bill['spans_per_s']:,.0f} spans/s. Prices and assumptions: {prices}",

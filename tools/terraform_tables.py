@@ -1,4 +1,6 @@
-"""Variables and outputs of the Terraform modules, as tables in their READMEs between the two marks.
+"""Writes the variables and outputs of the Terraform modules as tables into their READMEs.
+
+The tables stand between two marks.
 
 python tools/terraform_tables.py           writes them
 python tools/terraform_tables.py --check   names the READMEs that are stale, and fails
@@ -14,7 +16,7 @@ _BLOCK = re.compile(r'^(variable|output) "(\w+)" \{\n(.*?)^\}', re.MULTILINE | r
 
 
 def attribute(body: str, name: str) -> str | None:
-    """An attribute's text, over as many lines as its brackets are open; None: not there."""
+    """Returns an attribute's text, up to the line that closes its brackets; None if absent."""
     found = re.search(rf"^  {name}\s*= ", body, re.MULTILINE)
     if not found:
         return None
@@ -38,7 +40,10 @@ def _blocks(folder: Path, kind: str) -> list[tuple[str, str]]:
 
 
 def tables(folder: Path) -> str:
-    """Raises ValueError with what has no description."""
+    """Returns the tables of a module.
+
+    Raises ValueError for a variable or output without description.
+    """
     lines = ["| variable | meaning | type | default |", "|---|---|---|---|"]
     for name, body in _blocks(folder, "variable"):
         default = attribute(body, "default")
@@ -61,6 +66,7 @@ def _description(folder: Path, name: str, body: str) -> str:
 
 
 def rendered(readme: Path) -> str:
+    """Returns the README with its current tables. Raises ValueError without the two marks."""
     before, mark, rest = readme.read_text().partition(START)
     _, end, after = rest.partition(END)
     if not mark or not end:

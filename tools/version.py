@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The file VERSION names the version of everything here; this command raises it everywhere, or finds what differs.
+"""Writes a version to the file VERSION and to every other place, or finds places that differ.
 
 Usage: tools/version.py --check [ROOT]        names every place with another version, and exits with 1
        tools/version.py <version> [ROOT]      writes VERSION and every place, e.g. 0.3.0
@@ -13,7 +13,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 VERSION = r"\d+\.\d+\.\d+"
-# Files by their path in the repository, and in them the version: the only group. `*` matches `/` too.
+# Path pattern in the repository -> regular expression whose only group is the version. `*` also
+# matches `/`.
 PLACES = {
     "*pyproject.toml": r'^version = "(.+)"$',
     "*Cargo.toml": r'^version = "(.+)"$',
@@ -26,7 +27,7 @@ PLACES = {
 
 
 def places(root: Path) -> Iterator[tuple[Path, str]]:
-    """Tracked files, each with a pattern that finds a version in it."""
+    """Yields tracked files, each with a pattern that finds a version in it."""
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True)
     for name in filter(None, tracked.stdout.split("\0")):
         for place, pattern in PLACES.items():
@@ -36,7 +37,7 @@ def places(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def differing(root: Path) -> list[str]:
-    """A line for each version that is not the one of VERSION."""
+    """Returns a line for each version that differs from the file VERSION."""
     wanted = (root / "VERSION").read_text().strip()
     if not re.fullmatch(VERSION, wanted):
         return [f"VERSION: {wanted!r} is no version"]
@@ -51,7 +52,7 @@ def differing(root: Path) -> list[str]:
 
 
 def write(root: Path, version: str) -> list[str]:
-    """Writes the version to VERSION and to every place; the paths of the files."""
+    """Writes the version to VERSION and to every place. Returns the paths of the files."""
     (root / "VERSION").write_text(f"{version}\n")
     written = ["VERSION"]
     for path, pattern in places(root):

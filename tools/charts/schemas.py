@@ -1,10 +1,13 @@
-"""JSON schemas for kubeconform, strict: a key that the schema does not name is refused.
+"""Makes strict JSON schemas for kubeconform: a key that the schema does not name is refused.
 
-Kubernetes' own come from the OpenAPI document of the API server that tools/kubernetes pins (its module carries what
-the server answers at /openapi/v2), those of custom resources from the definitions in crds.yaml; those of operators
-that publish no Go module are in operators.json (README of infra/helm/spillway-global says which versions).
+Kubernetes' own schemas come from the OpenAPI document of the API server that tools/kubernetes pins.
+Its module carries what the server answers at /openapi/v2. Schemas of custom resources come from the
+definitions in crds.yaml. Those of operators that publish no Go module are in operators.json; README
+of infra/helm/spillway-global names the versions.
 
-Usage: python tools/charts/schemas.py FOLDER    (idempotent: made again only when a pin or this file changes)
+Usage: python tools/charts/schemas.py FOLDER
+
+It is idempotent: schemas are made again only when a pin or this file changes.
 """
 
 import fcntl
@@ -21,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 KUBERNETES = HERE.parent / "kubernetes"
 OPERATORS = HERE / "operators.json"
 INPUTS = (Path(__file__), HERE / "crds.yaml", OPERATORS, KUBERNETES / "go.mod")
-# Types that the API server reads in more forms than its document says.
+# Types that the API server reads in more forms than its document states.
 LENIENT = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": ["string", "number"]},
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": ["string", "integer"]},
@@ -29,7 +32,7 @@ LENIENT = {
 
 
 class SchemaError(Exception):
-    """A module or a definition is not what the pins say."""
+    """A module or a definition differs from the pins."""
 
 
 def _go(*arguments: str, folder: Path = HERE) -> str:
@@ -40,7 +43,7 @@ def _go(*arguments: str, folder: Path = HERE) -> str:
 
 
 def _module(pin: dict) -> Path:
-    """Folder of a pinned module. SchemaError when its sum is another."""
+    """Returns the folder of a pinned module. Raises SchemaError when its checksum differs."""
     found = json.loads(_go("mod", "download", "-json", f"{pin['module']}@{pin['version']}"))
     if found["Sum"] != pin["sum"]:
         raise SchemaError(f"crds.yaml: {pin['module']}: sum {found['Sum']}, pinned is {pin['sum']}")
@@ -48,7 +51,7 @@ def _module(pin: dict) -> Path:
 
 
 def strict(schema: object) -> object:
-    """The schema with additionalProperties false on every object whose keys are listed."""
+    """Returns the schema with additionalProperties false on every object whose keys are listed."""
     if isinstance(schema, list):
         return [strict(item) for item in schema]
     if not isinstance(schema, dict):
@@ -63,19 +66,22 @@ def strict(schema: object) -> object:
 
 
 def _inner(key: str, value: object) -> object:
-    """What is below a keyword: `properties` has schemas by names, which may be those of keywords."""
+    """Returns the strict form of the value below a keyword.
+
+    `properties` maps names to schemas, and a name may equal a keyword.
+    """
     if key == "properties" and isinstance(value, dict):
         return {name: strict(schema) for name, schema in value.items()}
     return value if key in ("enum", "default", "example") else strict(value)
 
 
 def _file_name(kind: str, group: str, version: str) -> str:
-    """As the template that tests/component/charts.py gives kubeconform has it."""
+    """Returns the file name, by the template of tests/component/charts.py for kubeconform."""
     return f"{kind.lower()}-{group or 'core'}-{version}.json"
 
 
 def of_kubernetes(document: dict) -> Iterator[tuple[str, dict]]:
-    """(file name, schema) of each kind, and definitions.json, which they refer to."""
+    """Yields (file name, schema) of each kind, and definitions.json, to which they refer."""
     definitions = {name: LENIENT.get(name) or strict(d) for name, d in document["definitions"].items()}
     for name, definition in document["definitions"].items():
         for kind in definition.get("x-kubernetes-group-version-kind", []):
@@ -90,7 +96,7 @@ def of_kubernetes(document: dict) -> Iterator[tuple[str, dict]]:
 
 
 def of_definition(crd: dict) -> Iterator[tuple[str, dict]]:
-    """(file name, schema) of each version of a CustomResourceDefinition."""
+    """Yields (file name, schema) of each version of a CustomResourceDefinition."""
     group, kind = crd["spec"]["group"], crd["spec"]["names"]["kind"]
     for version in crd["spec"]["versions"]:
         schema = strict(version["schema"]["openAPIV3Schema"])
@@ -116,7 +122,7 @@ def _all() -> Iterator[tuple[str, dict]]:
 
 
 def make(folder: Path) -> None:
-    """Writes the schemas unless they are those of the pins. Safe to call from several processes."""
+    """Writes the schemas unless they match the pins. Several processes may call it at once."""
     folder.mkdir(parents=True, exist_ok=True)
     fingerprint = hashlib.sha256(b"".join(path.read_bytes() for path in INPUTS)).hexdigest()
     with (folder / ".lock").open("w") as lock:

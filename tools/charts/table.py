@@ -1,4 +1,6 @@
-"""The table of a chart's values in its README: defaults from values.yaml, meanings from values.schema.json.
+"""Writes the table of a chart's values into its README.
+
+Defaults come from values.yaml, meanings from values.schema.json.
 
 Usage: python tools/charts/table.py [--check] CHART...
 """
@@ -15,7 +17,7 @@ BEGIN, END = "<!-- values -->\n", "<!-- /values -->\n"
 
 
 def leaves(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any, str]]:
-    """(dotted path, default, meaning) of each value that is not a group of others."""
+    """Yields (dotted path, default, meaning) of each value that is not a group of others."""
     for key, value in values.items():
         about, where = schema["properties"][key], f"{path}{key}"
         if isinstance(value, dict) and "properties" in about and key != "resources":
@@ -25,6 +27,7 @@ def leaves(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> It
 
 
 def table(chart: Path) -> str:
+    """Returns the table of the chart's values."""
     schema = json.loads((chart / "values.schema.json").read_text())
     values = yaml.safe_load((chart / "values.yaml").read_text())
     rows = [f"| `{w}` | `{json.dumps(default)}` | {about} |" for w, default, about in leaves(values, schema)]
@@ -32,7 +35,7 @@ def table(chart: Path) -> str:
 
 
 def with_table(chart: Path) -> str:
-    """The README as it should be. ValueError when it has no place for the table."""
+    """Returns the README with its current table. Raises ValueError when it has no place for it."""
     head, begin, rest = (chart / "README.md").read_text().partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:

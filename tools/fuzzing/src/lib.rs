@@ -1,12 +1,14 @@
-//! What every folder of fuzz targets needs beside its targets: how one is named, and a short run of all of them.
+//! Helpers that every crate of fuzz targets needs: the choice of a target, and a short run of all
+//! targets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A property of any bytes.
+/// A fuzz target: panics if a property is broken for the given bytes.
 pub type Target = fn(&[u8]);
 
-/// The target that the environment variable `SPILLWAY_FUZZ_TARGET` names; ends the process with status 64 if none.
+/// Returns the target that the environment variable `SPILLWAY_FUZZ_TARGET` names. Ends the process
+/// with status 64 if it names none.
 pub fn chosen(targets: &[(&str, Target)]) -> Target {
     let name = std::env::var("SPILLWAY_FUZZ_TARGET").unwrap_or_default();
     let found = targets.iter().find(|(known, _)| *known == name);
@@ -17,8 +19,10 @@ pub fn chosen(targets: &[(&str, Target)]) -> Target {
     })
 }
 
-/// A short deterministic run of every target, for a test suite: each seed in `folder`/seeds/TARGET as it is, and some
-/// thousands of small changes of it. Panics where a target does; what breaks it is printed as bytes.
+/// Runs every target briefly and deterministically, for a test suite.
+///
+/// Each seed in `folder`/seeds/TARGET is run unchanged, followed by 4 000 random mutations per
+/// target. Panics if a target does, and prints the bytes that broke it.
 pub fn seeds_and_neighbours(folder: &str, targets: &[(&str, Target)]) {
     for (name, target) in targets {
         let seeds = seeds(&Path::new(folder).join("seeds").join(name));
@@ -41,7 +45,7 @@ pub fn seeds_and_neighbours(folder: &str, targets: &[(&str, Target)]) {
 
 const CHANGES: u64 = 4_000;
 
-/// SplitMix64: the same sequence everywhere.
+/// SplitMix64 generator. It yields the same sequence on every machine.
 struct Draw(u64);
 
 impl Draw {
@@ -61,7 +65,8 @@ fn seeds(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// One to four edits: a bit, a byte, a cut, a repetition, or a piece of another seed.
+/// Applies one to four edits: a flipped bit, an inserted byte, a cut, a repetition, or a piece of
+/// another seed.
 fn change(seed: &[u8], other: &[u8], draw: &mut Draw) -> Vec<u8> {
     let mut out = seed.to_vec();
     for _ in 0..=draw.below(4) {
