@@ -1,46 +1,49 @@
-//! B3 propagation headers, single and multi, as input.
+//! Parser and formatter of B3 propagation headers, in the single and the multi form.
+//!
 //! Source: <https://github.com/openzipkin/b3-propagation>.
 
 use crate::hex;
 use crate::ids::{SpanId, TraceId};
 use crate::short::Short;
 
-/// Single header: `{trace id}-{span id}[-{sampling}[-{parent span id}]]`, or only a sampling state.
+/// Single header: `{trace id}-{span id}[-{sampling}[-{parent span id}]]`, or a sampling state
+/// alone.
 pub const SINGLE: &str = "b3";
-/// Multi header: trace id, 16 or 32 digits.
+/// Multi header: trace id, 16 or 32 hexadecimal digits.
 pub const TRACE_ID: &str = "x-b3-traceid";
 /// Multi header: span id of the caller.
 pub const SPAN_ID: &str = "x-b3-spanid";
-/// Multi header: the caller's own parent. Stale once the span id is ours, so it is removed then.
+/// Multi header: the parent of the caller's span. It is stale once this proxy replaces the span id,
+/// so the filter removes it.
 pub const PARENT_SPAN_ID: &str = "x-b3-parentspanid";
 /// Multi header: `1` or `0`.
 pub const SAMPLED: &str = "x-b3-sampled";
 /// Multi header: `1` means debug, which implies sampled.
 pub const FLAGS: &str = "x-b3-flags";
 
-/// What the caller decided about recording.
+/// The caller's decision about recording the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// Record.
+    /// Record the trace.
     Accept,
-    /// Do not.
+    /// Do not record the trace.
     Deny,
-    /// Record, whatever any sampler says.
+    /// Record the trace, whatever any sampler decides.
     Debug,
-    /// Nothing: whoever comes next decides.
+    /// No decision. The next participant in the trace decides.
     Deferred,
 }
 
-/// What B3 headers say.
+/// The content of the B3 headers of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct B3 {
-    /// Trace and caller's span; absent when only a sampling state is sent.
+    /// The trace id and the caller's span id. None when the headers carry only a sampling state.
     pub parent: Option<(TraceId, SpanId)>,
-    /// Whether spans are recorded.
+    /// Whether spans are to be recorded.
     pub sampling: Sampling,
 }
 
-/// Reads the `b3` header; None where it is malformed.
+/// Parses the `b3` header. Returns None when the header is malformed.
 pub fn parse_single(value: &[u8]) -> Option<B3> {
     if let Some(sampling) = state(value) {
         return Some(B3 { parent: None, sampling });
@@ -54,7 +57,9 @@ pub fn parse_single(value: &[u8]) -> Option<B3> {
     parts.next().is_none().then_some(B3 { parent: Some(parent), sampling })
 }
 
-/// Reads the multi headers, each None where absent; None where they are malformed or incomplete.
+/// Parses the multi headers; an absent header is passed as None.
+///
+/// Returns None when a value is malformed, or when only one of trace id and span id is present.
 pub fn parse_multi(
     trace: Option<&[u8]>,
     span: Option<&[u8]>,
@@ -70,12 +75,12 @@ pub fn parse_multi(
     }
 }
 
-/// Whether `x-b3-flags` asks for debugging; any other value says nothing.
+/// Whether `x-b3-flags` asks for debugging. Any value other than `1` has no meaning.
 pub fn is_debug(flags: Option<&[u8]>) -> bool {
     flags == Some(b"1".as_slice())
 }
 
-/// Trace id, span id and state as one `b3` header.
+/// Formats trace id, span id and sampling state as one `b3` header.
 pub fn format_single(trace_id: &TraceId, span_id: &SpanId, sampling: Sampling) -> Short<51> {
     let mut out = Short::default();
     out.push_hex(trace_id).push("-").push_hex(span_id).push(match sampling {
@@ -87,7 +92,7 @@ pub fn format_single(trace_id: &TraceId, span_id: &SpanId, sampling: Sampling) -
     out
 }
 
-/// `true` and `false` are of older libraries.
+/// Parses a sampling state. Older libraries send `true` and `false`.
 fn state(text: &[u8]) -> Option<Sampling> {
     match text {
         b"1" => Some(Sampling::Accept),
@@ -101,7 +106,7 @@ fn state(text: &[u8]) -> Option<Sampling> {
 
 fn trace_id(text: &[u8]) -> Option<TraceId> {
     let id = match text.len() {
-        // 64-bit trace ids are left-padded, as OTel and B3 ask.
+        // B3 and OpenTelemetry require that 64-bit trace ids are padded with zeros on the left.
         16 => {
             let short: [u8; 8] = hex::decode(text, true)?;
             let mut id = [0; 16];
@@ -126,7 +131,7 @@ mod tests {
     const TRACE: &str = "80f198ee56343ba864fe8b2a57d3eff7";
     const SPAN: &str = "e457b5a2e4d86bd1";
 
-    /// Each shape of the single header that the specification shows is understood, and written as it was.
+    /// Every form of the single header in the specification parses, and formats as it was.
     #[test]
     fn single_header_shapes() {
         let with = |tail: &str| parse_single(format!("{TRACE}-{SPAN}{tail}").as_bytes());
@@ -148,8 +153,8 @@ mod tests {
         }
     }
 
-    /// A 64-bit trace id is padded on the left; half a pair of ids and an unreadable state are malformed;
-    /// the debug flag outweighs the state, and is enough alone.
+    /// A 64-bit trace id is padded on the left. One id without the other and an unreadable state
+    /// are malformed. The debug flag overrides the state, and is sufficient alone.
     #[test]
     fn multi_header_shapes() {
         let (trace, span) = (Some(TRACE.as_bytes()), Some(SPAN.as_bytes()));

@@ -1,25 +1,26 @@
-//! Who made a request that arrives, and whether what it says of itself is believed.
+//! The caller of an inbound request, and whether its claims about itself are believed.
 //!
-//! Anybody can write a header. At an edge nothing that a request claims is believed; behind it either
-//! the headers of the caller's proxy are, or its certificate.
+//! Anybody can write a header. An edge believes no claim of a request. Behind the edge, the filter
+//! believes either the headers of the caller's proxy or the caller's certificate.
 
 use crate::config::{Config, is_name};
 use crate::headers::RequestHeaders;
 use crate::{Direction, Party};
 
-/// The caller, as far as it is believed.
+/// The caller of a request, as far as its claims are believed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller<'a> {
-    /// Its cluster and service.
+    /// The caller's cluster and service.
     pub party: Party<'a>,
-    /// Nobody that is known: its trace and its headers of ours go no further.
+    /// The caller is unknown. Its trace and its Spillway headers are not forwarded.
     pub anonymous: bool,
-    /// It named a cluster or a service that was not believed.
+    /// The caller named a cluster or a service that was not believed.
     pub contradicted: bool,
 }
 
 impl<'a> Caller<'a> {
-    /// `uri`: of the peer's certificate, where the configuration asks for it.
+    /// Determines the caller of a request. `uri` comes from the peer's certificate, if the
+    /// configuration asks for it.
     pub fn of(config: &'a Config, headers: &RequestHeaders<'a>, uri: Option<&'a str>) -> Self {
         if config.direction == Direction::Outbound {
             let party = Party { cluster: Some(&config.cluster), service: Some(&config.service) };
@@ -33,7 +34,8 @@ impl<'a> Caller<'a> {
             _ if config.edge => (Party::default(), true),
             None => (claimed, false),
             Some(pattern) => match uri.and_then(|uri| pattern.read(uri)) {
-                // Where certificates name no cluster, a proxy that has one says which it is in.
+                // When certificates name no cluster, an authenticated proxy states its cluster in a
+                // header.
                 Some(proven) => (Party { cluster: proven.cluster.or(claimed.cluster), ..proven }, false),
                 None => (Party::default(), true),
             },
@@ -48,8 +50,9 @@ fn name(value: &[u8]) -> Option<&str> {
     std::str::from_utf8(value).ok().filter(|name| is_name(name))
 }
 
-/// Shape of the URIs of services, such as `spiffe://spillway.local/cluster/{cluster}/service/{service}`: a
-/// placeholder is a whole segment.
+/// Pattern of the URIs in certificates, such as
+/// `spiffe://spillway.local/cluster/{cluster}/service/{service}`. A placeholder fills a whole path
+/// segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(Vec<String>);
 
@@ -57,7 +60,8 @@ const CLUSTER: &str = "{cluster}";
 const SERVICE: &str = "{service}";
 
 impl Pattern {
-    /// None where it is no SPIFFE URI with one `{service}` and at most one `{cluster}`.
+    /// Parses a pattern. Returns None unless it is a SPIFFE URI with exactly one `{service}` and at
+    /// most one `{cluster}`.
     pub fn parse(text: &str) -> Option<Self> {
         let segments: Vec<String> = text.split('/').map(str::to_string).collect();
         let count = |wanted: &str| segments.iter().filter(|segment| *segment == wanted).count();
@@ -67,7 +71,7 @@ impl Pattern {
         (right && segments.iter().all(literal)).then_some(Self(segments))
     }
 
-    /// Who a URI names; None where it has another shape.
+    /// Returns the party that a URI names. None when the URI does not match the pattern.
     pub fn read<'a>(&self, uri: &'a str) -> Option<Party<'a>> {
         let mut party = Party::default();
         let mut segments = uri.split('/');
@@ -109,7 +113,7 @@ mod tests {
         Party { cluster, service }
     }
 
-    /// At an edge no header is believed; behind it they are.
+    /// An edge believes no header. Behind the edge, headers are believed.
     #[test]
     fn headers_are_believed_behind_the_edge_only() {
         let (edge, inside) = (config(r#""edge": true"#), config(r#""edge": false"#));
@@ -122,8 +126,8 @@ mod tests {
         assert!(!Caller::of(&inside, &headers(None, None), None).anonymous);
     }
 
-    /// With certificates only they name the caller: a header that says something else is counted, and a peer
-    /// without one is nobody.
+    /// With certificates configured, only they name the caller. A contradicting header is counted,
+    /// and a peer without a matching certificate is anonymous.
     #[test]
     fn certificates_outweigh_headers() {
         let pattern = "spiffe://spillway.local/cluster/{cluster}/service/{service}";
@@ -147,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Of certificates that name no cluster the proxy's header does.
+    /// When certificates name no cluster, the proxy's header names it.
     #[test]
     fn a_pattern_without_cluster() {
         let config =
@@ -157,7 +161,7 @@ mod tests {
         assert_eq!(caller.party, party(Some("west"), Some("front")));
     }
 
-    /// Shapes that name no service, or that would match more than whole segments, are refused.
+    /// Patterns that name no service, or that would match less than a whole segment, are rejected.
     #[test]
     fn patterns() {
         let pattern = Pattern::parse("spiffe://td/cluster/{cluster}/service/{service}").unwrap();

@@ -2,21 +2,23 @@
 
 use spillway_contracts::XDS_CATCH_ALL_ROUTE;
 
-/// Longest name that is taken for a class: it becomes part of a stat's name.
+/// Longest route name, in bytes, that is accepted as a class. The name becomes part of a stat's
+/// name.
 const NAME_MAX: usize = 512;
 
-/// A known class.
+/// A traffic class, borrowed from the route's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class<'a> {
-    /// The whole id.
+    /// The complete class id.
     pub id: &'a str,
-    /// The service that is asked; None where the route's name has another shape.
+    /// The destination service. None when the route's name has another shape.
     pub service: Option<&'a str>,
-    /// Its path template; None where the route's name has another shape.
+    /// The path template. None when the route's name has another shape.
     pub template: Option<&'a str>,
 }
 
-/// The class of a route name; None for the catch-all and for unnamed routes.
+/// Returns the class of a route name. None for the catch-all route, unnamed routes and overlong
+/// names.
 pub fn of_route(name: &str) -> Option<Class<'_>> {
     if name.is_empty() || name == XDS_CATCH_ALL_ROUTE || name.len() > NAME_MAX {
         return None;
@@ -36,7 +38,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The catch-all is no class; a class id yields its template; other names are kept as they are.
+    /// The catch-all route has no class. A class id yields its template. Other names are kept
+    /// unchanged.
     #[test]
     fn route_names() {
         assert_eq!(of_route(""), None);
@@ -47,7 +50,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every class id as the contract writes it yields exactly its service and its template.
+        /// Every class id that follows the contract yields exactly its service and its template.
         #[test]
         fn templates_round_trip(
             service in "[a-z][a-z0-9._-]{0,30}", method in "[A-Z]{1,10}",
@@ -58,7 +61,7 @@ mod tests {
             prop_assert_eq!(of_route(&id), Some(class));
         }
 
-        /// No name breaks it: the id is the whole name, and a template is its end.
+        /// Any name is handled: the id is the whole name, and a template is a suffix of it.
         #[test]
         fn any_name(name in "\\PC{0,600}") {
             if let Some(class) = of_route(&name) {

@@ -1,42 +1,45 @@
-//! What a worker keeps per traffic class, found by the route's name; bounded, because a stat that was
-//! once defined stays in the proxy for good.
+//! Per-class values of one worker, looked up by route name.
 //!
-//! Which classes have their own is agreed between workers, or each would choose by what it meets first:
-//! one class would be counted here and lost in the shared stat there. The table of the chosen only grows, so
-//! a worker looks into it once per class that it meets, and no more when it has seen it full.
+//! Their number is bounded, because Envoy never removes a stat once it is defined. Workers agree on
+//! the classes that get their own stats. Otherwise each worker would choose the classes that it met
+//! first, and a class would have its own stat on one worker but not on another. The agreed table
+//! only grows. A worker therefore reads it once per new class, and never again after it has seen
+//! the table full.
 
 use std::collections::{HashMap, HashSet};
 
-/// Classes that have load stats of their own. Beyond, they share one.
+/// Number of classes that have their own load stats. All further classes share one.
 pub const MAX_CLASSES: usize = 256;
-/// Other workers append at most that often in between, before a request goes uncounted by class.
+/// Tries to append a class to the shared table. Each try fails only when another worker appended
+/// first. After the last one, the request is not counted by class.
 const MAX_TRIES: usize = 16;
 
-/// The table that all workers see: names one after the other, each after its length (little-endian u16).
+/// The table shared by all workers: names in sequence, each preceded by its length (little-endian
+/// u16).
 pub trait Table {
-    /// The table and its version, at first empty; None where it cannot be had.
+    /// Returns the table, which is empty at first, and its version. None when it is unavailable.
     fn read(&mut self) -> Option<(&[u8], u32)>;
 
-    /// Replaces what was read with that version; whether nobody else was faster.
+    /// Replaces the table if it still has that version. Returns whether it was replaced.
     fn replace(&mut self, table: &[u8], version: u32) -> bool;
 }
 
-/// Where a class is kept.
+/// The place where a class's value is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// Its own.
+    /// The class has its own value.
     Own(usize),
-    /// Shared by every class beyond the bound.
+    /// The class shares the overflow value with every class beyond the limit.
     Overflow,
 }
 
-/// `T` per class, made when the class is first seen.
+/// One `T` per class, created when the class is first seen.
 #[derive(Debug)]
 pub struct Classes<T> {
     places: HashMap<String, usize>,
     values: Vec<T>,
     overflow: Option<T>,
-    /// All that have their own, once the table was seen full.
+    /// All classes with their own value. Set once this worker has seen the table full.
     chosen: Option<HashSet<String>>,
 }
 
@@ -47,8 +50,10 @@ impl<T> Default for Classes<T> {
 }
 
 impl<T> Classes<T> {
-    /// The class's slot. `make` makes what is kept there, given its name, or None for the shared one;
-    /// where it cannot, or the table cannot be had, there is no slot and the next request tries again.
+    /// Returns the slot of a class.
+    ///
+    /// `make` creates the value for the given class name, or the shared value for None. Returns
+    /// None when `make` fails or the table is unavailable. The next request then tries again.
     pub fn slot(
         &mut self,
         name: &str,
@@ -91,7 +96,7 @@ impl<T> Classes<T> {
         None
     }
 
-    /// Makes what is missing here of the classes that any worker has met.
+    /// Creates the missing values for all classes that any worker has met.
     pub fn meet_all(&mut self, table: &mut impl Table, mut make: impl FnMut(Option<&str>) -> Option<T>) {
         let Some((bytes, _)) = table.read() else { return };
         for name in names(bytes) {
@@ -107,14 +112,14 @@ impl<T> Classes<T> {
         }
     }
 
-    /// Every class that has its own by name, then the shared one without.
+    /// Iterates over each class with its own value by name, then the shared value without a name.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &T)> {
         let own =
             self.places.iter().filter_map(|(name, at)| Some((Some(name.as_str()), self.values.get(*at)?)));
         own.chain(self.overflow.iter().map(|shared| (None, shared)))
     }
 
-    /// What is kept there.
+    /// Returns the value in a slot.
     pub fn get(&self, slot: Slot) -> Option<&T> {
         match slot {
             Slot::Own(at) => self.values.get(at),
@@ -122,13 +127,13 @@ impl<T> Classes<T> {
         }
     }
 
-    /// Everything that is kept, the shared one too.
+    /// Iterates over all values, including the shared one.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.values.iter_mut().chain(self.overflow.as_mut())
     }
 }
 
-/// The names in a table; they end where the bytes are none.
+/// Iterates over the names in a table. Iteration stops at the first malformed entry.
 pub fn names(mut table: &[u8]) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let (len, rest) = table.split_first_chunk()?;
@@ -138,7 +143,7 @@ pub fn names(mut table: &[u8]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The table with one name more; None where that is too long for it.
+/// Returns the table with one name appended. None when the name is too long for its length field.
 pub fn appended(table: &[u8], name: &str) -> Option<Vec<u8>> {
     let mut longer = Vec::with_capacity(table.len() + name.len() + 2);
     for name in names(table).chain([name]) {

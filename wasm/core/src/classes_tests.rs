@@ -1,7 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What the proxy keeps for all workers; `rivals` append before our own replacement, once each.
+/// The table that the proxy keeps for all workers. Each of the `rivals` is appended once, before
+/// the caller's own replacement.
 #[derive(Default)]
 struct Shared {
     table: Vec<u8>,
@@ -45,8 +46,8 @@ fn class(nth: usize) -> String {
     format!("class {nth}")
 }
 
-/// A worker that met no class itself learns of those that others met, and of the shared one once the table
-/// is full.
+/// A worker that met no class itself learns the classes that other workers met. Once the table is
+/// full, it also learns of the shared value.
 #[test]
 fn classes_of_other_workers_are_met() {
     let (mut one, mut other) = (Classes::default(), Classes::default());
@@ -70,14 +71,14 @@ fn classes_of_other_workers_are_met() {
     assert_eq!(other.iter().count(), MAX_CLASSES + 1);
 }
 
-/// The name that the slot's value was made with: its own, or none where it is shared.
+/// Returns the name with which the slot's value was created. None for the shared value.
 fn own(classes: &mut Classes<Option<String>>, shared: &mut Shared, name: &str) -> Option<String> {
     let slot = classes.slot(name, shared, |name| Some(name.map(str::to_string)));
     classes.get(slot.unwrap()).unwrap().clone()
 }
 
-/// A class keeps its slot; beyond the bound all share one; the table is read once per class while it
-/// grows, and never again when it was seen full.
+/// A class keeps its slot. All classes beyond the limit share one. The table is read once per class
+/// while it grows, and never again after it was seen full.
 #[test]
 fn bounded() {
     let (mut classes, mut shared) = (Classes::default(), Shared::default());
@@ -92,7 +93,7 @@ fn bounded() {
     assert_eq!(names(&shared.table).count(), MAX_CLASSES);
 }
 
-/// What cannot be made or agreed on is tried again with the next request.
+/// When a value cannot be created or agreed on, the next request tries again.
 #[test]
 fn failures_are_tried_again() {
     let (mut classes, mut shared) = (Classes::<u8>::default(), Shared::default());
@@ -101,8 +102,8 @@ fn failures_are_tried_again() {
     assert_eq!(classes.slot("a", &mut shared, |_| Some(1)), Some(Slot::Own(0)));
 }
 
-/// Another worker is faster: its class stays in the table, and ours comes after it; where it took the
-/// last place, ours is one of the many.
+/// When another worker appends first, its class stays in the table and ours follows it. If it took
+/// the last place, ours gets the shared slot.
 #[test]
 fn races_lose_nothing() {
     let mut shared = Shared { rivals: vec!["c".to_string(), "b".to_string()], ..Shared::default() };
@@ -120,7 +121,8 @@ fn races_lose_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever order several workers meet classes in, each class is its own to all of them or to none.
+    /// Whatever the order in which workers meet classes, each class has its own slot on all of them
+    /// or on none.
     #[test]
     fn workers_agree(met in proptest::collection::vec((0usize..3, 0usize..400), 0..1_500)) {
         let (mut workers, mut shared) = ([(); 3].map(|()| Classes::default()), Shared::default());
@@ -132,7 +134,8 @@ proptest! {
         prop_assert!(told.values().filter(|own| **own).count() <= MAX_CLASSES);
     }
 
-    /// Names come back in order; any bytes are read without harm, and what is appended is found.
+    /// Names are read back in order. Any bytes are read without harm, and an appended name is
+    /// found.
     #[test]
     fn tables_round_trip(list in proptest::collection::vec("\\PC{0,40}", 0..20), bytes: Vec<u8>) {
         let table = list.iter().fold(Vec::new(), |table, name| appended(&table, name).unwrap());

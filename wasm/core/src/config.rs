@@ -1,4 +1,4 @@
-//! The filter's plugin configuration: one JSON object, checked whole, every wrong key named.
+//! The filter's plugin configuration: one JSON object. All errors are reported together.
 
 use serde_json::{Map, Value};
 use spillway_contracts::{VALUE_DIRECTION_INBOUND, VALUE_DIRECTION_OUTBOUND};
@@ -8,9 +8,10 @@ use crate::caller::Pattern;
 use crate::message::is_ascii_message;
 use crate::outbox::Bounds;
 
-/// Longest DNS name.
+/// Longest DNS name, in characters.
 const NAME_MAX: usize = 253;
-/// Of a kept span that stands for more than 2^20 requests readers believe nothing but itself.
+/// Smallest non-zero sampling ratio. Readers do not believe a span that claims to stand for more
+/// than 2^20 requests, and count it once.
 const LEAST_RATIO: f64 = 1e-6;
 
 const KEYS: [&str; 13] = [
@@ -29,33 +30,36 @@ const KEYS: [&str; 13] = [
     "long_lived_after_ms",
 ];
 
-/// What the filter is told once, at start.
+/// The filter's configuration, read once at start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Side of the application that this listener is on.
+    /// The side of the application on which this listener is.
     pub direction: Direction,
     /// Cluster of this proxy, as in the topology.
     pub cluster: String,
     /// Service of this proxy.
     pub service: String,
-    /// Anybody may call: nothing that a request says of itself is believed (inbound).
+    /// Anybody may call this service, so the filter believes nothing that a request says about
+    /// itself (inbound).
     pub edge: bool,
-    /// How the certificates of callers name them; None: their headers do (inbound).
+    /// How the certificates of callers name them. None: the callers' headers do (inbound).
     pub peer_identity: Option<Pattern>,
-    /// Envoy cluster of the collector (OTLP over gRPC).
+    /// Name of the collector's Envoy cluster (OTLP over gRPC).
     pub collector_cluster: String,
-    /// Longest time that a span waits for its batch.
+    /// Longest time that a span waits for its batch to fill.
     pub flush_interval_ms: u64,
-    /// Bounds of a batch and, per worker, of what waits; beyond, the oldest is dropped.
+    /// Limits of a batch and of each worker's queue. A full queue drops its oldest batch.
     pub bounds: Bounds,
-    /// Part of the traces that start here to keep, 0..=1.
+    /// Ratio of the traces started here that are kept, 0..=1.
     pub sample_ratio: f64,
-    /// A request that lasts longer is a stream: counted, and no latency or load.
+    /// A request that lasts longer is a stream. It is counted, but contributes no latency and no
+    /// load.
     pub long_lived_after_ms: u64,
 }
 
 impl Config {
-    /// Reads the JSON object; the error names every wrong key, its value and what is allowed.
+    /// Parses the JSON object. The error names every wrong key with its value and the allowed
+    /// values.
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         let value: Value = serde_json::from_slice(json).map_err(|error| format!("not JSON: {error}"))?;
         let Value::Object(map) = value else {
@@ -124,8 +128,10 @@ impl Keys {
         Direction::Inbound
     }
 
-    /// No default: `true` would cut every trace at a service inside the mesh, `false` would believe anybody at
-    /// one that users call.
+    /// Reads `edge`, which has no default because either value could be wrong.
+    ///
+    /// With `true`, a service inside the mesh would cut every trace. With `false`, a service that
+    /// users call would believe anybody.
     fn edge(&mut self) -> bool {
         match (self.map.get("edge"), self.inbound()) {
             (Some(Value::Bool(edge)), true) => return *edge,
@@ -168,8 +174,11 @@ impl Keys {
         String::new()
     }
 
-    /// Envoy reads the name as a message `GrpcService` first, and only when that fails as the name of a cluster. Most
-    /// names are no message; one that is would be a service without a target, which no call may name.
+    /// Reads `collector_cluster` and rejects names that Envoy would misread.
+    ///
+    /// Envoy first parses the name as a `GrpcService` message, and uses it as a cluster name only
+    /// if that fails. Most names are not valid messages. A name that is one would be a service
+    /// without a target, to which no call is possible.
     fn collector_cluster(&mut self) -> String {
         let name = self.name("collector_cluster", Some("spillway-collector"));
         if !name.is_empty() && is_ascii_message(name.as_bytes()) {
@@ -210,7 +219,7 @@ impl Keys {
     }
 }
 
-/// Whether this can be the name of a cluster or service: also for names that come in headers.
+/// Whether the text is a valid name of a cluster or service. Also applied to names in headers.
 pub fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     name.len() <= NAME_MAX

@@ -2,7 +2,7 @@ use super::*;
 
 const MINIMAL: &str = r#"{"direction": "outbound", "cluster": "one", "service": "cart"}"#;
 
-/// Identity is enough; the rest has defaults.
+/// Direction, cluster and service are sufficient (outbound). All other keys have defaults.
 #[test]
 fn minimal() {
     let config = Config::parse(MINIMAL.as_bytes()).unwrap();
@@ -37,7 +37,7 @@ fn every_wrong_key_is_named() {
     }
 }
 
-/// Identity has no default, and what is not an object is refused.
+/// Cluster and service have no default. Input that is not a JSON object is rejected.
 #[test]
 fn no_identity_no_start() {
     for (json, part) in [("{}", "cluster: missing"), ("", "not JSON"), ("[]", "expected a JSON object")] {
@@ -47,7 +47,7 @@ fn no_identity_no_start() {
     assert!(Config::parse(small.as_bytes()).unwrap_err().contains("max_queue_spans: 8"));
 }
 
-/// The ratio may be whole or not, and nothing else.
+/// The ratio may be a whole number or a fraction. Every other value is rejected.
 #[test]
 fn ratios() {
     let with = |ratio: &str| {
@@ -61,7 +61,7 @@ fn ratios() {
     }
 }
 
-/// Whether anybody may call is said for inbound listeners, by everyone who configures one, and for no other.
+/// Every inbound listener must set `edge`, and no other listener may.
 #[test]
 fn edge_has_no_default() {
     let with = |direction: &str, more: &str| {
@@ -80,8 +80,8 @@ fn edge_has_no_default() {
     }
 }
 
-/// Envoy first reads the collector's name as a protobuf message, and takes it for a name only when that fails. A name
-/// that happens to be a message would be a service without a target.
+/// Envoy first parses the collector's name as a protobuf message, and uses it as a name only if
+/// that fails. A name that is a valid message would be a service without a target.
 #[test]
 fn names_that_envoy_would_read_as_a_message_are_refused() {
     let with = |name: &str| {

@@ -1,5 +1,7 @@
-//! One proxied request from arrival to end: what is read from it, what is written into its headers,
-//! and the span that remains. The span is written into one buffer as its facts become known.
+//! One proxied request from arrival to end: the facts read from it, the edits of its headers, and
+//! its span.
+//!
+//! The span is encoded into one buffer, field by field, as the facts become known.
 
 use spillway_contracts::*;
 
@@ -16,52 +18,53 @@ use crate::short::Short;
 use crate::trace::TraceContext;
 use crate::{Direction, Party, grpc};
 
-/// Both clocks at one instant, nanoseconds.
+/// Readings of both clocks at one instant, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Since the epoch; dates the span.
+    /// Nanoseconds since the Unix epoch. Gives the span its timestamps.
     pub wall_ns: u64,
-    /// Never steps back; measures durations.
+    /// Monotonic time, which never steps back. Used for durations.
     pub mono_ns: u64,
 }
 
-/// A request as it arrives.
+/// The facts of a request that are known when it arrives.
 #[derive(Debug)]
 pub struct Arriving<'a> {
-    /// When.
+    /// Time of arrival.
     pub now: Moment,
-    /// Its headers.
+    /// Headers of the request.
     pub headers: &'a RequestHeaders<'a>,
-    /// Who made it.
+    /// The caller, as far as it is believed.
     pub caller: Caller<'a>,
-    /// No body follows.
+    /// Whether the request has no body.
     pub end_of_stream: bool,
-    /// The class of its route.
+    /// The traffic class that the route's name carries.
     pub class: Option<Class<'a>>,
-    /// The load that it met (inbound).
+    /// The load that the request met (inbound).
     pub loads: Option<Loads>,
-    /// Where the span is written; empty.
+    /// The buffer for the encoded span; empty.
     pub buffer: Vec<u8>,
 }
 
-/// One request under way.
+/// One request in progress.
 #[derive(Debug)]
 pub struct Exchange {
     started: Moment,
-    /// The span so far; None where none is to be made.
+    /// The span encoded so far. None when the request leaves no span.
     span: Option<Vec<u8>>,
     grpc: bool,
-    /// No service of the mesh made the request (inbound).
+    /// Whether no service of the mesh made the request (inbound).
     entry: bool,
     long_lived: bool,
-    /// The class says which service is asked, and the span tells it (outbound).
+    /// Whether the class names the destination service, which the span then already records
+    /// (outbound).
     told_service: bool,
     request_bytes: Option<u64>,
     answer: Option<Answer>,
 }
 
 impl Exchange {
-    /// Begins with the facts known at arrival.
+    /// Starts the exchange and encodes the facts that are known on arrival.
     pub fn arrive(config: &Config, trace: &TraceContext<'_>, arriving: Arriving<'_>) -> Self {
         let Arriving { now, headers, caller, end_of_stream, class, loads, mut buffer } = arriving;
         let grpc = headers.content_type.is_some_and(grpc::is_grpc);
@@ -83,7 +86,7 @@ impl Exchange {
                 class,
                 loads,
                 source: caller.party,
-                // Outbound, our own tries are counted when the request is over.
+                // Outbound, this proxy's own tries are counted when the request is over.
                 resends: attempts
                     .filter(|_| config.direction == Direction::Inbound)
                     .map(|n| n.saturating_sub(1)),
@@ -98,7 +101,7 @@ impl Exchange {
         Self { started: now, span, grpc, entry, long_lived, told_service, request_bytes, answer: None }
     }
 
-    /// The response's headers have come; `end_of_stream`: and no body follows.
+    /// Records the response's headers. `end_of_stream` is true when no body follows.
     pub fn respond(
         &mut self,
         config: &Config,
@@ -124,7 +127,8 @@ impl Exchange {
         });
     }
 
-    /// Tells `edit` the changes to the response's headers: inbound, our own time and where we are.
+    /// Passes to `edit` the changes to the response's headers. Inbound, they are this service's
+    /// time in microseconds and its cluster.
     pub fn response_edits(&self, config: &Config, mut edit: impl FnMut(&'static str, Option<&str>)) {
         if let (Some(answer), Direction::Inbound) = (&self.answer, config.direction) {
             let time = *Short::<20>::default().push_decimal(answer.after_ns / 1_000);
@@ -138,25 +142,28 @@ impl Exchange {
         self.entry
     }
 
-    /// A tunnel, an upgrade or an event stream: it lasts as long as its user likes, so its duration
-    /// is no latency and it is no load.
+    /// Whether the request is a tunnel, an upgrade, an event stream, or has outlived every call.
+    ///
+    /// Such a stream lasts as long as its user likes. Its duration is not a latency, and the stream
+    /// does not count as load.
     pub fn long_lived(&self) -> bool {
         self.long_lived
     }
 
-    /// Takes it for long-lived when it has lasted longer than any call: whether that is new.
+    /// Marks the request as long-lived when it has lasted longer than `limit_ns`. Returns whether
+    /// this call marked it.
     pub fn outlived(&mut self, mono_ns: u64, limit_ns: u64) -> bool {
         let outlived = !self.long_lived && mono_ns.saturating_sub(self.started.mono_ns) > limit_ns;
         self.long_lived |= outlived;
         outlived
     }
 
-    /// Gives up the span, and its memory back: a long-lived stream leaves none.
+    /// Discards the span and returns its buffer, because a long-lived stream leaves no span.
     pub fn take_buffer(&mut self) -> Option<Vec<u8>> {
         self.span.take()
     }
 
-    /// The span of the finished request; None when none is to be made.
+    /// Returns the encoded span of the finished request. None when the request leaves no span.
     pub fn finish(
         mut self,
         config: &Config,
@@ -194,8 +201,10 @@ impl Exchange {
         Some(span)
     }
 
-    /// Where the request went, as far as the span does not tell it: as routed, except that the answer knows
-    /// better which cluster it came from, since Envoy may have failed over.
+    /// Records the destination as far as the span does not name it yet.
+    ///
+    /// The service and cluster come from the route, unless the response named its cluster. The
+    /// response is more accurate, because Envoy may have failed over to another cluster.
     fn put_routed(&self, properties: &mut impl Properties, span: &mut Vec<u8>) {
         let told_cluster = self.answer.is_some_and(|answer| answer.told_cluster);
         if told_cluster && self.told_service {
@@ -203,7 +212,7 @@ impl Exchange {
         }
         let routed = properties.text(Property::ClusterName);
         let mut parts = routed.into_iter().flat_map(|name| name.split(XDS_CLUSTER_SEPARATOR));
-        // Further parts are denials that narrow the failover.
+        // Further parts of the name are denials that narrow the failover.
         if let (Some(service), Some(cluster)) = (parts.next(), parts.next()) {
             let cluster = Some(cluster).filter(|_| !told_cluster);
             let service = Some(service).filter(|_| !self.told_service);
@@ -212,7 +221,7 @@ impl Exchange {
     }
 }
 
-/// Headers of ours, which only our proxies write.
+/// Spillway's own headers, which only its proxies may write.
 const OURS: [&str; 6] = [
     HTTP_HEADER_SOURCE_CLUSTER,
     HTTP_HEADER_SOURCE_SERVICE,
@@ -222,7 +231,10 @@ const OURS: [&str; 6] = [
     HTTP_HEADER_DENIED,
 ];
 
-/// Tells `edit` who asks, outbound; inbound, takes away what an anonymous caller must not say.
+/// Passes to `edit` the changes to a request's headers that concern its source.
+///
+/// Outbound, this proxy writes its own cluster and service. From an anonymous caller, all Spillway
+/// headers are removed.
 pub fn source_edits(
     config: &Config,
     headers: &RequestHeaders<'_>,

@@ -11,7 +11,7 @@ use crate::sampling::Sampler;
 const MS: u64 = 1_000_000;
 const HEADER_BYTES: u64 = 300;
 
-/// What the proxy would answer.
+/// Properties with the values that the proxy would return.
 #[derive(Default)]
 struct Fake(HashMap<Property, Vec<u8>>);
 
@@ -78,7 +78,7 @@ fn respond(exchange: &mut Exchange, config: &Config, at_ms: u64, headers: &[(&st
     exchange.respond(config, at_ms * MS, &ResponseHeaders::read(pairs(headers)), false);
 }
 
-/// A finished span, its attributes as text.
+/// A finished span, with its attributes as text.
 struct Told {
     span: Span,
     attributes: HashMap<String, String>,
@@ -127,8 +127,9 @@ fn edits(
     all
 }
 
-/// Outbound: who asks is written into the request; network time is what the callee does not account
-/// for; the destination is the routed one until the answer says otherwise.
+/// Outbound, the caller's cluster and service are written into the request. Network time is the
+/// wait that the callee does not account for. The destination is the routed one unless the response
+/// names another.
 #[test]
 fn outbound_measures_the_network() {
     let config = config("outbound");
@@ -155,7 +156,8 @@ fn outbound_measures_the_network() {
     }
 }
 
-/// Clamped at zero when the callee claims more than the whole; absent when its header is garbage.
+/// Network time is clamped at zero when the callee claims more than the whole. It is absent when
+/// the callee's header is invalid.
 #[test]
 fn network_time_is_honest() {
     let config = config("outbound");
@@ -169,7 +171,8 @@ fn network_time_is_honest() {
     }
 }
 
-/// At an edge no header of ours reaches the application or the span, and none is touched that did not come.
+/// At an edge, no Spillway header reaches the application or the span. Requests without such
+/// headers are not edited.
 #[test]
 fn an_edge_takes_our_headers_away() {
     let config =
@@ -197,7 +200,8 @@ fn an_edge_takes_our_headers_away() {
     assert!(stripped(&[("x-spill", "1")]).is_empty());
 }
 
-/// Inbound: the caller is read from its headers, our time and cluster are told in the response.
+/// Inbound, the caller is read from its headers. The response states this service's time and
+/// cluster.
 #[test]
 fn inbound_tells_its_time() {
     let config = config("inbound");
@@ -226,7 +230,8 @@ fn inbound_tells_its_time() {
     assert_eq!(span.get("http.request.resend_count"), Some("2"));
 }
 
-/// A reset leaves a failed span that says why; a response cut short does, too; a 4xx is no failure.
+/// A reset leaves a failed span that states the reason, and so does a response that was cut short.
+/// A 4xx status is no failure.
 #[test]
 fn failures() {
     let config = config("outbound");
@@ -257,8 +262,8 @@ fn failures() {
 const CALL: [(&str, &str); 3] =
     [(":method", "POST"), (":path", "/shop.Cart/Add"), ("content-type", "application/grpc+proto")];
 
-/// gRPC's own status decides, however well HTTP went, whether trailers or headers tell it; a server is not
-/// to blame for every code; one that no client understands is UNKNOWN.
+/// The gRPC status decides, even if HTTP succeeded, and whether trailers or headers carry it. A
+/// server is not to blame for every code. A code that no client understands is UNKNOWN.
 #[test]
 fn grpc_status_decides() {
     for (direction, status, code, error) in [
@@ -289,8 +294,9 @@ fn grpc_status_decides() {
     assert_eq!(http.get("rpc.grpc.status_code"), None, "not asked of what is not gRPC");
 }
 
-/// Where no gRPC status was sent none is told: HTTP and Envoy's flags decide. A caller that leaves a stream
-/// which was answered has cancelled it, which is no fault of the server's; to the client it is a failure.
+/// When no gRPC status was sent, none is recorded, and HTTP and Envoy's flags decide. A caller that
+/// leaves a stream after the response headers has cancelled it. That is no fault of the server, but
+/// a failure for the client.
 #[test]
 fn grpc_without_a_status() {
     for (direction, http, flags, error) in [
@@ -322,7 +328,8 @@ fn grpc_without_a_status() {
     assert_eq!(silent.unwrap().get("error.type"), Some("DR"), "before the answer a hung server must show");
 }
 
-/// What was declared is told where all of it passed; where something was cut short, what passed.
+/// The declared size is recorded when the exchange completed. When it was cut short, the bytes that
+/// passed are recorded.
 #[test]
 fn sizes_of_what_passed() {
     let config = config("outbound");
@@ -345,7 +352,8 @@ fn sizes_of_what_passed() {
     assert_eq!(none.get(OTEL_ATTRIBUTE_REQUEST_SIZE), Some("0"), "no body is no body");
 }
 
-/// After a retry the time until the answer holds the tries before it: that is no network time.
+/// After a retry, the time until the response includes the earlier tries, so no network time is
+/// recorded.
 #[test]
 fn no_network_time_after_a_retry() {
     let config = config("outbound");
@@ -358,7 +366,8 @@ fn no_network_time_after_a_retry() {
     }
 }
 
-/// The routed cluster is asked for only where the class and the answer do not tell it all.
+/// The routed cluster is read only when the class and the response do not name the whole
+/// destination.
 #[test]
 fn destination_without_asking() {
     let config = config("outbound");
@@ -376,7 +385,7 @@ fn destination_without_asking() {
     assert_eq!(narrowed.get("spillway.destination.cluster"), Some("two"));
 }
 
-/// Tunnels, upgrades, event streams and what outlives every call leave no span.
+/// Tunnels, upgrades, event streams and requests that outlive the limit leave no span.
 #[test]
 fn long_lived_streams() {
     let inbound = config("inbound");
@@ -398,7 +407,7 @@ fn long_lived_streams() {
     assert!(finish(slow, &inbound, 3_000, Fake::default()).is_none());
 }
 
-/// An unsampled request leaves no span, yet says who asks.
+/// An unsampled request leaves no span.
 #[test]
 fn unsampled_leaves_no_span() {
     let config = config("outbound");

@@ -1,32 +1,35 @@
-//! Envoy's response flags: why a request did not go as asked, in the short names of its access log.
-//! Source: Envoy `stream_info.h` (CoreResponseFlag, in order) and "Access logging", %RESPONSE_FLAGS%.
+//! Envoy's response flags: why a request did not complete normally, by the short names of the
+//! access log.
+//!
+//! Source: Envoy `stream_info.h` (CoreResponseFlag, in order) and "Access logging",
+//! %RESPONSE_FLAGS%.
 
 const NAMES: [&str; 30] = [
     "LH", "UH", "UT", "LR", "UR", "UF", "UC", "UO", "NR", "DI", "FI", "RL", "UAEX", "RLSE", "DC", "URX",
     "SI", "IH", "DPE", "UMSDR", "RFCF", "NFCF", "DT", "UPE", "NC", "OM", "DF", "DO", "DR", "UDO",
 ];
-/// These say nothing about failure: a delay that was injected, an answer from a cache.
+/// Flags that indicate no failure: DI (an injected delay) and RFCF (an answer from a cache).
 const HARMLESS: u64 = 1 << 9 | 1 << 20;
 
-/// DC and DR: the caller went away, or reset the stream.
+/// DC and DR: the caller disconnected or reset the stream.
 const CALLER_LEFT: u64 = 1 << 14 | 1 << 28;
 
-/// Whether all that went wrong is that the caller left.
+/// Whether the only problem was that the caller left.
 pub fn caller_left(flags: u64) -> bool {
     failed(flags) && flags & !HARMLESS & !CALLER_LEFT == 0
 }
 
-/// Whether any flag says that the exchange was not completed as asked.
+/// Whether any flag says that the exchange did not complete as requested.
 pub fn failed(flags: u64) -> bool {
     flags & !HARMLESS != 0
 }
 
-/// The names, comma-separated, lowest bit first.
+/// Names of the flags that are set, separated by commas, lowest bit first.
 pub fn names(flags: u64) -> String {
     set(flags).collect::<Vec<_>>().join(",")
 }
 
-/// The first name, as a reason; `_OTHER` where there is none.
+/// Name of the first flag that indicates a failure, or `_OTHER` when there is none.
 pub fn first(flags: u64) -> &'static str {
     set(flags & !HARMLESS).next().unwrap_or("_OTHER")
 }
@@ -39,7 +42,7 @@ fn set(flags: u64) -> impl Iterator<Item = &'static str> {
 mod tests {
     use super::*;
 
-    /// Bits become their names; unknown bits have none; an injected delay is no failure.
+    /// Bits become their names, and unknown bits have none. An injected delay is no failure.
     #[test]
     fn flags() {
         assert_eq!(names(0), "");

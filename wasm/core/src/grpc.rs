@@ -1,13 +1,15 @@
-//! gRPC as spans tell it. Source: OTel semantic conventions for gRPC, up to 1.37 (names that
-//! `rpc.grpc.status_code` readers know); which codes are errors is the same in later versions.
+//! gRPC method names and status codes as spans record them.
+//!
+//! Source: OTel semantic conventions for gRPC, up to 1.37, whose names readers of
+//! `rpc.grpc.status_code` know. Later versions treat the same codes as errors.
 
 use crate::Direction;
 use crate::headers::decimal;
 
-/// `rpc.system`.
+/// Value of `rpc.system`.
 pub const SYSTEM: &str = "grpc";
 
-/// The method that a path names.
+/// The gRPC method that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Method<'a> {
     /// `package.Service/Method`.
@@ -40,23 +42,25 @@ const NAMES: [&str; 17] = [
 /// UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS.
 const SERVER_ERRORS: [u64; 6] = [2, 4, 12, 13, 14, 15];
 const UNKNOWN: u64 = 2;
-/// Longest path that is taken for a method's name.
+/// Longest path, in bytes, that is accepted as a method's name.
 const NAME_MAX: usize = 512;
 
-/// Whether a content type is gRPC's: also `application/grpc+proto`. Not `application/grpc-web`, which tells its
-/// status in the body: to whoever does not read bodies that is HTTP.
+/// Whether a content type belongs to gRPC, such as `application/grpc+proto`.
+///
+/// `application/grpc-web` does not. It sends its status in the body, so for a filter that does not
+/// read bodies it is plain HTTP.
 pub fn is_grpc(content_type: &[u8]) -> bool {
     let rest = content_type.strip_prefix(b"application/grpc");
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// The code that `grpc-status` tells: what is no code is UNKNOWN, as clients take it.
+/// Parses `grpc-status`. A value that is not a known code counts as UNKNOWN, as in gRPC clients.
 pub fn status(text: &[u8]) -> u64 {
     let known = |code: &u64| usize::try_from(*code).is_ok_and(|code| code < NAMES.len());
     decimal(text).filter(known).unwrap_or(UNKNOWN)
 }
 
-/// `/package.Service/Method`; None where the path has another shape.
+/// Parses `/package.Service/Method`. Returns None when the path has another shape.
 pub fn method(path: &[u8]) -> Option<Method<'_>> {
     let full = std::str::from_utf8(path).ok()?.strip_prefix('/')?;
     let (service, method) = full.split_once('/')?;
@@ -66,8 +70,8 @@ pub fn method(path: &[u8]) -> Option<Method<'_>> {
     (full.len() <= NAME_MAX && named(service) && named(method)).then_some(Method { full, service, method })
 }
 
-/// The code's name where this side calls it an error: to a client every code but OK is one, to a
-/// server only those that are its own fault.
+/// Returns the name of a status code if this side treats it as an error. A client treats every code
+/// except OK as an error, a server only those codes that are its own fault.
 pub fn error(direction: Direction, status: u64) -> Option<&'static str> {
     let failed = match direction {
         Direction::Outbound => status != 0,
@@ -80,7 +84,7 @@ pub fn error(direction: Direction, status: u64) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// A method's name has two parts of plain characters; anything else is no method.
+    /// A method's name has two parts of plain characters. Every other path is rejected.
     #[test]
     fn methods() {
         let full = "shop.v1.Cart/AddItem";
@@ -93,7 +97,7 @@ mod tests {
         assert_eq!(method(format!("/a/{}", "b".repeat(600)).as_bytes()), None);
     }
 
-    /// NOT_FOUND is the caller's affair for a server, and an error for a client.
+    /// NOT_FOUND is the caller's concern for a server, and an error for a client.
     #[test]
     fn errors() {
         assert_eq!(error(Direction::Inbound, 5), None);
@@ -102,14 +106,14 @@ mod tests {
         assert_eq!(error(Direction::Outbound, 0), None);
     }
 
-    /// A code is a number that gRPC knows; anything else is UNKNOWN.
+    /// Only numbers that gRPC defines are codes. Every other value is UNKNOWN.
     #[test]
     fn statuses() {
         assert_eq!([b"0".as_slice(), b"5", b"16"].map(status), [0, 5, 16]);
         assert_eq!([b"".as_slice(), b"17", b"99", b"-1", b"ok"].map(status), [UNKNOWN; 5]);
     }
 
-    /// gRPC-Web is not gRPC, whatever the codec or parameter.
+    /// gRPC-Web is not gRPC, whatever its codec or parameters.
     #[test]
     fn content_types() {
         for (kind, grpc) in

@@ -1,22 +1,22 @@
-//! The headers that the filter reads, borrowed from the proxy's header map.
+//! The headers that the filter reads. Values are borrowed from the proxy's header map.
 
 use spillway_contracts::*;
 
 use crate::b3;
 
-/// What the names of our own headers begin with.
+/// Prefix of the names of Spillway's own headers.
 const OURS: &[u8] = b"x-spillway-";
 
-/// Headers that carry a trace.
+/// The headers of a request that carry trace context.
 #[derive(Clone, Debug, Default)]
 pub struct TraceHeaders<'a> {
-    /// The last `traceparent`.
+    /// The last `traceparent` header.
     pub traceparent: Option<&'a [u8]>,
-    /// There were several, which W3C calls invalid.
+    /// There was more than one `traceparent`, which W3C calls invalid.
     pub several_traceparents: bool,
-    /// `tracestate`, one per header line: together they are one list.
+    /// The first `tracestate` line. All `tracestate` lines together form one list.
     pub tracestate: Option<&'a [u8]>,
-    /// Lines after the first; almost always none.
+    /// The `tracestate` lines after the first. Almost always empty.
     pub more_tracestate: Vec<&'a [u8]>,
     /// `b3`.
     pub b3: Option<&'a [u8]>,
@@ -30,12 +30,12 @@ pub struct TraceHeaders<'a> {
     pub b3_flags: Option<&'a [u8]>,
 }
 
-/// Headers of a request.
+/// The headers of a request.
 #[derive(Clone, Debug, Default)]
 pub struct RequestHeaders<'a> {
     /// `:method`.
     pub method: Option<&'a [u8]>,
-    /// `:path`, with query.
+    /// `:path`, including the query.
     pub path: Option<&'a [u8]>,
     /// `:authority`.
     pub authority: Option<&'a [u8]>,
@@ -45,20 +45,20 @@ pub struct RequestHeaders<'a> {
     pub content_type: Option<&'a [u8]>,
     /// `content-length`.
     pub content_length: Option<&'a [u8]>,
-    /// `x-envoy-attempt-count`: 1 for the first try of the caller's proxy.
+    /// `x-envoy-attempt-count`: 1 for the first try that the caller's proxy made.
     pub attempt_count: Option<&'a [u8]>,
-    /// Cluster of the caller's proxy.
+    /// Cluster that the caller's proxy names.
     pub source_cluster: Option<&'a [u8]>,
-    /// Service of the caller's proxy.
+    /// Service that the caller's proxy names.
     pub source_service: Option<&'a [u8]>,
-    /// There is a header whose name is one of ours.
+    /// At least one header has Spillway's prefix.
     pub ours: bool,
-    /// Trace headers.
+    /// The trace headers.
     pub trace: TraceHeaders<'a>,
 }
 
 impl<'a> RequestHeaders<'a> {
-    /// One pass over all headers.
+    /// Reads all headers in one pass.
     pub fn read(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut headers = Self::default();
         for (name, value) in pairs {
@@ -86,7 +86,7 @@ impl<'a> RequestHeaders<'a> {
 }
 
 impl<'a> TraceHeaders<'a> {
-    /// Whether any header of B3's is there.
+    /// Whether any B3 header is present.
     pub fn any_b3(&self) -> bool {
         [self.b3, self.b3_trace, self.b3_span, self.b3_sampled, self.b3_flags].iter().any(Option::is_some)
     }
@@ -120,7 +120,7 @@ impl<'a> TraceHeaders<'a> {
     }
 }
 
-/// Headers of a response.
+/// The headers of a response.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResponseHeaders<'a> {
     /// `:status`.
@@ -129,16 +129,16 @@ pub struct ResponseHeaders<'a> {
     pub content_type: Option<&'a [u8]>,
     /// `content-length`.
     pub content_length: Option<&'a [u8]>,
-    /// The callee's own time, in microseconds.
+    /// The time that the callee measured for itself, in microseconds.
     pub service_time: Option<&'a [u8]>,
     /// The callee's cluster.
     pub cluster: Option<&'a [u8]>,
-    /// `grpc-status`, of an answer that is nothing but trailers.
+    /// `grpc-status`, which is among the headers when a response consists of trailers only.
     pub grpc_status: Option<&'a [u8]>,
 }
 
 impl<'a> ResponseHeaders<'a> {
-    /// One pass over all headers.
+    /// Reads all headers in one pass.
     pub fn read(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut headers = Self::default();
         for (name, value) in pairs {
@@ -157,7 +157,7 @@ impl<'a> ResponseHeaders<'a> {
     }
 }
 
-/// A header's text as a decimal number: digits only, no sign, no space.
+/// Parses a header value as a decimal number: digits only, no sign, no spaces.
 pub fn decimal(value: &[u8]) -> Option<u64> {
     let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     digits.then(|| std::str::from_utf8(value).ok()?.parse().ok()).flatten()

@@ -1,7 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Known headers land in their place, unknown ones nowhere, repeated trace headers are noticed.
+/// Known headers fill their fields, unknown headers are ignored, and repeated trace headers are
+/// noticed.
 #[test]
 fn known_headers_are_found() {
     let lines = [
@@ -33,7 +34,7 @@ fn decimals() {
 }
 
 proptest! {
-    /// Any names and values are read.
+    /// Any names and values are read without failure.
     #[test]
     fn any_headers_are_survived(lines in proptest::collection::vec((any::<Vec<u8>>(), any::<Vec<u8>>()), 0..20)) {
         let pairs = || lines.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));

@@ -1,6 +1,7 @@
-//! Fixed-size identifiers as lower-case hexadecimal, as trace headers carry them.
+//! Decoder of fixed-size identifiers in hexadecimal, as trace headers carry them.
 
-/// Reads exactly `2 * N` hexadecimal digits; upper case only where `upper` allows it.
+/// Decodes exactly `2 * N` hexadecimal digits. Upper-case digits are accepted only if `upper` is
+/// true.
 pub fn decode<const N: usize>(text: &[u8], upper: bool) -> Option<[u8; N]> {
     if text.len() != N * 2 {
         return None;

@@ -3,34 +3,36 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
-/// Sixteen bytes, not all zero.
+/// Id of a trace: 16 bytes, not all zero.
 pub type TraceId = [u8; 16];
-/// Eight bytes, not all zero.
+/// Id of a span: 8 bytes, not all zero.
 pub type SpanId = [u8; 8];
 
-/// A generator of its own per VM: ids cost no host call.
+/// Random generator of ids. Each VM has its own, so that drawing an id needs no host call.
 pub struct Ids(Xoshiro256PlusPlus);
 
 impl Ids {
-    /// From the host's entropy.
+    /// Creates a generator from the host's entropy.
     pub fn from_entropy(seed: [u8; 32]) -> Self {
         Self(Xoshiro256PlusPlus::from_seed(seed))
     }
 
-    /// Where the host has no entropy to give: `seed` mixes what differs between VMs (time, context
-    /// id, an address); SplitMix64 spreads it over the state.
+    /// Creates a generator when the host offers no entropy.
+    ///
+    /// `seed` mixes values that differ between VMs (time, context id, an address). SplitMix64
+    /// spreads it over the generator's state.
     pub fn from_weak_seed(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// A new trace id.
+    /// Draws a new trace id.
     pub fn trace_id(&mut self) -> TraceId {
         let mut id = [0; 16];
         self.fill(&mut id);
         id
     }
 
-    /// A new span id.
+    /// Draws a new span id.
     pub fn span_id(&mut self) -> SpanId {
         let mut id = [0; 8];
         self.fill(&mut id);
@@ -39,7 +41,7 @@ impl Ids {
 
     fn fill(&mut self, id: &mut [u8]) {
         self.0.fill_bytes(id);
-        // All zero means "no id" in every trace format.
+        // An id of all zeros means "no id" in every trace format.
         if id.iter().all(|byte| *byte == 0)
             && let Some(last) = id.last_mut()
         {
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Ids do not repeat within a generator, and two VMs with different seeds do not share any.
+    /// Ids do not repeat within a generator. Generators with different seeds share no ids.
     #[test]
     fn ids_are_distinct_within_and_between_generators() {
         let mut seen = HashSet::new();

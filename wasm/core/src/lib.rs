@@ -1,9 +1,12 @@
-//! The thinking of the Spillway filter. Knows nothing of proxy-wasm: every input is a value, every
-//! output is a value, and the shell (`spillway-filter`) carries them to and from Envoy.
+//! The logic of the Spillway filter, independent of proxy-wasm.
 //!
-//! The way of a request: [`headers`] finds what it carries, [`trace`] continues or starts its trace,
-//! [`load`] tells what load it met, [`exchange`] gathers what happens to it and writes it through
-//! [`otlp`], [`outbox`] keeps the span until the collector has it.
+//! Every input and every output is a plain value. The shell crate (`spillway-filter`) carries these
+//! values to and from Envoy.
+//!
+//! A request passes through the modules in this order. [`headers`] finds the headers that the
+//! filter reads. [`trace`] continues the caller's trace or starts one. [`load`] measures the load
+//! that the request met on arrival. [`exchange`] collects the facts of the request and encodes them
+//! through [`otlp`]. [`outbox`] keeps the finished span until the collector has accepted it.
 #![warn(missing_docs)]
 
 pub mod b3;
@@ -31,17 +34,17 @@ pub mod trace;
 pub mod tracestate;
 pub mod turn;
 
-/// Where this proxy stands in relation to its application.
+/// The side of the application on which this proxy listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Requests towards the application beside the proxy: spans of kind SERVER.
+    /// Requests to the application beside the proxy. Their spans have kind SERVER.
     Inbound,
-    /// Requests that the application makes: spans of kind CLIENT.
+    /// Requests that the application makes. Their spans have kind CLIENT.
     Outbound,
 }
 
 impl Direction {
-    /// The contract's word for it, as configured and as written into spans.
+    /// The contract's name of the direction, as used in the configuration and in spans.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Inbound => spillway_contracts::VALUE_DIRECTION_INBOUND,
@@ -50,7 +53,7 @@ impl Direction {
     }
 }
 
-/// A service in a cluster; either may be unknown.
+/// A service in a cluster. Either of the two may be unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Party<'a> {
     /// Cluster name, as in the topology.

@@ -1,9 +1,10 @@
-//! Arrival rate over the last second, from a counter that all workers of the proxy share.
+//! Measures the arrival rate over the last second, from a counter that all workers of the proxy
+//! share.
 
 use std::collections::VecDeque;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// More than a second of samples at the shortest tick; older ones are of no use.
+/// More samples than one second holds at the shortest tick. Older samples are not needed.
 const MAX_SAMPLES: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -12,38 +13,43 @@ struct Sample {
     count: u64,
 }
 
-/// Shorter histories tell no rate: at the tick's length a single arrival would be ten per second.
+/// Shortest history from which a rate is computed. Over one tick, a single arrival would count as
+/// ten per second.
 const MIN_HISTORY_NS: u64 = SECOND_NS / 5;
 
-/// Load that a request met.
+/// The load that a request met on arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Requests inside, this one included.
+    /// Number of requests in flight, including this one.
     pub in_flight: u64,
-    /// Arrivals per second over the second before this one; None while that is not known.
+    /// Arrivals per second over the second before this request. None while the rate is unknown.
     pub arrival_rate: Option<f64>,
 }
 
-/// Load of the whole service and of the request's class alone.
+/// The load of the whole service and of the request's class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loads {
-    /// All requests of this proxy.
+    /// Load of all requests of this proxy.
     pub service: Load,
-    /// Those of the class; None without a class, or with one beyond the bound.
+    /// Load of the request's class. None without a class, or when the class has no stats of its
+    /// own.
     pub class: Option<Load>,
 }
 
-/// Samples of the arrivals counter over a little more than a second. Each VM keeps its own; what
-/// they sample is one atomic counter, so all agree without a lock.
+/// Samples of the arrivals counter over slightly more than a second.
+///
+/// Each VM keeps its own samples. They all sample the same atomic counter, so the VMs agree without
+/// a lock.
 #[derive(Debug, Default)]
 pub struct LoadWindow {
     samples: VecDeque<Sample>,
 }
 
 impl LoadWindow {
-    /// Notes the counter's value at `at_ns` (monotonic), on every tick.
+    /// Records the counter's value at `at_ns` (monotonic). Called on every tick.
     pub fn sample(&mut self, at_ns: u64, count: u64) {
-        // The newest sample that is a second old is the base of the window; none before it matters.
+        // The newest sample that is at least a second old is the base of the window. Older samples
+        // are not needed.
         let base = at_ns.saturating_sub(SECOND_NS);
         while self.samples.get(1).is_some_and(|second| second.at_ns <= base)
             || self.samples.len() >= MAX_SAMPLES
@@ -53,9 +59,13 @@ impl LoadWindow {
         self.samples.push_back(Sample { at_ns, count });
     }
 
-    /// Arrivals per second over `(now - 1 s, now]`, given the counter's value `count` at `now_ns`.
-    /// Between two samples the counter is taken to have grown evenly. A counter that began at nothing
-    /// has no unseen past; of one that this worker met later than others, what it saw is extrapolated.
+    /// Returns the arrivals per second over `(now - 1 s, now]`, given the counter's value `count`
+    /// at `now_ns`.
+    ///
+    /// Between two samples, the counter is assumed to have grown evenly. With less than a second of
+    /// history, a counter whose first sample was 0 is exact. If the first sample was higher, this
+    /// worker met the counter later than others, and the observed arrivals are extrapolated.
+    /// Returns None when that history is shorter than `MIN_HISTORY_NS`, or when there is no sample.
     pub fn rate(&self, now_ns: u64, count: u64) -> Option<f64> {
         let first = *self.samples.front()?;
         let elapsed = now_ns.saturating_sub(first.at_ns);
@@ -94,7 +104,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A steady stream of arrivals is seen at its rate, at any instant between ticks.
+    /// A steady stream of arrivals has its rate at any instant between ticks.
     #[test]
     fn steady_rate_is_exact() {
         let mut window = LoadWindow::default();
@@ -108,7 +118,7 @@ mod tests {
         }
     }
 
-    /// A burst older than a second has left the window; one within it is still there.
+    /// A burst older than a second has left the window. A burst within the last second has not.
     #[test]
     fn only_the_last_second_counts() {
         let mut window = LoadWindow::default();
@@ -122,7 +132,8 @@ mod tests {
         assert_eq!(window.rate(2_000 * MS, 1000), Some(0.0));
     }
 
-    /// Without ticks for long (a stalled worker) the rate is the average since the last sample.
+    /// After a long time without ticks (a stalled worker), the rate is the average since the last
+    /// sample.
     #[test]
     fn stalled_ticks_average() {
         let mut window = LoadWindow::default();
@@ -131,7 +142,8 @@ mod tests {
         assert_eq!(LoadWindow::default().rate(5, 7), None);
     }
 
-    /// A worker that meets a busy counter tells nothing at first, then what it saw, then the truth.
+    /// A worker that meets a busy counter first reports no rate, then an extrapolated rate, then
+    /// the exact rate.
     #[test]
     fn late_worker_extrapolates() {
         let mut window = LoadWindow::default();
@@ -144,8 +156,8 @@ mod tests {
     }
 
     proptest! {
-        /// The window stays bounded and the rate lies between nothing and everything, whatever the
-        /// clock and the counter do.
+        /// The window stays bounded, and the rate lies within its bounds, whatever the clock and
+        /// the counter do.
         #[test]
         fn bounded(samples in proptest::collection::vec((any::<u64>(), any::<u64>()), 0..200), now: u64, count: u64) {
             let mut window = LoadWindow::default();

@@ -1,4 +1,4 @@
-//! Whether bytes are a protobuf message, of whatever type. Source: protobuf.dev, "Encoding".
+//! Detects whether bytes form a protobuf message of any type. Source: protobuf.dev, "Encoding".
 
 const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
@@ -7,8 +7,10 @@ const GROUP: u8 = 3;
 const GROUP_END: u8 = 4;
 const FIXED32: u8 = 5;
 
-/// Whether a parser that knows none of the fields accepts `bytes`. For ASCII only, where every varint is one byte;
-/// other bytes are no message here.
+/// Whether a protobuf parser that knows none of the fields accepts `bytes`.
+///
+/// Only ASCII input is supported, where every varint is one byte. For other input the answer is
+/// false.
 pub fn is_ascii_message(bytes: &[u8]) -> bool {
     let mut groups = Vec::new();
     let mut rest = bytes;

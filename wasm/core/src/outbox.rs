@@ -1,65 +1,65 @@
-//! Spans of one worker between the end of their request and the collector's answer.
+//! Holds the spans of one worker from the end of their request until the collector's answer.
 //!
-//! Memory is bounded in spans and in bytes: what waits by the queue's bounds, what is under way or
-//! waits for its second try by [`MAX_OUTSTANDING`] batches. What does not fit pushes the oldest batch
-//! out, and is counted.
+//! Memory is bounded in spans and in bytes. The queue's limits bound waiting spans.
+//! [`MAX_OUTSTANDING`] bounds the batches that are in flight or wait for their second try. A span
+//! that does not fit displaces the oldest batch, whose spans are counted as dropped.
 
 use std::collections::VecDeque;
 
 use crate::otlp::envelope::put_span;
 
-/// Batches that are sent and unanswered, or failed once and kept.
+/// Largest number of batches that are in flight, or failed once and are kept.
 pub const MAX_OUTSTANDING: usize = 8;
 const MAX_TRIES: u8 = 2;
 
-/// Bounds of an outbox. A queue holds at least one batch of each kind.
+/// Limits of an outbox. The queue holds at least one batch, in spans and in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Spans of one export.
+    /// Spans per export.
     pub batch_spans: usize,
-    /// Encoded bytes of one export; one span alone may be more.
+    /// Encoded bytes per export. A single larger span is still exported.
     pub batch_bytes: usize,
-    /// Spans that wait.
+    /// Spans that may wait.
     pub queue_spans: usize,
-    /// Encoded bytes that wait.
+    /// Encoded bytes that may wait.
     pub queue_bytes: usize,
 }
 
-/// Encoded spans that go together.
+/// Encoded spans that are exported together.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Fields `spans` of ScopeSpans, one after the other.
+    /// The fields `spans` of ScopeSpans, one after the other.
     pub bytes: Vec<u8>,
-    /// How many.
+    /// Number of spans.
     pub spans: u64,
     tries: u8,
 }
 
-/// What an answer did to its batch.
+/// The effect of an answer on its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The collector has these spans.
+    /// The collector has accepted the spans.
     Sent {
-        /// How many.
+        /// Number of spans.
         spans: u64,
-        /// Their encoded size.
+        /// Encoded size of the spans, in bytes.
         bytes: u64,
     },
-    /// Failed once, kept for the next flush.
+    /// The export failed once. The batch is kept for the next flush.
     Kept,
-    /// Failed for good.
+    /// The export failed for good. Holds the number of dropped spans.
     Dropped(u64),
-    /// An answer to nothing that was asked.
+    /// The answer belongs to no batch in flight.
     Unknown,
 }
 
-/// Queue, batches under way, batches to be sent again.
+/// The queue, the batches in flight, and the batches to be sent again.
 #[derive(Debug)]
 pub struct Outbox {
     bounds: Bounds,
-    /// Full batches, the oldest first.
+    /// Full batches, oldest first.
     full: VecDeque<Batch>,
-    /// The one that fills.
+    /// The batch that is being filled.
     open: Batch,
     kept: VecDeque<Batch>,
     under_way: Vec<(u32, Batch)>,
@@ -68,7 +68,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Empty.
+    /// Creates an empty outbox.
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -81,9 +81,10 @@ impl Outbox {
         }
     }
 
-    /// Adds a finished span's message; returns how many old ones had to go for it.
+    /// Adds the encoded message of a finished span. Returns the number of older spans dropped to
+    /// make room.
     pub fn push(&mut self, span: &[u8]) -> u64 {
-        // Tag and length of the field around it take at most this.
+        // Upper bound of the tag and length that precede the span.
         let size = span.len() + 6;
         let fits = self.open.bytes.len() + size <= self.bounds.batch_bytes;
         if self.open.spans >= self.bounds.batch_spans as u64 || (!fits && self.open.spans > 0) {
@@ -103,34 +104,37 @@ impl Outbox {
         dropped
     }
 
-    /// Spans that wait for a batch.
+    /// Number of spans that wait for export.
     pub fn waiting(&self) -> u64 {
         self.waiting_spans
     }
 
-    /// Encoded bytes that wait for a batch.
+    /// Encoded bytes that wait for export.
     pub fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
 
-    /// Spans not yet accepted: they wait, are under way, or are kept.
+    /// Number of spans not yet accepted: waiting, in flight, or kept.
     pub fn held(&self) -> u64 {
         let batches = self.kept.iter().chain(self.under_way.iter().map(|(_, batch)| batch));
         self.waiting_spans + batches.map(|batch| batch.spans).sum::<u64>()
     }
 
-    /// Whether an answer is still to come.
+    /// Whether any batch in flight still expects an answer.
     pub fn expects_answers(&self) -> bool {
         !self.under_way.is_empty()
     }
 
-    /// A batch that failed before, to be sent again.
+    /// Takes a batch that failed before, to be sent again.
     pub fn take_kept(&mut self) -> Option<Batch> {
         self.kept.pop_front()
     }
 
-    /// The oldest full batch, with `all` also one that is not full; None when there is none, or as many
-    /// are outstanding as allowed.
+    /// Takes the oldest full batch. With `all`, takes a batch that is not full if there is no full
+    /// one.
+    ///
+    /// Returns None when there is no such batch, or when [`MAX_OUTSTANDING`] batches are
+    /// outstanding.
     pub fn take_new(&mut self, all: bool) -> Option<Batch> {
         let full = !self.full.is_empty() || self.open.spans >= self.bounds.batch_spans as u64;
         if !(all || full) || self.under_way.len() + self.kept.len() >= MAX_OUTSTANDING {
@@ -139,19 +143,19 @@ impl Outbox {
         self.take_oldest()
     }
 
-    /// The batch is under way; its answer will carry `token`.
+    /// Records that the batch is in flight. Its answer will carry `token`.
     pub fn sent(&mut self, token: u32, mut batch: Batch) {
         batch.tries += 1;
         self.under_way.push((token, batch));
     }
 
-    /// The proxy would not even send it.
+    /// Records that the proxy refused to send the batch.
     pub fn refused(&mut self, mut batch: Batch) -> Outcome {
         batch.tries += 1;
         self.failed(batch)
     }
 
-    /// The collector's answer.
+    /// Records the collector's answer to a batch.
     pub fn answered(&mut self, token: u32, accepted: bool) -> Outcome {
         let Some(at) = self.under_way.iter().position(|(t, _)| *t == token) else {
             return Outcome::Unknown;
@@ -163,7 +167,8 @@ impl Outbox {
         self.failed(batch)
     }
 
-    /// Every span not yet accepted, for the account of a worker that stops.
+    /// Discards every span not yet accepted and returns their number, for the statistics of a
+    /// worker that stops.
     pub fn abandon(&mut self) -> u64 {
         let waiting = std::iter::from_fn(|| self.take_oldest()).map(|batch| batch.spans).sum::<u64>();
         let kept = self.kept.drain(..).map(|batch| batch.spans).sum::<u64>();

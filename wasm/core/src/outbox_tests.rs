@@ -7,7 +7,8 @@ fn bounds(batch_spans: usize, queue_spans: usize) -> Bounds {
     Bounds { batch_spans, batch_bytes: LARGE, queue_spans, queue_bytes: LARGE }
 }
 
-/// Beyond its bound in spans the queue lets the oldest batch go, and says so.
+/// When the limit in spans is exceeded, the queue drops its oldest batch and reports the number of
+/// dropped spans.
 #[test]
 fn oldest_goes_first() {
     let mut outbox = Outbox::new(bounds(2, 4));
@@ -17,7 +18,7 @@ fn oldest_goes_first() {
     assert_eq!((batch.bytes, batch.spans), (vec![0x12, 1, 4, 0x12, 1, 5], 2));
 }
 
-/// Beyond its bound in bytes it does the same, and a batch never grows beyond its own.
+/// The limit in bytes has the same effect, and a batch never exceeds its own limit.
 #[test]
 fn bytes_are_bounded() {
     let mut outbox =
@@ -75,8 +76,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever pushes, flushes and answers come in whatever order: no bound is exceeded, and every
-    /// span is sent, dropped, or still held: none is lost or counted twice.
+    /// For any order of pushes, flushes and answers, no limit is exceeded. Every span is sent,
+    /// dropped or still held. No span is lost or counted twice.
     #[test]
     fn every_span_is_accounted_for(
         steps in proptest::collection::vec(step(), 0..400), batch_spans in 1usize..10, extra in 0usize..20,

@@ -1,4 +1,4 @@
-//! What became of a request, when it is over.
+//! Determines the result of a finished request: status, sizes, times and error.
 
 use std::borrow::Cow;
 
@@ -6,40 +6,40 @@ use crate::otlp::ending::Ending;
 use crate::property::{Properties, Property};
 use crate::{Direction, flags, grpc};
 
-/// What the response's headers said.
+/// The content of the response's headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// HTTP status; None where it is no number.
+    /// HTTP status. None when it is not a number.
     pub status: Option<u16>,
-    /// Time from arrival to the response's headers.
+    /// Time from arrival to the response's headers, in nanoseconds.
     pub after_ns: u64,
-    /// The callee's own time (outbound).
+    /// The time that the callee measured for itself, in microseconds (outbound).
     pub callee_time_us: Option<u64>,
-    /// The callee said which cluster it is in, and the span tells it.
+    /// Whether the callee named its cluster, which the span then already records.
     pub told_cluster: bool,
-    /// Size of the body, where the headers tell it.
+    /// Size of the body in bytes, if the headers state it.
     pub bytes: Option<u64>,
-    /// gRPC's code, where the headers tell it already.
+    /// gRPC status code, if the headers already contain it.
     pub grpc_status: Option<u64>,
 }
 
-/// What is known without asking the proxy.
+/// The facts about a finished request that are known without asking the proxy.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// Whose fault a status is depends on the side.
+    /// The side of the proxy, which decides who is to blame for a status.
     pub direction: Direction,
     /// None when no response came (reset).
     pub answer: Option<Answer>,
-    /// It was a gRPC request.
+    /// Whether it was a gRPC request.
     pub grpc: bool,
-    /// Size of the request's body, where its headers told it.
+    /// Size of the request's body in bytes, if its headers state it.
     pub request_bytes: Option<u64>,
     /// Tries before the one that was answered (outbound).
     pub resends: Option<u64>,
 }
 
 impl Outcome {
-    /// The span's fields; its times and route are others' to tell.
+    /// Builds the ending of the span. The caller fills in its end time and ruleset version.
     pub fn ending(self, properties: &mut impl Properties) -> Ending {
         let flags = properties.number(Property::ResponseFlags).unwrap_or(0);
         let grpc_status = self.grpc_status(properties);
@@ -64,13 +64,14 @@ impl Outcome {
         }
     }
 
-    /// As sent: none where the stream ended before its trailers.
+    /// Returns the gRPC status that was sent. None when the stream ended before its trailers.
     fn grpc_status(self, properties: &mut impl Properties) -> Option<u64> {
         let answer = self.answer.filter(|_| self.grpc)?;
         answer.grpc_status.or_else(|| properties.get(Property::GrpcStatus).map(grpc::status))
     }
 
-    /// What the headers declared, unless it may not all have passed: then what did.
+    /// Returns the body sizes of request and response. They are the declared sizes, or the bytes
+    /// that passed if the exchange may have been cut short.
     fn sizes(self, flags: u64, properties: &mut impl Properties) -> (Option<u64>, Option<u64>) {
         let cut = self.answer.is_none() || flags::failed(flags);
         let passed = |declared: Option<u64>| declared.filter(|bytes| !cut || *bytes == 0);
@@ -82,16 +83,22 @@ impl Outcome {
         (request, response.or_else(|| properties.number(Property::ResponseSize)))
     }
 
-    /// Time until the response's headers, minus the callee's own time for the same: DESIGN decision 3.
-    /// None after a retry: the tries before, their time-outs and the waits between them are no network.
+    /// Time until the response's headers minus the callee's own time for the same request: DESIGN
+    /// decision 3.
+    ///
+    /// None after a retry, because the earlier tries, their timeouts and the waits between them are
+    /// not network time.
     fn network_time_us(self) -> Option<u64> {
         let answer = self.answer.filter(|_| self.resends.unwrap_or(0) == 0)?;
         answer.callee_time_us.map(|callee| (answer.after_ns / 1_000).saturating_sub(callee))
     }
 
-    /// Why it failed: gRPC's status, an HTTP status of the server's making, or no (whole) response.
-    /// A 4xx is the caller's affair on both sides: no destination is worse for it. So is a gRPC stream that the
-    /// caller left after it was answered, to the server: gRPC calls that CANCELLED.
+    /// Returns the reason for a failure: a gRPC status, a 5xx status, or a missing or incomplete
+    /// response.
+    ///
+    /// A 4xx status is the caller's concern on both sides, and says nothing against the
+    /// destination. The same holds on the server side when the caller leaves a gRPC stream after
+    /// the response headers: gRPC calls that CANCELLED.
     fn error(self, grpc_status: Option<u64>, flags: u64) -> Option<Cow<'static, str>> {
         let cancelled = self.grpc && self.direction == Direction::Inbound && flags::caller_left(flags);
         match (self.answer.and_then(|answer| answer.status), grpc_status) {

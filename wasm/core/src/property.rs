@@ -1,39 +1,39 @@
-//! What the proxy knows about a request, and how it hands it out.
+//! The proxy's properties of a request, and the trait that reads them.
 
 use spillway_contracts::XDS_METADATA_NAMESPACE;
 
-/// A property of the request at hand.
+/// A property of the current request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Property {
-    /// Text: the class id, or the catch-all's name.
+    /// Text: the class id, or the name of the catch-all route.
     RouteName,
-    /// Text: Envoy cluster, `service|cluster` for those that the relay serves.
+    /// Text: the Envoy cluster. For clusters that the relay serves, `service|cluster`.
     ClusterName,
-    /// From the route's metadata, see [`ruleset_version`].
+    /// The ruleset version in the route's metadata, see [`ruleset_version`].
     RulesetVersion,
-    /// Number: what the request's content-length says, without one the body bytes received.
+    /// Number: the request's content-length, or the body bytes received if there is none.
     RequestSize,
-    /// Number: body bytes received from the caller, and the bytes of the headers as they are now.
+    /// Number: body bytes received from the caller plus the current size of the headers in bytes.
     RequestTotalSize,
     /// Number: body bytes sent to the caller.
     ResponseSize,
-    /// Text: `HTTP/1.1`, `HTTP/2`.
+    /// Text: the protocol, such as `HTTP/1.1` or `HTTP/2`.
     Protocol,
-    /// Text: `grpc-status` of the trailers. Envoy's `response.grpc_status` makes one up from the HTTP status
-    /// where none was sent.
+    /// Text: `grpc-status` from the trailers. Envoy's own `response.grpc_status` is not used,
+    /// because it derives a status from the HTTP status when none was sent.
     GrpcStatus,
-    /// Number: a bit per flag, see [`crate::flags`].
+    /// Number: one bit per response flag, see [`crate::flags`].
     ResponseFlags,
-    /// Text: why the proxy answered as it did.
+    /// Text: the reason for the proxy's response (`response.code_details`).
     ResponseDetails,
-    /// Number: tries, the first included.
+    /// Number: tries, including the first.
     AttemptCount,
-    /// Text: the first URI of the caller's certificate.
+    /// Text: the first URI in the caller's certificate.
     PeerUri,
 }
 
 impl Property {
-    /// The parts of its path. Source: Envoy, "Attributes".
+    /// The segments of the property's path in Envoy. Source: Envoy, "Attributes".
     pub fn path(self) -> &'static [&'static str] {
         match self {
             Self::RouteName => &["xds", "route_name"],
@@ -54,36 +54,37 @@ impl Property {
     }
 }
 
-/// Whoever can be asked: the proxy, or a test.
+/// A source of request properties: the proxy, or a fake in tests.
 pub trait Properties {
-    /// The value as the proxy serializes it, valid until the next question; None where it has none.
+    /// Returns the value in the proxy's encoding, valid until the next call. None when the proxy
+    /// has no value.
     fn get(&mut self, property: Property) -> Option<&[u8]>;
 
-    /// Bytes of the names and values of the request's headers as they are now.
+    /// Size of the request's current headers: the bytes of all names and values.
     fn request_header_bytes(&mut self) -> Option<u64>;
 
-    /// Body bytes received from the caller, whatever was declared.
+    /// Body bytes received from the caller, independent of the declared length.
     fn received_bytes(&mut self) -> Option<u64> {
         let headers = self.request_header_bytes()?;
         self.number(Property::RequestTotalSize)?.checked_sub(headers)
     }
 
-    /// A value that is a non-negative number (int64 or uint64, little-endian).
+    /// Returns a value that is a non-negative number (int64 or uint64, little-endian).
     fn number(&mut self, property: Property) -> Option<u64> {
         let bytes = self.get(property)?.try_into().ok()?;
         u64::try_from(i64::from_le_bytes(bytes)).ok()
     }
 
-    /// A value that is text.
+    /// Returns a value that is UTF-8 text.
     fn text(&mut self, property: Property) -> Option<&str> {
         self.get(property).and_then(|value| std::str::from_utf8(value).ok())
     }
 }
 
-/// The ruleset version as Envoy hands out a value of route metadata: a Struct's number is a
-/// little-endian double, a string is its text.
+/// Parses the ruleset version from a value of route metadata. Envoy encodes a number of a Struct as
+/// a little-endian double, and a string as its text.
 pub fn ruleset_version(property: &[u8]) -> Option<u64> {
-    // Beyond 2^53 a double tells no whole number from its neighbours.
+    // From 2^53 on, a double no longer distinguishes neighbouring whole numbers.
     let whole = |n: &f64| n.fract() == 0.0 && (1.0..9_007_199_254_740_992.0).contains(n);
     let number = property.try_into().map(f64::from_le_bytes).ok().filter(whole);
     number
@@ -95,7 +96,8 @@ pub fn ruleset_version(property: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Envoy hands out a Struct's number as a double; text is taken too; nothing else becomes a version.
+    /// Envoy returns a number of a Struct as a double. Text is accepted too. Nothing else is a
+    /// version.
     #[test]
     fn ruleset_versions() {
         assert_eq!(ruleset_version(&42f64.to_le_bytes()), Some(42));

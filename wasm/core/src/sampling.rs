@@ -1,14 +1,18 @@
-//! Ratio sampling of the traces that this proxy starts, by OpenTelemetry's consistent probability
-//! sampling: a trace is kept when its 56 random bits are at least the rejection threshold T, so its
-//! probability is 1 - T / 2^56, which every later reader finds in `tracestate` as `ot=th:T`.
-//! Source: OTel specification, "TraceState: Probability Sampling"; W3C Trace Context level 2, random flag.
+//! Ratio sampling of the traces that this proxy starts: OpenTelemetry's consistent probability
+//! sampling.
+//!
+//! A trace is kept when its 56 random bits are at least the rejection threshold T. Its sampling
+//! probability is therefore (2^56 - T) / 2^56. Every later reader finds T in `tracestate` as
+//! `ot=th:T`. Source: OTel specification, "TraceState: Probability Sampling"; W3C Trace Context
+//! level 2, random flag.
 
 use crate::ids::TraceId;
 
 const FULL: u64 = 1 << 56;
 const DIGITS: usize = 14;
 
-/// Decides about traces that start here. Continued traces keep the decision that they came with.
+/// Sampler of the traces that start here. Continued traces keep the decision that they arrived
+/// with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampler {
     threshold: u64,
@@ -16,27 +20,29 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// `ratio` in 0..=1: the part of traces to keep.
+    /// Creates a sampler that keeps the given `ratio` of traces, 0..=1.
     pub fn new(ratio: f64) -> Self {
         let threshold = (((1.0 - ratio.clamp(0.0, 1.0)) * FULL as f64).round() as u64).min(FULL);
-        // At 1 a span stands for itself, which is what no threshold means too: one header edit less.
+        // At ratio 1 each span counts as one request. Readers assume the same when no threshold is
+        // present, so the header edit is saved.
         let told = (1..FULL).contains(&threshold);
         Self { threshold, tracestate: told.then(|| format!("ot=th:{}", threshold_digits(threshold))) }
     }
 
-    /// Whether a new trace is kept. Its id is random as a whole; level 2 looks at the last 7 bytes.
+    /// Whether a new trace is kept. Level 2 compares only the last 7 bytes of its id, which are
+    /// random.
     pub fn keeps(&self, trace: &TraceId) -> bool {
         let random = trace.iter().skip(9).fold(0, |bits, byte| (bits << 8) | u64::from(*byte));
         random >= self.threshold
     }
 
-    /// `tracestate` of the traces that are kept; None where all are.
+    /// The `tracestate` of kept traces. None when all traces are kept, or none.
     pub fn tracestate(&self) -> Option<&str> {
         self.tracestate.as_deref()
     }
 }
 
-/// The threshold as up to 14 hexadecimal digits, trailing zeros dropped.
+/// Formats the threshold as up to 14 hexadecimal digits without trailing zeros.
 fn threshold_digits(threshold: u64) -> String {
     let digits = format!("{threshold:0DIGITS$x}");
     let short = digits.trim_end_matches('0');
@@ -54,7 +60,8 @@ mod tests {
         u64::from_str_radix(&format!("{digits:0<14}"), 16).unwrap()
     }
 
-    /// The edges: 1 keeps all and says nothing, 0 keeps none; a half is the specification's `8`.
+    /// Ratio 1 keeps all traces and writes no threshold. Ratio 0 keeps none. Ratio 0.5 writes `8`,
+    /// as in the specification.
     #[test]
     fn edges() {
         let (all, none, half) = (Sampler::new(1.0), Sampler::new(0.0), Sampler::new(0.5));
@@ -65,7 +72,7 @@ mod tests {
         assert!(!half.keeps(&low) && half.keeps(&high));
     }
 
-    /// Only the last seven bytes decide, as every other consistent sampler would.
+    /// Only the last seven bytes decide, as in every other consistent sampler.
     #[test]
     fn only_the_random_bits_decide() {
         let sampler = Sampler::new(0.25);
@@ -78,7 +85,8 @@ mod tests {
     }
 
     proptest! {
-        /// What the threshold says is the share that is kept, within seven standard deviations.
+        /// The share of kept traces matches the written threshold, within seven standard
+        /// deviations.
         #[test]
         fn share_kept_is_the_ratio(ratio in 0.01f64..0.99, seed: u64) {
             let (sampler, mut ids) = (Sampler::new(ratio), Ids::from_weak_seed(seed));
@@ -89,7 +97,7 @@ mod tests {
             prop_assert!((kept - 4_000.0 * ratio).abs() < 7.0 * deviation, "{kept} of 4000 at {ratio}");
         }
 
-        /// Samplers agree: what a lower ratio keeps, a higher one keeps too.
+        /// Samplers are consistent: every trace that a lower ratio keeps, a higher ratio keeps too.
         #[test]
         fn consistent(low in 0.0f64..1.0, high in 0.0f64..1.0, trace: [u8; 16]) {
             let (low, high) = (low.min(high), low.max(high));

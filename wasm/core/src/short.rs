@@ -1,6 +1,6 @@
-//! Text of a known greatest length on the stack: header values that are written for every request.
+//! Text of bounded length on the stack, for header values that are written for every request.
 
-/// At most `N` ASCII characters; what goes beyond is left out.
+/// ASCII text of at most `N` characters. Characters beyond that are left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Short<const N: usize> {
     bytes: [u8; N],
@@ -20,7 +20,7 @@ impl<const N: usize> Short<N> {
         self
     }
 
-    /// Appends two lower-case digits per byte.
+    /// Appends two lower-case hexadecimal digits per byte.
     pub fn push_hex(&mut self, bytes: &[u8]) -> &mut Self {
         for byte in bytes {
             for nibble in [byte >> 4, byte & 0x0f] {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What does not fit is left out, and nothing else changes.
+    /// Text that does not fit is left out. Text that was appended before stays unchanged.
     #[test]
     fn bounded() {
         let mut text = Short::<6>::default();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     proptest! {
-        /// Numbers and bytes read as the standard library writes them.
+        /// Numbers and bytes are formatted as the standard library formats them.
         #[test]
         fn as_the_standard_library(number: u64, bytes in proptest::collection::vec(any::<u8>(), 0..16)) {
             let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

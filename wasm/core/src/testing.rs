@@ -1,6 +1,6 @@
-//! What the tests of the core and the fuzz targets write inputs with.
+//! Helpers that write inputs for the core's tests and the fuzz targets.
 
-/// Two lower-case digits per byte.
+/// Formats bytes as two lower-case hexadecimal digits each.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,5 @@
-//! Trace context of one request: continued from W3C or B3 headers, or started.
+//! The trace context of one request, continued from W3C or B3 headers or started here.
+//!
 //! Source: <https://www.w3.org/TR/trace-context/>.
 
 use std::borrow::Cow;
@@ -14,13 +15,14 @@ use crate::short::Short;
 use crate::tracestate;
 
 const SAMPLED: u8 = 0x01;
-/// Level 2: the last seven bytes of the trace id are random, so consistent samplers may use them.
+/// W3C level 2: the last seven bytes of the trace id are random, so consistent samplers may use
+/// them.
 const RANDOM: u8 = 0x02;
 
-/// Where the context came from.
+/// The source of a trace context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// No usable header: this request starts a trace.
+    /// The request carried no usable header, so it starts a trace.
     Started,
     /// `traceparent`.
     W3c,
@@ -28,33 +30,35 @@ pub enum Origin {
     B3,
 }
 
-/// One request's place in its trace, with the span that this proxy makes for it.
+/// The position of one request in its trace, with the span that this proxy creates for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext<'a> {
-    /// The trace.
+    /// Id of the trace.
     pub trace_id: TraceId,
-    /// This proxy's span: the parent of whatever follows.
+    /// Id of this proxy's span, which becomes the parent of all later spans.
     pub span_id: SpanId,
-    /// The caller's span; None for the first of its trace.
+    /// Id of the caller's span. None for the first span of a trace.
     pub parent: Option<SpanId>,
     /// Whether spans of this trace are recorded.
     pub sampled: bool,
-    /// For the span: as received, or what a trace sampled here carries. Holds the sampling threshold.
+    /// The `tracestate` to record in the span: as received, or as written by the sampler of this
+    /// proxy. It holds the sampling threshold.
     pub tracestate: Option<Cow<'a, str>>,
-    /// Which header carried it.
+    /// The kind of header that carried the context.
     pub origin: Origin,
-    /// A trace header was there and was not understood.
+    /// A trace header was present and could not be parsed.
     pub malformed: bool,
-    /// Whether to record was decided here: all that follow must be told.
+    /// This proxy made the sampling decision, so all later participants must be informed.
     decided: bool,
     random: bool,
-    /// There was a tracestate without a trace of its own: it must not travel on.
+    /// A `tracestate` arrived without a usable `traceparent`. It must not be forwarded.
     orphaned_tracestate: bool,
     b3: Shapes,
 }
 
-/// Which B3 headers came, understood or not: an application that propagates B3 goes by them, so they
-/// must say what `traceparent` says.
+/// The forms of B3 headers that arrived, parsed or not.
+///
+/// An application that propagates B3 reads only those, so they must agree with `traceparent`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shapes {
     single: bool,
@@ -63,13 +67,16 @@ struct Shapes {
 }
 
 impl<'a> TraceContext<'a> {
-    /// The trace of a caller that is believed, or a new one for an anonymous caller.
+    /// Continues the trace of a caller that is believed. Starts a new trace for an anonymous
+    /// caller.
     pub fn of(anonymous: bool, headers: &TraceHeaders<'a>, sampler: &'a Sampler, ids: &mut Ids) -> Self {
         if anonymous { Self::restart(headers, sampler, ids) } else { Self::read(headers, sampler, ids) }
     }
 
-    /// Continues the headers' trace, else starts one; draws this proxy's span id. Where the caller did not
-    /// decide about sampling, `sampler` does. W3C wins over B3.
+    /// Continues the trace in the headers, or starts one, and draws the id of this proxy's span.
+    ///
+    /// `sampler` decides when the caller did not decide about sampling. W3C headers win over B3
+    /// headers.
     pub fn read(headers: &TraceHeaders<'a>, sampler: &'a Sampler, ids: &mut Ids) -> Self {
         let mut malformed = false;
         let w3c = read_w3c(headers, &mut malformed);
@@ -99,8 +106,10 @@ impl<'a> TraceContext<'a> {
         context
     }
 
-    /// Starts a trace whatever the headers say: those of a caller that is not believed. They are rewritten in
-    /// every shape that came, so that nothing of the caller's trace travels on.
+    /// Starts a trace and ignores the headers, which come from a caller that is not believed.
+    ///
+    /// Every form of trace header that arrived is rewritten, so that nothing of the caller's trace
+    /// is forwarded.
     pub fn restart(headers: &TraceHeaders<'_>, sampler: &'a Sampler, ids: &mut Ids) -> Self {
         let mut context = Self::new(Origin::Started, None, sampler, ids);
         let told = sampler.tracestate().filter(|_| context.sampled);
@@ -112,7 +121,8 @@ impl<'a> TraceContext<'a> {
         context
     }
 
-    /// As if nobody had decided about sampling. An id that is drawn here is random.
+    /// Creates a context for which nobody has made a sampling decision yet. A trace id drawn here
+    /// is random.
     fn new(origin: Origin, parent: Option<(TraceId, SpanId)>, sampler: &Sampler, ids: &mut Ids) -> Self {
         let trace_id = parent.map_or_else(|| ids.trace_id(), |(trace, _)| trace);
         Self {
@@ -138,10 +148,13 @@ impl<'a> TraceContext<'a> {
         }
     }
 
-    /// Tells `edit` the header changes (name, new value or removal) that make this proxy's span the
-    /// parent of what follows. None for an unsampled trace that was continued: no span of ours will
-    /// exist, so the caller's stays the parent. Where it was decided here that a trace is unsampled, that
-    /// is told, or the next proxy would start, and perhaps sample, another.
+    /// Passes to `edit` the header changes (name, and the new value or None for removal) that make
+    /// this proxy's span the parent of later spans.
+    ///
+    /// An unsampled trace that was continued needs no changes: this proxy records no span for it,
+    /// so the caller's span stays the parent. When this proxy itself decided that a trace is
+    /// unsampled, it forwards that decision. Otherwise the next proxy would start another trace,
+    /// and perhaps sample it.
     pub fn edits(&self, mut edit: impl FnMut(&'static str, Option<&str>)) {
         if !self.sampled && !self.decided {
             return;
@@ -165,7 +178,7 @@ impl<'a> TraceContext<'a> {
         }
     }
 
-    /// This proxy's span as a version 00 traceparent.
+    /// Formats the `traceparent` header of version 00 for the next participant.
     pub fn traceparent(&self) -> Short<55> {
         let mut out = Short::default();
         out.push("00-").push_hex(&self.trace_id).push("-").push_hex(self.next_parent()).push("-");
@@ -173,13 +186,13 @@ impl<'a> TraceContext<'a> {
         out
     }
 
-    /// W3C trace flags, as sent on and as the span tells them.
+    /// The W3C trace flags, as forwarded and as recorded in the span.
     pub fn flags(&self) -> u8 {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         flag(self.sampled, SAMPLED) | flag(self.random, RANDOM)
     }
 
-    /// The span that what follows belongs to: ours where it will exist, else the caller's.
+    /// Parent of later spans: this proxy's span when it will be recorded, otherwise the caller's.
     fn next_parent(&self) -> &SpanId {
         self.parent.as_ref().filter(|_| !self.sampled).unwrap_or(&self.span_id)
     }
@@ -212,7 +225,7 @@ fn read_w3c(headers: &TraceHeaders<'_>, malformed: &mut bool) -> Option<(TraceId
     parsed
 }
 
-/// The single header wins, where it is understood.
+/// Reads both forms of B3 headers. The single header wins when it parses.
 fn read_b3(headers: &TraceHeaders<'_>, malformed: &mut bool) -> (Option<B3>, Shapes) {
     let single = headers.b3.map(b3::parse_single);
     let flags = headers.b3_flags.filter(|flags| b3::is_debug(Some(flags)));
@@ -227,7 +240,7 @@ fn read_b3(headers: &TraceHeaders<'_>, malformed: &mut bool) -> (Option<B3>, Sha
     (found, Shapes { single: single.is_some(), multi: multi.is_some(), debug })
 }
 
-/// Reads `version-traceid-parentid-flags`. Later versions may append fields, version 00 may not.
+/// Parses `version-traceid-parentid-flags`. Later versions may append fields, version 00 may not.
 pub fn parse_traceparent(value: &[u8]) -> Option<(TraceId, SpanId, u8)> {
     let mut parts = value.splitn(5, |byte| *byte == b'-');
     let [version]: [u8; 1] = hex::decode(parts.next()?, false)?;

@@ -8,7 +8,7 @@ const TRACE: &str = "80f198ee56343ba864fe8b2a57d3eff7";
 const SPAN: &str = "e457b5a2e4d86bd1";
 const B3: &str = "80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1";
 
-/// Reads the headers as the proxy hands them out, and lets the context live as long as the test.
+/// Reads the headers as the proxy returns them. The context is leaked, so it outlives the test.
 fn read_with(ratio: f64, headers: &[(&str, &str)]) -> TraceContext<'static> {
     let owned: Vec<(Vec<u8>, Vec<u8>)> =
         headers.iter().map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec())).collect();
@@ -31,8 +31,9 @@ fn edited(context: &TraceContext<'_>, name: &str) -> Option<Option<String>> {
     edits(context).into_iter().find(|(n, _)| *n == name).map(|(_, value)| value)
 }
 
-/// Nothing of an anonymous caller's trace travels on: a new trace, our own sampling, no tracestate of theirs,
-/// and B3 headers, in the shapes that came, which say what `traceparent` says.
+/// Nothing of an anonymous caller's trace is forwarded. The trace is new, sampled by this proxy,
+/// and carries no `tracestate` of the caller. B3 headers, in the forms that arrived, agree with
+/// `traceparent`.
 #[test]
 fn an_anonymous_caller_starts_a_trace() {
     let claims = [
@@ -65,7 +66,8 @@ fn an_anonymous_caller_starts_a_trace() {
     assert_eq!(edited(&context, "tracestate"), Some(None));
 }
 
-/// A trace is continued: same trace, the caller as parent, our span as the parent of what follows.
+/// A trace is continued: the trace id stays, the caller's span is the parent, and this proxy's span
+/// is the parent of later spans.
 #[test]
 fn continues_w3c() {
     let context = read(&[("traceparent", TRACEPARENT), ("tracestate", "a=1,b=2")]);
@@ -77,7 +79,8 @@ fn continues_w3c() {
     assert_eq!(edits(&context).len(), 1, "tracestate travels on untouched");
 }
 
-/// traceparent wins over B3, which then says the same: whoever propagates B3 only finds our span too.
+/// `traceparent` wins over B3. The B3 headers are then rewritten to agree, so an application that
+/// propagates only B3 also continues from this proxy's span.
 #[test]
 fn w3c_before_b3() {
     let ours = |context: &TraceContext<'_>, sampling| {
@@ -100,8 +103,8 @@ fn w3c_before_b3() {
     assert!(malformed.malformed && malformed.origin == Origin::B3, "and where it is no trace, B3 is");
 }
 
-/// A malformed `b3` hides no `x-b3-*`; a trace is started only where neither is understood, and then all
-/// shapes that came say so.
+/// A malformed `b3` header does not hide `x-b3-*`. A trace is started only if neither parses, and
+/// then all forms that arrived are rewritten.
 #[test]
 fn one_malformed_b3_does_not_hide_the_other() {
     let multi = [("b3", "x"), ("x-b3-traceid", TRACE), ("x-b3-spanid", SPAN), ("x-b3-sampled", "1")];
@@ -116,7 +119,8 @@ fn one_malformed_b3_does_not_hide_the_other() {
     }
 }
 
-/// Debug stays debug, in either shape and alone; whoever only says "record" gets ids of ours, which are random.
+/// Debug stays debug, in either form and alone. A caller that only asks for recording gets a new
+/// random trace id.
 #[test]
 fn b3_states_without_ids() {
     for (name, value, again) in [("b3", "d", "-d"), ("b3", "1", "-1"), ("b3", "true", "-1")] {
@@ -133,8 +137,8 @@ fn b3_states_without_ids() {
     assert_eq!((silent.origin, silent.malformed), (Origin::Started, false));
 }
 
-/// A caller that left the decision to others: the sampler makes it, and all that follow are told it in
-/// every shape; where it is no, the caller's span stays the parent.
+/// When the caller left the decision open, the sampler decides. The decision is forwarded in every
+/// form that arrived. If it is negative, the caller's span stays the parent.
 #[test]
 fn b3_without_a_decision_is_sampled_by_ratio() {
     let undecided = format!("{TRACE}-{SPAN}");
@@ -155,7 +159,7 @@ fn b3_without_a_decision_is_sampled_by_ratio() {
     }
 }
 
-/// An unsampled trace gets no span, so its headers stay as they are.
+/// An unsampled trace gets no span, so its headers stay unchanged.
 #[test]
 fn unsampled_is_left_alone() {
     for headers in [[("traceparent", TRACEPARENT.replace("-01", "-00"))], [("b3", "0".to_string())]] {
@@ -166,7 +170,7 @@ fn unsampled_is_left_alone() {
     }
 }
 
-/// Without usable headers a sampled trace is started and a stray tracestate does not travel on.
+/// Without usable headers, a sampled trace is started and a stray tracestate is not forwarded.
 #[test]
 fn starts_a_trace() {
     let context = read(&[("tracestate", "a=1")]);
@@ -175,7 +179,7 @@ fn starts_a_trace() {
     assert!(!context.malformed);
 }
 
-/// B3 input is continued, and rewritten beside traceparent for applications that propagate B3.
+/// B3 input is continued. It is rewritten beside traceparent for applications that propagate B3.
 #[test]
 fn continues_b3() {
     let single = read(&[("b3", B3)]);
@@ -188,7 +192,8 @@ fn continues_b3() {
     assert_eq!(edited(&multi, "x-b3-parentspanid"), Some(None));
 }
 
-/// What the specification calls invalid is refused and counted, and a new trace is started.
+/// A traceparent that the specification calls invalid is rejected and counted, and a new trace is
+/// started.
 #[test]
 fn malformed_is_counted() {
     for value in [
@@ -207,15 +212,16 @@ fn malformed_is_counted() {
     assert!(!read(&[("traceparent", &format!("{}-extra", TRACEPARENT.replacen("00", "cc", 1)))]).malformed);
 }
 
-/// Two traceparents are no traceparent.
+/// Two traceparent headers count as malformed.
 #[test]
 fn several_traceparents_are_malformed() {
     let context = read(&[("traceparent", TRACEPARENT), ("traceparent", TRACEPARENT)]);
     assert!(context.malformed && context.origin == Origin::Started);
 }
 
-/// A trace that is started by a ratio carries its threshold on and in its span; one that is not kept
-/// travels as unsampled, so that nobody behind starts another; both say that their id is random.
+/// A kept trace that was started by ratio carries its threshold in `tracestate` and in its span. A
+/// trace that is not kept is forwarded as unsampled, so no later proxy starts another. Both set the
+/// flag of a random id.
 #[test]
 fn started_traces_are_sampled_by_ratio() {
     let half = read_with(0.5, &[("tracestate", "stray=1")]);
@@ -233,7 +239,7 @@ fn started_traces_are_sampled_by_ratio() {
     assert!(!read(&[("traceparent", &next)]).sampled, "the next proxy honours it");
 }
 
-/// A continued trace keeps its decision and its threshold, whatever the ratio here is.
+/// A continued trace keeps its decision and its threshold, whatever the local ratio is.
 #[test]
 fn continued_decisions_are_honoured() {
     for ratio in [0.0, 0.5, 1.0] {
@@ -246,7 +252,8 @@ fn continued_decisions_are_honoured() {
 }
 
 proptest! {
-    /// No bytes in any trace header make the parser fail, and whatever comes out can be sent on.
+    /// No bytes in any trace header make the parser fail. The resulting context can always be
+    /// forwarded.
     #[test]
     fn any_bytes_are_survived(
         traceparent in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..80)),
@@ -275,7 +282,7 @@ proptest! {
         }
     }
 
-    /// Any B3 trace comes back out of what is sent on, as B3 and as traceparent.
+    /// Any B3 trace is recovered from the forwarded headers, as B3 and as traceparent.
     #[test]
     fn b3_round_trip(trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), multi: bool) {
         prop_assume!(trace != [0; 16] && span != [0; 8]);
@@ -294,7 +301,8 @@ proptest! {
         prop_assert_eq!((next.trace_id, next.parent, next.malformed), (trace, Some(context.span_id), false));
     }
 
-    /// Every valid traceparent is continued, with its flags' sampled bit and nothing else.
+    /// Every valid traceparent is continued, and only the sampled bit of its flags decides
+    /// sampling.
     #[test]
     fn every_valid_traceparent_is_continued(
         version in 0u8..0xff, trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), flags in any::<u8>(),

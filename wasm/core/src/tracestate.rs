@@ -1,15 +1,18 @@
-//! `tracestate` as a span records it. The header itself travels on untouched.
+//! The `tracestate` list in the form that a span records. The header itself is forwarded unchanged.
+//!
 //! Source: <https://www.w3.org/TR/trace-context/#tracestate-header>.
 
 use std::borrow::Cow;
 
-/// Longest list that the specification asks everyone to carry.
+/// Longest list, in bytes, that the specification asks every participant to forward.
 const MAX: usize = 512;
-/// OpenTelemetry's member: it carries the sampling threshold.
+/// Prefix of OpenTelemetry's list member, which carries the sampling threshold.
 const OT: &[u8] = b"ot=";
 
-/// The list to record. One that is too long or not text is cut down to OpenTelemetry's member: without
-/// its threshold a span would stand for itself alone.
+/// Returns the list to record, joined from all `tracestate` lines.
+///
+/// A list that is too long or not printable ASCII is reduced to OpenTelemetry's member. Without its
+/// sampling threshold, the span would count as a single request.
 pub fn recordable<'a>(first: &'a [u8], more: &[&'a [u8]]) -> Option<Cow<'a, str>> {
     if more.is_empty()
         && first.len() <= MAX
@@ -28,7 +31,7 @@ pub fn recordable<'a>(first: &'a [u8], more: &[&'a [u8]]) -> Option<Cow<'a, str>
     }
 }
 
-/// The member `ot=…` of one line.
+/// Returns the member `ot=…` of one line.
 fn ot_member(line: &[u8]) -> Option<&str> {
     let mut members = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     members.find(|member| member.starts_with(OT)).filter(|member| member.len() <= MAX).and_then(plain)
@@ -44,7 +47,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Lines are one list; a list too long or with foreign bytes keeps its threshold.
+    /// Several lines form one list. A list that is too long or holds foreign bytes keeps its
+    /// threshold.
     #[test]
     fn lists() {
         assert_eq!(recordable(b"a=1,ot=th:8", &[]).as_deref(), Some("a=1,ot=th:8"));
@@ -62,7 +66,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any bytes: what is recorded is printable and short; a well-formed list comes back whole.
+        /// Whatever the bytes are, the recorded list is printable and short.
         #[test]
         fn any_bytes(first: Vec<u8>, second in proptest::collection::vec(any::<u8>(), 0..700)) {
             if let Some(text) = recordable(&first, &[&second]) {
@@ -70,7 +74,7 @@ mod tests {
             }
         }
 
-        /// A list of any printable members within the bound is recorded as it is.
+        /// A list of printable members within the length limit is recorded unchanged.
         #[test]
         fn round_trip(list in "[a-z0-9]{1,8}=[!-+.-~]{1,40}(,[a-z0-9]{1,8}=[!-+.-~]{1,40}){0,8}") {
             let recorded = recordable(list.as_bytes(), &[]);

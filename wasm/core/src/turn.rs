@@ -1,31 +1,32 @@
-//! Whose turn it is to send the totals: the workers share the counters, so one of them is enough.
+//! Decides which worker sends the totals. All workers share the counters, so one sender is enough.
 //!
-//! All see one record: when the counters began, and when totals were last sent. Whoever replaces it first
-//! sends; a worker that stalls or dies is replaced by the next that looks.
+//! All workers see one record: when the counters began, and when totals were last sent. The first
+//! worker that replaces the record sends the totals. If a worker stalls or dies, the next worker
+//! that checks the record takes over.
 
-/// Totals are sent this often.
+/// Interval between two exports of the totals, in nanoseconds.
 pub const PERIOD_NS: u64 = 1_000_000_000;
-/// A worker's clock reading may be that much older than another's.
+/// Tolerated difference between the clock readings of two workers, in nanoseconds.
 const SLACK_NS: u64 = PERIOD_NS / 10;
 
-/// The record, nanoseconds since the epoch.
+/// The shared record, with times in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// When the counters began.
+    /// Time at which the counters began.
     pub began_ns: u64,
-    /// When totals were last sent; at first when they began.
+    /// Time of the last export. Initially the time at which the counters began.
     pub sent_ns: u64,
 }
 
 impl Turn {
-    /// Reads the record; None where nobody wrote one.
+    /// Parses the record. Returns None when nobody has written one.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (began, rest) = bytes.split_first_chunk()?;
         let sent = rest.try_into().ok()?;
         Some(Self { began_ns: u64::from_le_bytes(*began), sent_ns: u64::from_le_bytes(sent) })
     }
 
-    /// The record's bytes.
+    /// Encodes the record: both times as little-endian u64.
     pub fn write(self) -> [u8; 16] {
         let mut out = [0; 16];
         let parts = self.began_ns.to_le_bytes().into_iter().chain(self.sent_ns.to_le_bytes());
@@ -33,7 +34,8 @@ impl Turn {
         out
     }
 
-    /// The record to write when totals are due; None before. A clock that was set back makes them due.
+    /// Returns the record to write when totals are due, and None before that. Totals are also due
+    /// when the clock was set back by more than one period.
     pub fn next(self, now_ns: u64) -> Option<Self> {
         let waited = now_ns.checked_sub(self.sent_ns);
         let due = match waited {
@@ -48,8 +50,8 @@ impl Turn {
 mod tests {
     use super::*;
 
-    /// Totals are due once a second; a clock that is a little behind another's makes them no sooner, one that
-    /// was set back does not stop them.
+    /// Totals are due once a second. A clock slightly behind another worker's does not send them
+    /// early. A clock that was set back does not stop them.
     #[test]
     fn once_a_second() {
         let start = 5 * PERIOD_NS;
@@ -61,7 +63,7 @@ mod tests {
         assert_eq!(turn.next(PERIOD_NS), Some(Turn { began_ns: start, sent_ns: PERIOD_NS }));
     }
 
-    /// What is written is read; anything else is no record.
+    /// A written record is read back. Bytes of any other length are not a record.
     #[test]
     fn record_round_trip() {
         let turn = Turn { began_ns: 1, sent_ns: u64::MAX };

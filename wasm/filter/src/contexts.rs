@@ -1,7 +1,7 @@
-//! The SDK's traits, which carry Envoy's callbacks to [`crate::root`].
+//! Implements the SDK's traits by forwarding Envoy's callbacks to [`crate::root`].
 //!
-//! The SDK exports every callback of the ABI, body chunks and trailers included. Those that are not
-//! here continue at once.
+//! The SDK exports every callback of the ABI, including those for body chunks and trailers.
+//! Callbacks that are not implemented here continue at once.
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType};
@@ -44,7 +44,7 @@ impl<H: Host> Context for Stream<H> {
     }
 }
 
-/// Every step continues at once: nothing here can hold or fail a request.
+/// Every callback returns `Continue`, so the filter can neither hold nor fail a request.
 impl<H: Host> HttpContext for Stream<H> {
     fn on_http_request_headers(&mut self, _: usize, end_of_stream: bool) -> Action {
         self.request_headers(end_of_stream);

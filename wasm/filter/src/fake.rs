@@ -1,4 +1,5 @@
-//! A proxy for the tests of the shell: it remembers what it was asked to do, and fails where told to.
+//! A fake proxy for the tests of the shell. It records what it was asked to do, and fails on
+//! demand.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use crate::host::{Call, Host};
 
 const WALL_NS: u64 = 1_700_000_000_000_000_000;
 
-/// State of the proxy; a test sets what it answers and reads what it was told.
+/// State of the fake proxy. A test sets its answers and reads what it recorded.
 #[derive(Default)]
 pub struct Proxy {
     pub configuration: RefCell<String>,
@@ -25,7 +26,7 @@ pub struct Proxy {
     pub edits: RefCell<Vec<(String, Option<String>)>>,
     pub logged: RefCell<Vec<String>>,
     pub done: Cell<u32>,
-    /// Messages of the calls that were taken, by their tokens, which count up from 1.
+    /// Service and message of each accepted call. The index of a call plus 1 is its token.
     pub calls: RefCell<Vec<(String, Bytes)>>,
     pub answer: RefCell<Bytes>,
     pub refuses_calls: Cell<bool>,
@@ -52,7 +53,7 @@ impl Proxy {
         self.now_ns.set(self.now_ns.get() + milliseconds * 1_000_000);
     }
 
-    /// Spans of every call to the trace service that was taken.
+    /// Spans of all accepted calls to the trace service.
     pub fn spans(&self) -> Vec<Span> {
         let calls = self.calls.borrow();
         let traces = calls.iter().filter(|(service, _)| service.ends_with("TraceService"));
@@ -61,14 +62,14 @@ impl Proxy {
         groups.flat_map(|group| group.scope_spans).flat_map(|scope| scope.spans).collect()
     }
 
-    /// Every export of totals, the oldest first.
+    /// All exports of totals, oldest first.
     pub fn totals(&self) -> Vec<ExportMetricsServiceRequest> {
         let calls = self.calls.borrow();
         let totals = calls.iter().filter(|(service, _)| service.ends_with("MetricsService"));
         totals.map(|(_, message)| ExportMetricsServiceRequest::decode(message.as_slice()).unwrap()).collect()
     }
 
-    /// Tokens of the calls to the trace service, the oldest first.
+    /// Tokens of the calls to the trace service, oldest first.
     pub fn span_calls(&self) -> Vec<u32> {
         let calls = self.calls.borrow();
         let tokens = calls.iter().zip(1..).filter(|((service, _), _)| service.ends_with("TraceService"));
@@ -80,12 +81,12 @@ impl Proxy {
     }
 }
 
-/// A handle of the proxy, as contexts hold it.
+/// A handle of the fake proxy, as contexts hold it.
 #[derive(Clone, Default)]
 pub struct Fake(pub Rc<Proxy>);
 
 impl Fake {
-    /// A proxy with this configuration, JSON.
+    /// Creates a proxy with the given configuration (JSON).
     pub fn new(configuration: &str) -> Self {
         let fake = Self::default();
         *fake.0.configuration.borrow_mut() = configuration.to_string();

@@ -1,68 +1,72 @@
-//! What the filter asks of the proxy. [`crate::sdk::Sdk`] is Envoy; tests have a fake.
+//! The interface through which the filter uses the proxy. [`crate::sdk::Sdk`] is Envoy, and tests
+//! use a fake.
 //!
-//! Every question is total: what the proxy does not have, or fails to give, is `None`.
+//! Every method is total: it returns `None` for a value that the proxy does not have or fails to
+//! return.
 
 use proxy_wasm::types::{Bytes, LogLevel, MapType, MetricType};
 use spillway_filter_core::property::{Properties, Property};
 
-/// A gRPC call to one method of a cluster.
+/// A gRPC call to one method, through an Envoy cluster.
 pub struct Call<'a> {
-    /// Envoy cluster.
+    /// Name of the Envoy cluster.
     pub cluster: &'a str,
-    /// gRPC service.
+    /// Name of the gRPC service.
     pub service: &'a str,
-    /// gRPC method.
+    /// Name of the gRPC method.
     pub method: &'a str,
-    /// Encoded request.
+    /// The encoded request.
     pub message: &'a [u8],
-    /// After this the proxy reports a failure.
+    /// Time in milliseconds after which the proxy reports a failure.
     pub timeout_ms: u64,
 }
 
-/// The proxy, as one plugin in one worker sees it.
+/// The proxy, as seen by one plugin in one worker.
 pub trait Host: Clone + 'static {
-    /// Nanoseconds since the epoch.
+    /// Wall clock, in nanoseconds since the epoch.
     fn wall_ns(&self) -> u64;
-    /// Nanoseconds of a clock that never steps back.
+    /// Monotonic clock in nanoseconds, which never steps back.
     fn mono_ns(&self) -> u64;
-    /// Fills `bytes` with entropy. Returns whether it could.
+    /// Fills `bytes` with entropy. Returns whether entropy was available.
     fn random(&self, bytes: &mut [u8]) -> bool;
     /// Writes a line to the proxy's log.
     fn log(&self, level: LogLevel, message: &str);
 
-    /// The plugin's configuration; empty where there is none.
+    /// Returns the plugin's configuration, or empty bytes if there is none.
     fn configuration(&self) -> Bytes;
-    /// Asks for a tick of the root context at hand every `period_ms`.
+    /// Requests a tick of the current root context every `period_ms`.
     fn tick_every(&self, period_ms: u64);
-    /// Lets the proxy delete the root context at hand, which had asked to be kept.
+    /// Lets the proxy delete the current root context, which had asked to be kept.
     fn done(&self);
 
-    /// Every header, in order.
+    /// Returns every header, in order.
     fn headers(&self, map: MapType) -> Vec<(String, Bytes)>;
-    /// Sets a header, or removes it with `None`.
+    /// Sets a header, or removes it if `value` is `None`.
     fn edit(&self, map: MapType, name: &str, value: Option<&str>);
-    /// A property of the request or the proxy.
+    /// Returns a property of the request or the proxy.
     fn property(&self, path: &[&str]) -> Option<Bytes>;
 
-    /// The value that all workers share under `key`, with its version. Empty where nobody wrote yet.
+    /// Returns the value that all workers share under `key`, with its version. The value is empty
+    /// until a worker writes it.
     fn shared(&self, key: &str) -> Option<(Bytes, u32)>;
-    /// Replaces the value that was read with `version`. Returns whether nobody else was faster.
+    /// Replaces the shared value if it still has the given `version`. Returns whether it was
+    /// replaced.
     fn share(&self, key: &str, value: &[u8], version: u32) -> bool;
 
-    /// Defines a stat, or finds it; workers that define the same name share it.
+    /// Defines a stat, or finds an existing one. Workers that define the same name share the stat.
     fn define_metric(&self, kind: MetricType, name: &str) -> Option<u32>;
-    /// Adds to a stat.
+    /// Adds `offset` to a stat.
     fn increment_metric(&self, id: u32, offset: i64);
-    /// The value of a stat, over all workers.
+    /// Returns the value of a stat, over all workers.
     fn metric(&self, id: u32) -> Option<u64>;
 
-    /// Starts a unary call; the answer carries the returned token.
+    /// Starts a unary call. The answer carries the returned token.
     fn grpc_call(&self, call: Call<'_>) -> Option<u32>;
-    /// The first `size` bytes of the answer at hand.
+    /// Returns the first `size` bytes of the current answer.
     fn grpc_answer(&self, size: usize) -> Bytes;
 }
 
-/// Answers the core's questions about the request at hand, and keeps the last answer for it.
+/// Reads properties of the current request for the core. Each value is kept until the next read.
 pub struct Asked<'a, H> {
     host: &'a H,
     answer: Bytes,

@@ -1,10 +1,11 @@
-//! The shell: carries values between Envoy and `spillway-filter-core`. Decides nothing.
+//! The shell of the filter: carries values between Envoy and `spillway-filter-core`, and decides
+//! nothing.
 //!
-//! It stands on the `proxy-wasm` SDK, which owns the ABI and dispatches Envoy's callbacks to
-//! `contexts`. [`root`] finds the [`worker::Worker`] that a callback is about: one plugin in one
-//! worker thread, with its requests under way. Everything is generic over [`host::Host`], which is
-//! Envoy (`sdk`) or a fake in tests. Host calls exist in the proxy only, so what names them is not
-//! built for the host.
+//! The crate uses the `proxy-wasm` SDK, which owns the ABI and dispatches Envoy's callbacks to
+//! `contexts`. [`root`] finds the [`worker::Worker`] of a callback: one plugin in one worker
+//! thread, with its requests in progress. Everything is generic over [`host::Host`], which is Envoy
+//! (`sdk`) or a fake in tests. Host calls exist only inside the proxy, so modules that use them are
+//! built only for wasm.
 #![cfg_attr(not(target_family = "wasm"), allow(dead_code))]
 
 mod host;

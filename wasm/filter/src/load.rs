@@ -1,5 +1,7 @@
-//! Load at arrival, of the service and of each class: a gauge and a counter of the proxy, which all
-//! workers share, and this worker's window over the counter.
+//! Measures the load at arrival, of the service and of each class.
+//!
+//! Each load consists of a gauge and a counter, which all workers of the proxy share, and this
+//! worker's window over the counter.
 
 use spillway_contracts::*;
 use spillway_filter_core::Direction;
@@ -10,7 +12,7 @@ use spillway_filter_core::otlp::totals::Requests;
 use crate::host::Host;
 use crate::stats::{Metric, named};
 
-/// Key of the classes that have stats of their own, of one direction.
+/// Key under which workers share the names of the classes with their own stats, per direction.
 const CHOSEN: &str = "spillway_{direction}_classes";
 
 /// The table of these classes, as the proxy shares it between workers.
@@ -46,7 +48,8 @@ impl Counted {
         Some(counted)
     }
 
-    /// The request that arrives is in flight, and is no arrival before itself.
+    /// Counts a request in and returns its load. The request counts as in flight, but not in its
+    /// own arrival rate.
     fn enter(&self, host: &impl Host, now_ns: u64) -> Option<Load> {
         let before = self.arrivals.get(host);
         self.count(host);
@@ -65,7 +68,7 @@ impl Counted {
     }
 }
 
-/// Requests by who made them: a service of the mesh, or nobody known.
+/// Counters of requests by caller: a service of the mesh, or an unknown caller.
 struct Made {
     entries: Metric,
     calls: Metric,
@@ -83,14 +86,15 @@ impl Made {
     }
 }
 
-/// What is kept per class.
+/// The values kept per class.
 struct OfClass {
     load: Counted,
     made: Made,
 }
 
 impl OfClass {
-    /// Without a name: what all classes beyond the bound share.
+    /// Defines the stats of a class. Without a name, the stats are shared by all classes beyond the
+    /// limit.
     fn define(host: &impl Host, direction: Direction, name: Option<&str>, now_ns: u64) -> Option<Self> {
         let name = name.unwrap_or(FILTER_STAT_CLASS_OVERFLOW);
         let stat = |template| named(template, direction, name);
@@ -100,34 +104,37 @@ impl OfClass {
     }
 }
 
-/// One request's share of the gauges, to be given back once.
+/// One request's share of the gauges, returned once when the request ends.
 #[derive(Clone, Copy)]
 pub struct Share(Option<Slot>);
 
-/// Load of one direction of one proxy, as one worker sees it.
+/// The load of one direction of one proxy, as seen by one worker.
 pub struct LoadBook<H> {
     host: H,
     direction: Direction,
     service: Counted,
     classes: Classes<OfClass>,
-    /// Requests without a class (inbound).
+    /// Counters of requests without a class (inbound).
     classless: Made,
     chosen: String,
 }
 
 impl<H: Host> LoadBook<H> {
-    /// None where the proxy defines no stats.
+    /// Defines the stats. Returns None when the proxy refuses to define them.
     pub fn define(host: H, direction: Direction, now_ns: u64) -> Option<Self> {
         let name = |template| named(template, direction, "");
         let service =
             Counted::define(&host, &name(FILTER_STAT_IN_FLIGHT), &name(FILTER_STAT_ARRIVALS), now_ns)?;
-        // An outbound listener counts no classes.
+        // The inbound name is used in both directions, because an outbound listener counts no
+        // classes.
         let classless = Made::define(&host, Direction::Inbound, FILTER_STAT_CLASS_NONE)?;
         Some(Self { host, direction, service, classless, classes: Classes::default(), chosen: name(CHOSEN) })
     }
 
-    /// Counts a request in; tells the load that it meets where that is asked for: inbound, where it is
-    /// the load that the application feels. Outbound it is only counted.
+    /// Counts a request in. Inbound, also returns the load that it meets, which is the load on the
+    /// application.
+    ///
+    /// An outbound request is only counted.
     pub fn enter(&mut self, class: Option<&str>, now_ns: u64) -> (Share, Option<Loads>) {
         if self.direction == Direction::Outbound {
             self.service.count(&self.host);
@@ -138,12 +145,13 @@ impl<H: Host> LoadBook<H> {
             .and_then(|slot| self.classes.get(slot))
             .and_then(|class| class.load.enter(&self.host, now_ns));
         let service = self.service.enter(&self.host, now_ns);
-        // Classes beyond the bound are counted together, which is no class's load.
+        // All classes beyond the limit are counted together, so that count is not the load of any
+        // single class.
         let own = of_class.filter(|_| matches!(slot, Some(Slot::Own(_))));
         (Share(slot), service.map(|service| Loads { service, class: own }))
     }
 
-    /// Counts a request by who made it (inbound).
+    /// Counts a request by its caller (inbound).
     pub fn count(&self, share: Share, entry: bool) {
         if self.direction == Direction::Outbound {
             return;
@@ -154,7 +162,7 @@ impl<H: Host> LoadBook<H> {
         counter.add(&self.host, 1);
     }
 
-    /// Requests over all workers, of every class that any of them has met.
+    /// Returns the requests over all workers, of every class that any worker has met.
     pub fn totals(&mut self, now_ns: u64) -> impl Iterator<Item = Requests<'_>> {
         let (host, direction) = (&self.host, self.direction);
         let mut chosen = Chosen { host, key: &self.chosen, read: Vec::new() };
@@ -165,7 +173,7 @@ impl<H: Host> LoadBook<H> {
         self.classless.totals(host, None).into_iter().chain(of_classes).flatten()
     }
 
-    /// Counts it out.
+    /// Counts a request out.
     pub fn leave(&self, share: Share) {
         self.service.in_flight.add(&self.host, -1);
         if let Some(counted) = share.0.and_then(|slot| self.classes.get(slot)) {
@@ -173,7 +181,7 @@ impl<H: Host> LoadBook<H> {
         }
     }
 
-    /// Notes every arrivals counter for the rates over the last second.
+    /// Samples every arrivals counter, for the rates over the last second.
     pub fn sample(&mut self, now_ns: u64) {
         self.service.sample(&self.host, now_ns);
         self.classes.iter_mut().for_each(|class| class.load.sample(&self.host, now_ns));

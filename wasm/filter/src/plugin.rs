@@ -1,7 +1,7 @@
-//! One plugin in one worker: configuration, tick, export.
+//! One plugin in one worker: configuration, tick and export.
 //!
-//! Only ticks send, not requests: a full batch waits for the next one, which is soon, and a request's
-//! path stays short.
+//! Only ticks send, so the path of a request stays short. A full batch waits for the next tick,
+//! which is soon.
 
 use proxy_wasm::types::LogLevel;
 use spillway_filter_core::Direction;
@@ -20,12 +20,13 @@ use crate::stats::{Reason, SpanStats};
 use crate::totals::Totals;
 
 const EXPORT_TIMEOUT_MS: u64 = 5_000;
-/// Ten samples in the load window, and the longest that a full batch waits.
+/// Interval between ticks. It gives ten samples per second in the load window, and is the longest
+/// time that a full batch waits.
 const TICK_MS: u64 = 100;
 const INSTANCE_MAX: usize = 512;
 const MS: u64 = 1_000_000;
 
-/// One plugin in one worker.
+/// The state of one plugin in one worker.
 pub struct Plugin<H> {
     pub host: H,
     pub config: Config,
@@ -33,18 +34,19 @@ pub struct Plugin<H> {
     pub ids: Ids,
     pub load: LoadBook<H>,
     pub stats: SpanStats,
-    /// Inbound only: the spans of both directions and the requests of one are told once.
+    /// Set on the inbound plugin only. The totals cover the spans of both directions and the
+    /// inbound requests, so one plugin sends them.
     totals: Option<Totals>,
     envelope: Envelope,
     outbox: Outbox,
     flushed_ns: u64,
-    /// Wall clock minus monotonic clock: a request reads one clock only.
+    /// Wall clock minus monotonic clock, in nanoseconds. With it, a request reads only one clock.
     epoch_ns: u64,
     closing: bool,
 }
 
 impl<H: Host> Plugin<H> {
-    /// Reads the configuration of the root context at hand.
+    /// Reads the configuration of the current root context and creates the plugin.
     pub fn configure(host: H) -> Result<Self, String> {
         let config = Config::parse(&host.configuration())?;
         let now = host.mono_ns();
@@ -70,13 +72,13 @@ impl<H: Host> Plugin<H> {
         Ok(plugin)
     }
 
-    /// Both clocks, at the cost of one.
+    /// Returns both clocks for the cost of reading one.
     pub fn now(&self) -> Moment {
         let mono_ns = self.host.mono_ns();
         Moment { wall_ns: mono_ns.wrapping_add(self.epoch_ns), mono_ns }
     }
 
-    /// Samples, tells the stats, sends what is due. Returns the monotonic time.
+    /// Samples the load, sends what is due and publishes the stats. Returns the monotonic time.
     pub fn tick(&mut self) -> u64 {
         let now = self.host.mono_ns();
         self.set_epoch();
@@ -91,15 +93,17 @@ impl<H: Host> Plugin<H> {
         now
     }
 
-    /// Queues a finished request's span.
+    /// Queues the span of a finished request.
     pub fn push(&mut self, span: &[u8]) {
         self.stats.finished.add(1);
         let dropped = self.outbox.push(span);
         self.stats.drop(Reason::QueueFull, dropped);
     }
 
-    /// The collector answered a call with a message of `size` bytes, or the call failed. Returns whether
-    /// this was the last answer that a closing plugin waited for.
+    /// Handles the collector's answer of `size` bytes to a call. `size` is None when the call
+    /// failed.
+    ///
+    /// Returns whether this was the last answer that a closing plugin waited for.
     pub fn answered(&mut self, token: u32, size: Option<usize>) -> bool {
         if self.totals.as_mut().is_some_and(|totals| totals.answered(token)) {
             self.stats.totals_failures.add(u64::from(size.is_none()));
@@ -112,9 +116,11 @@ impl<H: Host> Plugin<H> {
         self.closing && self.closed()
     }
 
-    /// The root context goes: sends what is left. Whether nothing is, else the proxy keeps the context
-    /// until the collector's answers are in. A proxy that exits, rather than drop a listener, waits for
-    /// no answer: then this line of its log is what tells of these spans.
+    /// Sends the remaining spans when the root context is about to be deleted.
+    ///
+    /// Returns whether no span is left. Otherwise the proxy keeps the context until the collector's
+    /// answers have arrived. A proxy that exits, instead of only removing a listener, waits for no
+    /// answer. In that case only this log line reports the lost spans.
     pub fn close(&mut self) -> bool {
         self.closing = true;
         let held = self.outbox.held();
@@ -125,7 +131,7 @@ impl<H: Host> Plugin<H> {
         self.closed()
     }
 
-    /// Sends what can be sent; what the proxy does not take any more is given up.
+    /// Sends what can be sent. Spans that the proxy no longer accepts are dropped.
     fn closed(&mut self) -> bool {
         self.flush(true);
         if !self.outbox.expects_answers() {
@@ -140,7 +146,8 @@ impl<H: Host> Plugin<H> {
         self.epoch_ns = epoch_ns(&self.host).unwrap_or(self.epoch_ns);
     }
 
-    /// What fails is counted and not sent again: the next totals are newer.
+    /// Sends the totals if it is this worker's turn. A failed export is counted but not repeated,
+    /// because the next totals are newer.
     fn send_totals(&mut self, now_ns: u64) {
         let Some(totals) = &mut self.totals else { return };
         let Some(period) = totals.take_turn(&self.host) else { return };
@@ -151,7 +158,8 @@ impl<H: Host> Plugin<H> {
         }
     }
 
-    /// Sends full batches; with `all` also what failed before and what is left.
+    /// Sends full batches. With `all`, also sends batches that failed before and the incomplete
+    /// batch.
     fn flush(&mut self, all: bool) {
         while let Some(batch) = self.next_batch(all) {
             if !self.export(batch) {
@@ -165,7 +173,7 @@ impl<H: Host> Plugin<H> {
         kept.or_else(|| self.outbox.take_new(all))
     }
 
-    /// Whether the proxy took the call.
+    /// Sends a batch. Returns whether the proxy accepted the call.
     fn export(&mut self, batch: Batch) -> bool {
         let message = self.envelope.wrap(&batch.bytes);
         let call = self.host.grpc_call(Call {
@@ -203,8 +211,10 @@ impl<H: Host> Plugin<H> {
     }
 }
 
-/// Wall clock minus monotonic clock. The one is read between two readings of the other. The shortest of
-/// three tries counts, since the thread may be suspended in the middle of one.
+/// Wall clock minus monotonic clock, in nanoseconds.
+///
+/// The wall clock is read between two readings of the monotonic clock. The shortest of three tries
+/// is used, because the thread may be suspended during one.
 fn epoch_ns(host: &impl Host) -> Option<u64> {
     let attempt = |_| {
         let (before, wall, after) = (host.mono_ns(), host.wall_ns(), host.mono_ns());
@@ -214,7 +224,7 @@ fn epoch_ns(host: &impl Host) -> Option<u64> {
     (0..3).map(attempt).min().map(|(_, epoch)| epoch)
 }
 
-/// The proxy's name among all: the node id of its bootstrap.
+/// Returns the proxy's unique name: the node id of its bootstrap.
 fn instance(host: &impl Host) -> Result<String, String> {
     let id = host.property(&["xds", "node", "id"]).and_then(|id| String::from_utf8(id).ok());
     match id.filter(|id| !id.is_empty()) {
@@ -224,7 +234,8 @@ fn instance(host: &impl Host) -> Result<String, String> {
     }
 }
 
-/// Ids seeded by the host's entropy, else by what differs between VMs.
+/// Creates the generator of ids. Its seed is the host's entropy, or else values that differ between
+/// VMs.
 fn ids(host: &impl Host) -> Ids {
     let mut seed = [0u8; 32];
     if host.random(&mut seed) {

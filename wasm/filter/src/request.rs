@@ -12,18 +12,18 @@ use crate::host::{Asked, Host};
 use crate::load::Share;
 use crate::plugin::Plugin;
 
-/// A request under way.
+/// A request in progress.
 pub struct Request {
     exchange: Exchange,
-    /// None from when it is known to be no load.
+    /// The request's share of the gauges. None once the request no longer counts as load.
     share: Option<Share>,
 }
 
-/// Span buffers that requests use one after the other.
+/// Pool of span buffers that requests reuse.
 #[derive(Default)]
 pub struct Spare(Vec<Vec<u8>>);
 
-/// More requests at once than this allocate buffers of their own.
+/// Largest number of pooled buffers. Further concurrent requests allocate their own.
 const SPARE_BUFFERS: usize = 64;
 const SPAN_BYTES: usize = 1_024;
 
@@ -41,7 +41,10 @@ impl Spare {
 }
 
 impl Request {
-    /// The route is read first: editing headers makes Envoy choose it again, which it then does once.
+    /// Starts a request.
+    ///
+    /// The route is read before headers are edited. Editing them makes Envoy choose the route
+    /// again, and it then does so only once.
     pub fn arrive<H: Host>(plugin: &mut Plugin<H>, spare: &mut Spare, end_of_stream: bool) -> Self {
         let now = plugin.now();
         let route = plugin.host.property(Property::RouteName.path()).unwrap_or_default();
@@ -70,7 +73,7 @@ impl Request {
         request
     }
 
-    /// The response's headers have come; `end_of_stream`: no body follows.
+    /// Handles the response's headers. `end_of_stream` is true when no body follows.
     pub fn respond<H: Host>(&mut self, plugin: &mut Plugin<H>, spare: &mut Spare, end_of_stream: bool) {
         let lines = plugin.host.headers(MapType::HttpResponseHeaders);
         let headers = ResponseHeaders::read(pairs(&lines));
@@ -83,14 +86,14 @@ impl Request {
         }
     }
 
-    /// Takes it for long-lived when it has lasted too long for a call.
+    /// Marks the request as long-lived when it has lasted longer than a call may.
     pub fn outlive<H: Host>(&mut self, plugin: &mut Plugin<H>, spare: &mut Spare, now_ns: u64) {
         if self.exchange.outlived(now_ns, plugin.config.long_lived_after_ms * 1_000_000) {
             self.is_no_load(plugin, spare);
         }
     }
 
-    /// The end, however it came.
+    /// Finishes the request, however it ended, and queues its span.
     pub fn finish<H: Host>(mut self, plugin: &mut Plugin<H>, spare: &mut Spare) {
         let now = plugin.host.mono_ns();
         self.outlive(plugin, spare, now);
@@ -101,12 +104,12 @@ impl Request {
         }
     }
 
-    /// Counts it out without a span: its context went and nobody logged it.
+    /// Counts the request out without a span. Its context was deleted before Envoy logged it.
     pub fn abandon<H: Host>(mut self, plugin: &Plugin<H>) {
         self.leave(plugin);
     }
 
-    /// A long-lived stream is counted once, when it is known to be one, and is no load from then on.
+    /// Removes a long-lived stream from the load and counts it once as long-lived.
     fn is_no_load<H: Host>(&mut self, plugin: &mut Plugin<H>, spare: &mut Spare) {
         if let Some(buffer) = self.exchange.take_buffer() {
             spare.put_back(buffer);

@@ -1,4 +1,4 @@
-//! A root per listener, and a stream per request: what each callback of the proxy does.
+//! One root per listener and one stream per request: the action behind each callback of the proxy.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,26 +10,27 @@ use crate::worker::Worker;
 
 type Shared<H> = Rc<RefCell<Worker<H>>>;
 
-/// Acts on the worker. Returns the default when called re-entrantly, which Envoy never does.
+/// Runs `act` on the worker. Returns the default when called re-entrantly, which Envoy never does.
 fn with<H, T: Default>(worker: Option<&Shared<H>>, act: impl FnOnce(&mut Worker<H>) -> T) -> T {
     let free = worker.and_then(|worker| worker.try_borrow_mut().ok());
     free.map(|mut worker| act(&mut worker)).unwrap_or_default()
 }
 
-/// One plugin in one worker thread.
+/// The root context of one plugin in one worker thread.
 pub struct Root<H> {
     host: H,
-    /// `None` until it is configured, and when nothing is left to do.
+    /// `None` before the configuration is read, and again when no work is left.
     worker: Option<Shared<H>>,
 }
 
 impl<H: Host> Root<H> {
-    /// Not configured yet.
+    /// Creates a root that is not configured yet.
     pub fn new(host: H) -> Self {
         Self { host, worker: None }
     }
 
-    /// Reads the configuration. Returns whether it is right; if not, the log says why.
+    /// Reads the configuration. Returns whether it is valid. If it is not, the log names the
+    /// errors.
     pub fn configure(&mut self) -> bool {
         match Worker::configure(self.host.clone()) {
             Ok(worker) => {
@@ -48,13 +49,12 @@ impl<H: Host> Root<H> {
         with(self.worker.as_ref(), Worker::tick);
     }
 
-    /// A request begins.
+    /// Creates the stream of a new request.
     pub fn stream(&self, context: u32) -> Stream<H> {
         Stream { context, worker: self.worker.clone() }
     }
 
-    /// An answer of the collector, `size` bytes. Any gRPC status but OK is a failure; an empty answer is
-    /// none.
+    /// Handles the collector's answer of `size` bytes. Any gRPC status except OK is a failure.
     pub fn answered(&mut self, token: u32, status: u32, size: usize) {
         let size = (status == 0).then_some(size);
         if with(self.worker.as_ref(), |worker| worker.answered(token, size)) {
@@ -63,8 +63,8 @@ impl<H: Host> Root<H> {
         }
     }
 
-    /// The listener goes. Returns whether the proxy may delete the context: not while spans wait for
-    /// their answer.
+    /// Handles the removal of the listener. Returns whether the proxy may delete the context, which
+    /// it may not while spans wait for their answer.
     pub fn close(&mut self) -> bool {
         let must_stay = with(self.worker.as_ref(), Worker::must_stay);
         if !must_stay {
@@ -74,29 +74,30 @@ impl<H: Host> Root<H> {
     }
 }
 
-/// One request.
+/// The stream context of one request.
 pub struct Stream<H> {
     context: u32,
     worker: Option<Shared<H>>,
 }
 
 impl<H: Host> Stream<H> {
-    /// The request's headers have come.
+    /// Handles the request's headers.
     pub fn request_headers(&self, end_of_stream: bool) {
         self.with(|worker| worker.request_headers(self.context, end_of_stream));
     }
 
-    /// The response's headers have come.
+    /// Handles the response's headers.
     pub fn response_headers(&self, end_of_stream: bool) {
         self.with(|worker| worker.response_headers(self.context, end_of_stream));
     }
 
-    /// The end of every request, reset or not: Envoy logs each once.
+    /// Finishes the request. Envoy logs every request exactly once, including requests that were
+    /// reset.
     pub fn log(&self) {
         self.with(|worker| worker.finish(self.context));
     }
 
-    /// The context goes.
+    /// Handles the deletion of the stream context.
     pub fn close(&self) {
         self.with(|worker| worker.abandon(self.context));
     }

@@ -1,4 +1,4 @@
-//! The shell with a fake proxy, driven as Envoy would.
+//! Tests of the shell with a fake proxy, driven in the way Envoy drives it.
 #![allow(clippy::unwrap_used)]
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -34,7 +34,7 @@ fn answered(fake: &Fake, stream: &Stream<Fake>) {
     stream.response_headers(true);
 }
 
-/// One request, whole: its headers are rewritten, it is counted in and out, and its span is sent once.
+/// A complete request has its headers rewritten, is counted in and out, and its span is sent once.
 #[test]
 fn a_request_leaves_one_span() {
     let (mut root, fake) = configured(INBOUND);
@@ -60,7 +60,8 @@ fn a_request_leaves_one_span() {
     assert_eq!(fake.0.stat("spillway_spans_sent"), Some(1));
 }
 
-/// A proxy that gives no headers and no properties still gets a span and no failure.
+/// If the proxy returns no headers and no properties, the request still gets a span and nothing
+/// fails.
 #[test]
 fn nothing_is_needed_of_the_proxy() {
     let (root, fake) = configured(OUTBOUND);
@@ -73,7 +74,7 @@ fn nothing_is_needed_of_the_proxy() {
     assert_eq!(fake.0.spans().len(), 1);
 }
 
-/// Callbacks that Envoy does not make for a stream, or makes twice, change nothing.
+/// Callbacks that are missing, repeated or unexpected for a stream change nothing.
 #[test]
 fn callbacks_out_of_order_are_survived() {
     let (mut root, fake) = configured(INBOUND);
@@ -92,7 +93,7 @@ fn callbacks_out_of_order_are_survived() {
     assert_eq!(fake.0.done.get(), 0);
 }
 
-/// A request whose context goes without a log entry is no load any more.
+/// A request whose context is deleted without a log entry no longer counts as load.
 #[test]
 fn an_abandoned_request_is_counted_out() {
     let (root, fake) = configured(INBOUND);
@@ -101,7 +102,8 @@ fn an_abandoned_request_is_counted_out() {
     assert_eq!(fake.0.stat("spillway_inbound_in_flight"), Some(0));
 }
 
-/// A context whose root was never configured, or that Envoy calls from within a callback, does nothing.
+/// A context does nothing if its root was never configured, or if Envoy calls it from within a
+/// callback.
 #[test]
 fn contexts_without_a_worker_continue() {
     let fake = Fake::new("{}");
@@ -133,7 +135,7 @@ fn refused_exports_are_counted() {
     assert_eq!(fake.0.stat("spillway_callout_failures"), Some(2));
 }
 
-/// A failed call is made again; the spans that the collector rejects are not counted as sent.
+/// A failed call is repeated. Spans that the collector rejects are not counted as sent.
 #[test]
 fn answers_are_accounted_for() {
     let (mut root, fake) = configured(INBOUND);
@@ -153,7 +155,7 @@ fn answers_are_accounted_for() {
     assert_eq!(fake.0.stat("spillway_callout_failures"), Some(1));
 }
 
-/// A root context that goes stays until its spans are answered, and is given back exactly once.
+/// A closing root context stays until its spans are answered, and is released exactly once.
 #[test]
 fn a_closing_root_waits_for_answers() {
     let (mut root, fake) = configured(INBOUND);
@@ -172,7 +174,7 @@ fn a_closing_root_waits_for_answers() {
     assert_eq!(fake.0.stat("spillway_spans_dropped"), Some(1));
 }
 
-/// A request that outlives a call is no load from then on, and leaves no span.
+/// A request that outlives the limit of a call no longer counts as load, and leaves no span.
 #[test]
 fn a_long_lived_stream_leaves_the_gauges() {
     let (root, fake) = configured(INBOUND);
@@ -187,7 +189,8 @@ fn a_long_lived_stream_leaves_the_gauges() {
     assert!(fake.0.spans().is_empty());
 }
 
-/// Requests of the last totals: class, whether they are entries, count; in order of the class.
+/// Requests in the last totals: class, whether no service of the mesh made them, and count, sorted
+/// by class.
 fn requests(fake: &Fake) -> Vec<(String, bool, i64)> {
     let last = fake.0.totals().pop().unwrap();
     let Some(Data::Sum(sum)) = last.resource_metrics[0].scope_metrics[0].metrics[0].data.clone() else {
@@ -213,7 +216,8 @@ fn requests(fake: &Fake) -> Vec<(String, bool, i64)> {
     out
 }
 
-/// Totals go out once a second though nothing happened, and count a request by its class and by who made it.
+/// Totals are sent once a second even if nothing happened. They count a request by its class and
+/// its caller.
 #[test]
 fn totals_are_sent_every_second() {
     let (root, fake) = configured(INBOUND);
@@ -241,7 +245,7 @@ fn totals_are_sent_every_second() {
     );
 }
 
-/// Of several workers one sends, and what it sends includes classes that only others have met.
+/// One of several workers sends the totals, which include classes that only other workers have met.
 #[test]
 fn one_worker_sends_for_all() {
     let (one, fake) = configured(INBOUND);
@@ -255,7 +259,7 @@ fn one_worker_sends_for_all() {
     assert_eq!(requests(&fake).iter().map(|(_, _, count)| count).sum::<i64>(), 1);
 }
 
-/// Totals that fail are counted, and never more than one call is under way.
+/// Totals that fail are counted, and at most one call is in flight.
 #[test]
 fn failed_totals_are_counted() {
     let (mut root, fake) = configured(INBOUND);
@@ -274,7 +278,8 @@ fn failed_totals_are_counted() {
     assert_eq!((fake.0.totals().len(), fake.0.stat("spillway_totals_failures")), (2, Some(2)));
 }
 
-/// A proxy without a name is refused: its totals could not be told from another's.
+/// A proxy without a node id is rejected, because its totals could not be distinguished from
+/// another's.
 #[test]
 fn a_proxy_without_a_node_id_is_refused() {
     let fake = Fake::new(INBOUND);
@@ -283,7 +288,7 @@ fn a_proxy_without_a_node_id_is_refused() {
     assert!(fake.0.logged.borrow()[0].contains("node.id: missing"));
 }
 
-/// A proxy without stats is refused at start, and says so.
+/// A proxy that defines no stats is rejected at start, and the log states the reason.
 #[test]
 fn a_proxy_without_stats_is_refused() {
     let fake = Fake::new(INBOUND);

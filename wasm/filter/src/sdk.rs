@@ -1,8 +1,8 @@
-//! Envoy, through the SDK's host calls. The only file that calls them.
+//! Envoy, through the host calls of the SDK. No other file calls them.
 //!
-//! The traits of the SDK unwrap what these functions return, so the filter calls the functions.
-//! A status that a function does not expect makes it panic; which calls could get one, and why
-//! Envoy never sends it, is in docs/adr/0020.
+//! The SDK's traits unwrap what these functions return, so the filter calls the functions directly.
+//! A function panics on a status that it does not expect. docs/adr/0020 lists the affected calls,
+//! and why Envoy never sends such a status.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -11,11 +11,12 @@ use proxy_wasm::types::{BufferType, Bytes, LogLevel, MapType, MetricType};
 
 use crate::host::{Call, Host};
 
-/// A version that Envoy never gives, since it counts up from 1. Zero would replace whatever is there;
-/// with this one only the first writer succeeds. Source: proxy-wasm-cpp-host, `SharedData::set`.
+/// A version that Envoy never assigns, because its versions count up from 1. Version 0 would
+/// replace any existing value. With this one, only the first writer succeeds. Source:
+/// proxy-wasm-cpp-host, `SharedData::set`.
 const NO_VERSION: u32 = u32::MAX;
 
-/// Envoy.
+/// The host of a filter that runs in Envoy.
 #[derive(Clone, Copy)]
 pub struct Sdk {
     /// Zero of the monotonic clock.
@@ -23,7 +24,7 @@ pub struct Sdk {
 }
 
 impl Sdk {
-    /// Begins to count time.
+    /// Starts the monotonic clock.
     pub fn start() -> Self {
         Self { started: Instant::now() }
     }
@@ -64,7 +65,8 @@ impl Host for Sdk {
         hostcalls::get_map_bytes(map).unwrap_or_default()
     }
 
-    /// A header that cannot be changed costs a link in the trace, never the request.
+    /// Ignores errors: a header that cannot be changed costs a link in the trace, never the
+    /// request.
     fn edit(&self, map: MapType, name: &str, value: Option<&str>) {
         let _ = hostcalls::set_map_value(map, name, value);
     }

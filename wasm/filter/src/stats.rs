@@ -1,4 +1,5 @@
-//! Envoy's own stats, atomic and shared by all workers; seen in `/stats` under `wasmcustom.`.
+//! Envoy's stats, which are atomic and shared by all workers. `/stats` shows them under
+//! `wasmcustom.`.
 
 use proxy_wasm::types::MetricType;
 use spillway_contracts::*;
@@ -7,40 +8,40 @@ use spillway_filter_core::otlp::totals::Spans;
 
 use crate::host::Host;
 
-/// One stat.
+/// One stat of Envoy.
 #[derive(Clone, Copy)]
 pub struct Metric(u32);
 
 impl Metric {
-    /// Defines (or finds) a counter.
+    /// Defines or finds a counter.
     pub fn counter(host: &impl Host, name: &str) -> Option<Self> {
         host.define_metric(MetricType::Counter, name).map(Self)
     }
 
-    /// Defines (or finds) a gauge.
+    /// Defines or finds a gauge.
     pub fn gauge(host: &impl Host, name: &str) -> Option<Self> {
         host.define_metric(MetricType::Gauge, name).map(Self)
     }
 
-    /// Adds to a counter, or moves a gauge. A stat that cannot be written costs its count only.
+    /// Adds to a counter, or moves a gauge. If the stat cannot be written, only this count is lost.
     pub fn add(self, host: &impl Host, offset: i64) {
         if offset != 0 {
             host.increment_metric(self.0, offset);
         }
     }
 
-    /// Its value over all workers.
+    /// Returns the value over all workers.
     pub fn get(self, host: &impl Host) -> Option<u64> {
         host.metric(self.0)
     }
 }
 
-/// A name of the contract with its braces filled in.
+/// Fills in the placeholders of a name from the contract.
 pub fn named(template: &str, direction: Direction, class: &str) -> String {
     template.replace("{direction}", direction.as_str()).replace("{class}", class)
 }
 
-/// A counter that is told to the proxy on each tick, not on each event.
+/// A counter that is published to the proxy on each tick instead of on each event.
 pub struct Tally {
     metric: Metric,
     untold: u64,
@@ -55,7 +56,7 @@ impl Tally {
         self.untold += events;
     }
 
-    /// Its value over all workers, as far as they have told.
+    /// Returns the value over all workers, as far as they have published it.
     fn get(&self, host: &impl Host) -> Option<u64> {
         self.metric.get(host)
     }
@@ -65,20 +66,20 @@ impl Tally {
     }
 }
 
-/// Why spans were given up.
+/// The reason why spans were dropped.
 #[derive(Clone, Copy)]
 pub enum Reason {
-    /// The queue was full: the oldest went.
+    /// The queue was full, so the oldest batch was dropped.
     QueueFull,
     /// The second try failed too.
     ExportFailed,
-    /// The collector took the call and rejected them.
+    /// The collector accepted the call and rejected the spans.
     Rejected,
-    /// The worker stopped before they were accepted.
+    /// The worker stopped before the spans were accepted.
     Shutdown,
 }
 
-/// The account of spans of one plugin in one worker.
+/// Statistics of the spans of one plugin in one worker.
 pub struct SpanStats {
     pub finished: Tally,
     pub sent: Tally,
@@ -93,7 +94,7 @@ pub struct SpanStats {
 }
 
 impl SpanStats {
-    /// None where the proxy defines no stats.
+    /// Defines the stats. Returns None when the proxy refuses to define them.
     pub fn define(host: &impl Host, direction: Direction) -> Option<Self> {
         let by = |reason: &str| Tally::new(host, &FILTER_STAT_SPANS_DROPPED_BY.replace("{reason}", reason));
         Some(Self {
@@ -110,6 +111,7 @@ impl SpanStats {
         })
     }
 
+    /// Counts dropped spans, in total and by reason.
     pub fn drop(&mut self, reason: Reason, spans: u64) {
         self.dropped.add(spans);
         if let Some(tally) = self.dropped_by.get_mut(reason as usize) {
@@ -117,13 +119,14 @@ impl SpanStats {
         }
     }
 
-    /// The account over all workers and both directions. None where a stat cannot be read.
+    /// Returns the span counts over all workers and both directions. None when a stat cannot be
+    /// read.
     pub fn totals(&self, host: &impl Host) -> Option<Spans> {
         let (sent, dropped) = (self.sent.get(host)?, self.dropped.get(host)?);
         Some(Spans { finished: self.finished.get(host)?, sent, dropped })
     }
 
-    /// Tells the proxy what was counted since.
+    /// Publishes the events counted since the last call.
     pub fn tell(&mut self, host: &impl Host) {
         let all = [
             &mut self.finished,

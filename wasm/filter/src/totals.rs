@@ -1,4 +1,5 @@
-//! Once a second, by one worker: the totals of the proxy, from counters that all workers share.
+//! Sends the totals of the proxy once a second, from one worker, using counters that all workers
+//! share.
 
 use spillway_contracts::VALUE_TOTALS_SCOPE;
 use spillway_filter_core::config::Config;
@@ -8,19 +9,20 @@ use spillway_filter_core::turn::Turn;
 
 use crate::host::{Call, Host};
 
-/// Key of the record that says whose turn it is.
+/// Key of the shared record that decides whose turn it is.
 const TURN: &str = "spillway_totals";
 const TIMEOUT_MS: u64 = 5_000;
 
-/// One worker's part in it.
+/// One worker's state for sending totals.
 pub struct Totals {
     envelope: Envelope,
-    /// A call without an answer. There is one at most: the next totals hold whatever it lost.
+    /// Token of the call in flight. There is at most one, since the next totals include whatever a
+    /// lost call contained.
     under_way: Option<u32>,
 }
 
 impl Totals {
-    /// The first worker notes when the counters began.
+    /// Creates the state. The first worker records the time at which the counters began.
     pub fn begin(host: &impl Host, config: &Config, instance: &str) -> Self {
         if let Some((record, version)) = host.shared(TURN)
             && Turn::read(&record).is_none()
@@ -31,7 +33,7 @@ impl Totals {
         Self { envelope: Envelope::new(config, instance, VALUE_TOTALS_SCOPE), under_way: None }
     }
 
-    /// The period to send totals of, where they are due and no other worker sends them.
+    /// Returns the period to report, if totals are due and no other worker is sending them.
     pub fn take_turn(&self, host: &impl Host) -> Option<Period> {
         if self.under_way.is_some() {
             return None;
@@ -43,7 +45,7 @@ impl Totals {
         first.then_some(Period { began_ns: turn.began_ns, now_ns })
     }
 
-    /// Sends totals. Returns whether the proxy took the call.
+    /// Sends totals. Returns whether the proxy accepted the call.
     pub fn send<'a>(
         &mut self,
         host: &impl Host,
@@ -63,7 +65,7 @@ impl Totals {
         self.under_way.is_some()
     }
 
-    /// Returns whether this is the answer to totals.
+    /// Returns whether the token belongs to the totals in flight, and clears it.
     pub fn answered(&mut self, token: u32) -> bool {
         self.under_way.take_if(|under_way| *under_way == token).is_some()
     }

@@ -1,4 +1,4 @@
-//! One plugin in one worker thread, and its requests under way.
+//! One plugin in one worker thread, and its requests in progress.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,7 +7,7 @@ use crate::host::Host;
 use crate::plugin::Plugin;
 use crate::request::{Request, Spare};
 
-/// Envoy counts context ids up: spreading their bits is all the hashing they need.
+/// Hasher for context ids. Envoy assigns them in sequence, so spreading their bits is sufficient.
 #[derive(Default)]
 struct IdHasher(u64);
 
@@ -25,10 +25,10 @@ impl Hasher for IdHasher {
     }
 }
 
-/// How often requests are searched for those that lasted too long for a call.
+/// Interval between the searches for requests that have lasted longer than a call may.
 const SWEEP_NS: u64 = 1_000_000_000;
 
-/// One plugin in one worker thread.
+/// A plugin and its requests, in one worker thread.
 pub struct Worker<H> {
     plugin: Plugin<H>,
     requests: HashMap<u32, Request, BuildHasherDefault<IdHasher>>,
@@ -37,13 +37,13 @@ pub struct Worker<H> {
 }
 
 impl<H: Host> Worker<H> {
-    /// Reads the configuration of the root context at hand.
+    /// Reads the configuration of the current root context.
     pub fn configure(host: H) -> Result<Self, String> {
         let plugin = Plugin::configure(host)?;
         Ok(Self { plugin, requests: HashMap::default(), spare: Spare::default(), swept_ns: 0 })
     }
 
-    /// Samples the load and sends what is due.
+    /// Samples the load, sends what is due, and looks for long-lived requests once a second.
     pub fn tick(&mut self) {
         let now = self.plugin.tick();
         if now.saturating_sub(self.swept_ns) >= SWEEP_NS {
@@ -54,7 +54,7 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// A request has come.
+    /// Handles the headers of a new request.
     pub fn request_headers(&mut self, context: u32, end_of_stream: bool) {
         let request = Request::arrive(&mut self.plugin, &mut self.spare, end_of_stream);
         if let Some(replaced) = self.requests.insert(context, request) {
@@ -62,34 +62,38 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// Its response's headers have come.
+    /// Handles the headers of its response.
     pub fn response_headers(&mut self, context: u32, end_of_stream: bool) {
         if let Some(request) = self.requests.get_mut(&context) {
             request.respond(&mut self.plugin, &mut self.spare, end_of_stream);
         }
     }
 
-    /// It is over.
+    /// Finishes the request.
     pub fn finish(&mut self, context: u32) {
         if let Some(request) = self.requests.remove(&context) {
             request.finish(&mut self.plugin, &mut self.spare);
         }
     }
 
-    /// Its context goes. Counts the request out where it was not finished.
+    /// Handles the deletion of the request's context. Counts the request out if it was not
+    /// finished.
     pub fn abandon(&mut self, context: u32) {
         if let Some(request) = self.requests.remove(&context) {
             request.abandon(&self.plugin);
         }
     }
 
-    /// The collector answered a call with a message of `size` bytes, or the call failed. Returns whether
-    /// this was the last answer that a closing plugin waited for.
+    /// Handles the collector's answer of `size` bytes to a call. `size` is None when the call
+    /// failed.
+    ///
+    /// Returns whether this was the last answer that a closing plugin waited for.
     pub fn answered(&mut self, token: u32, size: Option<usize>) -> bool {
         self.plugin.answered(token, size)
     }
 
-    /// The root context goes: sends what is left. Returns whether the context must stay for answers.
+    /// Sends the remaining spans when the root context is about to be deleted. Returns whether the
+    /// context must stay for answers.
     pub fn must_stay(&mut self) -> bool {
         !self.plugin.close()
     }

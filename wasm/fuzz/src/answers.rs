@@ -1,4 +1,4 @@
-//! What others answer: the collector, and the proxy about route metadata.
+//! Fuzz targets of values that the collector, peers and the proxy's route metadata supply.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
@@ -6,7 +6,8 @@ use spillway_filter_core::headers;
 use spillway_filter_core::otlp::envelope::rejected_spans;
 use spillway_filter_core::property;
 
-/// Any bytes are read; what the published type understands and writes again is read as it says.
+/// Any bytes are parsed without failure. For every message that the published type decodes, the
+/// number of rejected spans agrees.
 pub fn otlp_answer(data: &[u8]) {
     rejected_spans(data);
     let Ok(response) = ExportTraceServiceResponse::decode(data) else { return };
@@ -14,7 +15,7 @@ pub fn otlp_answer(data: &[u8]) {
     assert_eq!(rejected_spans(&response.encode_to_vec()), told.max(0) as u64);
 }
 
-/// A version is a whole number, whether it comes as a double or as text.
+/// A ruleset version is a whole number, encoded as a double or as text.
 pub fn ruleset_version(data: &[u8]) {
     let Some(version) = property::ruleset_version(data) else { return };
     let as_double = <[u8; 8]>::try_from(data).map(f64::from_le_bytes);
@@ -22,7 +23,7 @@ pub fn ruleset_version(data: &[u8]) {
     assert!(as_double.is_ok_and(|number| number == version as f64) || as_text == Some(version));
 }
 
-/// Digits are a number, and nothing else is.
+/// A text of digits is a number, and nothing else is.
 pub fn decimal(data: &[u8]) {
     let expected = std::str::from_utf8(data)
         .ok()

@@ -1,4 +1,4 @@
-//! A whole request: any headers, any properties, and the span that comes of them.
+//! Fuzz target of a whole request: any headers, any properties, and the resulting span.
 
 use opentelemetry_proto::tonic::trace::v1::ScopeSpans;
 use prost::Message;
@@ -15,7 +15,7 @@ use spillway_filter_core::trace::TraceContext;
 
 const START: Moment = Moment { wall_ns: 1_000_000_000, mono_ns: 5 };
 
-/// A proxy that answers each question with a line of the input.
+/// A proxy that answers each property with a line of the input.
 struct Told<'a>(&'a [&'a [u8]]);
 
 impl Properties for Told<'_> {
@@ -28,9 +28,12 @@ impl Properties for Told<'_> {
     }
 }
 
-/// Lines: direction, end of stream and whether anybody may call, the properties, then request headers `name=value`, an empty
-/// line, response headers. The span decodes as OTLP, belongs to the trace that was sent on, ends after
-/// it starts, and is bounded whatever the headers hold.
+/// Runs one request from the lines of the input.
+///
+/// Line 1 holds flags: outbound, end of stream, and whether anybody may call. The properties
+/// follow, then request headers `name=value`, an empty line, and response headers. Whatever the
+/// headers hold, the span decodes as OTLP, belongs to the forwarded trace, ends after it starts,
+/// and has no attribute twice.
 pub fn exchange(data: &[u8]) {
     let lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     let (head, rest) = lines.split_at(lines.len().min(12));
@@ -75,7 +78,7 @@ pub fn exchange(data: &[u8]) {
     }
 }
 
-/// Names and values of the lines `name=value`.
+/// Splits the lines `name=value` into names and values.
 fn pairs<'a>(lines: &[&'a [u8]]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     lines.iter().filter_map(|line| {
         let at = line.iter().position(|byte| *byte == b'=')?;

@@ -1,5 +1,7 @@
-//! One function per parser of the core. Each takes any bytes, and panics where a property is broken
-//! that must hold for all of them; that the core itself does not panic is the least of these.
+//! Fuzz targets, one function per parser of the core.
+//!
+//! Each function takes any bytes, and panics if a property is broken that must hold for all input.
+//! The weakest of these properties is that the core itself does not panic.
 
 mod answers;
 mod exchange;
@@ -8,7 +10,7 @@ mod trace;
 
 use spillway_fuzzing::Target;
 
-/// Every target by its name, which is also its folder of seeds.
+/// All targets by name. The name of a target is also the folder of its seeds.
 pub const TARGETS: [(&str, Target); 13] = [
     ("traceparent", trace::traceparent),
     ("tracestate", trace::tracestate),

@@ -1,9 +1,9 @@
-//! Names that come from outside: configuration, routes, paths.
+//! Fuzz targets of names from outside: configuration, routes, paths.
 
 use spillway_filter_core::config::{Config, is_name};
 use spillway_filter_core::{class, classes, grpc};
 
-/// What is accepted is whole and within its bounds; a refusal says why.
+/// An accepted configuration is complete and within its limits. A rejection states a reason.
 pub fn config(data: &[u8]) {
     match Config::parse(data) {
         Ok(config) => {
@@ -20,7 +20,7 @@ pub fn config(data: &[u8]) {
     }
 }
 
-/// The id is the whole name, the template its end.
+/// The id is the whole name, and the template is its end.
 pub fn class(data: &[u8]) {
     let Ok(name) = std::str::from_utf8(data) else { return };
     let Some(class) = class::of_route(name) else { return };
@@ -31,7 +31,8 @@ pub fn class(data: &[u8]) {
     }
 }
 
-/// The table that workers share: no name is made of more than there is, and one more is found at the end.
+/// The table that workers share: the names together are no longer than the table, and an appended
+/// name is found at its end.
 pub fn chosen_classes(data: &[u8]) {
     let read: Vec<&str> = classes::names(data).collect();
     assert!(read.iter().map(|name| name.len() + 2).sum::<usize>() <= data.len());
@@ -40,7 +41,7 @@ pub fn chosen_classes(data: &[u8]) {
     assert!(before.eq(read.iter().copied()) && last == Some("cart GET /"));
 }
 
-/// A method is what its two parts spell.
+/// The full name of a method consists of its two parts.
 pub fn grpc_method(data: &[u8]) {
     let Some(found) = grpc::method(data) else { return };
     assert_eq!(format!("/{}", found.full).as_bytes(), data);

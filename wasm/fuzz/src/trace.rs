@@ -1,4 +1,4 @@
-//! Trace context headers.
+//! Fuzz targets of the trace context headers.
 
 use spillway_filter_core::b3;
 use spillway_filter_core::headers::TraceHeaders;
@@ -8,12 +8,12 @@ use spillway_filter_core::testing::hex;
 use spillway_filter_core::trace::{Origin, TraceContext, parse_traceparent};
 use spillway_filter_core::tracestate::recordable;
 
-/// Lines of the input; an empty one stands for an absent header.
+/// Splits the input into lines. An empty line stands for an absent header.
 fn lines(data: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     data.split(|byte| *byte == b'\n').map(|line| Some(line).filter(|line| !line.is_empty()))
 }
 
-/// What is accepted has no zero id and is spelled as the ids are: nothing is guessed.
+/// An accepted traceparent has no zero id, and the text contains exactly the parsed ids and flags.
 pub fn traceparent(data: &[u8]) {
     let Some((trace, span, flags)) = parse_traceparent(data) else { return };
     assert!(trace != [0; 16] && span != [0; 8]);
@@ -24,7 +24,8 @@ pub fn traceparent(data: &[u8]) {
     assert!(data.len() == 55 || (&text[..2] != "00" && data[55] == b'-'));
 }
 
-/// What is recorded is printable and within the bound; a plain short list is recorded as it is.
+/// The recorded list is printable and within the limit. A printable short list is recorded
+/// unchanged.
 pub fn tracestate(data: &[u8]) {
     let all: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     let [first, more @ ..] = all.as_slice() else { return };
@@ -38,7 +39,7 @@ pub fn tracestate(data: &[u8]) {
     }
 }
 
-/// What is accepted and written again is accepted as the same.
+/// An accepted header that is formatted again parses to the same value.
 pub fn b3_single(data: &[u8]) {
     let Some(found) = b3::parse_single(data) else { return };
     let Some((trace, span)) = found.parent else { return };
@@ -47,7 +48,7 @@ pub fn b3_single(data: &[u8]) {
     assert_eq!(b3::parse_single(written.as_bytes()), Some(found));
 }
 
-/// Ids come in pairs and are not zero; the debug flag means sampled.
+/// Ids come in pairs and are not zero. The sampling is Debug exactly when a header says so.
 pub fn b3_multi(data: &[u8]) {
     let mut lines = lines(data);
     let [trace, span, sampled, flags] = std::array::from_fn(|_| lines.next().flatten());
@@ -57,9 +58,11 @@ pub fn b3_multi(data: &[u8]) {
     assert_eq!(found.sampling == b3::Sampling::Debug, flags == Some(b"1") || sampled == Some(b"d"));
 }
 
-/// Whatever the headers say, the context is usable: what it writes is a traceparent that says the
-/// same as a `b3` that came, with a span id of its own where there will be a span, and a trace that
-/// somebody else left out is left alone.
+/// Whatever the headers say, the resulting context is usable.
+///
+/// It writes a valid traceparent, and a `b3` header that arrived is rewritten to agree. The span id
+/// is new if a span will be recorded. If somebody else left the trace unsampled, the headers stay
+/// unchanged.
 pub fn headers(data: &[u8]) {
     let mut lines = lines(data);
     let mut next = || lines.next().flatten();

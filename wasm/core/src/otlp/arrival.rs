@@ -1,4 +1,4 @@
-//! The fields of one Span message that are known when its request arrives.
+//! The fields of a Span message that are known when its request arrives.
 
 use spillway_contracts::*;
 
@@ -11,42 +11,43 @@ use crate::{Direction, Party, grpc};
 
 const KIND_SERVER: u64 = 2;
 const KIND_CLIENT: u64 = 3;
-/// Methods that the conventions know; others are told as `_OTHER`, so names stay few.
+/// Methods of the HTTP conventions. All others are recorded as `_OTHER`, so the number of span
+/// names stays small.
 const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "QUERY"];
 const OTHER_METHOD: &str = "_OTHER";
 
-/// What is known when a request arrives.
+/// The facts that are known when a request arrives.
 #[derive(Clone, Debug)]
 pub struct Arrival<'a> {
-    /// Which side: decides the kind.
+    /// The side of the proxy, which decides the span's kind.
     pub direction: Direction,
-    /// Its ids.
+    /// The ids of the trace and of the span.
     pub trace: &'a TraceContext<'a>,
-    /// Wall clock, nanoseconds since the epoch.
+    /// Time of arrival by the wall clock, in nanoseconds since the epoch.
     pub start_ns: u64,
     /// `:method`, as received.
     pub method: &'a [u8],
-    /// `:path`; the query is not told.
+    /// `:path`. The query is not recorded.
     pub path: &'a [u8],
     /// `:scheme`.
     pub scheme: Option<&'a [u8]>,
-    /// `:authority`: host, perhaps with a port.
+    /// `:authority`: the host, possibly with a port.
     pub authority: Option<&'a [u8]>,
-    /// `service/method`, of a gRPC request.
+    /// The service and method of a gRPC request.
     pub rpc: Option<grpc::Method<'a>>,
-    /// The route's class.
+    /// The class that the route's name carries.
     pub class: Option<Class<'a>>,
-    /// Load that it met (inbound).
+    /// The load that the request met (inbound).
     pub loads: Option<Loads>,
-    /// Who asked.
+    /// The caller.
     pub source: Party<'a>,
-    /// Tries before this one, as the caller's proxy counts them.
+    /// Tries before this one, as counted by the caller's proxy.
     pub resends: Option<u64>,
 }
 
 impl Arrival<'_> {
-    /// Appends the fields.
+    /// Appends the fields to the encoded span.
     pub fn put(&self, out: &mut Vec<u8>) {
         put_bytes(1, &self.trace.trace_id, out);
         put_bytes(2, &self.trace.span_id, out);
@@ -67,7 +68,8 @@ impl Arrival<'_> {
         put_resends(self.resends, out);
     }
 
-    /// `service/method` of gRPC, else `METHOD template`, without a template the method alone.
+    /// Writes the span's name: `service/method` for gRPC, otherwise `METHOD template`, or the
+    /// method alone without a template.
     fn put_name(&self, out: &mut Vec<u8>) {
         if let Some(rpc) = self.rpc {
             return put_bytes(5, rpc.full.as_bytes(), out);
@@ -143,7 +145,7 @@ fn without_query(path: &[u8]) -> &[u8] {
     path.get(..end).unwrap_or(path)
 }
 
-/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port` into host and port.
 fn host_and_port(authority: &[u8]) -> (&[u8], Option<u16>) {
     let colon = authority.iter().rposition(|byte| *byte == b':');
     let Some((host, port)) = colon.and_then(|at| authority.split_at_checked(at)) else {

@@ -1,4 +1,4 @@
-//! The fields of one Span message that are known when its request is over.
+//! The fields of a Span message that are known when its request is over.
 
 use std::borrow::Cow;
 
@@ -10,37 +10,37 @@ use crate::Party;
 
 const STATUS_ERROR: u64 = 2;
 
-/// What is known when a request is over.
+/// The facts that are known when a request is over.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
-    /// Start plus the monotonic duration: never before the start.
+    /// Start plus the monotonic duration, in nanoseconds since the epoch. Never before the start.
     pub end_ns: u64,
-    /// None when no response came (reset).
+    /// HTTP status. None when no response came (reset).
     pub status: Option<u16>,
     /// Body bytes received from the caller.
     pub request_bytes: Option<u64>,
     /// Body bytes received from the callee.
     pub response_bytes: Option<u64>,
-    /// Ruleset whose route was taken (outbound).
+    /// Version of the ruleset whose route was taken (outbound).
     pub ruleset_version: Option<u64>,
-    /// Client time minus the callee's own (outbound).
+    /// Time that the caller waited minus the callee's own time, in microseconds (outbound).
     pub network_time_us: Option<u64>,
-    /// The callee's own time.
+    /// The callee's own time, in microseconds.
     pub service_time_us: Option<u64>,
-    /// gRPC status number.
+    /// gRPC status code.
     pub grpc_status: Option<u64>,
-    /// Tries of this proxy before the one that counted.
+    /// Tries of this proxy before the last one.
     pub resends: Option<u64>,
-    /// Envoy's response flags, comma-separated.
+    /// Names of Envoy's response flags, separated by commas.
     pub flags: Option<String>,
     /// Envoy's response code details.
     pub details: Option<String>,
-    /// Why it failed; None when it did not.
+    /// Why the request failed. None when it succeeded.
     pub error: Option<Cow<'static, str>>,
 }
 
 impl Ending {
-    /// Appends the fields.
+    /// Appends the fields to the encoded span.
     pub fn put(&self, out: &mut Vec<u8>) {
         put_fixed64(8, self.end_ns, out);
         for (key, value) in [
@@ -73,12 +73,12 @@ impl Ending {
     }
 }
 
-/// Who was asked; each part once, when it is known.
+/// Writes the destination. Each part is written once, when it becomes known.
 pub fn put_destination(destination: Party<'_>, out: &mut Vec<u8>) {
     put_party(destination, SPAN_ATTRIBUTE_DESTINATION_CLUSTER, SPAN_ATTRIBUTE_DESTINATION_SERVICE, out);
 }
 
-/// HTTP version, such as `1.1`.
+/// Writes the HTTP version, such as `1.1`.
 pub fn put_protocol(version: &[u8], out: &mut Vec<u8>) {
     put_text(OTEL_ATTRIBUTE_PROTOCOL_VERSION, version, out);
 }

@@ -1,4 +1,4 @@
-//! The export call: a request around encoded spans, and what its answer says.
+//! The export call: builds the request around encoded spans or metrics, and parses its answer.
 
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
@@ -12,10 +12,10 @@ pub const EXPORT_SERVICE: &str = "opentelemetry.proto.collector.trace.v1.TraceSe
 /// gRPC method of the export call.
 pub const EXPORT_METHOD: &str = "Export";
 
-/// Instrumentation scope of spans.
+/// Instrumentation scope of the spans.
 pub const SPANS_SCOPE: &str = "spillway-filter";
 
-/// What is the same for every export of a proxy: an ExportTraceServiceRequest and an
+/// The parts that every export of a proxy shares. ExportTraceServiceRequest and
 /// ExportMetricsServiceRequest have the same shape down to their scope.
 #[derive(Clone, Debug)]
 pub struct Envelope {
@@ -24,7 +24,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// Resource (service, cluster and instance of the proxy) and scope.
+    /// Encodes the resource (service, cluster and instance of the proxy) and the scope.
     pub fn new(config: &Config, instance: &str, scope_name: &str) -> Self {
         let (mut content, mut resource, mut scope) = (Vec::new(), Vec::new(), Vec::new());
         put_string(1, SPAN_ATTRIBUTE_SERVICE, config.service.as_bytes(), &mut content);
@@ -38,7 +38,7 @@ impl Envelope {
         Self { resource, scope }
     }
 
-    /// The request around spans that [`put_span`] appended, or around metrics.
+    /// Builds the request around spans that [`put_span`] appended, or around metrics.
     pub fn wrap(&self, spans: &[u8]) -> Vec<u8> {
         let scope_spans = self.scope.len() + spans.len();
         let resource_spans = self.resource.len() + field_len(scope_spans);
@@ -57,19 +57,21 @@ pub fn put_span(span: &[u8], out: &mut Vec<u8>) {
     put_bytes(2, span, out);
 }
 
-/// How many spans the collector says it rejected, of an ExportTraceServiceResponse
-/// (`partial_success = 1`, therein `rejected_spans = 1`). What is not understood rejects nothing.
+/// Returns how many spans the collector rejected, from an ExportTraceServiceResponse (field
+/// `partial_success = 1`, within it `rejected_spans = 1`).
+///
+/// A response that cannot be parsed rejects nothing.
 pub fn rejected_spans(response: &[u8]) -> u64 {
     let partial = find_field(response, 1, WireType::LengthDelimited, |buf| {
         let len = usize::try_from(decode_varint(buf)?).unwrap_or(usize::MAX);
         Ok(buf.split_at_checked(len).map_or(*buf, |(inside, _)| inside))
     });
     let rejected = partial.and_then(|partial| find_field(partial, 1, WireType::Varint, decode_varint));
-    // An int64: below nothing is nothing.
+    // The field is an int64. A negative number counts as zero.
     rejected.filter(|rejected| i64::try_from(*rejected).is_ok()).unwrap_or(0)
 }
 
-/// The first field with this tag and type, as `read` reads it.
+/// Finds the first field with the given tag and wire type, and parses it with `read`.
 fn find_field<'a, T>(
     mut message: &'a [u8],
     wanted: u32,

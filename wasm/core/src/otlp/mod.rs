@@ -1,9 +1,10 @@
-//! OTLP export, encoded straight from borrowed facts into bytes: no message types in between,
-//! no copy of a name. A span is written as its request goes on, into one buffer: protobuf lets fields
-//! come in any order, so what is known at arrival is written then.
+//! Encodes OTLP exports directly from borrowed facts, without intermediate message types or copies
+//! of names.
 //!
-//! Field numbers: opentelemetry-proto v1, `trace.proto`, `common.proto`, `resource.proto`. The tests
-//! decode with the published message types.
+//! A span is encoded into one buffer while its request is in progress. Protobuf allows fields in
+//! any order, so facts known on arrival are written on arrival. Field numbers: opentelemetry-proto
+//! v1, `trace.proto`, `common.proto`, `resource.proto`. The tests decode with the published message
+//! types.
 
 pub mod arrival;
 mod attributes;

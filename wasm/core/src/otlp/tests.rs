@@ -87,7 +87,7 @@ fn attribute(span: &Decoded, key: &str) -> Option<Value> {
     value
 }
 
-/// The published message types read back every fact that was written.
+/// The published message types decode every fact that was written.
 #[test]
 fn decodes_with_the_published_types() {
     let trace = continued();
@@ -149,7 +149,7 @@ fn decodes_with_the_published_types() {
     assert_eq!((attribute(served, "url.template"), served.kind), (None, 2));
 }
 
-/// A span of a trace that started here says that its id is random, as its traceparent does.
+/// The span of a trace that started here has the flag of a random id, as its traceparent does.
 #[test]
 fn flags_are_those_sent_on() {
     let sampler = Sampler::new(1.0);
@@ -159,7 +159,7 @@ fn flags_are_those_sent_on() {
     assert_eq!(decoded_spans(&decode(&[bytes]))[0].flags, 3);
 }
 
-/// What is not known is absent, not empty; a foreign method does not become a span name.
+/// Unknown facts are absent rather than empty. An unknown method does not become a span name.
 #[test]
 fn unknown_facts_are_absent() {
     let trace = continued();
@@ -187,7 +187,7 @@ fn unknown_facts_are_absent() {
     assert_eq!(attribute(got, "http.request.method_original"), Some(Value::StringValue("BREW".into())));
 }
 
-/// A gRPC call is named by its method, and its parts are told.
+/// The span of a gRPC call is named by its method. Service and method are recorded separately.
 #[test]
 fn rpc_conventions() {
     let trace = continued();
@@ -209,7 +209,7 @@ fn rpc_conventions() {
     }
 }
 
-/// Hosts with and without port, in both address families.
+/// Hosts with and without a port are split correctly, for names and IPv6 addresses.
 #[test]
 fn addresses() {
     for (authority, host, port) in [
@@ -232,7 +232,7 @@ fn addresses() {
     }
 }
 
-/// A partial success is read from the published type's bytes; a plain success rejects nothing.
+/// A partial success, encoded with the published type, is parsed. A plain success rejects nothing.
 #[test]
 fn rejections_are_read() {
     for (rejected, error_message) in [(3, "too late"), (0, "be slower"), (0, ""), (-7, "odd")] {
@@ -245,13 +245,14 @@ fn rejections_are_read() {
 }
 
 proptest! {
-    /// Whatever a collector answers, reading it is survived.
+    /// Parsing never fails, whatever bytes a collector answers with.
     #[test]
     fn any_response_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
         rejected_spans(&bytes);
     }
 
-    /// Whatever the bytes and numbers, every batch decodes, whole and in order, each span bounded.
+    /// Every batch decodes completely and in order, and every span is bounded, whatever the bytes
+    /// and numbers.
     #[test]
     fn any_batch_decodes(
         paths in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..2_000), 0..12),
@@ -280,7 +281,8 @@ proptest! {
         }
     }
 
-    /// A path of text comes back as it is, cut at a character where it is too long.
+    /// A path of valid text is kept unchanged. A path that is too long is cut at a character
+    /// boundary.
     #[test]
     fn paths_of_text_stay_text(path in "/[^?#\\p{Cc}]{0,1500}") {
         let trace = continued();

@@ -1,4 +1,5 @@
-//! Totals of a proxy as OTLP metrics: cumulative sums, so that what is lost is in the next ones.
+//! The totals of a proxy as OTLP metrics. They are cumulative sums, so the next export makes up for
+//! a lost one.
 //!
 //! Field numbers: opentelemetry-proto v1, `metrics.proto`.
 
@@ -6,43 +7,44 @@ use spillway_contracts::*;
 
 use super::wire::*;
 
-/// gRPC service of the export call; its method is the same as for spans.
+/// gRPC service of the export call. The method is the same as for spans.
 pub const TOTALS_SERVICE: &str = "opentelemetry.proto.collector.metrics.v1.MetricsService";
 
 const CUMULATIVE: u64 = 2;
 
-/// When the counters began, and when they were read: nanoseconds since the epoch.
+/// The period that the counters cover, in nanoseconds since the epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Period {
-    /// When they were zero. A later one means a reset.
+    /// Time at which the counters were zero. A later time than before indicates a reset.
     pub began_ns: u64,
-    /// Now.
+    /// Time at which the counters were read.
     pub now_ns: u64,
 }
 
-/// Requests of one class.
+/// Number of requests of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requests<'a> {
-    /// None: no class matched.
+    /// The class id. None when no class matched.
     pub class: Option<&'a str>,
-    /// No service of the mesh made them.
+    /// Whether no service of the mesh made the requests.
     pub entry: bool,
-    /// How many.
+    /// Number of requests.
     pub count: u64,
 }
 
-/// The account of spans.
+/// Number of spans by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
-    /// Made.
+    /// Spans created.
     pub finished: u64,
-    /// Accepted by the collector.
+    /// Spans accepted by the collector.
     pub sent: u64,
-    /// Given up.
+    /// Spans dropped.
     pub dropped: u64,
 }
 
-/// Metrics of ScopeMetrics (`metrics = 2`), one after the other, for [`super::envelope::Envelope::wrap`].
+/// Encodes metrics as fields of ScopeMetrics (`metrics = 2`), one after the other, for
+/// [`super::envelope::Envelope::wrap`].
 pub fn metrics<'a>(
     period: Period,
     requests: impl Iterator<Item = Requests<'a>>,
@@ -74,10 +76,10 @@ pub fn metrics<'a>(
     out
 }
 
-/// NumberDataPoint.attributes.
+/// Field number of NumberDataPoint.attributes.
 const ATTRIBUTES: u32 = 7;
 
-/// A NumberDataPoint as Sum.data_points = 1.
+/// Writes a NumberDataPoint as Sum.data_points = 1.
 fn put_point(period: Period, count: u64, out: &mut Vec<u8>, attributes: impl FnOnce(&mut Vec<u8>)) {
     let mut point = Vec::new();
     attributes(&mut point);
@@ -87,7 +89,8 @@ fn put_point(period: Period, count: u64, out: &mut Vec<u8>, attributes: impl FnO
     put_bytes(1, &point, out);
 }
 
-/// A Metric {name = 1, unit = 3, sum = 7 {data_points = 1, aggregation_temporality = 2, is_monotonic = 3}}.
+/// Writes a Metric {name = 1, unit = 3, sum = 7 {data_points = 1, aggregation_temporality = 2,
+/// is_monotonic = 3}}.
 fn put_sum(name: &str, unit: &str, points: &[u8], out: &mut Vec<u8>) {
     let mut metric = Vec::with_capacity(points.len() + name.len() + 32);
     put_bytes(1, name.as_bytes(), &mut metric);

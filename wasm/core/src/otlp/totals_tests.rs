@@ -37,8 +37,8 @@ fn sum(metric: &Metric) -> &Sum {
     }
 }
 
-/// The published types read what is written: names, units, cumulative monotonic sums, their period and
-/// attributes, and zeros as zeros.
+/// The published types decode names, units, cumulative monotonic sums, period and attributes. Zeros
+/// are written as zeros.
 #[test]
 fn totals_are_cumulative_sums() {
     let request = export();
@@ -94,8 +94,8 @@ fn totals_are_cumulative_sums() {
     );
 }
 
-/// The golden file, which the decoder of the totals is tested with, is what this writes, less the version of
-/// the filter. `SPILLWAY_WRITE_GOLDEN=1 cargo test` writes it anew.
+/// The golden file matches the current output, apart from the filter's version. The tests of the
+/// totals decoder use this file. `SPILLWAY_WRITE_GOLDEN=1 cargo test` writes it anew.
 #[test]
 fn golden_totals_are_fresh() {
     let mut request = export();
