@@ -1,14 +1,17 @@
 -- What does each capacity rest on, and which evidence contradicts it?
--- Use it when a service saturates although it has room by its capacity, or is kept from load that it could take. One
--- row per service and cluster, the largest contradiction first.
---   capacity_rps       in force, of all pods; per_pod_rps and pods (NULL: unknown) are what it was measured as
---   evidence           the decisive one: cpu, latency, refusals, queue (completed while a queue grew) or assumed
---                      (of another cluster's weakest pod)
---   cpu_rps, latency_rps, limit_rps   what each says by itself (limit: refusals or queue), NULL where it says nothing,
---                      and ..._error, its standard error relative to it
---   changed_at         since when it is this; evidence from before does not count. NULL: no change is remembered
---   disagreement       the highest of these over capacity_rps where their errors do not explain it, else 1: CPU has
---                      room for so many times what something else allows
+-- Use it when a service saturates below its capacity, or gets less load than it could take. One row
+-- per service and cluster. The largest contradiction comes first.
+--   capacity_rps  the capacity in force, of all pods; it was measured as per_pod_rps on pods (NULL:
+--                 unknown)
+--   evidence      the decisive evidence: cpu, latency, refusals, queue (completed requests while a
+--                 queue grew) or assumed (from the weakest pod of another cluster)
+--   cpu_rps, latency_rps, limit_rps   the capacity by each evidence alone (limit: refusals or
+--                 queue), NULL without it; ..._error is its standard error, relative to it
+--   changed_at    when the capacity last changed. Older evidence does not count. NULL: no change is
+--                 stored
+--   disagreement  the highest of these values divided by capacity_rps, or 1 where their errors
+--                 explain the difference. At 2, CPU has room for twice the load that another limit
+--                 allows
 SELECT service, cluster,
        round(newest.1, 1) AS capacity_rps,
        nullIf(newest.2, 0) AS pods,

@@ -1,12 +1,15 @@
 -- Which classes were learned, merged, bounded or flagged, and why?
--- Use it when a class appeared, vanished or has two kinds of requests in it. One row per class that was judged,
--- with the newest verdict on it, and one per rule in force that made a class of path templates.
---   verdict, reason     of the job `classify`; flagged: two clear modes, see split_by
---   effect, p_value     how different it is from its nearest class, and how sure that is
---   split_by            the attribute that would part its modes best, and the share that it explains
---   rule, applies_to    kind of the rule that makes the class (pinned by hand, learned, merged, bounded) and the
---                       templates it takes in; made_by, since: who and when
--- A rule for any method makes a class of each method that was judged; before any was, the class is written with `*`.
+-- Use it when a class appeared, vanished or has two kinds of requests in it. One row per class with
+-- its newest verdict, and one per rule in force that makes a class from path templates.
+--   verdict, reason   of the job `classify`; flagged: the class has two clear modes, see split_by
+--   effect, p_value   how different the class is from its nearest class, and how certain that is
+--   split_by          the attribute that separates the modes best, and the share of them that it
+--                     explains
+--   rule, applies_to  kind of the rule that makes the class (pinned by hand, learned, merged,
+--                     bounded), and the templates that it applies to
+--   made_by, since    author of the rule, and when it took effect
+-- A rule for any method makes one class per method with a verdict. Before there is a verdict, the
+-- method is `*`.
 WITH
     ['pinned', 'merged', 'learned', 'bounded', 'retired', 'unpinned'] AS kinds,
     findings AS

@@ -1,10 +1,11 @@
 -- Which curves changed, when, by how much and why?
--- Use it when the optimizer changed its mind: a curve is the reason it gives. One row per version of a curve
--- that differs from the version before it; the first version of a class has no change.
---   phase       prior (guessed), shift (moved up or down), retrain (fitted anew)
---   at_50       milliseconds that it predicts at half load, L(0.5) = 2a + b; at_90 the same at 90 %
---   change_50   relative to the version before; -0.1 is 10 % faster
---   u_min, u_max   load that it was fitted on: beyond u_max it is a guess
+-- Use it when the optimizer changed its decision and gives a curve as the reason. One row per
+-- version of a curve that differs from the version before it. The first version of a class has no
+-- change.
+--   phase         prior (guessed), shift (moved up or down), retrain (fitted again)
+--   at_50         predicted milliseconds at half load, L(0.5) = 2a + b; at_90 is the same at 90 %
+--   change_50     relative to the version before; -0.1 is 10 % faster
+--   from_u, to_u  load that the curve was fitted on; above to_u it is a guess
 -- Parameters: start, end.
 SELECT fitted_at, class, phase, reason, round(a_ms, 3) AS a, round(b_ms, 3) AS b,
        round(a_ms / 0.5 + b_ms, 3) AS at_50, round(a_ms / 0.1 + b_ms, 3) AS at_90,

@@ -1,9 +1,10 @@
 -- Does the curve of class X agree with what was measured, at every load?
--- Use it when a prediction was wrong (wrong_predictions.sql): a curve that is off at one load only has the wrong
--- shape, one that is off everywhere the wrong capacity or an old fit. One row per tenth of capacity that was seen.
---   samples, u    calls in the window at this load, and their mean utilisation
---   measured_ms   mean own time, and spread_ms its standard deviation
---   curve_ms      what the newest curve says at that load; error is relative to what was measured
+-- Use it when a prediction was wrong (wrong_predictions.sql). If a curve is off at one load only,
+-- its shape is wrong. If it is off everywhere, the capacity is wrong or the fit is old. One row per
+-- tenth of capacity with samples.
+--   samples, u   calls in the window at this load, and their mean utilisation
+--   measured_ms  mean own time; spread_ms is its standard deviation
+--   curve_ms     value of the newest curve at that load; error is relative to measured_ms
 -- Parameters: class, start, end.
 WITH newest AS
 (

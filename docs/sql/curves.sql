@@ -1,4 +1,5 @@
--- The newest curve of each class, L(u) = a / (1 - u) + b, and the capacity that u is a share of, in each cluster.
+-- The newest curve of each class, L(u) = a / (1 - u) + b, and the capacity that u is a share of, in
+-- each cluster.
 SELECT class, round(a_ms, 3) AS a_ms, round(b_ms, 3) AS b_ms, round(a_se_ms, 3) AS a_se_ms, round(capacity_rps, 1) AS capacity_rps,
        round(u_min, 2) AS u_min, round(u_max, 2) AS u_max, samples, phase, cluster, capacity_source
 FROM

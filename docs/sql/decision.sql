@@ -1,16 +1,17 @@
 -- What did routing decision N cost, and what did it save?
--- Use it after a ruleset went out: calls that version N routed, beside those that the version before it routed
--- from the same service and cluster (a service's routes carry the version in which they last changed), and
--- beside what was predicted of N. A positive saved_ms and a rising egress are the trade that the optimizer was
--- asked for.
---   calls, calls_before        calls that N, and its predecessor, routed
---   remote_percent, ..._before of them, those that left their cluster
---   felt_ms, felt_ms_before    time at the caller, all that is below included; saved_ms is their difference
---   hop_ms, predicted_hop_ms   the network and the callee's own time: as measured on the calls that were answered
---                              and did not fail, and as N's rules predicted
+-- Use it after a ruleset was published. It compares the calls that version N routed with those that
+-- the version before it routed from the same service and cluster, and with the prediction for N.
+-- The routes of a service carry the version in which they last changed. A positive saved_ms with a
+-- higher egress is the trade that the optimizer aims for.
+--   calls, calls_before       calls that N, and the version before it, routed
+--   remote_percent, ..._before   percentage of these calls that left their cluster
+--   felt_ms, felt_ms_before   time at the caller, including all calls below; saved_ms is the
+--                             difference
+--   hop_ms, predicted_hop_ms  network time plus the callee's own time: measured on the calls that
+--                             were answered and did not fail, and predicted by the rules of N
 --   egress_gb_per_million, ..._before   bytes between clusters, both ways, per million calls
---   egress_usd_per_hour        of N, at the price given; extra_usd_per_hour is what that is more than before,
---                              for the same calls
+--   egress_usd_per_hour       of N, at the given price; extra_usd_per_hour is the increase over the
+--                             version before, for the same calls
 -- Parameters: version, usd_per_gb (price of a GB that leaves a cluster).
 WITH
     earlier AS

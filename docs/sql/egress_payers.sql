@@ -1,10 +1,11 @@
 -- Who pays for egress? The calls that move most bytes between clusters.
--- Use it when the bill rose, or before you allow a class to be routed away. Both ways count: the request leaves
--- the caller's cluster, the response the callee's.
+-- Use it when the bill rose, or before you allow a class to be routed to other clusters. Both
+-- directions count: the request leaves the caller's cluster, and the response leaves the callee's.
+-- The result has the twenty largest.
 --   gb_per_hour, usd_per_hour   over the window, corrected for sampling
---   percent                     of all egress
---   bytes_per_call              request and response
--- Parameters: start, end, usd_per_gb. The twenty that pay most.
+--   percent         of all egress
+--   bytes_per_call  request and response
+-- Parameters: start, end, usd_per_gb.
 SELECT source_cluster, destination_cluster, source_service, class,
        round(sum(adjusted_count)) AS calls,
        sum(adjusted_count * (request_bytes + response_bytes)) / 1e9

@@ -1,12 +1,13 @@
--- Where do calls fail first? The edges at the root of failed requests, not those that only pass a failure on.
--- Use it in an incident: one failing service makes all of its callers fail. A failed call counts when the callee
--- itself made no failed call in that trace.
+-- Where do calls fail first? The edges at the root of failed requests, not those that only pass a
+-- failure on.
+-- Use it in an incident, when one failing service makes all of its callers fail. A failed call
+-- counts if the callee itself made no failed call in that trace.
 --   failures          failed calls, corrected for sampling
---   percent           of all failures that begin somewhere
---   answered_percent  of these, those where the callee has a failed request of its own: near 100 the service is
---                     at fault; near 0 nobody received the call, or the callee thought all was well: the network,
---                     a proxy or a timeout
---   failing_since     of the first of them in the window
+--   percent           of all calls that fail first
+--   answered_percent  percentage of these failures in which the callee also has a failed request.
+--                     Near 100, the service is at fault. Near 0, no service received the call, or
+--                     the callee reported success: look at the network, a proxy or a timeout
+--   failing_since     time of the first failure in the window
 -- Parameters: start, end.
 WITH
     failing AS

@@ -1,13 +1,16 @@
 -- How fresh and how complete is what is stored?
--- Use it first: every other answer is as old as this. One row per table and per job. It reads little, because it is
--- asked when things go wrong: without FINAL, and of traces only those of the last five minutes.
---   rows            stored; of a table, those that replace others count until they are merged
---   newest          when the newest thing in it happened; of a job, the tick of its topic's slowest partition
---   stored          when something was stored last
---   delay_p99_s     happened to stored, of the last five minutes' rows: waiting for a trace is 2 to 42 s of it
---   incomplete      traces with rows of the last five minutes that were made of different views of them: a late span
---                   came, or one was lost
--- Replayed traces are as old as they are: judge them by `stored`.
+-- Ask this first, because every other answer is only as fresh as this one. One row per table and
+-- per job. The query reads little, because it is asked during incidents: it uses no FINAL, and
+-- reads traces of the last five minutes only.
+--   rows         stored rows; in a table, rows that replace others count until they are merged
+--   newest       time of the newest event in the table; for a job, the tick of its topic's slowest
+--                partition
+--   stored       when a row was last stored
+--   delay_p99_s  time from event to storage, for rows of the last five minutes. Waiting for a trace
+--                takes 2 to 42 s of it
+--   incomplete   traces of the last five minutes whose rows were computed from different views of
+--                the trace: a late span arrived, or a row was lost
+-- Replayed traces keep their old times: judge them by `stored`.
 SELECT * FROM
 (
     SELECT 'calls' AS what, count() AS rows, max(started_at) AS newest,

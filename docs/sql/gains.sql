@@ -1,16 +1,19 @@
 -- What would the proposals gain against the routing in force?
--- Use it in shadow mode, to see whether enforcing pays, and later to see what a change is worth. The routing in force is
--- the rules that relays route by, and the nearest cluster where there are none. Both sides are predictions of the same
--- model at the same demand: in shadow mode nothing shows yet whether they are right. One row per application and policy,
--- the largest gain first.
---   application        classes that share no service with others, named after their first entry service
---   solves             with both sides, whatever came of them; last is the newest, last_outcome what came of it
---   rps                requests that users send, mean of the solves
---   now_ms, proposed_ms            mean latency of a user's request; saved_ms is their difference
+-- Use it in shadow mode, to see whether enforcement pays, and later to see what a change is worth.
+-- The routing in force is the rules that relays route by, and the nearest cluster where there are
+-- no rules. Both sides are predictions of the same model at the same demand. In shadow mode no
+-- measurement confirms them yet. One row per application and policy, the largest gain first.
+--   application               classes that share no service with others, named after their first
+--                             entry service
+--   solves                    solves with both sides, with any outcome; last is the newest,
+--                             last_outcome its outcome
+--   rps                       requests that users send, mean of the solves
+--   now_ms, proposed_ms       mean latency of a user's request; saved_ms is the difference
 --   now_egress_usd, proposed_egress_usd   US dollars per hour for traffic between clusters
---   now_usd, proposed_usd          the objective in US dollars per hour: waiting time, failures and egress
---   saved_usd, saved_percent       what the rules cost less than the routing in force
--- A policy that keeps weights may cost more than what is in force: saved_usd is then below 0.
+--   now_usd, proposed_usd     the objective in US dollars per hour: waiting time, failures and
+--                             egress
+--   saved_usd, saved_percent  by how much the rules cost less than the routing in force
+-- A policy that keeps weights may cost more than the routing in force. saved_usd is then below 0.
 -- Parameters: start, end.
 SELECT application, policy,
        count() AS solves,

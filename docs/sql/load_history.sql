@@ -1,10 +1,11 @@
--- Is the history of the load plausible: does load_1s, which every curve rests on, agree with the calls themselves?
--- Use it when a curve or a board looks odd. Both are computed from the same spans on different ways, so every
--- difference is a row that is missing or counted twice. Keep the newest seconds out of the window: their traces
--- may still be open.
+-- Is the history of the load plausible: does load_1s, which every curve rests on, agree with the
+-- calls themselves?
+-- Use it when a curve or a board looks odd. Both sides are computed from the same spans in
+-- different ways, so every difference is a row that is missing or counted twice. Leave the newest
+-- seconds out of the window, because their traces may still be open.
 --   from_calls, from_load   calls in the window, corrected for sampling
---   difference              from_load - from_calls: 0, but for rounding
---   seconds, wrong_seconds  seconds with calls, and those where the two differ
+--   difference              from_load - from_calls: 0, except for rounding
+--   seconds, wrong_seconds  seconds with calls, and those in which the two differ
 --   worst                   the second with the largest difference
 -- Parameters: start, end.
 SELECT service, class, cluster, round(sum(c.calls), 3) AS from_calls, round(sum(l.calls), 3) AS from_load,

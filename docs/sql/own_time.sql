@@ -1,4 +1,5 @@
--- How much own (exclusive) time does each class take between two instants, and at which load was that?
+-- How much own (exclusive) time does each class take between two instants, and at which load was
+-- that?
 --   rps              requests per second, corrected for sampling
 --   mean_ms, p95_ms  exclusive time
 -- Parameters: start, end.

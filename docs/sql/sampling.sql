@@ -1,10 +1,12 @@
 -- How sampled are we, and what does that do to counts?
--- Use it before you compare counts with another system, or trust a rare class. Every row carries the number of
--- requests that it stands for; sums of that are right on average, and uncertain by sampling.
---   spans, requests     rows stored, and requests that they stand for
---   kept_percent        share of requests that have a row
---   least, most         requests that one row stands for: one of a hundred makes rare things jump
---   error_percent       one standard error of `requests`, from sampling alone
+-- Use it before you compare counts with another system, or rely on figures of a rare class. Every
+-- row carries the number of requests that it stands for. Sums of these numbers are right on
+-- average, with an error from sampling.
+--   spans, requests  stored rows, and the requests that they stand for
+--   kept_percent     percentage of requests that have a row
+--   least_weight, most_weight   requests that one row stands for: at 100, the count of a rare event
+--                    changes in steps of 100
+--   error_percent    one standard error of `requests`, from sampling alone
 -- Parameters: start, end.
 SELECT service, class, cluster, count() AS spans, round(sum(adjusted_count), 1) AS requests,
        round(100 * spans / sum(adjusted_count), 2) AS kept_percent,

@@ -1,9 +1,10 @@
 -- Which pair of clusters got slower between them, against an earlier window?
--- Use it when latency rose and no service's own time did. Network time is a call's time at the caller minus
--- the callee's own, so neither clocks nor services matter; quantiles come from a histogram and are right to 4 %.
---   calls, calls_earlier      calls behind the figures
---   mean_ms, p50_ms, p99_ms   there and back, in the window
---   mean_change, p99_change   as a ratio to the earlier window: 1.5 is half as slow again
+-- Use it when latency rose and the own time of no service did. Network time is a call's time at the
+-- caller minus the callee's own time. Clock differences and slow services therefore do not affect
+-- it. Quantiles come from a histogram and are accurate to 4 %.
+--   calls, calls_earlier     calls behind the figures
+--   mean_ms, p50_ms, p99_ms  there and back, in the window
+--   mean_change, p99_change  as a ratio to the earlier window: 1.5 takes half as long again
 -- Parameters: start, end, earlier_start, earlier_end.
 WITH
     at BETWEEN toDateTime({start:DateTime64(6, 'UTC')}) AND toDateTime({end:DateTime64(6, 'UTC')}) AS is_now,

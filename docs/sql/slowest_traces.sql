@@ -1,8 +1,8 @@
 -- What did the slowest requests of a class do? Their raw spans, in order.
--- Use it after tail_latency.sql, to look into single requests. Raw spans are kept for a sample of traces and for
--- some hours: these are the slowest of the requests that have them.
---   call_ms, own_ms     the request of the class, and its exclusive time
---   at_ms, span_ms      when the span began, after the trace's first, and how long it took
+-- Use it after tail_latency.sql, to look into single requests. Raw spans are kept for a sample of
+-- traces and for some hours. The result has the slowest of the requests with raw spans.
+--   call_ms, own_ms  duration of the request of the class, and its exclusive time
+--   at_ms, span_ms   start of the span after the first span of the trace, and its duration
 -- Parameters: class, start, end, traces (how many).
 WITH
     slowest AS

@@ -1,15 +1,19 @@
 -- What did the optimizer decide, why, and what held it back?
--- Use it when rules do not change though they should, change too often, or cost more than expected: one row per
--- application, policy, outcome and trigger, most frequent first.
---   application        classes that share no service with others, named after their first entry service; '': the mesh
---   solves             of that application, policy, outcome and trigger
---   last               the newest of them, and last_reason its reason: of a refusal, what was wrong with the input
---   ms_p50, ms_max     of the solver
---   gap_max            worst proven (solution - bound) / solution; empty: no bound was proven
---   usd_per_hour       mean objective of the rules in question, and what of it is compute, network, egress and failures
---   lost_max           worst loss from merging routes and from integer weights, relative to the objective
---   binding            constraints and capacities that held the objective back, the most frequent first
---   notes              the most frequent ones: overload, limits that could not be kept, what was assumed
+-- Use it when rules do not change although they should, change too often, or cost more than
+-- expected. One row per application, policy, outcome and trigger, the most frequent first.
+--   application     classes that share no service with others, named after their first entry
+--                   service; '': the mesh
+--   solves          number of solves of that application, policy, outcome and trigger
+--   last            time of the newest; last_reason is its reason; for a refusal, the fault in the
+--                   input
+--   ms_p50, ms_max  duration of the solver
+--   gap_max         worst proven (solution - bound) / solution; empty: no bound was proven
+--   usd_per_hour    mean objective of the rules, and its parts for compute, network, egress and
+--                   failures
+--   lost_max        worst loss from merging routes and from integer weights, relative to the
+--                   objective
+--   binding         constraints and capacities that limited the objective, the most frequent first
+--   notes           the most frequent notes: overload, limits that could not be kept, assumptions
 -- Parameters: start, end.
 SELECT application, policy, outcome, trigger,
        count() AS solves,

@@ -1,8 +1,10 @@
 -- How does the tail of a class grow with load, in each cluster?
--- Use it to choose a utilisation to stay below: the mean still looks good where the tail does not. A call counts
--- at the load of its whole service in its second: requests, in units of the baseline class, per capacity.
---   utilisation   tenths of capacity: 0.7 is 70 % up to 80 %; NULL where no capacity is known yet
---   p50_ms ...    own (exclusive) time of calls that did not fail; felt_p99_ms includes what the call waited for
+-- Use it to choose a maximum utilisation: the mean still looks good at loads where the tail does
+-- not. A call counts at the load of its whole service in its second: requests, in units of the
+-- baseline class, divided by capacity.
+--   utilisation  tenths of capacity: 0.7 is 70 % up to 80 %; NULL while no capacity is known
+--   p50_ms ...   own (exclusive) time of calls that did not fail; felt_p99_ms includes the time of
+--                the calls below
 -- Parameters: class, start, end.
 WITH
     weights AS (SELECT service, class, argMax(norm_weight, fitted_at) AS weight FROM curves GROUP BY service, class),

@@ -1,12 +1,13 @@
 -- Where does the time of a request of class X go, down its tree of calls?
--- Use it when a class is slow and you want to know whose time that is. One row per class that X reaches, by
--- the calls that one request makes and what each of them takes (SLATE 4.2), so it holds for any class, not
--- only those at an entry.
---   class               indented by its depth below X
---   calls_per_request   calls of it that one request of X causes on this way
---   own_ms              exclusive time of one such call
---   own_ms_per_request, network_ms_per_request   what X pays for it: itself, and the way there and back
---   percent             of everything that X pays for; calls made at the same time each count in full
+-- Use it when a class is slow and you want to know which class causes it. One row per class that X
+-- reaches, computed from the calls that one request makes and the time of each call (SLATE 4.2). It
+-- works for any class, not only for entry classes.
+--   class              indented by its depth below X
+--   calls_per_request  calls of the class that one request of X causes on this path
+--   own_ms             exclusive time of one such call
+--   own_ms_per_request, network_ms_per_request   time that one request of X spends in the class,
+--                      and on the network
+--   percent            of all that time; calls made at the same time each count in full
 -- Parameters: class, start, end.
 WITH RECURSIVE
     requests AS

@@ -1,10 +1,13 @@
 -- Who calls whom, with which probability, and how does it go?
--- Use it to see what a class depends on, and what depends on it. One row per edge of the call graph.
---   probability          share of the caller's requests that make this call at all: at least that, when a trace
---                        holds several of them
---   calls_per_request    calls per request of the caller: above the probability when it calls more than once
---   success_percent      calls that did not fail, as the caller saw it
---   network_ms           mean, there and back; remote_percent: calls to another cluster
+-- Use it to see what a class depends on, and what depends on it. One row per edge of the call
+-- graph.
+--   probability        share of the caller's requests that make this call at all; a lower bound if
+--                      a trace holds several such requests
+--   calls_per_request  calls per request of the caller; above the probability if it calls more than
+--                      once
+--   success_percent    percentage of calls that did not fail, as the caller saw it
+--   network_ms         mean, there and back
+--   remote_percent     percentage of calls to another cluster
 -- Parameters: start, end.
 WITH
     requests AS

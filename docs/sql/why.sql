@@ -1,12 +1,14 @@
 -- Why does the ruleset in force send what where, and was its prediction right? One row per source
--- cluster, class and destination. A prediction is held against the calls of its own period alone:
--- the calls of the last two minutes that were routed by these weights, and not by an earlier version
--- with other weights or of another policy.
---   ruleset                   the newest version; since_version is the first one with these weights. The routes of
---                             a service carry the version in which one of its weights, or the policy, last changed
---   sent_percent              share of the observed calls that went to this destination; weight_percent was asked for
---   predicted_..., observed_  network time, and the callee's own time (of calls that did not fail), in ms. Empty: no
---                             such call was observed yet
+-- cluster, class and destination. A prediction is compared only with calls of its own period: the
+-- calls of the last two minutes that were routed by these weights. Calls that an earlier version
+-- with other weights or of another policy routed do not count.
+--   ruleset                   the newest version; since_version is the first one with these
+--                             weights. The routes of a service carry the version in which one of
+--                             its weights, or the policy, last changed
+--   sent_percent              percentage of the observed calls that went to this destination;
+--                             weight_percent is the percentage by the rule
+--   predicted_..., observed_  network time, and the callee's own time (of calls that did not fail),
+--                             in ms. Empty: no such call was observed yet
 WITH
     published AS (SELECT version, policy FROM rulesets WHERE outcome = 'published'),
     (SELECT argMax(policy, version) FROM published) AS newest_policy,

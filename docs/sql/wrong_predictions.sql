@@ -1,14 +1,16 @@
 -- Whose prediction was wrong, and since when?
--- Use it before you trust a prediction, and to find the class whose curve needs a look (curve_changes.sql).
--- One row per source, class and destination whose newest ruleset that routed enough calls was off by more than
--- the tolerance.
---   ruleset            that newest version
---   predicted_ms       network and own time of the callee, as its rules said
---   observed_ms        the same, as the calls it routed had it
---   error              relative: 0.5 is half as slow again as predicted, -0.3 is 30 % faster
---   wrong_since        when the first ruleset went out from which on all were wrong; wrong_rulesets is how many
--- Parameters: start, end (of the calls that are looked at), tolerance (relative, 0.3), min_calls (fewer spans of one
--- version tell nothing).
+-- Use it before you trust a prediction, and to find the class whose curve needs a check
+-- (curve_changes.sql). For each source, class and destination, it looks at the newest ruleset that
+-- routed enough calls. There is a row if the prediction of that ruleset was off by more than the
+-- tolerance.
+--   ruleset       that newest version
+--   predicted     network time plus own time of the callee in ms, as the rules predicted
+--   observed      the same, measured on the calls that the ruleset routed
+--   error_newest  relative: 0.5 takes half as long again as predicted, -0.3 is 30 % faster
+--   wrong_since   when the first ruleset of the current run of wrong ones was published;
+--                 wrong_rulesets is their number
+-- Parameters: start, end (of the calls that are compared), tolerance (relative, 0.3), min_calls
+-- (versions with fewer spans are left out).
 WITH
     said AS
     (

@@ -1,8 +1,8 @@
 """The metrics that components serve, and the metrics that a PromQL expression reads.
 
-The tables of the READMEs are the reference. Each component's own test compares its table with what
-it serves. infra/alerts holds the tables of recorded metrics (README.md) and of servers
-(servers.md).
+The tables of REFERENCE.md are the reference, or those of README.md where a component has no
+REFERENCE.md. Each component's own test compares its table with what it serves. infra/alerts holds
+the tables of recorded metrics (README.md) and of servers (servers.md).
 """
 
 import re
@@ -45,7 +45,7 @@ def served() -> dict[str, set[str]]:
     """Returns the labels of every metric that a component serves, without those of its target."""
     found: dict[str, set[str]] = {name: set() for name in _ALWAYS}
     for folder in _TABLES:
-        for name, labels in _ROW.findall((ROOT / folder / "README.md").read_text()):
+        for name, labels in _ROW.findall(_page(ROOT / folder).read_text()):
             if name.startswith(("spillway_", "otelcol_")):
                 found[name] = set(re.findall(r"`(\w+)`", labels))
     for name, labels in _SERVERS.findall((ROOT / "infra/alerts/servers.md").read_text()):
@@ -60,6 +60,12 @@ def served() -> dict[str, set[str]]:
         found |= {name + part: labels for part in ("_count", "_sum")}
         found[name + "_bucket"] = labels | {"le"}
     return found
+
+
+def _page(folder: Path) -> Path:
+    """Returns the page with a component's table of metrics."""
+    reference = folder / "REFERENCE.md"
+    return reference if reference.exists() else folder / "README.md"
 
 
 def read(expression: str) -> dict[str, set[str]]:

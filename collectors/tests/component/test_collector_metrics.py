@@ -11,7 +11,7 @@ from topics import messages_of
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 
-README = Path(__file__).parents[2] / "README.md"
+REFERENCE = Path(__file__).parents[2] / "REFERENCE.md"
 
 
 ROW = re.compile(r"^\| `(otelcol_\w+)` \| (.*?) ?\|", re.MULTILINE)
@@ -29,13 +29,15 @@ def served(text: str) -> dict[str, set[str]]:
     return found
 
 
-def test_every_metric_of_the_readme_is_served(running, kafka):
-    """What the README's table names, with just the labels that it names, is there once a request went its way; alerts
-    and dashboards rely on no other name and group by no other label."""
+def test_every_metric_of_the_reference_is_served(running, kafka):
+    """Every metric in the table of REFERENCE.md is served with exactly its labels, after one request.
+
+    Alerts and dashboards rely on no other name and group by no other label.
+    """
     trace_id = secrets.token_bytes(16)
     assert running.export_http("/v1/traces", spans_request([trace_id]).SerializeToString()).status_code == 200
     messages_of(kafka, [trace_id], 1)
-    told = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in ROW.findall(README.read_text())}
+    told = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in ROW.findall(REFERENCE.read_text())}
     assert told
 
     def differ() -> dict[str, tuple]:
@@ -43,5 +45,5 @@ def test_every_metric_of_the_readme_is_served(running, kafka):
         return {name: (labels, found.get(name)) for name, labels in told.items() if found.get(name) != labels}
 
     eventually(
-        lambda: not differ(), "every metric of the README", seen=lambda: f"{differ()}\n{running.metrics()}"
+        lambda: not differ(), "every metric of REFERENCE.md", seen=lambda: f"{differ()}\n{running.metrics()}"
     )

@@ -1,6 +1,6 @@
 """Settings from environment variables (prefix SPILLWAY_), read once at start.
 
-README.md contains the table.
+REFERENCE.md contains the table.
 """
 
 import sys

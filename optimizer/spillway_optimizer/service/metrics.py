@@ -1,6 +1,6 @@
 """GET /metrics of `run` and `papa`: counters, the result of the last solve, the leader.
 
-README.md contains the table.
+REFERENCE.md contains the table.
 """
 
 from collections.abc import Iterator, Sequence

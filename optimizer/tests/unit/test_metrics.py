@@ -16,7 +16,7 @@ from spillway_optimizer.process.health import Health
 from spillway_optimizer.process.logs import States
 from spillway_optimizer.service import metrics
 
-README = Path(__file__).parents[2] / "README.md"
+REFERENCE = Path(__file__).parents[2] / "REFERENCE.md"
 
 
 def _exposition(states: States, role: str = "optimizer", held: bool = True):
@@ -30,8 +30,8 @@ def _samples(exposition) -> dict[tuple[str, str], float]:
     }
 
 
-def test_metrics_and_the_readme_agree():
-    """The listener serves exactly the families of the README's table, even before any solve."""
+def test_metrics_and_the_reference_agree():
+    """The listener serves exactly the families of the table in REFERENCE.md, even before any solve."""
     port = servers.free_port()
     health = Health(f"127.0.0.1:{port}", Counter(), _exposition(States(logging.getLogger("test"))))
     try:
@@ -39,7 +39,7 @@ def test_metrics_and_the_readme_agree():
             text = answer.read().decode()
     finally:
         health.close()
-    assert table(metrics.FAMILIES) in README.read_text(), f"paste:\n{table(metrics.FAMILIES)}"
+    assert table(metrics.FAMILIES) in REFERENCE.read_text(), f"paste:\n{table(metrics.FAMILIES)}"
     served = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE spillway_")}
     assert served == {family.name for family in metrics.FAMILIES}
 

@@ -17,7 +17,7 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// serving is a relay that serves version 3.
+// serving starts a relay and returns when it serves version 3.
 func serving(t *testing.T, server *natsserver.Server) (relay.Config, *running) {
 	t.Helper()
 	conf := testConfig(t, server.ClientURL())
@@ -29,7 +29,8 @@ func serving(t *testing.T, server *natsserver.Server) (relay.Config, *running) {
 	return conf, r
 }
 
-// kept waits until the first ruleset is on disk: at its end a relay waits only so long for a slow one.
+// kept waits until the first ruleset is on disk. A stopping relay waits only for a limited time for
+// a slow disk.
 func kept(t *testing.T, conf relay.Config) {
 	t.Helper()
 	eventually(t, "the ruleset is on disk", func() bool {
@@ -38,8 +39,8 @@ func kept(t *testing.T, conf relay.Config) {
 	})
 }
 
-// A relay that restarts while NATS is away serves the ruleset that it kept; a damaged file is moved
-// aside and the relay starts without it.
+// TestRestartWithoutNATS checks that a relay that restarts while NATS is away serves the ruleset
+// that it kept. A damaged file is moved aside, and the relay starts without it.
 func TestRestartWithoutNATS(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	conf, first := serving(t, server)
@@ -58,8 +59,9 @@ func TestRestartWithoutNATS(t *testing.T) {
 	}
 }
 
-// An Envoy that comes back to a restarted relay and holds exactly what it serves has that ruleset in
-// force: the relay knows, although there is nothing to send.
+// TestRestartKnowsWhatIsInForce checks the case of an Envoy that reconnects to a restarted relay
+// and already holds exactly what it serves. The relay reports that ruleset as in force, although
+// there is nothing to send.
 func TestRestartKnowsWhatIsInForce(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		server := startNATS(t, t.TempDir(), 0)
@@ -82,8 +84,8 @@ func TestRestartKnowsWhatIsInForce(t *testing.T) {
 	})
 }
 
-// While NATS is away answers wait in the queue; when it is back, with its store, they are stored
-// and rulesets flow again, in the same relay.
+// TestNATSGoesAndComesBack checks that answers wait in the queue while NATS is away. When NATS is
+// back with its store, the same relay stores them, and rulesets arrive again.
 func TestNATSGoesAndComesBack(t *testing.T) {
 	folder := t.TempDir()
 	port := testkit.FreePort(t)
@@ -106,8 +108,8 @@ func TestNATSGoesAndComesBack(t *testing.T) {
 	expect(t, c, map[string]uint32{"shop|north": 4000, "shop|south": 6000})
 }
 
-// The same value is taken once, however often the key is read: here because of the word of a write that
-// the bucket refuses.
+// TestAValueIsTakenOnce checks that a value is taken once, however often the key is read. Here the
+// relay reads it again because of the notification of a write that the bucket refuses.
 func TestAValueIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	server := startNATS(t, t.TempDir(), 0)
@@ -130,7 +132,8 @@ func TestAValueIsTakenOnce(t *testing.T) {
 	}
 }
 
-// When NATS loses its store and begins anew, the relay finds the new bucket.
+// TestBucketIsMadeAnew checks that the relay finds the new bucket when NATS has lost its store and
+// starts again.
 func TestBucketIsMadeAnew(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p := newPublisher(t, server)

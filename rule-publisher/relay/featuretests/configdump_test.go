@@ -14,7 +14,8 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// steered classes of shop and the cluster that has all their weight; the catch-all stays in north.
+// steered maps classes of shop to the cluster that has all their weight. The catch-all stays in
+// north.
 var steered = map[string]string{
 	"GET /items/{id}":              "far",
 	"GET /items/special":           "south",
@@ -30,21 +31,21 @@ var steered = map[string]string{
 	"PROPFIND /items/{id}":         "south",
 }
 
-// requests and the cluster that must get them.
+// requests maps requests to the cluster that must get them.
 var requests = map[string]string{
 	"GET /items/7":            "far",
 	"GET /items/7?special":    "far",
 	"GET /items/special":      "south",
 	"GET /items/special?q=1":  "south",
 	"GET /items/special2":     "far",
-	"GET /items/7/":           "north", // a trailing slash is another path
-	"GET /items/":             "north", // a variable is not empty
+	"GET /items/7/":           "north", // a trailing slash makes another path
+	"GET /items/":             "north", // a variable must not be empty
 	"GET /items":              "north",
 	"GET /ITEMS/7":            "north",
 	"GET //items/7":           "north",
 	"GET /items//parts/8":     "north",
 	"GET /items/7/parts/8":    "far",
-	"GET /items/a%2Fb":        "far", // an encoded slash is no separator
+	"GET /items/a%2Fb":        "far", // an encoded slash does not separate
 	"GET /items/%C3%BC":       "far",
 	"GET /v2/items":           "south",
 	"GET /v/items":            "far",
@@ -65,7 +66,7 @@ var requests = map[string]string{
 
 const bulk = 150
 
-// bulkWeights of the i-th of many classes: north, south, far.
+// bulkWeights returns the weights of the i-th of many classes: north, south, far.
 func bulkWeights(i int) []uint32 {
 	return []uint32{10000 - uint32(i)*60, uint32(i) * 50, uint32(i) * 10}
 }
@@ -91,7 +92,7 @@ func manyClasses() *spillwayv1.Ruleset {
 	return set
 }
 
-// dumped is one route as Envoy says it.
+// dumped is one route in Envoy's config dump.
 type dumped struct {
 	Name  string `json:"name"`
 	Route struct {
@@ -104,7 +105,7 @@ type dumped struct {
 	} `json:"route"`
 }
 
-// dumpedRoutes of a virtual host of the outbound table.
+// dumpedRoutes returns the routes of a virtual host of the outbound table.
 func dumpedRoutes(t *testing.T, e *testkit.Envoy, host string) (routes []dumped) {
 	t.Helper()
 	var dump struct {
@@ -129,8 +130,9 @@ func dumpedRoutes(t *testing.T, e *testkit.Envoy, host string) (routes []dumped)
 	return routes
 }
 
-// Envoy's own dump of what it serves has every class of the ruleset once with exactly its weights, the
-// catch-all last; and requests take the most specific class.
+// TestRealEnvoyServesTheRuleset checks Envoy's own dump of what it serves. It has every class of
+// the ruleset once with exactly its weights, and the catch-all last. Requests take the most
+// specific class.
 func TestRealEnvoyServesTheRuleset(t *testing.T) {
 	_, far := backend(t, "far", 0)
 	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), far)

@@ -13,7 +13,8 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// residency denies items everywhere and parts in south, and routes parts to south all the same.
+// residency returns a ruleset that denies items everywhere and parts in south, and still has a rule
+// that routes parts to south.
 func residency(version uint64, lasting time.Duration) *spillwayv1.Ruleset {
 	out := ruleset(version, lasting, 0, 10000)
 	items := out.GetRules()[0].GetTrafficClass()
@@ -26,7 +27,7 @@ func residency(version uint64, lasting time.Duration) *spillwayv1.Ruleset {
 	return out
 }
 
-// refused checks that the Envoy itself answers for items, and says why.
+// refused checks that Envoy itself answers requests for items, and names the reason.
 func refused(t *testing.T, e *testkit.Envoy) {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, "http://"+e.Listener("outbound")+"/items/7", nil)
@@ -43,9 +44,10 @@ func refused(t *testing.T, e *testkit.Envoy) {
 	}
 }
 
-// With a real Envoy: a class that denials leave nowhere to go gets 503 while another class of the same
-// service is served, neither by its rule nor by failover where it is denied; and so it stays when the
-// ruleset has expired, and after a restart without NATS.
+// TestRealEnvoyKeepsDenials checks denials with a real Envoy. A class that denials leave no
+// destination gets 503. Another class of the same service is served, but not where it is denied:
+// neither by its rule nor by failover. This stays so when the ruleset has expired, and after a
+// restart without NATS.
 func TestRealEnvoyKeepsDenials(t *testing.T) {
 	northServer, north := backend(t, "north", testkit.FreePort(t))
 	_, south := backend(t, "south", 0)

@@ -23,8 +23,8 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// While draining the relay is alive but not ready, its streams end one after the other with
-// UNAVAILABLE, and what Envoys answered until then is stored in NATS before the end.
+// TestDrain checks that a draining relay is alive but not ready. Its streams end one after the
+// other with UNAVAILABLE. What Envoys answered until then is stored in NATS before the end.
 func TestDrain(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p := newPublisher(t, server)
@@ -45,7 +45,7 @@ func TestDrain(t *testing.T) {
 			end <- time.Now()
 		}()
 	}
-	r.counted("answers_accepted", envoys) // what is still on its way is no answer until then
+	r.counted("answers_accepted", envoys) // an answer that is still on its way does not count yet
 	stopped := make(chan struct{})
 	go func() { r.stop(); close(stopped) }()
 	eventually(t, "draining is said", func() bool { return r.answers("/readyz") == http.StatusServiceUnavailable })
@@ -66,7 +66,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// What Envoys answered while NATS was away until the end is on disk, and is stored by the next start.
+// TestAcknowledgementsOutliveTheRelay checks that answers that NATS could not store until the
+// relay's end are on disk, and that the next start stores them.
 func TestAcknowledgementsOutliveTheRelay(t *testing.T) {
 	folder := t.TempDir()
 	port := testkit.FreePort(t)
@@ -91,8 +92,8 @@ func TestAcknowledgementsOutliveTheRelay(t *testing.T) {
 	})
 }
 
-// What Envoys answered while NATS was away outlives also a relay that is killed, when it has waited for a
-// while; stored by the next one, it is forgotten on disk.
+// TestWaitingAcknowledgementsOutliveAKill checks that answers that have waited for NATS for a while
+// survive a kill of the relay. When the next relay has stored them, it removes them from disk.
 func TestWaitingAcknowledgementsOutliveAKill(t *testing.T) {
 	t.Parallel()
 	folder, port := t.TempDir(), testkit.FreePort(t)
@@ -116,7 +117,8 @@ func TestWaitingAcknowledgementsOutliveAKill(t *testing.T) {
 	eventually(t, "what NATS has stored is forgotten on disk", func() bool { _, err := os.Stat(file); return errors.Is(err, fs.ErrNotExist) })
 }
 
-// A relay that NATS comes back to forgets on disk what it stored.
+// TestStoredAcknowledgementsAreForgotten checks that a relay removes acknowledgements from disk
+// once NATS is back and has stored them.
 func TestStoredAcknowledgementsAreForgotten(t *testing.T) {
 	t.Parallel()
 	folder, port := t.TempDir(), testkit.FreePort(t)
@@ -130,8 +132,9 @@ func TestStoredAcknowledgementsAreForgotten(t *testing.T) {
 	eventually(t, "what NATS has stored is forgotten on disk", func() bool { _, err := os.Stat(file); return errors.Is(err, fs.ErrNotExist) })
 }
 
-// A relay is ready when what it serves is true: at once with a ruleset from disk or with the word of
-// NATS, be it that there is none; without either only after a while, local-first.
+// TestReadiness checks that a relay is ready at once with a ruleset from disk, or when NATS has
+// answered, even if it answered that there is no ruleset. Without either, it becomes ready after a
+// while, local-first.
 func TestReadiness(t *testing.T) {
 	t.Run("without NATS", func(t *testing.T) {
 		t.Parallel()
@@ -163,8 +166,9 @@ func TestReadiness(t *testing.T) {
 	})
 }
 
-// A relay that NATS refuses, for its password or for a right that it lacks, is not ready before a rollout would have
-// ended, serves local-first all the same, and is ready as soon as it is let in.
+// TestARefusedRelayIsNotReady checks a relay that NATS refuses, because of its password or of a
+// right that it lacks. It is not ready before a rollout would have ended. It serves local-first in
+// the meantime, and is ready as soon as NATS admits it.
 func TestARefusedRelayIsNotReady(t *testing.T) {
 	outsider := relayUser("north")
 	outsider.Permissions.Publish.Allow, outsider.Permissions.Subscribe.Allow = []string{"none"}, []string{"none"}
@@ -201,8 +205,8 @@ func TestARefusedRelayIsNotReady(t *testing.T) {
 	}
 }
 
-// A ruleset from disk that has expired says nothing of what is in force now: the relay waits for NATS as
-// one without a ruleset does.
+// TestReadinessWithAnExpiredRuleset checks that a relay with an expired ruleset on disk waits for
+// NATS like a relay without any. An expired ruleset does not show what is in force now.
 func TestReadinessWithAnExpiredRuleset(t *testing.T) {
 	conf := testConfig(t, "nats://127.0.0.1:1")
 	for name, lasting := range map[string]time.Duration{"good": time.Minute, "expired": -time.Minute} {
@@ -222,7 +226,7 @@ func TestReadinessWithAnExpiredRuleset(t *testing.T) {
 	}
 }
 
-// answers tells the status of a GET on the health listener; 0 when nobody answers.
+// answers returns the status of a GET on the health listener, or 0 when nobody answers.
 func (r *running) answers(path string) int {
 	response, err := http.Get("http://" + r.HealthAddr() + path)
 	if err != nil {
@@ -232,7 +236,8 @@ func (r *running) answers(path string) int {
 	return response.StatusCode
 }
 
-// A ruleset that expires while nothing comes after it steers on, and is counted once; then it gives way to local-first.
+// TestAnExpiredRulesetIsHeldAndThenReleased checks a ruleset that expires without a successor. Its
+// weights stay at first, and the expiry is counted once. Then it gives way to local-first.
 func TestAnExpiredRulesetIsHeldAndThenReleased(t *testing.T) {
 	conf := testConfig(t, "nats://127.0.0.1:1")
 	conf.Hold = 6 * time.Second

@@ -16,15 +16,16 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// regexLimit is Envoy's runtime key for how large a regular expression may be. Every outbound route
-// table has one, in its retry policies: an Envoy with a limit of 1 refuses each that it does not have yet.
+// regexLimit is Envoy's runtime key for the largest regular expression. Every outbound route table
+// has one in its retry policies. So an Envoy with a limit of 1 refuses each table that it does not
+// have yet.
 const regexLimit = "re2.max_program_size.error_level"
 
-// startFickleEnvoy whose limit can be changed while it runs.
+// startFickleEnvoy starts an Envoy whose limit can be changed while it runs.
 func startFickleEnvoy(t *testing.T, relayPort, appPort int) (e *testkit.Envoy, limit func(int)) {
 	t.Helper()
 	folder := t.TempDir()
-	// Envoy reads the folder anew when a link to it is renamed to this name.
+	// Envoy reads the folder again when a link to it is renamed to this name.
 	link := filepath.Join(folder, "runtime")
 	limit = func(size int) {
 		version := filepath.Join(folder, "limit-"+strconv.Itoa(size))
@@ -38,7 +39,7 @@ func startFickleEnvoy(t *testing.T, relayPort, appPort int) (e *testkit.Envoy, l
 	return testkit.StartEnvoy(t, bootstrap(t, "DELTA_GRPC", relayPort, appPort)+runtime).Live(), limit
 }
 
-// forBoth is a ruleset whose rule is the same for gate and till.
+// forBoth returns a ruleset with the same rule for gate and till.
 func forBoth(version uint64, weights ...uint32) *spillwayv1.Ruleset {
 	set := ruleset(version, time.Minute, weights...)
 	till := proto.CloneOf(set.Rules[0])
@@ -47,9 +48,10 @@ func forBoth(version uint64, weights ...uint32) *spillwayv1.Ruleset {
 	return set
 }
 
-// A real Envoy refuses a version: the relay reports its words, goes back to the version before for this
-// service, also for an Envoy of it that comes later, and on with the next; another service has the refused
-// one. The refusal costs no request.
+// TestRealEnvoyRefusesAVersion checks what follows when a real Envoy refuses a version. The relay
+// reports Envoy's text. The service goes back to the previous version, including an Envoy of it
+// that connects later, and then on to the next version. Another service has the refused version. No
+// request fails because of the refusal.
 func TestRealEnvoyRefusesAVersion(t *testing.T) {
 	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), 1)
 	r := startRelay(t, conf)

@@ -18,19 +18,19 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// startEnvoy with the ADS variant, DELTA_GRPC or GRPC, until it serves.
+// startEnvoy starts an Envoy with the ADS variant, DELTA_GRPC or GRPC, and returns when it serves.
 func startEnvoy(t *testing.T, variant string, relayPort, appPort int) *testkit.Envoy {
 	t.Helper()
 	return startEnvoyUnready(t, variant, relayPort, appPort).Live()
 }
 
-// startEnvoyUnready until its admin page is there.
+// startEnvoyUnready starts an Envoy and returns when its admin page answers.
 func startEnvoyUnready(t *testing.T, variant string, relayPort, appPort int) *testkit.Envoy {
 	t.Helper()
 	return testkit.StartEnvoy(t, bootstrap(t, variant, relayPort, appPort))
 }
 
-// bootstrap of north's gate.
+// bootstrap returns the configuration of an Envoy of service gate in north.
 func bootstrap(t *testing.T, variant string, relayPort, appPort int) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -44,7 +44,8 @@ func bootstrap(t *testing.T, variant string, relayPort, appPort int) string {
 		"API_TYPE", variant, "FOLDER", folder).Replace(string(template))
 }
 
-// shop has a backend in north and one in south, which answer with these names; in far it is where it is said to be.
+// shop starts one backend of shop in north and one in south, which answer with these names. The
+// endpoint in far is at the given port.
 func shop(t *testing.T, server *natsserver.Server, far int) (p *publisher, conf relay.Config, north int) {
 	t.Helper()
 	_, north = backend(t, "north", 0)
@@ -54,7 +55,7 @@ func shop(t *testing.T, server *natsserver.Server, far int) (p *publisher, conf 
 	return newPublisher(t, server), conf, north
 }
 
-// writeEndpoints of shop in three clusters.
+// writeEndpoints writes the endpoints of shop in three clusters.
 func writeEndpoints(t *testing.T, conf relay.Config, north, south, far int) {
 	t.Helper()
 	must(t, os.WriteFile(conf.Endpoints, fmt.Appendf(nil, `
@@ -66,8 +67,9 @@ services:
 `, north, south, far), 0o600))
 }
 
-// A real Envoy starts with NATS absent, takes a ruleset's weights and the next one's, acknowledges
-// both, and keeps its routes when the relay is gone.
+// TestRealEnvoyFollowsRulesets checks that a real Envoy starts with NATS absent, takes the weights
+// of one ruleset and then of the next, and acknowledges both. It keeps its routes when the relay is
+// gone.
 func TestRealEnvoyFollowsRulesets(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {
@@ -105,11 +107,12 @@ func TestRealEnvoyFollowsRulesets(t *testing.T) {
 	}
 }
 
-// When a destination dies, no request fails: it goes to the next cluster by round-trip time, and
-// back when the destination is alive again. Refusals (503) move nothing.
+// TestRealEnvoyFailsOver checks that no request fails when a destination dies. Requests go to the
+// next cluster by round-trip time, and back when the destination is alive again. Refusals (503)
+// move nothing.
 func TestRealEnvoyFailsOver(t *testing.T) {
 	_, north := backend(t, "north", 0)
-	southServer, south := backend(t, "south", testkit.FreePort(t)) // it comes back there
+	southServer, south := backend(t, "south", testkit.FreePort(t)) // restarted on this port below
 	_, far := backend(t, "far", 0)
 	server := startNATS(t, t.TempDir(), 0)
 	p := newPublisher(t, server)
@@ -136,8 +139,9 @@ func TestRealEnvoyFailsOver(t *testing.T) {
 	eventually(t, "south is used again", func() bool { return e.Shares(1, "shop", "/items/7")["south"] == 1 })
 }
 
-// An endpoint of another cluster that is removed gets no request from then on, although it still answers checks; one
-// that is new takes over without a failed request.
+// TestRealEnvoyLeavesARemovedEndpoint checks that a removed endpoint of another cluster gets no
+// further request, although it still answers checks. A new endpoint takes over without a failed
+// request.
 func TestRealEnvoyLeavesARemovedEndpoint(t *testing.T) {
 	_, far := backend(t, "far", 0)
 	_, moved := backend(t, "moved", 0)
@@ -159,8 +163,9 @@ func TestRealEnvoyLeavesARemovedEndpoint(t *testing.T) {
 	}
 }
 
-// Templates of every form that the relay lets through are accepted by Envoy, and the most specific
-// one names the route; what Envoy would refuse is skipped and does no harm.
+// TestRealEnvoyTakesHostileTemplates checks that Envoy accepts templates of every form that the
+// relay lets through, and that the most specific one names the route. A template that Envoy would
+// refuse is skipped and does no harm.
 func TestRealEnvoyTakesHostileTemplates(t *testing.T) {
 	_, north := backend(t, "north", 0)
 	server := startNATS(t, t.TempDir(), 0)
@@ -193,7 +198,7 @@ func TestRealEnvoyTakesHostileTemplates(t *testing.T) {
 	}
 }
 
-// The inbound route table leads to the application.
+// TestRealEnvoyInbound checks that the inbound route table leads to the application.
 func TestRealEnvoyInbound(t *testing.T) {
 	var calls atomic.Int32
 	_, app := testkit.BackendOf(t, 0, func(http.ResponseWriter, *http.Request) { calls.Add(1) })

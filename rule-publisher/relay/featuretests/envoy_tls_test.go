@@ -9,8 +9,9 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// A real Envoy whose certificate is not that of its node is refused, again and again, and goes on with
-// what it has; as soon as a relay takes its certificate it follows again, also while the relay's own
+// TestRealEnvoyWithTheWrongIdentityKeepsServing checks that a real Envoy whose certificate does not
+// match its node is refused each time it connects, and continues with what it has. As soon as a
+// relay accepts its certificate, it follows rulesets again. It also does so while the relay's own
 // certificate changes under the open stream.
 func TestRealEnvoyWithTheWrongIdentityKeepsServing(t *testing.T) {
 	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), 1)
@@ -43,8 +44,8 @@ func TestRealEnvoyWithTheWrongIdentityKeepsServing(t *testing.T) {
 	}
 }
 
-// A real Envoy does not talk to a relay that shows another cluster's certificate, and answers no call
-// rather than a wrong one.
+// TestRealEnvoyRefusesAnotherClustersRelay checks that a real Envoy does not use a relay that shows
+// another cluster's certificate. Such an Envoy answers no call, rather than giving a wrong answer.
 func TestRealEnvoyRefusesAnotherClustersRelay(t *testing.T) {
 	conf := testConfig(t, "nats://127.0.0.1:1")
 	_, err := authority.WriteServer(filepath.Dir(conf.XDS.Cert), authority.Relay("south"))

@@ -38,10 +38,10 @@ var (
 	backend    = testkit.StartBackend
 )
 
-// authority signs every certificate of the tests, where nothing else is said.
+// authority signs every certificate of the tests unless a test says otherwise.
 var authority = identitytest.NewAuthority()
 
-// publisherKey signs every ruleset of the tests, where nothing else is said.
+// publisherKey signs every ruleset of the tests unless a test says otherwise.
 var publisherKey = signingtest.NewKey()
 
 const testTopology = `
@@ -60,11 +60,11 @@ services:
   - {service: stock, cluster: south, addresses: ["127.0.0.1:9202"]}
 `
 
-// startNATS runs a real NATS server with JetStream inside the test; port 0: any.
+// startNATS runs a real NATS server with JetStream inside the test. Port 0 means any port.
 func startNATS(t *testing.T, folder string, port int) *natsserver.Server {
 	t.Helper()
 	if port == 0 {
-		port = testkit.FreePort(t) // which is nobody else's when the server is gone
+		port = testkit.FreePort(t) // reserved, so that it stays free when the server is gone
 	}
 	return startNATSWith(t, &natsserver.Options{StoreDir: folder, Port: port})
 }
@@ -82,7 +82,7 @@ func startNATSWith(t *testing.T, options *natsserver.Options) *natsserver.Server
 	return s
 }
 
-// publisher stands on the other side of NATS, as the publisher does.
+// publisher uses NATS in the way in which the real publisher does.
 type publisher struct {
 	t      *testing.T
 	js     jetstream.JetStream
@@ -116,21 +116,20 @@ func (p *publisher) put(ruleset *spillwayv1.Ruleset) {
 	p.putBytes(value)
 }
 
-// putBytes as the publisher does, signed.
-
+// putBytes signs the value and writes the key of north, as the publisher does.
 func (p *publisher) putBytes(value []byte) {
 	p.t.Helper()
 	p.putSigned(publisherKey.Sign("north", value))
 }
 
-// putSigned writes the key of north with whatever signature.
+// putSigned writes the key of north with the given signature, valid or not.
 func (p *publisher) putSigned(value signing.Value) {
 	p.t.Helper()
 	_, err := p.js.PublishMsg(p.t.Context(), signingtest.Message("north", value))
 	must(p.t, err)
 }
 
-// reports reads everything stored under a subject, until `enough` says so.
+// reports reads every message stored under a subject, until `enough` returns true.
 func (p *publisher) reports(subject string, enough func(data []byte) bool) {
 	p.t.Helper()
 	consumer, err := p.js.OrderedConsumer(p.t.Context(), names.NatsStreamReports,
@@ -146,7 +145,7 @@ func (p *publisher) reports(subject string, enough func(data []byte) bool) {
 	p.t.Fatalf("%s: what the test waits for was not reported", subject)
 }
 
-// ack waits for one acknowledgement.
+// ack waits for an acknowledgement for which `want` returns true.
 func (p *publisher) ack(want func(*spillwayv1.Acknowledgement) bool) {
 	p.t.Helper()
 	p.reports("spillway.acks.north", func(data []byte) bool {
@@ -156,7 +155,8 @@ func (p *publisher) ack(want func(*spillwayv1.Acknowledgement) bool) {
 	})
 }
 
-// ruleset sends `gate`'s requests to shop as the weights say: north, south, far.
+// ruleset returns a ruleset that sends gate's requests to shop with the weights of north, south and
+// far, in this order.
 func ruleset(version uint64, lasting time.Duration, weights ...uint32) *spillwayv1.Ruleset {
 	class := &spillwayv1.TrafficClass{Service: "shop", Method: "GET", PathTemplate: "/items/{id}"}
 	rule := &spillwayv1.Rule{SourceCluster: "north", SourceService: "gate", TrafficClass: class}
@@ -171,7 +171,7 @@ func ruleset(version uint64, lasting time.Duration, weights ...uint32) *spillway
 		Rules: []*spillwayv1.Rule{rule}, TrafficClasses: []*spillwayv1.TrafficClass{class}}
 }
 
-// running is a relay inside the test.
+// running is a relay that runs inside the test.
 type running struct {
 	*relay.Relay
 	t    *testing.T
@@ -232,7 +232,7 @@ func (r *running) status() (page relay.StatusPage) {
 	return page
 }
 
-// counted waits until the counter has the value, and fails when it has passed it.
+// counted waits until the counter has the value. It fails when the counter has passed the value.
 func (r *running) counted(counter string, want uint64) {
 	r.t.Helper()
 	got := uint64(0)

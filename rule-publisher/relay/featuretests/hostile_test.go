@@ -23,8 +23,8 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// hostile is a ruleset made from a good one; `reason` is part of why it must be refused, "" when it
-// must be taken and do no harm.
+// hostile is a ruleset made from a valid one. `reason` is a part of the reason for which it must be
+// refused, or "" when it must be taken and do no harm.
 type hostile struct {
 	name   string
 	reason string
@@ -85,9 +85,10 @@ var hostileRulesets = []hostile{
 	}},
 }
 
-// A real Envoy under constant requests, fed one hostile ruleset after the other: no request fails, the
-// weights stay at the last good ones, and each that must be refused is counted and reported as a NACK
-// with its reason. A good one afterwards is taken as ever.
+// TestRealEnvoySurvivesHostileRulesets sends one hostile ruleset after the other to a real Envoy
+// under constant requests. No request fails, and the weights stay those of the last valid ruleset.
+// Each ruleset that must be refused is counted, and reported as a NACK with its reason. A valid
+// ruleset afterwards is taken as usual.
 func TestRealEnvoySurvivesHostileRulesets(t *testing.T) {
 	server := startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, MaxPayload: 8 << 20})
 	p, conf, north := shop(t, server, 1)
@@ -148,13 +149,13 @@ func (h hostile) make(t *testing.T, version uint64) []byte {
 	return value
 }
 
-// weightsAre asks Envoy itself for the weights of the class.
+// weightsAre reports whether Envoy itself has these weights for the class.
 func weightsAre(e *testkit.Envoy, north, south int) bool {
 	dump := strings.Join(strings.Fields(e.Get("/config_dump?resource=dynamic_route_configs")), "")
 	return strings.Contains(dump, fmt.Sprintf(`{"name":"shop|north","weight":%d},{"name":"shop|south","weight":%d}`, north, south))
 }
 
-// keepAsking sends requests until the result is asked for.
+// keepAsking sends requests until `stop` is called, which returns their numbers.
 func keepAsking(t *testing.T, e *testkit.Envoy) (stop func() (asked, failed int64)) {
 	var done atomic.Bool
 	var asked, failed atomic.Int64
@@ -182,8 +183,9 @@ func keepAsking(t *testing.T, e *testkit.Envoy) (stop func() (asked, failed int6
 
 var templateProblem = regexp.MustCompile(`(?i)(path_match_policy|pattern|template|regex).*`)
 
-// Every template that the relay lets through is one that a real Envoy takes: thousands of random ones, in
-// one configuration that Envoy validates.
+// TestRealEnvoyTakesEveryTemplateThatTheRelayDoes checks that a real Envoy accepts every template
+// that the relay lets through. Envoy validates one configuration with thousands of random
+// templates.
 func TestRealEnvoyTakesEveryTemplateThatTheRelayDoes(t *testing.T) {
 	program := testkit.EnvoyProgram(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -230,7 +232,7 @@ static_resources:
               routes:ROUTES
 `
 
-// randomTemplate mixes what templates are made of with what could break one.
+// randomTemplate mixes the usual parts of templates with parts that could break one.
 func randomTemplate(random *rand.Rand) string {
 	pieces := []string{"/", "/", "/", "{a}", "{b}", "{id}", "{long_variable_name_x}", "{a-b}", "{1}", "{a", "}", "*", "**", "a", "b", "0", "-", ".", "_", "~",
 		"%", "%2", "%20", "%zz", "!", "$", "&", "'", "(", ")", "+", ",", ";", ":", "@", "=", "{a=*}", "{*}", "?", "#", " ", "\\", "|", "[", "^"}

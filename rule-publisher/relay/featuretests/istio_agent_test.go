@@ -16,13 +16,14 @@ import (
 
 const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
-// agent stands where Istio's does: it gives Envoy the workload's certificate and the mesh's root by SDS.
+// agent replaces Istio's agent: it gives Envoy the workload's certificate and the mesh's root by
+// SDS.
 type agent struct {
 	sds.UnimplementedSecretDiscoveryServiceServer
 	secrets map[string]*secrets.Secret
 }
 
-// serveSecrets at the path of a socket until the test ends.
+// serveSecrets serves SDS at the path of a socket until the test ends.
 func serveSecrets(t *testing.T, socket string, mesh *identitytest.Authority, shown identitytest.Pair) {
 	t.Helper()
 	a := &agent{secrets: map[string]*secrets.Secret{
@@ -39,7 +40,8 @@ func serveSecrets(t *testing.T, socket string, mesh *identitytest.Authority, sho
 	t.Cleanup(server.Stop)
 }
 
-// StreamSecrets answers each question once; what has a nonce is Envoy's word on an answer.
+// StreamSecrets answers each request once. A request with a nonce is Envoy's acknowledgement of an
+// answer.
 func (a *agent) StreamSecrets(stream sds.SecretDiscoveryService_StreamSecretsServer) error {
 	for {
 		asked, err := stream.Recv()

@@ -33,7 +33,7 @@ import (
 
 const meshURI = "spiffe://cluster.local/ns/shop/sa/"
 
-// patch of an EnvoyFilter.
+// patch is one patch of an EnvoyFilter.
 type patch struct {
 	ApplyTo string
 	Match   struct {
@@ -50,8 +50,8 @@ type patch struct {
 	}
 }
 
-// patches of the chart's EnvoyFilters, with the relay at the port, its authority, and Istio's configuration of extensions
-// and the socket of the health check in the folder.
+// patches returns the patches of the chart's EnvoyFilters for a relay at the port, with the tests'
+// authority. The folder has Istio's configuration of extensions and the socket of the health check.
 func patches(t *testing.T, relayPort int, folder string) []patch {
 	t.Helper()
 	content, err := os.ReadFile("testdata/istio/envoyfilter.yaml")
@@ -71,8 +71,9 @@ func patches(t *testing.T, relayPort int, folder string) []patch {
 	return all
 }
 
-// startSidecar is an Envoy that starts as Istio's do, whose agent has the certificate, with the EnvoyFilters
-// merged in as istiod does: clusters and listeners added, routes merged as protobuf.
+// startSidecar starts an Envoy as Istio starts its sidecars. Its agent has the certificate. The
+// EnvoyFilters are merged in as by istiod: clusters and listeners are added, routes are merged as
+// protobuf.
 func startSidecar(t *testing.T, mesh *identitytest.Authority, uri string, relayPort int) *testkit.Envoy {
 	t.Helper()
 	folder := t.TempDir()
@@ -102,7 +103,8 @@ func startSidecar(t *testing.T, mesh *identitytest.Authority, uri string, relayP
 	return testkit.StartEnvoy(t, strings.ReplaceAll(string(bootstrap), "FOLDER", folder)).Live()
 }
 
-// mergeRoutes does what istiod does with a patch of routes (pilot/pkg/networking/core/envoyfilter/rc_patch.go).
+// mergeRoutes does what istiod does with a patch of routes
+// (pilot/pkg/networking/core/envoyfilter/rc_patch.go).
 func mergeRoutes(t *testing.T, config *route.RouteConfiguration, p patch) {
 	t.Helper()
 	merged := 0
@@ -130,7 +132,8 @@ func mergeRoutes(t *testing.T, config *route.RouteConfiguration, p patch) {
 	}
 }
 
-// istiosClusters are those that the routes of testdata/istio/manager.yaml lead to, each with a backend of its own in clear.
+// istiosClusters returns the clusters to which the routes of testdata/istio/manager.yaml lead. Each
+// has a plaintext backend of its own.
 func istiosClusters(t *testing.T) []any {
 	t.Helper()
 	var all []any
@@ -148,7 +151,8 @@ func istiosClusters(t *testing.T) []any {
 	return all
 }
 
-// seen is what the test's istiod gives under the filter's name: it counts requests whose route has the relay's metadata.
+// seen is the extension that the test's istiod delivers under the filter's name. It counts requests
+// whose route has the relay's metadata.
 var seen = map[string]any{"@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
 	"name": "extensions.istio.io/trafficextension/shop.spillway-gate-outbound~istio-translated-wasmplugin",
 	"typed_config": map[string]any{"@type": "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC", "shadow_rules_stat_prefix": "seen",
@@ -168,7 +172,7 @@ func fromYAML(t *testing.T, path string, into proto.Message) {
 	fromValue(t, value, into)
 }
 
-// fromValue takes what a typed_config says.
+// fromValue converts the value of a typed_config to a message.
 func fromValue(t *testing.T, value any, into proto.Message) {
 	t.Helper()
 	encoded, err := yaml.Marshal(value)
@@ -203,7 +207,8 @@ func write(t *testing.T, path string, resources []any) {
 	must(t, os.WriteFile(path, encoded, 0o600))
 }
 
-// meshBackend answers with its name to whoever shows a certificate of the mesh, and shows shop's.
+// meshBackend answers with its name to every client that shows a certificate of the mesh. It shows
+// shop's certificate itself.
 func meshBackend(t *testing.T, mesh *identitytest.Authority, name string) int {
 	t.Helper()
 	shown := mesh.Issue(meshURI+"shop", time.Hour, x509.ExtKeyUsageServerAuth)
@@ -233,7 +238,7 @@ func meshBackend(t *testing.T, mesh *identitytest.Authority, name string) int {
 	return plain.Addr().(*net.TCPAddr).Port
 }
 
-// meshRelay lets the mesh's sidecars of namespace shop in.
+// meshRelay starts a relay that admits the mesh's sidecars of namespace shop.
 func meshRelay(t *testing.T, conf relay.Config, mesh *identitytest.Authority) *running {
 	t.Helper()
 	var err error
@@ -243,7 +248,8 @@ func meshRelay(t *testing.T, conf relay.Config, mesh *identitytest.Authority) *r
 	return startRelay(t, conf)
 }
 
-// sidecarOf gate in a mesh with shop in three clusters, and the relay and the publisher behind it.
+// sidecarOf starts a sidecar of gate in a mesh with shop in three clusters, with the relay and the
+// publisher that it needs.
 func sidecarOf(t *testing.T, uri string) (*testkit.Envoy, *running, *publisher) {
 	t.Helper()
 	mesh := identitytest.NewAuthority()
@@ -259,9 +265,10 @@ func relayed(e *testkit.Envoy) func() bool {
 	return func() bool { return e.Call("outbound", "shop", "GET", "/items/7").Body == "north" }
 }
 
-// A real Envoy that is a sidecar of Istio, with the chart's EnvoyFilters merged in, splits requests by the ruleset over
-// the mesh's own mutual TLS, is placed and acknowledges by the name that its certificate gives it, and keeps
-// its routes when the relay is gone.
+// TestRealSidecarOfIstioFollowsRulesets checks a real Envoy that is a sidecar of Istio, with the
+// chart's EnvoyFilters merged in. It splits requests by the ruleset over the mesh's own mutual TLS.
+// It is placed, and its acknowledgements are stored, under the service's name in its certificate.
+// It keeps its routes when the relay is gone.
 func TestRealSidecarOfIstioFollowsRulesets(t *testing.T) {
 	e, r, p := sidecarOf(t, meshURI+"gate")
 	eventually(t, "routes and endpoints", relayed(e))
@@ -283,8 +290,9 @@ func TestRealSidecarOfIstioFollowsRulesets(t *testing.T) {
 	}
 }
 
-// Every name that Istio has for a service gets the relay's routes, and the service sees the name that its caller used.
-// What Spillway does not know, goes where Istio sends it.
+// TestASidecarCallsByAnyNameAndUnknownHostsStayIstios checks that the relay's routes apply to every
+// name that Istio has for a service. The service sees the name that its caller used. Requests to
+// hosts that Spillway does not know go where Istio sends them.
 func TestASidecarCallsByAnyNameAndUnknownHostsStayIstios(t *testing.T) {
 	e, _, _ := sidecarOf(t, meshURI+"gate")
 	eventually(t, "routes and endpoints", relayed(e))
@@ -306,7 +314,8 @@ func TestASidecarCallsByAnyNameAndUnknownHostsStayIstios(t *testing.T) {
 	}
 }
 
-// The timeout of a VirtualService ends a request that the relay's routes would let last, and its own answers stay.
+// TestAVirtualServiceOfASidecarKeepsItsTimeouts checks that the timeout of a VirtualService ends a
+// request that the relay's routes would not end. Answers that the VirtualService itself gives stay.
 func TestAVirtualServiceOfASidecarKeepsItsTimeouts(t *testing.T) {
 	e, _, _ := sidecarOf(t, meshURI+"gate")
 	eventually(t, "routes and endpoints", relayed(e))
@@ -318,7 +327,8 @@ func TestAVirtualServiceOfASidecarKeepsItsTimeouts(t *testing.T) {
 	}
 }
 
-// The filter sees the relay's routes, whose version its spans carry, and does not run a second time before them.
+// TestTheFilterOfASidecarIsBesideTheRelaysRoutes checks that the filter sees the relay's routes,
+// whose version its spans carry. For these routes, Istio's own listener does not run it again.
 func TestTheFilterOfASidecarIsBesideTheRelaysRoutes(t *testing.T) {
 	e, _, p := sidecarOf(t, meshURI+"gate")
 	eventually(t, "routes and endpoints", relayed(e))
@@ -336,7 +346,7 @@ func TestTheFilterOfASidecarIsBesideTheRelaysRoutes(t *testing.T) {
 	}
 }
 
-// filterOf is what the stand-in for the filter in Istio's own listener says.
+// filterOf returns what the replacement for the filter reports in Istio's own listener.
 func filterOf(t *testing.T, e *testkit.Envoy, host string) string {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, "http://"+e.Listener("outbound")+"/items/7", nil)
@@ -348,7 +358,8 @@ func filterOf(t *testing.T, e *testkit.Envoy, host string) string {
 	return response.Header.Get("x-filter-of")
 }
 
-// A sidecar of a namespace that is not let in gets no routes, whatever its node says, and calls go as Istio sends them.
+// TestASidecarOfAnotherNamespaceIsRefused checks that a sidecar of a namespace that is not admitted
+// gets no routes, whatever its node says. Its calls go where Istio sends them.
 func TestASidecarOfAnotherNamespaceIsRefused(t *testing.T) {
 	e, r, _ := sidecarOf(t, "spiffe://cluster.local/ns/other/sa/gate")
 	eventually(t, "the sidecar is refused", func() bool { return r.status().Counters["streams_refused_identity"] >= 1 })

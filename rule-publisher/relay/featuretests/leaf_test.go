@@ -20,8 +20,8 @@ import (
 
 const natsFiles = "../../../infra/nats"
 
-// leafWorld has addresses for the global region's NATS server and for its standby, and runs the leaf node of cluster north.
-// Every server has a file of infra/nats as it is.
+// leafWorld runs the leaf node of cluster north. It has addresses for the global region's NATS
+// server and for its standby. Every server uses a file of infra/nats unchanged.
 type leafWorld struct {
 	t         *testing.T
 	ca        string
@@ -50,7 +50,7 @@ func newLeafWorld(t *testing.T) *leafWorld {
 	return w
 }
 
-// start the hub or the standby; the leaf is connected to it when this returns.
+// start starts the hub or the standby, and returns when the leaf is connected to it.
 func (w *leafWorld) start(region, dataFolder string) *natsserver.Server {
 	w.t.Helper()
 	w.t.Setenv("NATS_DATA_DIR", dataFolder)
@@ -67,7 +67,7 @@ func (w *leafWorld) stop(server *natsserver.Server) {
 	eventually(w.t, "the leaf is alone", func() bool { return w.leaf.NumLeafNodes() == 0 })
 }
 
-// relay that knows the leaf and nothing else.
+// relay starts a relay that knows only the leaf.
 func (w *leafWorld) relay() *running {
 	w.t.Helper()
 	conf := testConfig(w.t, "")
@@ -79,8 +79,8 @@ func (w *leafWorld) leafURL(user, password string) string {
 	return fmt.Sprintf("tls://%s:%s@localhost:%s", user, password, w.leaf.Addr().String()[len("127.0.0.1:"):])
 }
 
-// startConfigured runs NATS with a file of infra/nats. Its users are the relay of north, rendered as spillway_lab does, and
-// `anybody`, who may do everything.
+// startConfigured runs NATS with a file of infra/nats. Its users are the relay of north, rendered
+// as in spillway_lab, and `anybody`, who may do everything.
 func startConfigured(t *testing.T, file string, port int) *natsserver.Server {
 	t.Helper()
 	t.Setenv("NATS_LISTEN", fmt.Sprintf("127.0.0.1:%d", port))
@@ -116,8 +116,10 @@ func acknowledges(version uint64) func(*spillwayv1.Acknowledgement) bool {
 	}
 }
 
-// A relay that knows only its cluster's leaf node works fully: it hears of rulesets, and its acknowledgements and heartbeats
-// arrive. While the hub is away it stays connected and serves on, and what Envoys answer meanwhile is stored later.
+// TestARelayAtALeafNodeOutlivesTheHub checks that a relay that knows only its cluster's leaf node
+// works fully: it receives rulesets, and its acknowledgements and heartbeats arrive. While the hub
+// is away, the relay stays connected and continues to serve. What Envoys answer in the meantime is
+// stored later.
 func TestARelayAtALeafNodeOutlivesTheHub(t *testing.T) {
 	w, data := newLeafWorld(t), t.TempDir()
 	hub := w.start("hub", data)
@@ -127,7 +129,8 @@ func TestARelayAtALeafNodeOutlivesTheHub(t *testing.T) {
 		p.put(ruleset(version, time.Hour, 5000, 5000))
 		eventually(t, "the next version", func() bool { return r.status().ServedVersion == version })
 	}
-	// Without a word of the writes, three of the four would each wait for the look that comes every 5 s.
+	// Without notifications of the writes, three of the four would each wait for the regular read
+	// every 5 s.
 	if took := time.Since(begin); took > 12*time.Second {
 		t.Errorf("four versions took %s: rulesets are found, not heard of", took)
 	}
@@ -156,8 +159,9 @@ func TestARelayAtALeafNodeOutlivesTheHub(t *testing.T) {
 	}
 }
 
-// When the hub is lost for good, the leaf finds the standby, which starts empty. The relay takes nothing of it that is
-// not above what it took of the hub, and then what is.
+// TestARelayAtALeafNodeFollowsTheStandby checks that the leaf finds the standby, which starts
+// empty, when the hub is lost for good. The relay refuses every version of the standby that is not
+// above those of the hub, and takes the first that is.
 func TestARelayAtALeafNodeFollowsTheStandby(t *testing.T) {
 	w := newLeafWorld(t)
 	hub := w.start("hub", t.TempDir())
@@ -172,7 +176,8 @@ func TestARelayAtALeafNodeFollowsTheStandby(t *testing.T) {
 	eventually(t, "the standby's version", func() bool { return r.status().ServedVersion == 6 })
 }
 
-// Whoever is at the leaf, and whatever users it has, the hub takes and gives what the cluster's relay may, and nothing else.
+// TestALeafNodeMayNotMoreThanItsClustersRelay checks that, for every user of the leaf, the hub
+// accepts and delivers only what the cluster's relay may send and receive.
 func TestALeafNodeMayNotMoreThanItsClustersRelay(t *testing.T) {
 	w := newLeafWorld(t)
 	hub := w.start("hub", t.TempDir())

@@ -10,8 +10,8 @@ import (
 	"spillway.dev/relay/internal/serve"
 )
 
-// GET /metrics tells what is true: versions, expiry, Envoys, snapshots, times to ACK and every
-// counter, under names that dashboards rely on.
+// TestMetrics checks that GET /metrics shows versions, expiry, Envoys, snapshots, times to ACK and
+// every counter, under names that dashboards rely on.
 func TestMetrics(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p := newPublisher(t, server)
@@ -44,8 +44,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Placement is who serves: an Envoy that asks for nothing, or refuses all that it was ever sent, is
-// connected but not placed; one that comes back with what it accepted before is placed at once.
+// TestPlacement checks which Envoys are placed. An Envoy that asks for nothing, or refuses all that
+// it was ever sent, is connected but not placed. One that reconnects with what it accepted before
+// is placed at once.
 func TestPlacement(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		conf := testConfig(t, "nats://127.0.0.1:1")
@@ -56,7 +57,7 @@ func TestPlacement(t *testing.T) {
 		r.counted("answers_refused", 1)
 		asking := open(t, r, "asking")
 		asking.subscribe(serve.RouteType, routeTables...)
-		u := next(t, asking) // and does not answer
+		u := next(t, asking) // it gets no answer
 		if s := r.status(); s.Envoys["gate"] != 2 || s.Placed["gate"] != 0 {
 			t.Errorf("connected %v, placed %v; want 2 and none", s.Envoys, s.Placed)
 		}

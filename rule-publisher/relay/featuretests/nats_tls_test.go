@@ -18,7 +18,8 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// startTLSNATS runs NATS that takes TLS connections only, from holders of the authority's certificates.
+// startTLSNATS runs a NATS server that accepts only TLS connections with a certificate of the
+// authority.
 func startTLSNATS(t *testing.T, signer *identitytest.Authority, port int) string {
 	t.Helper()
 	pair := signer.Issue("", time.Hour)
@@ -32,9 +33,9 @@ func startTLSNATS(t *testing.T, signer *identitytest.Authority, port int) string
 	return "tls://localhost:" + server.Addr().String()[len("127.0.0.1:"):]
 }
 
-// Over tls:// the relay connects with its authority and client certificate; a server of another
-// authority, or one that wants a certificate which the relay lacks, is not talked to, and the relay
-// serves all the same, without being ready.
+// TestNATSOverTLS checks that the relay connects over tls:// with its authority and client
+// certificate. It does not use a server of another authority, or one that requires a certificate
+// which the relay lacks. It then serves all the same, without being ready.
 func TestNATSOverTLS(t *testing.T) {
 	folder := t.TempDir()
 	pair := authority.Issue("", time.Hour)
@@ -75,8 +76,9 @@ func TestNATSOverTLS(t *testing.T) {
 	}
 }
 
-// A server that was away when the relay started, and then wants a certificate which the relay lacks, is known to refuse it:
-// TLS 1.3 says so after the handshake.
+// TestNATSThatComesLateAndRefuses checks a server that was away when the relay started, and then
+// requires a certificate which the relay lacks. The relay recognises the refusal, although TLS 1.3
+// reports it only after the handshake.
 func TestNATSThatComesLateAndRefuses(t *testing.T) {
 	port, ca := testkit.FreePort(t), filepath.Join(t.TempDir(), "ca.crt")
 	must(t, os.WriteFile(ca, authority.PEM, 0o600))

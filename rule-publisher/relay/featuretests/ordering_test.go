@@ -18,25 +18,25 @@ import (
 	"spillway.dev/relay/internal/serve"
 )
 
-// recorder is an Envoy as far as clusters go: it asks for the endpoints of those that it has, counts a
-// cluster as usable from its endpoints on, forgets both when the cluster goes, and finds routes to what
-// it cannot use, at their arrival or later.
+// recorder treats clusters as Envoy does. It asks for the endpoints of the clusters that it has,
+// and counts a cluster as usable once it has the endpoints. It forgets both when the cluster is
+// removed. It records routes to clusters that it cannot use, at their arrival or later.
 type recorder struct {
 	t         *testing.T
 	c         client
 	clusters  map[string]bool
-	endpoints map[string]bool // of clusters that it has
-	asked     []string        // whose endpoints it asks for
+	endpoints map[string]bool // by present cluster
+	asked     []string        // clusters whose endpoints it asks for
 	routes    *route.RouteConfiguration
 	routed    int
-	left      int // clusters that went
+	left      int // clusters that were removed
 }
 
 func newRecorder(t *testing.T, c client) *recorder {
 	return &recorder{t: t, c: c, clusters: map[string]bool{}, endpoints: map[string]bool{}}
 }
 
-// take one response, answer it, and ask for what follows from it.
+// take processes one response, answers it, and asks for what follows from it.
 func (r *recorder) take(u update) {
 	r.t.Helper()
 	if _, whole := r.c.(*sotwClient); whole && u.typeURL == serve.ClusterType {
@@ -73,7 +73,7 @@ func (r *recorder) read(u update) {
 	}
 }
 
-// askForEndpoints of exactly the clusters that there are.
+// askForEndpoints asks for the endpoints of exactly the present clusters.
 func (r *recorder) askForEndpoints() {
 	r.t.Helper()
 	now := slices.Sorted(maps.Keys(r.clusters))
@@ -121,8 +121,9 @@ func (r *recorder) check(version string) {
 	}
 }
 
-// Whatever changes (rules name a new destination, clusters lose and regain their endpoints), clusters and
-// their endpoints reach an Envoy before the routes that name them, and leave after those that did.
+// TestRoutesNeverNameWhatAnEnvoyHasNot checks the order of changes: rules name a new destination,
+// and clusters lose and regain their endpoints. Clusters and their endpoints always reach an Envoy
+// before the routes that name them, and leave after the routes that named them.
 func TestRoutesNeverNameWhatAnEnvoyHasNot(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		server := startNATS(t, t.TempDir(), 0)
@@ -155,7 +156,7 @@ func TestRoutesNeverNameWhatAnEnvoyHasNot(t *testing.T) {
 	})
 }
 
-// follow responses until one of the type has come.
+// follow processes responses until one of the type has arrived.
 func (r *recorder) follow(typeURL string) {
 	r.t.Helper()
 	for {
@@ -167,7 +168,7 @@ func (r *recorder) follow(typeURL string) {
 	}
 }
 
-// quiet follows responses until none has come for the time given.
+// quiet processes responses until none has arrived for the given time.
 func (r *recorder) quiet(silence time.Duration) {
 	r.t.Helper()
 	for {

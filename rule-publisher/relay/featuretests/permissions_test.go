@@ -16,7 +16,7 @@ import (
 	"spillway.dev/relay/internal/source"
 )
 
-// relayUser is all that a relay may do; infra/nats/nats.conf says the same.
+// relayUser returns a user with all permissions of a relay; infra/nats/nats.conf has the same.
 func relayUser(cluster string) *natsserver.User {
 	key := "$KV." + names.NatsBucketRulesets + "." + cluster
 	fill := func(name string) string { return strings.ReplaceAll(name, "{cluster}", cluster) }
@@ -27,7 +27,8 @@ func relayUser(cluster string) *natsserver.User {
 	}}
 }
 
-// startGuardedNATS runs NATS with two relays' users and the publisher, who may do everything.
+// startGuardedNATS runs NATS with the users of two relays, and the publisher, who may do
+// everything.
 func startGuardedNATS(t *testing.T) (server *natsserver.Server, admin string) {
 	t.Helper()
 	server = startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, Users: []*natsserver.User{
@@ -39,8 +40,9 @@ func natsURL(server *natsserver.Server, user, password string) string {
 	return strings.Replace(server.ClientURL(), "nats://", "nats://"+user+":"+password+"@", 1)
 }
 
-// With its own few permissions a relay works fully: it takes the ruleset that is there, hears of the
-// next, and its acknowledgements and heartbeats arrive; the server refuses it nothing.
+// TestRelayWorksWithItsOwnPermissions checks that a relay works fully with its own few permissions.
+// It takes the present ruleset and is notified of the next one, and its acknowledgements and
+// heartbeats arrive. The server refuses none of its requests.
 func TestRelayWorksWithItsOwnPermissions(t *testing.T) {
 	server, admin := startGuardedNATS(t)
 	p := newPublisherAt(t, admin)
@@ -61,8 +63,8 @@ func TestRelayWorksWithItsOwnPermissions(t *testing.T) {
 	}
 }
 
-// Whatever else a relay's credentials are tried for is refused by the server: other clusters' keys
-// and inboxes, every write, every consumer, every other subject.
+// TestRelayMayNothingElse checks that the server refuses everything else to a relay's credentials:
+// other clusters' keys and inboxes, every write, every consumer, every other subject.
 func TestRelayMayNothingElse(t *testing.T) {
 	server, admin := startGuardedNATS(t)
 	p := newPublisherAt(t, admin)
@@ -106,7 +108,7 @@ func TestRelayMayNothingElse(t *testing.T) {
 			t.Errorf("listening to %s: %q, want a refusal", denied, why)
 		}
 	}
-	// The one request that is permitted cannot be bent by its content to tell of other keys.
+	// The content of the one permitted request cannot make it return other keys.
 	own := get + ".$KV.spillway_rulesets.south"
 	for _, body := range []string{"", `{"last_by_subj":"$KV.spillway_rulesets.north"}`, `{"multi_last":["$KV.spillway_rulesets.>"]}`,
 		`{"seq":1}`, `{"next_by_subj":"$KV.spillway_rulesets.north"}`} {
@@ -118,7 +120,8 @@ func TestRelayMayNothingElse(t *testing.T) {
 	}
 }
 
-// With a user that may not read the key the relay serves local-first, says why, and becomes ready all the same.
+// TestRelayWithoutItsPermissions checks a relay with a user that may not read the key. It serves
+// local-first, reports the reason, and still becomes ready.
 func TestRelayWithoutItsPermissions(t *testing.T) {
 	server, admin := startGuardedNATS(t)
 	p := newPublisherAt(t, admin)
@@ -131,7 +134,7 @@ func TestRelayWithoutItsPermissions(t *testing.T) {
 	}
 }
 
-// natsClient is a connection whose refusals can be waited for.
+// natsClient is a connection that can wait for the server's refusals.
 type natsClient struct {
 	t       *testing.T
 	conn    *nats.Conn
@@ -164,7 +167,7 @@ func (c *natsClient) subscribeRefused(subject string) string {
 	return c.settle()
 }
 
-// settle waits until the server has handled everything sent, and gives its refusal, if any.
+// settle waits until the server has handled everything sent, and returns its refusal, if any.
 func (c *natsClient) settle() string {
 	c.t.Helper()
 	if err := c.conn.Flush(); err != nil && !errors.Is(err, nats.ErrPermissionViolation) {

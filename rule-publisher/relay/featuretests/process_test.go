@@ -17,7 +17,7 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// TestMain lets the test binary be the relay itself, as a process of its own.
+// TestMain lets the test binary be the relay itself, as a separate process.
 func TestMain(m *testing.M) {
 	if os.Getenv("SPILLWAY_TEST_AS_RELAY") != "" {
 		relay.Main()
@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run gives the machine of the tests a root certificate: the tests' authority. Go reads them once per process.
+// run makes the tests' authority the machine's only root certificate. Go reads the roots once per
+// process.
 func run(m *testing.M) int {
 	folder, err := os.MkdirTemp("", "roots")
 	if err != nil {
@@ -51,7 +52,8 @@ func relayProcess(env ...string) (*exec.Cmd, *bytes.Buffer) {
 	return command, out
 }
 
-// A wrong configuration, or a file with an unknown cluster, ends the process with 64 and names the key.
+// TestWrongConfigurationExits64 checks that a wrong configuration, or a file with an unknown
+// cluster, ends the process with code 64 and a message that names the key.
 func TestWrongConfigurationExits64(t *testing.T) {
 	conf := testConfig(t, "nats://127.0.0.1:1")
 	must(t, os.WriteFile(conf.Endpoints, []byte(strings.Replace(testEndpoints, "cluster: far", "cluster: mars", 1)), 0o600))
@@ -81,8 +83,8 @@ func environment(conf relay.Config) []string {
 		"SPILLWAY_TOPOLOGY=" + conf.Topology, "SPILLWAY_ENDPOINTS=" + conf.Endpoints}
 }
 
-// SIGTERM ends the process with 0, also with an Envoy connected and NATS away; its logs are
-// JSON and never show the password.
+// TestSigtermEndsCleanly checks that SIGTERM ends the process with code 0, also with an Envoy
+// connected and NATS away. Its logs are JSON and never show the password.
 func TestSigtermEndsCleanly(t *testing.T) {
 	conf := testConfig(t, "nats://relay-north:hunter2@127.0.0.1:1")
 	conf.XDSListen = testkit.FreeAddress(t)

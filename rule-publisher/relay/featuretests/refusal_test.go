@@ -9,7 +9,8 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// An Envoy without a name, or of another cluster, is turned away with the key and what is allowed.
+// TestForeignEnvoysAreRefused checks that the relay turns away an Envoy without a name, or of
+// another cluster, with an error that names the key and what is allowed.
 func TestForeignEnvoysAreRefused(t *testing.T) {
 	r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
 	foreign := node("gate", "a")
@@ -38,7 +39,8 @@ func TestForeignEnvoysAreRefused(t *testing.T) {
 	}
 }
 
-// A bad new version of the files is refused and counted, the old stays; a good one is served.
+// TestFilesAreReloaded checks that an invalid new version of the files is refused and counted while
+// the old one stays, and that a valid one is served.
 func TestFilesAreReloaded(t *testing.T) {
 	conf := testConfig(t, "nats://127.0.0.1:1")
 	r := startRelay(t, conf)

@@ -34,7 +34,8 @@ func eachVariantOf(t *testing.T, test func(t *testing.T, open func(*testing.T, *
 	}
 }
 
-// eachVariant is for tests whose Envoys are all of the service gate, and who they say they are.
+// eachVariant runs a test in which all Envoys are of service gate and have the matching
+// certificate.
 func eachVariant(t *testing.T, test func(t *testing.T, open func(*testing.T, *running, string) client)) {
 	eachVariantOf(t, func(t *testing.T, open func(*testing.T, *dialer, *core.Node) client) {
 		test(t, func(t *testing.T, r *running, pod string) client { return open(t, at(r), node("gate", pod)) })
@@ -50,7 +51,7 @@ func boot(t *testing.T, c client) update {
 	return u
 }
 
-// expect the next response to have these weights, and accept it.
+// expect checks that the next response has these weights, and accepts it.
 func expect(t *testing.T, c client, want map[string]uint32) update {
 	t.Helper()
 	u := next(t, c)
@@ -61,7 +62,8 @@ func expect(t *testing.T, c client, want map[string]uint32) update {
 	return u
 }
 
-// With NATS absent an Envoy gets local-first routes at once; health is good and says version 0.
+// TestStartsWithoutNATS checks that an Envoy gets local-first routes at once when NATS is absent.
+// The health page answers 200, and the status page shows version 0.
 func TestStartsWithoutNATS(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
@@ -85,8 +87,9 @@ func TestStartsWithoutNATS(t *testing.T) {
 	})
 }
 
-// A published ruleset reaches the Envoy, its ACK and the heartbeat reach NATS; the next version
-// changes the weights; one that is older or the same changes nothing.
+// TestRulesetReachesEnvoyAndAckReturns checks that a published ruleset reaches the Envoy, and that
+// its ACK and the heartbeat reach NATS. The next version changes the weights. An older or equal
+// version changes nothing.
 func TestRulesetReachesEnvoyAndAckReturns(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		server := startNATS(t, t.TempDir(), 0)
@@ -120,8 +123,8 @@ func TestRulesetReachesEnvoyAndAckReturns(t *testing.T) {
 	})
 }
 
-// At its expiry the ruleset gives way to local-first, its classes keep their names, and a newer
-// ruleset restores weights.
+// TestExpiryFallsBackToLocalFirst checks that an expired ruleset gives way to local-first while its
+// classes keep their names. A newer ruleset restores weights.
 func TestExpiryFallsBackToLocalFirst(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		server := startNATS(t, t.TempDir(), 0)
@@ -139,8 +142,9 @@ func TestExpiryFallsBackToLocalFirst(t *testing.T) {
 	})
 }
 
-// A refused version is reported with Envoy's words, sent once and not again, and the service goes
-// back to the last version that was accepted; the next version is tried.
+// TestRefusedVersionIsTakenBack checks that a refused version is reported with Envoy's text and
+// sent only once. The service goes back to the last accepted version. The relay tries the next
+// version.
 func TestRefusedVersionIsTakenBack(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		server := startNATS(t, t.TempDir(), 0)
@@ -165,7 +169,8 @@ func TestRefusedVersionIsTakenBack(t *testing.T) {
 	})
 }
 
-// An Envoy that refuses the very first version is not sent it again and again.
+// TestFirstVersionRefused checks that the very first version is not sent again to an Envoy that
+// refuses it.
 func TestFirstVersionRefused(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
@@ -176,8 +181,9 @@ func TestFirstVersionRefused(t *testing.T) {
 	})
 }
 
-// Clusters come before endpoints before routes, and a new ruleset moves routes only.
-// An Envoy is given the clusters of what its service calls, and the nearest one of what it does not.
+// TestOnlyWhatChangedIsSent checks that clusters arrive before endpoints, and endpoints before
+// routes. A new ruleset changes routes only. An Envoy gets the clusters of the services that its
+// own service calls, and of other services the nearest one.
 func TestOnlyWhatChangedIsSent(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		server := startNATS(t, t.TempDir(), 0)
@@ -203,8 +209,8 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 	})
 }
 
-// A cluster that endpoints no longer have leaves in the order that never leaves a route without its
-// cluster: routes first, then the cluster.
+// TestClusterIsRemovedAfterItsRoutes checks that a cluster that lost its endpoints is removed after
+// the routes that name it. So no route is ever left without its cluster.
 func TestClusterIsRemovedAfterItsRoutes(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		server := startNATS(t, t.TempDir(), 0)
@@ -228,7 +234,8 @@ func TestClusterIsRemovedAfterItsRoutes(t *testing.T) {
 	})
 }
 
-// What comes over NATS broken is counted by reason and refused by name, the rest goes on.
+// TestBrokenRulesetsAreRefused checks that invalid values from NATS are counted by reason and
+// refused with an error that names the problem. The relay continues to work.
 func TestBrokenRulesetsAreRefused(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p := newPublisher(t, server)

@@ -16,7 +16,7 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// payload of a ruleset that would move everything.
+// payload returns the bytes of a ruleset that would move all requests.
 func payload(t *testing.T, version uint64, lasting time.Duration, weights ...uint32) []byte {
 	t.Helper()
 	value, err := proto.Marshal(ruleset(version, lasting, weights...))
@@ -24,9 +24,10 @@ func payload(t *testing.T, version uint64, lasting time.Duration, weights ...uin
 	return value
 }
 
-// Someone with every right on NATS writes the cluster's key: whatever a key that the relay does not trust
-// signed, nobody signed, was signed for another cluster, was in force before or has expired changes
-// nothing in a real Envoy, is counted by its reason and reported as a NACK. The publisher's next is taken.
+// TestRealEnvoyIsNotMovedByWhoeverWritesToTheBus writes the cluster's key as someone with every
+// right on NATS. The values are unsigned, signed by an untrusted key, signed for another cluster,
+// in force earlier, or expired. None of them changes anything in a real Envoy. Each is counted by
+// its reason and reported as a NACK. The publisher's next ruleset is taken.
 func TestRealEnvoyIsNotMovedByWhoeverWritesToTheBus(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p, conf, north := shop(t, server, 1)
@@ -78,9 +79,10 @@ func TestRealEnvoyIsNotMovedByWhoeverWritesToTheBus(t *testing.T) {
 	eventually(t, "the publisher's next is in force", func() bool { return weightsAre(e, 3000, 7000) })
 }
 
-// Keys are rotated while rulesets go on: the new one is added, the publisher signs by it, the old one is
-// dropped, after which it signs nothing that counts. A bad file changes nothing and is counted, and a
-// publisher that switched too early is heard as soon as its key is there.
+// TestKeysAreRotatedWithoutDowntime checks a rotation while rulesets continue. The new key is
+// added, the publisher signs with it, and the old key is removed. After that, signatures of the old
+// key are not valid. An invalid file changes nothing and is counted. The ruleset of a publisher
+// that switched too early is taken as soon as its key is there.
 func TestKeysAreRotatedWithoutDowntime(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p, conf, north := shop(t, server, 1)
@@ -119,8 +121,9 @@ func TestKeysAreRotatedWithoutDowntime(t *testing.T) {
 	}
 }
 
-// After a restart the relay goes on from its disk: what is there is verified as if it came over NATS, and
-// its version is the floor, also when its key was dropped meanwhile or it has expired.
+// TestARestartForgetsNeitherFloorNorKeys checks that a restarted relay continues from its disk. The
+// stored ruleset is verified as if it came over NATS. Its version is the floor, even when its key
+// has been removed or the ruleset has expired.
 func TestARestartForgetsNeitherFloorNorKeys(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p, conf := newPublisher(t, server), testConfig(t, server.ClientURL())
@@ -153,8 +156,8 @@ func TestARestartForgetsNeitherFloorNorKeys(t *testing.T) {
 	r.stop()
 }
 
-// What is in force and is signed again by another key is kept with the new signature: the old key can be
-// dropped and the relay restarted without NATS.
+// TestASecondSignatureIsKept checks that a ruleset in force that another key signs again is kept
+// with the new signature. Then the old key can be removed, and the relay can restart without NATS.
 func TestASecondSignatureIsKept(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p, conf := newPublisher(t, server), testConfig(t, server.ClientURL())
@@ -173,7 +176,8 @@ func TestASecondSignatureIsKept(t *testing.T) {
 	}
 }
 
-// A relay without state takes nothing that has expired, however well it is signed, and takes the next.
+// TestAFreshRelayTakesNothingExpired checks that a relay without state refuses an expired ruleset
+// with a valid signature, and takes the next one.
 func TestAFreshRelayTakesNothingExpired(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p := newPublisher(t, server)
@@ -187,7 +191,8 @@ func TestAFreshRelayTakesNothingExpired(t *testing.T) {
 	r.counted("rulesets_taken", 1)
 }
 
-// Versions of a publisher follow the clock: what a relay took as an enormous number fits Envoy's metadata.
+// TestVersionsThatAreTimes checks that versions that are Unix milliseconds, which are very large
+// numbers, fit into Envoy's metadata.
 func TestVersionsThatAreTimes(t *testing.T) {
 	server := startNATS(t, t.TempDir(), 0)
 	p, conf, north := shop(t, server, 1)

@@ -22,23 +22,29 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// soakVersions in the tests; SPILLWAY_SOAK_VERSIONS overrides it. A day has 5 760 (one in 15 s).
+// soakVersions is the number of versions in the tests; SPILLWAY_SOAK_VERSIONS overrides it. A day
+// has 5 760 (one in 15 s).
 const soakVersions = 300
 
-// few goroutines are those of one Envoy that is just coming or going.
+// few is the number of goroutines of one Envoy that is connecting or disconnecting.
 const few = 8
 
-// footprint is what must not grow: goroutines, and in MB the heap that the collector next works at
-// (live heap and what stands in proportion to it) and resident memory.
+// footprint is what must not grow: goroutines, and in MB the resident memory and the heap size at
+// which the next garbage collection starts. That size is proportional to the live heap.
 type footprint struct{ goroutines, nextGC, rss float64 }
 
-// A day's worth of ruleset versions, as fast as they are taken, leaves the relay's process as it was:
-// some change weights, some change nothing, some are broken, some are refused by Envoys; endpoints
-// change, Envoys reconnect, services come and go. Every service has been there before the first version, and
-// after 10 % everything else that can happen has happened, so what is there then may vary (garbage awaits
-// collection up to GOGC, a stream's goroutines its end) but not grow: by 15 % and 4 MB, and a few
-// goroutines, from 10 % to 100 %. Keeping each version's routes, some KB, would cost tens of MB over a day's
-// versions, and a goroutine that each stream or version leaves behind, hundreds.
+// TestSoak publishes a day's worth of ruleset versions as fast as the relay takes them, and checks
+// that its process does not grow. Some versions change weights, some change nothing, some are
+// invalid, and Envoys refuse some. Meanwhile endpoints change, Envoys reconnect, and services come
+// and go.
+//
+// Every service has been there before the first version. After 10 % of the versions, everything
+// else that can happen has happened. From then on the footprint may vary, because garbage awaits
+// collection up to GOGC and a stream's goroutines take time to end. From 10 % to 100 % it may grow
+// by at most 15 % and 4 MB, and by `few` goroutines.
+//
+// This finds leaks: keeping the routes of each version, some KB, would cost tens of MB over a day's
+// versions, and one goroutine left by each stream or version would add hundreds.
 func TestSoak(t *testing.T) {
 	versions := soakVersions
 	if text := os.Getenv("SPILLWAY_SOAK_VERSIONS"); text != "" {
@@ -100,7 +106,7 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// step publishes one version, or something that is none, and does what goes with it.
+// step publishes one version, valid or not, and makes the changes that belong to it.
 func (s *soak) step(version int) {
 	share := uint32(version/2%9+1) * 1000 // every other version is a renewal
 	s.p.put(ruleset(uint64(version), time.Hour, share, 10000-share))
@@ -108,7 +114,7 @@ func (s *soak) step(version int) {
 	if version%7 == 0 {
 		s.p.putBytes([]byte(strings.Repeat("\xff", version)))
 	}
-	if version%10 == 0 { // a service comes, and the one before it goes
+	if version%10 == 0 { // a service appears, and the previous one leaves
 		s.disconnect(stranger(s.strange))
 		s.strange = (s.strange + 1) % strangers
 		s.connect(stranger(s.strange))
@@ -133,7 +139,7 @@ func (s *soak) status() (page relay.StatusPage) {
 	return page
 }
 
-// footprint is the least of several readings while nothing happens.
+// footprint returns the lowest of several readings while nothing happens.
 func (s *soak) footprint() (least footprint) {
 	for i := range 5 {
 		time.Sleep(300 * time.Millisecond)
@@ -163,18 +169,19 @@ func (s *soak) metrics() map[string]float64 {
 	return out
 }
 
-// soakEnvoy is a delta stream with a connection of its own; it refuses every 50th routes that it gets.
+// soakEnvoy is a delta stream on its own connection. It refuses every 50th set of routes that it
+// receives.
 type soakEnvoy struct {
 	conn   *grpc.ClientConn
 	cancel context.CancelFunc
 }
 
-// strangers are the services that come and go in turn.
+// strangers is the number of services that come and go in turn.
 const strangers = 20
 
 func stranger(i int) string { return fmt.Sprintf("service-%d/x", i) }
 
-// connect an Envoy and wait until it has routes.
+// connect connects an Envoy and waits until it has routes.
 func (s *soak) connect(name string) {
 	service, pod, _ := strings.Cut(name, "/")
 	n := node(service, pod)

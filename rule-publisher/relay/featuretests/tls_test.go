@@ -16,7 +16,7 @@ import (
 	"spillway.dev/relay/internal/serve"
 )
 
-// refusal of a stream by the relay.
+// refusal returns the error with which the relay ends a stream.
 func refusal(t *testing.T, c client) error {
 	t.Helper()
 	select {
@@ -30,8 +30,9 @@ func refusal(t *testing.T, c client) error {
 	return nil
 }
 
-// A certificate that the authority signed for another service, another cluster, a relay or nobody is
-// turned away with PERMISSION_DENIED, what it presented and what is needed; it is counted.
+// TestCertificateMustBeTheNodes checks that a certificate that the authority signed for another
+// service, another cluster, a relay or nobody is refused with PERMISSION_DENIED. The error names
+// the presented and the required identity. The refusal is counted.
 func TestCertificateMustBeTheNodes(t *testing.T) {
 	eachVariantOf(t, func(t *testing.T, open func(*testing.T, *dialer, *core.Node) client) {
 		r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
@@ -53,8 +54,8 @@ func TestCertificateMustBeTheNodes(t *testing.T) {
 	})
 }
 
-// A stream may repeat its node, not change it: not the service (even if the certificate speaks for
-// both), not the Envoy, not the cluster.
+// TestAStreamKeepsItsNode checks that a stream may repeat its node but not change it: not the
+// service (even if the certificate is valid for both), not the Envoy, not the cluster.
 func TestAStreamKeepsItsNode(t *testing.T) {
 	eachVariantOf(t, func(t *testing.T, open func(*testing.T, *dialer, *core.Node) client) {
 		r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
@@ -76,8 +77,8 @@ func TestAStreamKeepsItsNode(t *testing.T) {
 	})
 }
 
-// Without a certificate, with one of another authority or that has expired, or with an older TLS, no
-// connection is made at all; each is counted.
+// TestHandshakeIsRefused checks that the handshake fails without a certificate, with one of another
+// authority, with an expired one, and with an older version of TLS. Each failure is counted.
 func TestHandshakeIsRefused(t *testing.T) {
 	r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
 	old := authority.ClientTLS(authority.Envoy("north", "gate"))
@@ -107,8 +108,9 @@ func TestHandshakeIsRefused(t *testing.T) {
 	}
 }
 
-// New files are taken while streams are open and stay open: new connections see the new certificate
-// and are held to the new authorities. Bad new files are counted and the old ones go on.
+// TestCertificatesRotate checks that new files are taken into use while open streams stay open. New
+// connections see the new certificate and are verified by the new authorities. Invalid new files
+// are counted, and the old ones stay in use.
 func TestCertificatesRotate(t *testing.T) {
 	conf := testConfig(t, "nats://127.0.0.1:1")
 	r := startRelay(t, conf)

@@ -11,7 +11,8 @@ import (
 	"spillway.dev/relay/internal/testkit"
 )
 
-// timeouts are the clusters that an Envoy gave up waiting for the endpoints of, and used as they were.
+// timeouts returns the clusters whose endpoints Envoy gave up waiting for, so that it used the
+// clusters without them.
 func timeouts(e *testkit.Envoy) (out []string) {
 	for line := range strings.Lines(e.Get("/stats?filter=init_fetch_timeout")) {
 		if !strings.HasSuffix(strings.TrimSpace(line), ": 0") {
@@ -21,14 +22,15 @@ func timeouts(e *testkit.Envoy) (out []string) {
 	return out
 }
 
-// writeTopology with another round-trip time to south.
+// writeTopology writes the topology with another round-trip time to south.
 func writeTopology(t *testing.T, conf relay.Config, rtt string) {
 	t.Helper()
 	must(t, os.WriteFile(conf.Topology+".new", []byte(strings.Replace(testTopology, "rtt_ms: 20", rtt, 1)), 0o600))
 	must(t, os.Rename(conf.Topology+".new", conf.Topology))
 }
 
-// inUse waits until Envoy uses a cluster with the time for a connection, and waits for no other.
+// inUse waits until Envoy uses a cluster with this connection timeout and waits for no other
+// cluster.
 func inUse(t *testing.T, e *testkit.Envoy, timeout string) {
 	t.Helper()
 	eventually(t, "clusters with a connect_timeout of "+timeout+" are in use", func() bool {
@@ -37,8 +39,9 @@ func inUse(t *testing.T, e *testkit.Envoy, timeout string) {
 	})
 }
 
-// A cluster that changes (its round-trip time did, the order of clusters did not) and whose endpoints do not is in use at once: Envoy,
-// which waits for the endpoints of a changed cluster for 15 s, is told them again.
+// TestRealEnvoyUsesAChangedClusterAtOnce checks a cluster whose round-trip time changed, while its
+// endpoints and the order of clusters did not. Envoy waits up to 15 s for the endpoints of a
+// changed cluster. The relay sends them again, so Envoy uses the cluster at once.
 func TestRealEnvoyUsesAChangedClusterAtOnce(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {
@@ -51,11 +54,11 @@ func TestRealEnvoyUsesAChangedClusterAtOnce(t *testing.T) {
 
 			writeTopology(t, conf, "rtt_ms: 60")
 			inUse(t, e, "0.620s")
-			// Another relay takes over, which sees the cluster still farther away.
+			// Another relay takes over, for which the cluster is still farther away.
 			r.stop()
 			writeTopology(t, conf, "rtt_ms: 70")
 			r = startRelay(t, conf)
-			boot(t, newDelta(t, at(r), node("gate", "other"))) // the service is known when Envoy comes
+			boot(t, newDelta(t, at(r), node("gate", "other"))) // so that the service is known before Envoy connects
 			inUse(t, e, "0.640s")
 			if late := timeouts(e); len(late) != 0 {
 				t.Errorf("Envoy waited for endpoints in vain: %v", late)

@@ -30,7 +30,7 @@ type update struct {
 type client interface {
 	subscribe(typeURL string, resources ...string)
 	answer(u update, refusal string) // "" accepts
-	holds(u update)                  // says at its next subscription that it accepted this before
+	holds(u update)                  // the next subscription claims that this was accepted before
 	updates() <-chan update
 	failed() <-chan error
 }
@@ -41,7 +41,7 @@ func node(service, pod string) *core.Node {
 	return &core.Node{Id: "north/" + service + "/" + pod, Cluster: service, Locality: &core.Locality{Zone: "north"}}
 }
 
-// dialer is where and as whom a client connects.
+// dialer says where a client connects and with which certificate.
 type dialer struct {
 	address string
 	tls     *tls.Config // nil: the certificate that the node should have
@@ -60,12 +60,12 @@ func (d *dialer) dial(t *testing.T, node *core.Node) discovery.AggregatedDiscove
 	return discovery.NewAggregatedDiscoveryServiceClient(conn)
 }
 
-// as the holder of a certificate, who trusts its authority.
+// as makes the client use this certificate and trust its authority.
 func (d *dialer) as(signer *identitytest.Authority, pair identitytest.Pair) *dialer {
 	return &dialer{d.address, signer.ClientTLS(pair)}
 }
 
-// at the relay.
+// at returns a dialer to the relay.
 func at(r *running) *dialer { return &dialer{address: r.XDSAddr()} }
 
 type sotwClient struct {
@@ -166,13 +166,13 @@ func (c *deltaClient) answer(u update, refusal string) {
 	must(c.t, c.stream.Send(request))
 }
 
-// holds names no true versions: the relay is to send everything anew.
+// holds claims wrong versions, so that the relay sends everything again.
 func (c *deltaClient) holds(u update) { c.held = map[string]string{names.XdsOutboundRoute: u.version} }
 
 func (c *deltaClient) updates() <-chan update { return c.out }
 func (c *deltaClient) failed() <-chan error   { return c.errs }
 
-// next response of any type.
+// next returns the next response, of any type.
 func next(t *testing.T, c client) update {
 	t.Helper()
 	select {
@@ -186,7 +186,7 @@ func next(t *testing.T, c client) update {
 	return update{}
 }
 
-// silent fails when a response comes within a moment.
+// silent fails when a response arrives within a short time.
 func silent(t *testing.T, c client) {
 	t.Helper()
 	select {
@@ -196,7 +196,8 @@ func silent(t *testing.T, c client) {
 	}
 }
 
-// weights of the class shop GET /items/{id} (or of the catch-all) in an outbound update; nil when absent.
+// weights returns the weights of the class shop GET /items/{id}, or of the catch-all, in an
+// outbound update; nil when absent.
 func weights(t *testing.T, u update, host, routeName string) map[string]uint32 {
 	t.Helper()
 	for _, packed := range u.resources {

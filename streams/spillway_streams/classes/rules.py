@@ -1,6 +1,6 @@
 """Class rules: which class a template becomes, and which rule is in force when.
 
-They mean the same as in streams/native/core/src/classes.rs, which applies them. There are two
+They mean the same as in streams/native/core/src/classes/rules.rs, which applies them. There are two
 layers, and neither affects the other: the operator's (pinned, unpinned) and the job's (learned,
 merged, bounded, retired).
 """

@@ -124,7 +124,7 @@ class HotSettings(RedisWire, Settings, AdmissionSettings):
 class ExclusiveSettings(Settings, AdmissionSettings):
     """Settings of the job `exclusive`.
 
-    Seconds are log time unless said otherwise. README.md explains what follows from them.
+    Seconds are log time unless said otherwise. REFERENCE.md explains what follows from them.
     """
 
     window: float = Field(2.0, gt=0, le=60, description="silent seconds after which a trace closes")

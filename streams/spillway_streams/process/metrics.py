@@ -1,6 +1,6 @@
 """GET /metrics of a job: its counters, gauges, dependencies and lag under Prometheus names.
 
-README.md has the table of metrics.
+REFERENCE.md has the table of metrics.
 """
 
 import time

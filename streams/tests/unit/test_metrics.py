@@ -14,12 +14,12 @@ from spillway_streams.process.counters import Counters
 from spillway_streams.process.health import Status
 from spillway_streams.process.lag import Lag
 
-README = Path(__file__).parents[2] / "README.md"
+REFERENCE = Path(__file__).parents[2] / "REFERENCE.md"
 TP0, TP1 = TP("calls", 0), TP("calls", 1)
 
 
-async def test_metrics_and_the_readme_agree():
-    """Before anything has happened, the listener serves exactly the families in the README."""
+async def test_metrics_and_the_reference_agree():
+    """Before anything has happened, the listener serves exactly the families in REFERENCE.md."""
     port = servers.free_port()
     exposition = metrics.exposition(Status("kafka"), Counters(), Lag())
     runner = await health.serve(("127.0.0.1", port), Status("kafka"), Counters(), exposition)
@@ -29,7 +29,7 @@ async def test_metrics_and_the_readme_agree():
             text = answer.read().decode()
     finally:
         await runner.cleanup()
-    assert table(metrics.FAMILIES) in README.read_text(), f"paste:\n{table(metrics.FAMILIES)}"
+    assert table(metrics.FAMILIES) in REFERENCE.read_text(), f"paste:\n{table(metrics.FAMILIES)}"
     served = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE spillway_")}
     assert served == {family.name for family in metrics.FAMILIES}
 

@@ -25,24 +25,24 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 {{ .name }}.{{ .root.Release.Namespace }}.svc.{{ .root.Values.cluster.dnsDomain }}
 {{- end }}
 
-{{/* Ports of the brokers, as a list in JSON: those that are said, else those of their addresses. */}}
+{{/* Ports of the brokers, as a JSON list: networkPolicy.kafkaPorts, or the ports of the brokers' addresses. */}}
 {{- define "spillway.kafkaPorts" -}}
 {{- $ports := .Values.networkPolicy.kafkaPorts }}
 {{- if not $ports }}{{ range splitList "," .Values.collector.kafka.brokers }}{{ $ports = append $ports (splitList ":" . | last | int) }}{{ end }}{{ end -}}
 {{ $ports | uniq | toJson }}
 {{- end }}
 
-{{/* Port of a token endpoint. Given: its URL. */}}
+{{/* Port of a token endpoint. Takes its URL. */}}
 {{- define "spillway.tokenPort" -}}
 {{- (urlParse .).host | regexFind ":[0-9]+$" | trimPrefix ":" | default "443" -}}
 {{- end }}
 
-{{/* Where a program finds the authorities of a server. Given: the folder, and a key of the ConfigMap or system. */}}
+{{/* Where a program finds the authorities of a server. Takes the folder, and a key of the ConfigMap or system. */}}
 {{- define "spillway.authority" -}}
 {{- if eq (last .) "system" }}system{{ else }}{{ first . }}/{{ last . }}{{ end -}}
 {{- end }}
 
-{{/* SPILLWAY_XDS_MESH: sidecars of the named namespaces of an Istio mesh. */}}
+{{/* SPILLWAY_XDS_MESH: the sidecars that may connect, by namespace of an Istio mesh. */}}
 {{- define "spillway.mesh" -}}
 {{- $all := list -}}
 {{- range .Values.istio.namespaces }}{{ $all = append $all (printf "spiffe://%s/ns/%s/sa/{service}" $.Values.istio.trustDomain .) }}{{ end -}}
@@ -56,7 +56,7 @@ spillway.dev/credentials-revision: {{ . | quote }}
 {{- include "spillway.podAnnotations" . }}
 {{- end }}
 
-{{/* What every pod of the chart has, whatever runs in it. Given: root, values of the workload. */}}
+{{/* The fields that every pod of the chart has. Takes root, values of the workload. */}}
 {{- define "spillway.pod" -}}
 {{- $root := .root }}
 securityContext:
@@ -90,7 +90,7 @@ spec:
     requests: {storage: {{ .size }}}
 {{- end }}
 
-{{/* `to` of a NetworkPolicy's rule; nothing (any address) where none is said. */}}
+{{/* `to` of a NetworkPolicy's rule. Without CIDRs it is omitted, which allows any address. */}}
 {{- define "spillway.cidrs" -}}
 {{- with . }}
 to:
@@ -100,7 +100,7 @@ to:
 {{- end }}
 {{- end }}
 
-{{/* A value as a CEL literal. Each part is `dyn`: CEL's lists and maps hold one type. */}}
+{{/* A value as a CEL literal. Each element is a `dyn`, because lists and maps in CEL hold values of one type. */}}
 {{- define "spillway.cel" -}}
 {{- if kindIs "map" . -}}
 {{- $fields := list }}{{ range $key, $value := . }}{{ $fields = append $fields (printf "%s: dyn(%s)" ($key | toJson) (include "spillway.cel" $value)) }}{{ end -}}
@@ -113,13 +113,14 @@ to:
 {{- end -}}
 {{- end }}
 
-{{/* Namespaces of the applications, as a list in JSON. */}}
+{{/* Namespaces of the applications, as a JSON list. */}}
 {{- define "spillway.namespaces" -}}
 {{- $all := list }}{{ range .Values.sidecar.applications }}{{ $all = append $all .namespace }}{{ end -}}
 {{ $all | uniq | sortAlpha | toJson }}
 {{- end }}
 
-{{/* sample_ratio of filters in a namespace, as JSON. Given: root, namespace. A namespace without filters is refused. */}}
+{{/* sample_ratio of the filters in a namespace, as JSON. Fails if sampling.namespaces names a namespace without filters.
+Takes root, namespace. */}}
 {{- define "spillway.sampleRatio" -}}
 {{- $known := include "spillway.namespaces" .root | fromJsonArray -}}
 {{- range .root.Values.istio.filter.services }}{{ $known = append $known .namespace }}{{ end -}}

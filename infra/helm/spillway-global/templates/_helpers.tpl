@@ -27,7 +27,7 @@ labels:
 {{- with get .root.Values.image.digests .image }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* What every pod of the chart has, whatever runs in it. Given: root, name, values of the workload. */}}
+{{/* The fields that every pod of the chart has. Takes root, name, values of the workload. */}}
 {{- define "spillway.pod" -}}
 {{- $root := .root }}
 serviceAccountName: {{ include "spillway.serviceAccountName" . }}
@@ -53,7 +53,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Servers that each workload speaks to, as JSON: {component: [server, ..]}. */}}
+{{/* Servers that each workload connects to, as JSON: {component: [server, ..]}. */}}
 {{- define "spillway.servers" -}}
 {{- $boards := list "kafka" "clickhouse" "redis" }}
 {{- $control := list "clickhouse" "redis" "nats" }}
@@ -61,13 +61,13 @@ capabilities: {drop: [ALL]}
 {{- merge $streams (dict "optimizer" $control "papa" $control "publisher" $control) | toJson }}
 {{- end }}
 
-{{/* A variable from a key of a Secret. */}}
+{{/* An environment variable from a key of a Secret. */}}
 {{- define "spillway.secret" -}}
 - name: {{ .key }}
   valueFrom: {secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}}
 {{- end }}
 
-{{/* Where a program finds the authorities of a server. Given: a key of the ConfigMap, or system. */}}
+{{/* Where a program finds the authorities of a server. Takes a key of the ConfigMap, or system. */}}
 {{- define "spillway.authority" -}}
 {{- if eq . "system" }}system{{ else }}/run/spillway/trust/{{ . }}{{ end -}}
 {{- end }}
@@ -76,18 +76,18 @@ capabilities: {drop: [ALL]}
 {{ .Values.kafka.brokers | default "spillway-kafka-kafka-bootstrap:9093" }}
 {{- end }}
 
-{{/* Ports of the brokers' addresses, as a list in JSON. */}}
+{{/* Ports of the brokers' addresses, as a JSON list. */}}
 {{- define "spillway.kafkaPorts" -}}
 {{- $ports := list }}{{ range splitList "," (include "spillway.brokers" .) }}{{ $ports = append $ports (splitList ":" . | last | int) }}{{ end -}}
 {{ $ports | uniq | toJson }}
 {{- end }}
 
-{{/* Whether clients of Kafka ask a token endpoint. */}}
+{{/* Whether clients of Kafka use a token endpoint. */}}
 {{- define "spillway.kafkaTokens" -}}
 {{- if and .Values.kafka.tls (eq .Values.kafka.sasl "OAUTHBEARER") }}yes{{ end -}}
 {{- end }}
 
-{{/* Port of a token endpoint. Given: its URL. */}}
+{{/* Port of a token endpoint. Takes its URL. */}}
 {{- define "spillway.tokenPort" -}}
 {{- (urlParse .).host | regexFind ":[0-9]+$" | trimPrefix ":" | default "443" -}}
 {{- end }}
@@ -114,7 +114,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
-{{/* Variables that are not of one workload: server addresses with their authorities. `servers`: which it speaks to. */}}
+{{/* Variables that workloads share: addresses of servers, with their authorities. `servers`: those that the workload needs. */}}
 {{- define "spillway.environment" -}}
 {{- if has "kafka" .servers }}
 {{ include "spillway.kafkaEnvironment" . }}
@@ -164,8 +164,8 @@ spillway.dev/topology-revision: {{ .root.Values.topologyRevision | quote }}
 {{- include "spillway.podAnnotations" . }}
 {{- end }}
 
-{{/* Before anything of a new version starts, as a hook; but a server that the release itself brings is not there before
-the first installation. `weight`, `bundled`: whether it is of this release. */}}
+{{/* Annotations of a hook that runs before any pod of a new version starts. In the first installation a bundled server does
+not exist before the release, so its Jobs are no hooks then. Takes `weight` of the hook, and `bundled`: whether the server is bundled. */}}
 {{- define "spillway.before" -}}
 {{- if not (and .bundled .root.Release.IsInstall) -}}
 annotations: {helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-weight: {{ .weight | quote }}, helm.sh/hook-delete-policy: before-hook-creation}

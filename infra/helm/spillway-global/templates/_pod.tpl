@@ -1,6 +1,6 @@
 {{/*
-What users may say of pods: of all (root.Values), and of one workload, in its own values. A workload's word goes in place
-of the chart's; labels and annotations are merged; variables, volumes and mounts add up. Both charts have this file.
+Settings of pods, for all workloads (root.Values) or in the values of one workload. The value of a workload replaces the
+chart's. Labels and annotations are merged, and variables, volumes and mounts are added. Both charts share this file.
 */}}
 {{- define "spillway.scheduling" -}}
 {{- $own := .values | default dict }}
@@ -11,7 +11,7 @@ of the chart's; labels and annotations are merged; variables, volumes and mounts
 {{- end }}
 {{- end }}
 
-{{/* Over zones and nodes, unless users say how. A constraint without a selector is about the workload's own pods. */}}
+{{/* Spreads pods over zones and nodes by default. A constraint without a selector selects the workload's own pods. */}}
 {{- define "spillway.spread" -}}
 {{- $own := .values | default dict }}
 {{- $said := hasKey $own "topologySpreadConstraints" | ternary (get $own "topologySpreadConstraints") .root.Values.topologySpreadConstraints }}
@@ -48,22 +48,23 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{/* `probe`: its name; `default`: what the chart asks; users change times and counts. */}}
+{{/* `probe`: its name; `default`: the chart's probe. Users may change times and counts. */}}
 {{- define "spillway.probe" -}}
 {{ .probe }}: {{ merge (dict) (get .values .probe | default dict) .default | toJson }}
 {{- end }}
 
-{{/* The name of a workload's account: an existing one where users name it, else the workload's own. */}}
+{{/* The name of a workload's ServiceAccount: an existing one that users name, or the workload's own. */}}
 {{- define "spillway.serviceAccountName" -}}
 {{ (.values | default dict).serviceAccountName | default .root.Values.serviceAccountName | default .name }}
 {{- end }}
 
-{{/* Annotations of a workload's account, as JSON: of all, then of this one, then `annotations` (of hooks). */}}
+{{/* Annotations of a workload's ServiceAccount, as JSON: those for all, then those of this one, then `annotations` (of hooks). */}}
 {{- define "spillway.serviceAccountAnnotations" -}}
 {{ merge (dict) (.annotations | default dict) ((.values | default dict).serviceAccountAnnotations | default dict) .root.Values.serviceAccountAnnotations | toJson }}
 {{- end }}
 
-{{/* The account of a workload, unless users named one. It mounts no token: a pod that asks the API server says so itself. */}}
+{{/* The ServiceAccount of a workload, unless users name one. It mounts no token. A pod that needs the API server mounts it
+itself. */}}
 {{- define "spillway.serviceAccount" -}}
 {{- if not ((.values | default dict).serviceAccountName | default .root.Values.serviceAccountName) }}
 apiVersion: v1
@@ -80,7 +81,7 @@ automountServiceAccountToken: false
 {{- end }}
 {{- end }}
 
-{{/* Labels of a pod: the chart's, and what users say of pods. */}}
+{{/* Labels of a pod: the chart's and the users'. */}}
 {{- define "spillway.allPodLabels" -}}
 {{ include "spillway.labels" . }}
 {{- include "spillway.podLabels" . }}
@@ -99,7 +100,7 @@ metadata:
     {{- include "spillway.labels" . | nindent 4 }}
 spec:
   maxUnavailable: {{ hasKey $own "maxUnavailable" | ternary $own.maxUnavailable $all.maxUnavailable }}
-  unhealthyPodEvictionPolicy: AlwaysAllow # a pod that is broken anyway holds no drain of its node up
+  unhealthyPodEvictionPolicy: AlwaysAllow # a broken pod does not block the drain of its node
   selector:
     matchLabels:
       {{- include "spillway.selector" . | nindent 6 }}

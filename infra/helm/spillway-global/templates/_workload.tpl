@@ -1,7 +1,7 @@
 {{/*
-A Deployment with its Service and disruption budget. Given: root, name, component, image, arguments, port, values (of
+A Deployment with its Service and disruption budget. Takes root, name, component, image, arguments, port, values (of
 the workload), servers, topology (whether it reads that file), guardrails, and `environment`, `mounts`, `volumes`.
-No workload keeps anything on disk: what the jobs of streams remember is in Kafka and ClickHouse.
+No workload keeps anything on disk: the state of the jobs of streams is in Kafka and ClickHouse.
 */}}
 {{- define "spillway.workload" -}}
 {{- $of := merge (dict "secret" .values.secret) . -}}
@@ -47,7 +47,7 @@ spec:
             - {name: SPILLWAY_{{ $name }}, value: {{ $value | toString | quote }}}
             {{- end }}
             {{- include "spillway.extra" (dict "root" .root "values" .values "key" "extraEnv") | trim | nindent 12 }}
-          # /metrics answers while servers are away, /healthz does not: their absence restarts nothing.
+          # /metrics answers while servers are away, /healthz does not. So an absent server restarts no pod.
           {{- $metrics := dict "path" "/metrics" "port" "health" }}
           {{- $healthz := dict "path" "/healthz" "port" "health" }}
           {{- include "spillway.probe" (dict "values" .values "probe" "startupProbe" "default" (dict "httpGet" $metrics "periodSeconds" 2 "failureThreshold" 60)) | nindent 10 }}
@@ -74,7 +74,7 @@ metadata:
   {{- include "spillway.metadata" $of | nindent 2 }}
 spec:
   clusterIP: None
-  publishNotReadyAddresses: true # a job that waits for a server is measured, too
+  publishNotReadyAddresses: true # Prometheus also scrapes a job that waits for a server
   selector:
     {{- include "spillway.selector" $of | nindent 4 }}
   ports: [{name: health, port: {{ .port }}, targetPort: health}]

@@ -1,10 +1,10 @@
-{{/* Envoy as a native sidecar: an entry of `initContainers`. It is started, and has its listeners open, before the
-application starts, and ends after it. Takes a dict:
-  cluster, service   names; service may be empty where the pod's label spillway.dev/service tells it
+{{/* Envoy as a native sidecar: an entry of `initContainers`. Its listeners are open before the application starts, and it
+ends after the application. Takes a dict:
+  cluster, service   names; service may be empty if the pod has it as label spillway.dev/service
   image              of spillway-envoy, with its tag
   pullPolicy, concurrency, resources, ports {admin, inbound, outbound, ready}   optional
-  drain              optional; false: an image without bash, which then tells its clients nothing before it ends
-  callsOthers        optional; false: the application calls no service, and is ready before the relay has answered */}}
+  drain              optional; false for an image without bash: clients are then not told to leave before it ends
+  callsOthers        optional; false: the application calls no service, so it is ready before the relay has answered */}}
 {{- define "spillway-sidecar.container" -}}
 {{- $ports := .ports | default (dict "inbound" 15006 "ready" 15021) -}}
 name: spillway-proxy
@@ -35,7 +35,7 @@ env:
 ports:
   - {name: spillway, containerPort: {{ $ports.inbound }}}
 # The listeners open when the relay has answered, or has been away for two seconds. From then on the application gets
-# its requests. The pod is ready when its own calls have routes too: while relays are away a rollout waits.
+# its requests. The pod is ready when its own calls also have routes. While relays are away, a rollout waits.
 startupProbe:
   httpGet: {path: /live, port: {{ $ports.ready | default 15021 }}}
   periodSeconds: 1
@@ -43,9 +43,9 @@ startupProbe:
 readinessProbe:
   httpGet: {path: {{ eq (toString .callsOthers) "false" | ternary "/live" "/ready" }}, port: {{ $ports.ready | default 15021 }}}
   periodSeconds: 5
-# Callers' relays drop a terminating pod within a second or two; until then it serves, and the last spans leave. Clients
-# that keep connections, and ask no relay, are sent away: by "connection: close" or GOAWAY, more of them each second.
-# The wait comes whether or not Envoy's admin page, which is on 127.0.0.1 only, has answered.
+# Callers' relays drop a terminating pod within a second or two. Until then it serves, and sends its last spans. Clients
+# that keep connections and use no relay receive "connection: close" or GOAWAY, more of them each second. The hook waits
+# even if Envoy's admin page, which listens on 127.0.0.1 only, has not answered.
 lifecycle:
   preStop:
     {{- if eq (toString .drain) "false" }}
@@ -74,8 +74,8 @@ volumeMounts:
   - {name: spillway-tls, mountPath: /etc/spillway-tls, readOnly: true}
 {{- end }}
 
-{{/* Its volumes: the ConfigMap and the Secret that spillway-cluster's sidecar.applications name. The Secret may be read
-by Envoy's user whatever the pod's fsGroup is; no other container mounts it. */}}
+{{/* The sidecar's volumes: the ConfigMap and the Secret of an entry of spillway-cluster's sidecar.applications. Envoy's user
+can read the Secret with any fsGroup of the pod. No other container mounts it. */}}
 {{- define "spillway-sidecar.volumes" -}}
 - name: spillway-envoy
   configMap: {name: spillway-envoy-{{ .service }}}

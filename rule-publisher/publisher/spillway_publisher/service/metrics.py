@@ -1,6 +1,6 @@
 """GET /metrics of the publisher: counters, states of servers, and the rulesets in force.
 
-README.md has the table of metrics.
+REFERENCE.md has the table of metrics.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -10,11 +10,11 @@ from spillway_lab.testing import servers
 from spillway_publisher.process.telemetry import Telemetry, serve_health
 from spillway_publisher.service import metrics
 
-README = Path(__file__).parents[2] / "README.md"
+REFERENCE = Path(__file__).parents[2] / "REFERENCE.md"
 
 
-def test_metrics_and_the_readme_agree():
-    """The endpoint serves exactly the families of the README's table, before any event."""
+def test_metrics_and_the_reference_agree():
+    """The endpoint serves exactly the families of REFERENCE.md's table, before any event."""
     port = servers.free_port()
     telemetry = Telemetry()
     server = serve_health(f"127.0.0.1:{port}", telemetry, metrics.exposition(telemetry, dict, lambda: 0))
@@ -24,7 +24,7 @@ def test_metrics_and_the_readme_agree():
     finally:
         server.shutdown()
         server.server_close()
-    assert table(metrics.FAMILIES) in README.read_text(), f"paste:\n{table(metrics.FAMILIES)}"
+    assert table(metrics.FAMILIES) in REFERENCE.read_text(), f"paste:\n{table(metrics.FAMILIES)}"
     served = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE spillway_")}
     assert served == {family.name for family in metrics.FAMILIES}
 

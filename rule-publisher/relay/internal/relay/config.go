@@ -16,10 +16,11 @@ import (
 	"spillway.dev/relay/internal/source"
 )
 
-// Config is read once at start from environment variables. Only what is marked optional may be absent.
+// Config has the relay's settings, read once at start from environment variables. Only those marked
+// optional may be absent.
 type Config struct {
 	Cluster      string           // SPILLWAY_CLUSTER: the cluster that this relay serves
-	Relay        string           // SPILLWAY_RELAY: this process among the relays of the cluster
+	Relay        string           // SPILLWAY_RELAY: the name of this relay, unique in the cluster
 	NATS         source.NATS      // SPILLWAY_NATS_URL; optional: _NATS_CA, _NATS_CERT, _NATS_KEY
 	XDSListen    string           // SPILLWAY_XDS_LISTEN: host:port of ADS
 	XDS          identity.Files   // SPILLWAY_XDS_CERT, _XDS_KEY, _XDS_CLIENT_CA: PEM files
@@ -27,27 +28,28 @@ type Config struct {
 	Mesh         identity.Mesh    // SPILLWAY_XDS_MESH: optional, URI SANs of an Istio mesh's sidecars
 	RulesetKeys  string           // SPILLWAY_RULESET_KEYS: path of the public keys of publishers (PEM)
 	HealthListen string           // SPILLWAY_HEALTH_LISTEN: host:port of health, status and metrics
-	StateDir     string           // SPILLWAY_STATE_DIR: own writable folder
+	StateDir     string           // SPILLWAY_STATE_DIR: a writable folder of this relay alone
 	Topology     string           // SPILLWAY_TOPOLOGY: path of the topology YAML
 	Endpoints    string           // SPILLWAY_ENDPOINTS: path of the endpoints YAML, as seen from the cluster
-	Hold         time.Duration    // SPILLWAY_RULESET_HOLD_SECONDS: optional, how long expired weights still steer
-	LogLevel     slog.Level       // SPILLWAY_LOG_LEVEL: optional, info
+	Hold         time.Duration    // SPILLWAY_RULESET_HOLD_SECONDS: optional, how long expired weights are held
+	LogLevel     slog.Level       // SPILLWAY_LOG_LEVEL: optional, info by default
 }
 
 const maxHoldSeconds = 30 * 24 * 3600
 
+// clusterName matches the characters allowed in the name of a cluster.
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// relayName is as a pod's name, which it is in Kubernetes.
+// relayName matches names of Kubernetes pods, because a relay there has its pod's name.
 var relayName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,253}$`)
 
-// reader collects every problem, to list them at once.
+// reader reads variables and collects all problems, so that they are listed at once.
 type reader struct {
 	getenv   func(string) string
 	problems []error
 }
 
-// need reads a variable that must be set.
+// need reads a required variable.
 func (r *reader) need(key, what string, check func(string) error) string {
 	value := r.getenv(key)
 	if value == "" {
@@ -57,7 +59,7 @@ func (r *reader) need(key, what string, check func(string) error) string {
 	return r.may(key, what, check)
 }
 
-// may reads a variable that may be absent.
+// may reads an optional variable.
 func (r *reader) may(key, what string, check func(string) error) string {
 	value := r.getenv(key)
 	if value != "" && check != nil {
@@ -68,7 +70,7 @@ func (r *reader) may(key, what string, check func(string) error) string {
 	return value
 }
 
-// ReadConfig lists every missing or wrong variable at once.
+// ReadConfig reads the configuration. The error lists every missing and every wrong variable.
 func ReadConfig(getenv func(string) string) (Config, error) {
 	var c Config
 	r := &reader{getenv: getenv}
@@ -130,8 +132,9 @@ func checkRelay(value string) error {
 	return nil
 }
 
-// checkNatsURL never repeats the value, which holds a password. A user other than the cluster's own
-// relay has rights that a relay must not have.
+// checkNatsURL returns an error for a URL that is not valid or names a user other than `user`,
+// because another user has rights that a relay must not have. The error never contains the value,
+// which has a password in it.
 func checkNatsURL(value, user string) error {
 	for _, one := range strings.Split(value, ",") {
 		parsed, err := url.Parse(strings.TrimSpace(one))
@@ -152,8 +155,9 @@ func checkPlaintext(value string) error {
 	return nil
 }
 
-// checkInClear refuses a URL that would carry the password in clear to another host, unless that is
-// allowed (a network of its own), or an authority is given, which makes the client demand TLS.
+// checkInClear returns an error for a URL that would send the password in clear to another host.
+// `allowed` permits it: the network is isolated, or an authority is given, which makes the client
+// require TLS.
 func checkInClear(value string, allowed bool) error {
 	for _, one := range strings.Split(value, ",") {
 		parsed, err := url.Parse(strings.TrimSpace(one))

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Every missing or wrong variable is named at once, none has a default, and the password is not shown.
+// TestConfigListsEveryProblem checks that the error names every missing and every wrong variable,
+// and that none of them has a default. The password is not shown.
 func TestConfigListsEveryProblem(t *testing.T) {
 	values := map[string]string{"SPILLWAY_NATS_URL": "http://me:secret@x", "SPILLWAY_XDS_LISTEN": "1234",
 		"SPILLWAY_HEALTH_LISTEN": "127.0.0.1:99999", "SPILLWAY_CLUSTER": "a.b", "SPILLWAY_RELAY": "a/b", "SPILLWAY_XDS_IDENTITY": "spiffe://x/{service}",
@@ -31,7 +32,8 @@ func TestConfigListsEveryProblem(t *testing.T) {
 	}
 }
 
-// Expired weights steer on for six hours unless the operator says how long, be it not at all.
+// TestConfigHoldsForSixHoursUnlessToldOtherwise checks that expired weights are held for six hours
+// unless the operator sets another time, which may be 0.
 func TestConfigHoldsForSixHoursUnlessToldOtherwise(t *testing.T) {
 	for said, want := range map[string]time.Duration{"": 6 * time.Hour, "0": 0, "90": 90 * time.Second} {
 		c, err := ReadConfig(func(key string) string { return map[string]string{"SPILLWAY_RULESET_HOLD_SECONDS": said}[key] })
@@ -46,8 +48,8 @@ func TestConfigHoldsForSixHoursUnlessToldOtherwise(t *testing.T) {
 	}
 }
 
-// A password goes in clear to no other host, unless the network is said to be the host's own, or an
-// authority makes the client demand TLS.
+// TestConfigRefusesNATSInClear checks that no password goes to another host in clear, unless the
+// network is declared isolated, or an authority makes the client require TLS.
 func TestConfigRefusesNATSInClear(t *testing.T) {
 	const clear = "SPILLWAY_NATS_URL: nats:// in clear to another host"
 	for _, test := range []struct {
@@ -74,8 +76,8 @@ func TestConfigRefusesNATSInClear(t *testing.T) {
 	}
 }
 
-// Credentials of another user than the cluster's own relay are refused, in whatever URL of a list,
-// and without showing them.
+// TestConfigRefusesForeignNATSUsers checks that the credentials of any user but the cluster's own
+// relay are refused, in whichever URL of a list they are. The error does not show them.
 func TestConfigRefusesForeignNATSUsers(t *testing.T) {
 	for url, want := range map[string]string{
 		"nats://relay-north:secret@a:4222,tls://relay-north:secret@b": "",

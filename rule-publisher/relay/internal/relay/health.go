@@ -9,15 +9,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// ColdStart is how long a relay that has no ruleset in force waits for the word of NATS before it says that it
-// is ready. Envoys without routes answer nobody: local-first is better, however long NATS is away.
+// ColdStart is how long a relay without a ruleset in force waits for an answer of NATS before it
+// reports ready. Envoys without routes answer no request, so local-first is better, however long
+// NATS is away.
 const ColdStart = 5 * time.Second
 
-// RefusedStart is how long it waits where NATS refuses it: longer than a rollout may take (600 s), so that a
-// wrong password ends the rollout and not the service of the relays of before.
+// RefusedStart replaces ColdStart while NATS refuses the relay. It is longer than a rollout may
+// take (600 s). So a wrong password ends the rollout, and the previous relays continue to serve.
 const RefusedStart = 15 * time.Minute
 
-// StatusPage is what GET /status answers.
+// StatusPage is the answer to GET /status.
 type StatusPage struct {
 	Cluster       string            `json:"cluster"`
 	ServedVersion uint64            `json:"served_version"` // 0: local-first
@@ -25,17 +26,17 @@ type StatusPage struct {
 	InputWindow   string            `json:"input_window"`
 	ExpiresAt     *time.Time        `json:"expires_at"`
 	Envoys        map[string]int    `json:"envoys"`   // connected, by service
-	Placed        map[string]int    `json:"placed"`   // of these, that hold what they accepted
+	Placed        map[string]int    `json:"placed"`   // those of them that hold resources which they accepted
 	InForce       map[string]uint64 `json:"in_force"` // by service: lowest ruleset version at one of its Envoys; 0: none
 	NatsConnected bool              `json:"nats_connected"`
 	NatsRefusal   string            `json:"nats_refusal,omitempty"` // why NATS refuses this relay
 	AcksWaiting   int               `json:"acknowledgements_waiting"`
 	Certificate   time.Time         `json:"certificate_expires_at"`
-	Counters      map[string]uint64 `json:"counters"` // those that are not 0
+	Counters      map[string]uint64 `json:"counters"` // without those that are 0
 }
 
-// healthHandler serves /healthz (alive: 200 as soon as xDS is listened for, also while draining),
-// /readyz, /status and /metrics.
+// healthHandler serves /healthz, /readyz, /status and /metrics. /healthz answers 200 as soon as the
+// xDS listener is open, also while draining.
 func (r *Relay) healthHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -54,9 +55,9 @@ func (r *Relay) healthHandler() http.Handler {
 	return mux
 }
 
-// NotReady says why no Envoy should come now; "" when what it would be served is true: a ruleset from
-// NATS or disk that has not expired, or local-first because NATS said that there is none, or has said
-// nothing, or only refused, for long.
+// NotReady returns why no Envoy should connect now, or "" when the relay is ready. It is ready in
+// three cases: it has a ruleset from NATS or disk that has not expired; NATS has answered that
+// there is none; NATS has not answered for ColdStart, or has only refused for RefusedStart.
 func (r *Relay) NotReady(now time.Time) string {
 	if r.draining.Load() {
 		return "draining"

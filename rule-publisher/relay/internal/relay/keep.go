@@ -13,12 +13,12 @@ import (
 	"spillway.dev/relay/internal/table"
 )
 
-// keepEvery is how often acknowledgements are looked at that wait for NATS.
+// keepEvery is the period of looking for acknowledgements that wait for NATS.
 const keepEvery = 5 * time.Second
 
-// kept is what is known of before the restart. The ruleset is verified as one that comes over NATS is:
-// whose key was dropped since steers nothing any more. Its version counts all the same, as the floor
-// below which nothing is taken.
+// kept returns what is known from before the restart. The ruleset is verified like one that comes
+// over NATS. If its key has been removed since, it does not steer any more. Its version still
+// counts as the floor: only higher versions are taken.
 func (r *Relay) kept(clusters []string) (kept control.Kept) {
 	value, err := r.store.Load()
 	if value == nil && err == nil {
@@ -46,13 +46,13 @@ func (r *Relay) kept(clusters []string) (kept control.Kept) {
 	return kept
 }
 
-// signed is a ruleset to be kept.
+// signed is a ruleset to be saved.
 type signed struct {
 	value   signing.Value
 	version uint64
 }
 
-// save the ruleset, which is served already.
+// save stores the ruleset, which is served already.
 func (r *Relay) save(ruleset signed) {
 	if err := r.store.Save(ruleset.value); err != nil {
 		r.counters.Add(count.StateErrors)
@@ -70,7 +70,7 @@ func (r *Relay) keptAcks() []*spillwayv1.Acknowledgement {
 	return acks
 }
 
-// forgetAcks that were kept: NATS has stored them.
+// forgetAcks removes the acknowledgements on disk, because NATS has stored them.
 func (r *Relay) forgetAcks() {
 	if err := r.store.SaveAcks(nil); err != nil {
 		r.counters.Add(count.StateErrors)
@@ -78,7 +78,7 @@ func (r *Relay) forgetAcks() {
 	}
 }
 
-// keepAcks for the next start: NATS has not stored them.
+// keepAcks stores the acknowledgements that NATS has not stored, for the next start.
 func (r *Relay) keepAcks() {
 	left := r.acks.Left()
 	if len(left) > 0 {
@@ -89,12 +89,12 @@ func (r *Relay) keepAcks() {
 	}
 }
 
-// keepWaitingAcks writes those that NATS has not stored for a while to disk, so that a relay that is killed
-// loses only the newest, and forgets them there when NATS has stored all.
+// keepWaitingAcks writes acknowledgements to disk that NATS has not stored for a while. So a relay
+// that is killed loses only the newest. It removes them from disk when NATS has stored all.
 func (r *Relay) keepWaitingAcks(ctx context.Context) {
 	every := time.NewTicker(keepEvery)
 	defer every.Stop()
-	var newest *spillwayv1.Acknowledgement // on disk; nil: none is
+	var newest *spillwayv1.Acknowledgement // the newest on disk; nil: none
 	before := uint64(0)
 	for {
 		select {

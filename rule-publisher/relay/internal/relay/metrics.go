@@ -9,7 +9,7 @@ import (
 	"spillway.dev/relay/internal/serve"
 )
 
-// metrics are what GET /metrics answers: the counters, what is true at the moment of asking, and the
+// metrics are served by GET /metrics: the counters, the gauges at the time of the request, and the
 // times from a push to its acceptance.
 type metrics struct {
 	registry  *prometheus.Registry

@@ -14,9 +14,10 @@ import (
 
 var described = regexp.MustCompile(`fqName: "([^"]+)", help: "([^"]*)".*variableLabels: \{([^}]*)\}`)
 
-// Every metric of the relay is a row of the README's table, and no other is: alerts are checked against that table.
+// TestMetricsAreInTheReadme checks that the rows of the table in REFERENCE.md, section Metrics, are
+// exactly the relay's metrics. Alerts are checked against that table.
 func TestMetricsAreInTheReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("../../REFERENCE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +41,6 @@ func TestMetricsAreInTheReadme(t *testing.T) {
 		rows += fmt.Sprintf("| `%s` | %s | %s |\n", found[1], labels, found[2])
 	}
 	if !strings.Contains(string(readme), rows) {
-		t.Errorf("README.md, section Metrics: paste\n%s", rows)
+		t.Errorf("REFERENCE.md, section Metrics: paste\n%s", rows)
 	}
 }

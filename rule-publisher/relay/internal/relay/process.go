@@ -13,11 +13,11 @@ import (
 // ExitUsage is EX_USAGE of sysexits.h: the configuration is wrong.
 const ExitUsage = 64
 
-// gcPercent trades CPU, of which a relay needs little, for memory (docs/adr/0011-memory-of-a-relay.md).
-// GOGC overrides it.
+// gcPercent reduces memory at the cost of CPU, of which a relay needs little
+// (docs/adr/0011-memory-of-a-relay.md). GOGC overrides it.
 const gcPercent = 17
 
-// Main is the relay's process: it reads the environment, serves until a signal, and exits.
+// Main runs the relay's process: it reads the environment, serves until a signal, and exits.
 func Main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

@@ -26,15 +26,17 @@ import (
 )
 
 const (
-	filesEvery = time.Second // of certificates and ruleset keys
-	sayEvery   = 10 * time.Second
-	// An end takes at most these two and half a second for connections that do not close.
-	DrainOver = 2500 * time.Millisecond // streams end spread over this time
-	flushFor  = time.Second             // then what waits for NATS gets this time
-	saveFor   = 200 * time.Millisecond  // and the newest ruleset, on a disk that stalls
+	filesEvery = time.Second      // period of checking certificates and ruleset keys
+	sayEvery   = 10 * time.Second // at least, between two log lines about refused handshakes
+
+	// DrainOver is the time over which the ends of the streams are spread. A shutdown takes at most
+	// DrainOver and flushFor, half a second for connections that do not close, and saveFor.
+	DrainOver = 2500 * time.Millisecond
+	flushFor  = time.Second            // then, for acknowledgements that wait for NATS
+	saveFor   = 200 * time.Millisecond // then, for the newest ruleset on a slow disk
 )
 
-// Relay is the wiring: every part, and nothing that thinks.
+// Relay connects the parts of the process. It makes no decisions.
 type Relay struct {
 	conf      Config
 	log       *slog.Logger
@@ -44,9 +46,9 @@ type Relay struct {
 	saves     state.Later[signed]
 	keeper    *identity.Keeper
 	keys      *signing.Keeper
-	rekeyed   chan struct{} // the keys have changed
+	rekeyed   chan struct{} // receives when the keys have changed
 	conn      *nats.Conn
-	refusal   source.Refusal // of NATS
+	refusal   source.Refusal // why NATS refuses the relay
 	acks      *report.Acks
 	cache     *serve.Cache
 	loop      *control.Loop
@@ -57,13 +59,13 @@ type Relay struct {
 	listener  net.Listener // of xDS
 	health    net.Listener
 
-	life     context.Context // ends after the draining, not before
+	life     context.Context // ends after the draining
 	end      context.CancelFunc
 	started  time.Time
 	draining atomic.Bool
 }
 
-// New reads files and disk state and opens the listeners. NATS may be away.
+// New reads files and the state on disk, and opens the listeners. NATS may be away.
 func New(conf Config, log *slog.Logger) (made *Relay, err error) {
 	r := &Relay{conf: conf, log: log, counters: &count.Counters{}, started: time.Now(), cache: serve.NewCache(), rekeyed: make(chan struct{}, 1)}
 	r.life, r.end = context.WithCancel(context.Background())
@@ -100,22 +102,22 @@ func New(conf Config, log *slog.Logger) (made *Relay, err error) {
 	return r, nil
 }
 
-// XDSAddr returns host:port where xDS is served.
+// XDSAddr returns host:port of xDS.
 func (r *Relay) XDSAddr() string { return r.listener.Addr().String() }
 
 // HealthAddr returns host:port of health, status and metrics.
 func (r *Relay) HealthAddr() string { return r.health.Addr().String() }
 
-// Started returns when the process began; readiness counts from there.
+// Started returns when the process began, from which readiness counts.
 func (r *Relay) Started() time.Time { return r.started }
 
 // Counters returns everything that the relay has counted.
 func (r *Relay) Counters() *count.Counters { return r.counters }
 
-// Answered reports whether NATS has told which ruleset is in force, or that there is none.
+// Answered reports whether NATS has answered which ruleset is in force, or that there is none.
 func (r *Relay) Answered() bool { return r.rulesets.Answered() }
 
-// abandon what a start that failed has opened.
+// abandon closes what a failed start has opened.
 func (r *Relay) abandon() (err error) {
 	r.end()
 	for _, listener := range []net.Listener{r.listener, r.health} {
@@ -129,7 +131,7 @@ func (r *Relay) abandon() (err error) {
 	return err
 }
 
-// assemble the parts that think.
+// assemble creates and connects the parts that make decisions.
 func (r *Relay) assemble(network *table.Network) {
 	r.metrics = newMetrics(r)
 	r.saves.Write = r.save
@@ -143,8 +145,8 @@ func (r *Relay) assemble(network *table.Network) {
 	r.xds = serve.NewServer(r.cache, r.streams, r.keeper.TLS(), r.handshakeRefused())
 }
 
-// handshakeRefused counts each and says one of them from time to time: a whole mesh whose
-// certificates have expired knocks without pause.
+// handshakeRefused returns a function that counts every failed handshake and logs at most one every
+// sayEvery. A whole mesh with expired certificates tries to connect without pause.
 func (r *Relay) handshakeRefused() func(net.Addr, error) {
 	var quietUntil atomic.Int64
 	return func(from net.Addr, err error) {
@@ -156,7 +158,7 @@ func (r *Relay) handshakeRefused() func(net.Addr, error) {
 	}
 }
 
-// Run serves until the context ends or a server fails; then drain.
+// Run serves until the context ends or a server fails, and then drains.
 func (r *Relay) Run(asked context.Context) error {
 	ctx, stop := context.WithCancelCause(asked)
 	defer stop(nil)
@@ -169,7 +171,8 @@ func (r *Relay) Run(asked context.Context) error {
 	serving.Go(func() { r.keys.Watch(r.life, filesEvery, r.counters, r.log, r.judgeAgain) })
 	serving.Go(func() { stop(r.xds.Serve(r.listener)) })
 	serving.Go(func() { stop(health.Serve(r.health)) })
-	// Not while draining: the Envoys that leave are still there, and come to another relay.
+	// No heartbeats while draining: Envoys that leave are still connected, and will come to another
+	// relay.
 	serving.Go(func() { report.Heartbeats(ctx, r.conn, r.counters, r.conf.Cluster, r.heartbeat) })
 	reports, endReports := context.WithCancel(context.Background())
 	reporting.Go(func() { r.acks.Run(reports, flushFor) })
@@ -195,11 +198,12 @@ func (r *Relay) Run(asked context.Context) error {
 	return context.Cause(ctx)
 }
 
-// judgeAgain what the key holds: a key that had to come first may be there now.
+// judgeAgain makes the relay verify the present value of the bucket again, because its key may be
+// trusted only now.
 func (r *Relay) judgeAgain() {
 	select {
 	case r.rekeyed <- struct{}{}:
-	default: // one is waiting; it will do for both
+	default: // a signal is waiting already; one serves both
 	}
 }
 

@@ -1,4 +1,4 @@
-{{/* The way of a request to the relay's routes and back, within one sidecar (docs/adr/0035):
+{{/* The path of a request to the relay's routes and back, within one sidecar (docs/adr/0035):
 
   Istio's listener, its routes -> spillway|<service> -> listener spillway-outbound, the relay's routes -> <service>|<cluster>
                                                   `-> Istio's own cluster of the service, until the relay has answered
@@ -11,12 +11,12 @@ envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
   use_downstream_protocol_config: {http_protocol_options: {}, http2_protocol_options: {}}
 {{- end }}
 
-{{/* No limits here: those of the destinations hold. */}}
+{{/* No limits here, because the limits of the destinations apply. */}}
 {{- define "spillway.istio.unlimited" -}}
 {max_connections: 4294967295, max_pending_requests: 4294967295, max_requests: 4294967295, max_retries: 4294967295}
 {{- end }}
 
-{{/* The listener with the relay's routes, as a cluster. It is healthy once the relay has given its routes. */}}
+{{/* A cluster whose only endpoint is the listener with the relay's routes. It is healthy once the relay has sent its routes. */}}
 {{- define "spillway.istio.hop" -}}
 name: spillway-outbound
 type: STATIC
@@ -42,8 +42,8 @@ load_assignment:
             health_check_config: {address: {pipe: {path: "@spillway-ready"}}}
 {{- end }}
 
-{{/* What Istio's routes of a destination lead to. Its metadata is what Istio's metrics take the destination's name from. Takes
-destination, host. */}}
+{{/* The cluster that Istio's routes of a destination lead to. Istio's metrics take the name of the destination from its
+metadata. Takes destination, host. */}}
 {{- define "spillway.istio.way" -}}
 name: {{ printf "spillway|%s" .destination.service | quote }}
 connect_timeout: 1s
@@ -75,8 +75,8 @@ rds:
     {{- include "spillway.istio.fromRelay" .root | nindent 4 }}
 {{- end }}
 
-{{/* The listener with the relay's routes. The service is the one whose route Istio chose, whatever name the caller used; the
-caller's Host comes back before the request leaves. Takes root, workload. */}}
+{{/* The listener with the relay's routes. The service is the one whose route Istio chose, whatever name the caller used. The
+caller's Host header is restored before the request leaves. Takes root, workload. */}}
 {{- define "spillway.istio.listener" -}}
 name: spillway-outbound
 internal_listener: {}
@@ -124,7 +124,7 @@ filter_chains:
               typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
 {{- end }}
 
-{{/* Answers the health check of spillway-outbound once the relay's routes are there. Takes root. */}}
+{{/* Answers the health check of spillway-outbound once the relay has sent its routes. Takes root. */}}
 {{- define "spillway.istio.ready" -}}
 name: spillway-ready
 address: {pipe: {path: "@spillway-ready"}}
@@ -139,8 +139,8 @@ filter_chains:
               typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
 {{- end }}
 
-{{/* Names of the filter's configuration in istiod, as JSON: of Istio 1.29 and before, and of 1.30 and later. A workload without
-the filter has none. Takes root, workload. */}}
+{{/* Names of the filter's configuration in istiod, as JSON: the name in Istio 1.29 and before, and the name in 1.30 and later.
+Empty for a workload without the filter. Takes root, workload. */}}
 {{- define "spillway.istio.pluginNames" -}}
 {{- $names := list -}}
 {{- if .root.Values.istio.filter.url -}}
@@ -154,8 +154,8 @@ the filter has none. Takes root, workload. */}}
 {{ toJson $names }}
 {{- end }}
 
-{{/* The filter beside the relay's routes, whose class, cluster and version its spans carry. istiod answers to one of the names;
-the other stays what it is by default, nothing. */}}
+{{/* The filter in the listener with the relay's routes, so that its spans carry their class, cluster and version. istiod knows
+only one of the two names. The filter of the other name keeps its default configuration, which does nothing. */}}
 {{- define "spillway.istio.plugins" -}}
 {{- range include "spillway.istio.pluginNames" . | fromJsonArray }}
 - name: {{ . }}

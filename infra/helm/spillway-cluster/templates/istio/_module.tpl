@@ -1,5 +1,5 @@
-{{/* Where Istio's agent takes the filter's module from, pinned. Of an oci:// image Istio compares `sha256` with the digest of
-the manifest, not with the module, so there the digest is in the URL. Takes istio.filter. */}}
+{{/* The pinned source from which Istio's agent fetches the filter's module. For an oci:// image, Istio compares `sha256` with
+the digest of the manifest, not with the module. For these images the digest is therefore in the URL. Takes istio.filter. */}}
 {{- define "spillway.istio.module" -}}
 {{- if hasPrefix "oci://" .url }}
 {{- if not (regexMatch "^oci://[^@]+@sha256:[0-9a-f]{64}$" .url) }}
@@ -21,7 +21,7 @@ imagePullSecret: {{ . | quote }}
 {{- end }}
 {{- end }}
 
-{{/* Labels of the pods of a workload, as JSON: `labels`, or app: <service>. Takes an entry of istio.filter.services or
+{{/* Labels of the pods of a workload, as JSON: `labels`, or app: <service> without them. Takes an entry of istio.filter.services or
 istio.routes.workloads. */}}
 {{- define "spillway.istio.labels" -}}
 {{- .labels | default (dict "app" .service) | toJson -}}

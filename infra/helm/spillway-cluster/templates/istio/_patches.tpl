@@ -1,5 +1,5 @@
-{{/* TLS from a sidecar of Istio to a server of ours: the mesh's certificate of the workload, from Istio's agent, and the
-authority of our servers. Takes root, identity (URI of the server). */}}
+{{/* TLS from an Istio sidecar to the relay or the collector: with the workload's certificate of the mesh, which comes from
+Istio's agent, and the authority of relay and collector. Takes root, identity (URI of the server). */}}
 {{- define "spillway.istio.tls" -}}
 name: envoy.transport_sockets.tls
 typed_config:
@@ -28,7 +28,7 @@ sds_config:
   initial_fetch_timeout: 0s
 {{- end }}
 
-{{/* A cluster of one name, HTTP/2 over that TLS. Takes root, name, host, port, identity. */}}
+{{/* A cluster with one host name, which uses HTTP/2 over that TLS. Takes root, name, host, port, identity. */}}
 {{- define "spillway.istio.server" -}}
 name: {{ .name }}
 type: STRICT_DNS
@@ -59,8 +59,9 @@ api_config_source:
         retry_policy: {retry_back_off: {base_interval: 0.2s, max_interval: 3s}}
 {{- end }}
 
-{{/* A destination of the relay's routes: endpoints from the relay, the mesh's own mutual TLS. Takes root, destination,
-cluster. What counts as dead is as in the relay's own clusters (rule-publisher/relay/internal/envoy/failover.go). */}}
+{{/* A destination of the relay's routes: endpoints from the relay, with the mesh's own mutual TLS. An endpoint is ejected by
+the same rules as in the relay's own clusters (rule-publisher/relay/internal/envoy/failover.go). Takes root, destination,
+cluster. */}}
 {{- define "spillway.istio.destination" -}}
 {{- $d := .destination -}}
 name: {{ printf "%s|%s" $d.service .cluster | quote }}

@@ -1,4 +1,4 @@
-{{/* infra/envoy/pod.yaml of one application, filled in. The pod's name comes by --service-node. */}}
+{{/* infra/envoy/pod.yaml, filled in for one application. --service-node passes the name of the pod. */}}
 {{- define "spillway.envoy.fill" -}}
 {{- $v := .root.Values -}}
 {{- $values := dict
@@ -32,8 +32,8 @@
 {{ $text }}
 {{- end }}
 
-{{/* The bootstrap, with the listener for probes; here the collector may also show the name of its Service instead of its
-URI. */}}
+{{/* The bootstrap, with the listener for probes. Here the certificate of the collector may also have the name of its Service
+instead of its URI. */}}
 {{- define "spillway.envoy.bootstrap" -}}
 {{- $config := include "spillway.envoy.fill" (merge (dict "file" "pod.yaml") .) | fromYaml -}}
 {{- $name := dict "san_type" "DNS" "matcher" (dict "exact" (include "spillway.host" (dict "root" .root "name" "spillway-collector"))) -}}

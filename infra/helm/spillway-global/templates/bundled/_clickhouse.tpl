@@ -1,4 +1,4 @@
-{{/* The roles of infra/clickhouse/grants.yaml, as XML of users.d. */}}
+{{/* The roles of infra/clickhouse/grants.yaml, as XML for users.d. */}}
 {{- define "spillway.clickhouseRoles" -}}
 {{- $of := .Files.Get "files/grants.yaml" | fromYaml -}}
 <clickhouse>
@@ -45,8 +45,8 @@
 {{- end }}
 
 {{/*
-Pods of the operator: without a token, as their image's user 101. Given: root, name, component, container, tls, `of`
-(image and resources), `logs` (the folder of logs in /var/log), metrics (whether the server shows them).
+Pods that the operator makes: without a token, as user 101 of their image. Takes root, name, component, container, tls,
+`of` (image and resources), `logs` (the folder of logs in /var/log), metrics (whether the server serves them).
 */}}
 {{- define "spillway.clickhousePod" -}}
 metadata:

@@ -1,4 +1,4 @@
-{{/* The rest of a container that serves a server's metrics, at /metrics of `port`. It is no part of the pod's readiness. */}}
+{{/* The common part of a container that serves the metrics of a server, at /metrics of `port`. */}}
 {{- define "spillway.exporter" -}}
 securityContext:
   {{- include "spillway.confined" . | nindent 2 }}
@@ -9,7 +9,7 @@ resources:
   {{- toYaml .resources | nindent 2 }}
 {{- end }}
 
-{{/* A rule of a NetworkPolicy: Prometheus may reach the metrics of a server. */}}
+{{/* A NetworkPolicy's rule that lets Prometheus reach the metrics of a server. */}}
 {{- define "spillway.scraped" -}}
 {{- if .root.Values.monitoring.serviceMonitors -}}
 - from: [{namespaceSelector: {{ toJson .root.Values.networkPolicy.metricsNamespaces }}}]

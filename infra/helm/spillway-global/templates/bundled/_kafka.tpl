@@ -1,4 +1,4 @@
-{{/* Of pods that Strimzi makes. It gives them app.kubernetes.io/... itself, and takes no such label from here. */}}
+{{/* Labels of pods that Strimzi makes. Strimzi sets app.kubernetes.io/... itself, and accepts no such label from here. */}}
 {{- define "spillway.kafkaPod" -}}
 metadata:
   labels: {{ merge (dict) .root.Values.podLabels .root.Values.commonLabels | toJson }}
